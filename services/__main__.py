@@ -1,0 +1,86 @@
+"""`python -m services COMMAND`: what `./run` calls once the Python environment is there."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+
+from services import control, environment, jars, processes
+from services.errors import ServiceError
+from services.servers import SERVERS
+from services.site import Site
+
+
+def setup(site: Site) -> None:
+    jars.fetch(site.jars)
+
+
+def up(site: Site, *names: str) -> None:
+    began = time.monotonic()
+    setup(site)
+    print(f"Starting the servers in {site.state}")
+    control.up(site, _known(names) or tuple(SERVERS))
+    print(f"All up after {time.monotonic() - began:.0f} s.")
+    if not names:
+        print(
+            f"Airflow: http://{site.address('airflow')}  user {environment.ADMIN}  password {environment.admin_password(site)}"
+        )
+
+
+def down(site: Site, *names: str) -> None:
+    control.down(site, _known(names) or tuple(SERVERS))
+
+
+def status(site: Site) -> None:
+    for name, state, where in control.status(site):
+        print(f"  {name:22} {state:12} {where}")
+
+
+def logs(site: Site, *names: str) -> None:
+    if len(names) != 1:
+        raise ServiceError(f"logs takes one name of: {', '.join(SERVERS)}")
+    (name,) = _known(names)
+    log = site.log_file(name)
+    if not log.exists():
+        raise ServiceError(f"{name} has no log yet ({log})")
+    subprocess.run(["less" if sys.stdout.isatty() else "cat", str(log)], check=False)
+
+
+def env(site: Site) -> None:
+    """The environment in which a program finds these servers, for `eval "$(./run env)"`."""
+    settings = environment.everything(site)
+    for key, value in settings.items():
+        print(f"export {key}={shlex.quote(value)}")
+
+
+def _known(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if name not in SERVERS:
+            raise ServiceError(f"no server is called {name!r}; there are: {', '.join(SERVERS)}")
+    return names
+
+
+COMMANDS = {"setup": setup, "up": up, "down": down, "status": status, "logs": logs, "env": env}
+
+
+def main(arguments: list[str]) -> int:
+    command = COMMANDS.get(arguments[0]) if arguments else None
+    if command is None:
+        print(f"usage: python -m services {'|'.join(COMMANDS)} [NAME ...]", file=sys.stderr)
+        return 2
+    try:
+        command(Site.from_environment(), *arguments[1:])
+    except ServiceError as problem:
+        print(f"{problem}", file=sys.stderr)
+        return 5
+    except KeyboardInterrupt:
+        left = ", ".join(sorted(processes.servers_running(Site.from_environment())))
+        print(f"\nInterrupted. Still running: {left or 'nothing'}. `./run down` ends it.", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,154 @@
+"""Bringing servers up in the order of what they wait for, as far as that goes at once, and taking them down again."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from services import processes
+from services.errors import ServiceError
+from services.servers import SERVERS, Server
+from services.site import Site
+
+# The jars and an empty Kafka, HBase and Airflow take about 1 GB; a demo's data some hundred MB more.
+NEEDED_DISK_BYTES = 2 * 1024**3
+
+AIRFLOW = tuple(name for name in SERVERS if name.startswith("airflow-"))
+DATA_SERVERS = tuple(name for name in SERVERS if name not in AIRFLOW)
+
+Report = Callable[[str], None]
+
+
+def up(site: Site, names: Collection[str] = tuple(SERVERS), report: Report = print) -> None:
+    """Start what is not running yet of the named servers, and return when each of them is ready.
+
+    Raises ServiceError naming the server, the reason and its log file; what was started stays up to be looked at.
+    """
+    with _alone(site):
+        _check_disk(site.state)
+        running = processes.servers_running(site)
+        starting = [SERVERS[name] for name in names if name not in running]
+        for server in starting:
+            _check_ports(site, server)
+        # Each server has its own thread: it waits for those before it, starts, and is watched until it is ready.
+        done = {server.name: threading.Event() for server in starting}
+        problems: list[ServiceError] = []
+
+        def bring_up(server: Server) -> None:
+            try:
+                for before in server.after:
+                    if before in done:
+                        done[before].wait()
+                if problems:
+                    return
+                began = time.monotonic()
+                _start(site, server)
+                report(f"  {server.name:22} ready after {time.monotonic() - began:4.1f} s")
+            except ServiceError as problem:
+                problems.append(problem)
+            finally:
+                done[server.name].set()
+
+        threads = [threading.Thread(target=bring_up, args=(server,), name=server.name) for server in starting]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if problems:
+            raise problems[0]
+
+
+def start(site: Site, name: str) -> None:
+    """Start one server and wait until it is ready; nothing happens when it runs already."""
+    if name not in processes.servers_running(site):
+        _start(site, SERVERS[name])
+
+
+def down(site: Site, names: Collection[str] = tuple(SERVERS), report: Report = print) -> None:
+    """End the named servers of this site and nothing else, the last started first."""
+    with _alone(site):
+        for name in reversed([name for name in SERVERS if name in names]):
+            if processes.running(site, name):
+                processes.end(site, name)
+                report(f"  {name:22} stopped")
+
+
+def status(site: Site) -> Iterator[tuple[str, str, str]]:
+    """(name, state, where) of each server; the state is `ready`, `not ready: why`, or `stopped`."""
+    running = processes.servers_running(site)
+    for server in SERVERS.values():
+        if server.command is None:
+            continue
+        where = ", ".join(site.address(port) for port in server.ports)
+        if server.name not in running:
+            yield server.name, "stopped", where
+            continue
+        try:
+            server.ready(site)
+        except Exception as problem:  # whatever a client says while its server is away
+            yield server.name, f"not ready: {problem}", where
+        else:
+            yield server.name, "ready", where
+
+
+def _start(site: Site, server: Server) -> None:
+    server.prepare(site)
+    if server.command is None:
+        return
+    process = processes.start(site, server.name, server.command(site), server.environment(site))
+    log = site.log_file(server.name)
+    deadline = time.monotonic() + server.patience
+    while True:
+        if process.poll() is not None:
+            ended = f"{server.name} ended with code {process.returncode} while starting"
+            raise ServiceError(f"{ended}. The end of its log {log}:\n{processes.log_tail(log)}")
+        try:
+            server.ready(site)
+        except Exception as problem:  # whatever a client says while its server is away
+            if time.monotonic() > deadline:
+                late = f"{server.name} is not ready after {server.patience:.0f} s ({problem})"
+                raise ServiceError(f"{late}. The end of its log {log}:\n{processes.log_tail(log)}") from problem
+            time.sleep(0.3)
+        else:
+            return
+
+
+def _check_disk(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < NEEDED_DISK_BYTES:
+        raise ServiceError(
+            f"{folder} has {free / 1e9:.1f} GB free; the servers need {NEEDED_DISK_BYTES / 1e9:.1f} GB. "
+            "Free some, or set TIDEMARK_STATE to a folder on a larger disk."
+        )
+
+
+def _check_ports(site: Site, server: Server) -> None:
+    for name in server.ports:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", site.port(name)))
+            except OSError as problem:
+                raise ServiceError(
+                    f"{server.name} needs port {site.port(name)} ({name}), which another program uses ({problem.strerror}). "
+                    "End that program, or set TIDEMARK_PORT_BASE to move all ports."
+                ) from problem
+
+
+@contextmanager
+def _alone(site: Site) -> Iterator[None]:
+    """One `up` or `down` of a site at a time; the lock goes with the process that holds it."""
+    site.state.mkdir(parents=True, exist_ok=True)
+    with (site.state / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ServiceError(f"another up or down is at work in {site.state}; wait for it, then try again") from None
+        yield

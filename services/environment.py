@@ -1,0 +1,109 @@
+"""The environment in which a program finds this site's servers: Airflow Connections and the settings of Airflow and Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+
+from services.site import REPOSITORY, Site
+
+ADMIN = "admin"
+
+
+def connections(site: Site) -> dict[str, str]:
+    """Airflow Connections as environment variables; programs without Airflow read the same ones."""
+    values = {
+        "KAFKA_DEFAULT": {"conn_type": "kafka", "extra": {"bootstrap.servers": site.address("kafka")}},
+        "HBASE_DEFAULT": {"conn_type": "generic", "host": "127.0.0.1", "port": site.port("thrift")},
+        "ZOOKEEPER_DEFAULT": {"conn_type": "generic", "host": "127.0.0.1", "port": site.port("zookeeper")},
+        "LAKE_DEFAULT": {"conn_type": "fs", "extra": {"path": str(site.folder("lake"))}},
+        "SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},
+    }
+    return {f"AIRFLOW_CONN_{name}": json.dumps(value) for name, value in values.items()}
+
+
+def spark(site: Site) -> dict[str, str]:
+    """What spark-submit and its Python workers need: this interpreter, the connector's jars, loopback only."""
+    conf = site.folder("spark", "conf")
+    jars = sorted(str(jar) for jar in (site.jars / "spark").glob("*.jar"))
+    settings = {
+        "spark.jars": ",".join(jars),
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.warehouse.dir": str(site.folder("spark", "warehouse")),
+        "spark.local.dir": str(site.folder("spark", "local")),
+        "spark.driver.memory": "1g",
+    }
+    _write(conf / "spark-defaults.conf", "".join(f"{key} {value}\n" for key, value in settings.items()))
+    _write(conf / "log4j2.properties", log4j("warn"))
+    return {
+        "SPARK_CONF_DIR": str(conf),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+    }
+
+
+def airflow(site: Site) -> dict[str, str]:
+    """Airflow's settings: this repository's DAGs and plugins, its own port, nothing on other interfaces."""
+    home = site.folder("airflow")
+    port = site.port("airflow")
+    passwords = home / "passwords.json"
+    if not passwords.exists():
+        passwords.touch(mode=0o600)
+        passwords.write_text(json.dumps({ADMIN: secrets.token_urlsafe(12)}))
+    return {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__PARALLELISM": "4",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
+        "AIRFLOW__CORE__AUTH_MANAGER": "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{ADMIN}:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
+        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": str(port),
+        "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{port}",
+        "AIRFLOW__API__SECRET_KEY": _secret(home / "api-secret"),
+        "AIRFLOW__API_AUTH__JWT_SECRET": _secret(home / "jwt-secret"),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "10",
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "10",
+        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(site.port("airflow-worker-logs")),
+        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(site.port("airflow-triggerer-logs")),
+    }
+
+
+def admin_password(site: Site) -> str:
+    passwords: dict[str, str] = json.loads((site.state / "airflow" / "passwords.json").read_text())
+    return passwords[ADMIN]
+
+
+def everything(site: Site) -> dict[str, str]:
+    return {**connections(site), **spark(site), **airflow(site)}
+
+
+def log4j(level: str) -> str:
+    template = (Path(__file__).parent / "templates" / "log4j2.properties").read_text()
+    return template.replace("${level}", level)
+
+
+def _secret(path: Path) -> str:
+    """A random secret that stays the same for this site, so that a restart does not log everybody out."""
+    if not path.exists():
+        path.touch(mode=0o600)
+        path.write_text(secrets.token_urlsafe(32))
+    return path.read_text()
+
+
+def _write(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)

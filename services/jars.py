@@ -1,0 +1,36 @@
+"""The jars of `pom.xml`, one folder for each profile, fetched by Maven."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from services.errors import ServiceError
+
+POM = Path(__file__).parent / "pom.xml"
+
+
+def profiles() -> list[str]:
+    return re.findall(r"<profile>\s*<id>([^<]+)</id>", POM.read_text())
+
+
+def fetch(folder: Path) -> None:
+    """Copy each profile's jars below `folder`; a profile that is complete for this pom is left alone."""
+    wanted = hashlib.sha256(POM.read_bytes()).hexdigest()
+    for profile in profiles():
+        target = folder / profile
+        complete = target / ".complete"
+        if complete.exists() and complete.read_text() == wanted:
+            continue
+        print(f"  jars for {profile} ...", flush=True)
+        # From an empty folder: an older version of a jar must not stay beside its successor.
+        shutil.rmtree(target, ignore_errors=True)
+        command = ["mvn", "--batch-mode", "--quiet", "--file", str(POM), "--activate-profiles", profile]
+        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}"]
+        done = subprocess.run([*command, *goal], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise ServiceError(f"Maven could not fetch the jars for {profile}:\n{(done.stdout + done.stderr)[-2000:]}")
+        complete.write_text(wanted)

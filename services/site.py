@@ -1,0 +1,73 @@
+"""Where one copy of the servers lives: its folders and its ports."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.errors import ServiceError
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+# Below Linux's ephemeral ports (32768 and up), so that no outgoing connection can sit on one of ours.
+DEFAULT_PORT_BASE = 26300
+
+# The order is the port's distance from the base: appending is safe, reordering moves running copies.
+PORT_NAMES = (
+    "kafka",
+    "kafka-controller",
+    "zookeeper",
+    "hbase-master",
+    "hbase-region",
+    "thrift",
+    "airflow",
+    "airflow-worker-logs",
+    "airflow-triggerer-logs",
+)
+
+
+@dataclass(frozen=True)
+class Site:
+    """One copy of the servers.
+
+    `state` holds everything they write; `port_base` is the first of their ports.
+    """
+
+    state: Path
+    port_base: int
+    jars: Path
+
+    @classmethod
+    def from_environment(cls) -> Site:
+        """The site that TIDEMARK_STATE and TIDEMARK_PORT_BASE name, or the default one under `.local/`."""
+        local = REPOSITORY / ".local"
+        state = Path(os.environ.get("TIDEMARK_STATE") or local / "site").resolve()
+        return cls(state=state, port_base=_port_base(os.environ.get("TIDEMARK_PORT_BASE")), jars=local / "jars")
+
+    def port(self, name: str) -> int:
+        return self.port_base + PORT_NAMES.index(name)
+
+    def address(self, name: str) -> str:
+        return f"127.0.0.1:{self.port(name)}"
+
+    def folder(self, *parts: str) -> Path:
+        """A folder below the state, made if it is not there."""
+        path = self.state.joinpath(*parts)
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def log_file(self, server: str) -> Path:
+        return self.folder("log") / f"{server}.log"
+
+    def class_path(self, profile: str) -> str:
+        return f"{self.jars / profile}/*"
+
+
+def _port_base(text: str | None) -> int:
+    if not text:
+        return DEFAULT_PORT_BASE
+    highest = 65535 - len(PORT_NAMES)
+    if not text.isdecimal() or not 1024 <= int(text) <= highest:
+        raise ServiceError(f"TIDEMARK_PORT_BASE={text!r}: expected a whole number from 1024 to {highest}")
+    return int(text)
