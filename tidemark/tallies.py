@@ -1,0 +1,103 @@
+"""Counts and ack values of what happened to the messages of a window, and the arithmetic that a commit depends on.
+
+An ack value is the XOR of the 64-bit hashes of the coordinates that were counted, as Storm's acker keeps one XOR for a
+tuple tree however large it is: equal counts and equal ack values mean the same messages, in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from tidemark.errors import VerificationFailed
+from tidemark.ranges import TopicPartition
+
+
+class Count(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """How many, and the XOR of their hashes as 16 hexadecimal digits (so that JSON keeps all 64 bits)."""
+
+    number: int = 0
+    ack: str = "0" * 16
+
+    @classmethod
+    def of(cls, number: int, ack: int) -> Count:
+        return cls(number, f"{ack:016x}")
+
+    def __add__(self, other: Count) -> Count:
+        return Count.of(self.number + other.number, int(self.ack, 16) ^ int(other.ack, 16))
+
+
+NOTHING = Count()
+
+
+class PartitionTally(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What happened to the messages of one partition of a window.
+
+    `read` = `stored` + `skipped` + `invalid` + `failed`, per message. `rows` counts result rows, of which a message may
+    give several; `content` is the XOR of their content digests. `first` and `last` are offsets (None when nothing was
+    read), `bytes` is keys and values together, timestamps are milliseconds since 1970.
+    """
+
+    topic: str
+    incarnation: int
+    partition: int
+    read: Count
+    stored: Count
+    skipped: Count = NOTHING
+    invalid: Count = NOTHING
+    failed: Count = NOTHING
+    rows: Count = NOTHING
+    content: str = "0" * 16
+    first: int | None = None
+    last: int | None = None
+    bytes: int = 0
+    first_timestamp: int | None = None
+    last_timestamp: int | None = None
+
+    @property
+    def at(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition, self.incarnation)
+
+
+class Acknowledged(Struct, frozen=True, forbid_unknown_fields=True):
+    """What one sink says it holds of one partition: messages, and the rows they gave."""
+
+    messages: Count
+    rows: Count
+
+
+Acknowledgements = Mapping[TopicPartition, Acknowledged]
+NONE_ACKNOWLEDGED = Acknowledged(NOTHING, NOTHING)
+
+
+def verify(
+    tallies: Iterable[PartitionTally], stored: Mapping[str, Acknowledgements], set_aside: Acknowledgements
+) -> None:
+    """Check that every message read is acknowledged by each sink, skipped, or set aside.
+
+    `stored` holds each sink's acknowledgements by the sink's name. Raises VerificationFailed naming sink and partition.
+    """
+    known = {tally.at: tally for tally in tallies}
+    for tally in known.values():
+        outcomes = tally.stored + tally.skipped + tally.invalid + tally.failed
+        _same(f"{tally.at}: read", tally.read, "given an outcome", outcomes)
+        dead = tally.invalid + tally.failed
+        kept = set_aside.get(tally.at, NONE_ACKNOWLEDGED).messages
+        _same(f"{tally.at}: invalid or failed", dead, "acknowledged by the dead letters", kept)
+        for sink, acknowledged in stored.items():
+            got = acknowledged.get(tally.at, NONE_ACKNOWLEDGED)
+            _same(f"{tally.at}: messages to store", tally.stored, f"acknowledged by sink {sink}", got.messages)
+            _same(f"{tally.at}: rows to store", tally.rows, f"acknowledged by sink {sink}", got.rows)
+    for sink, acknowledged in [*stored.items(), ("dead letters", set_aside)]:
+        for partition in acknowledged.keys() - known.keys():
+            raise VerificationFailed(f"{sink} acknowledged {partition}, of which nothing was read in this window")
+
+
+def _same(left: str, expected: Count, right: str, found: Count) -> None:
+    if expected == found:
+        return
+    what = f"{left}: {expected.number}, {right}: {found.number}"
+    if expected.number == found.number:
+        what += f", but not the same ones (ack values {expected.ack} and {found.ack})"
+    raise VerificationFailed(f"{what}. Nothing was committed; the next attempt reads the same window again.")
