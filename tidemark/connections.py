@@ -1,0 +1,118 @@
+"""Where servers are: named connections, kept by Airflow or in the environment, never in a stream file.
+
+A connection is looked up by the name that a stream file gives it. Inside Airflow its own Connections are asked; other
+programs read the variables that Airflow reads too (`AIRFLOW_CONN_KAFKA_DEFAULT` for `kafka_default`), JSON or URI.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from tidemark.errors import ConnectionMissing, WrongUse
+
+
+@dataclass(frozen=True)
+class Connection:
+    """What is known of one connection. Its password and extras are never shown."""
+
+    name: str
+    host: str | None = None
+    port: int | None = None
+    login: str | None = None
+    password: str | None = field(default=None, repr=False)
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def required(self, what: str, value: Any) -> Any:
+        if value in (None, ""):
+            raise WrongUse(f"connection {self.name} has no {what}; give it one in Airflow or in {variable(self.name)}")
+        return value
+
+
+Connections = Callable[[str], Connection]
+
+
+def variable(name: str) -> str:
+    """The environment variable that holds a connection."""
+    return f"AIRFLOW_CONN_{name.upper()}"
+
+
+def from_environment(name: str) -> Connection:
+    """The connection in the environment. Raises ConnectionMissing, or WrongUse when the variable does not parse."""
+    text = os.environ.get(variable(name))
+    if not text:
+        raise ConnectionMissing(f"there is no connection {name}: set {variable(name)}, as JSON or as a URI")
+    try:
+        return _from_json(name, text) if text.lstrip().startswith("{") else _from_uri(name, text)
+    except (ValueError, TypeError) as problem:
+        # Only the kind of the problem: its text may quote the value, which may hold a password.
+        raise WrongUse(
+            f"{variable(name)} is neither JSON nor a URI that can be read ({type(problem).__name__})"
+        ) from None
+
+
+def _from_json(name: str, text: str) -> Connection:
+    values = json.loads(text)
+    extra = values.get("extra") or {}
+    extra = json.loads(extra) if isinstance(extra, str) else extra
+    port = values.get("port")
+    return Connection(
+        name,
+        values.get("host"),
+        None if port is None else int(port),
+        values.get("login"),
+        values.get("password"),
+        extra,
+    )
+
+
+def _from_uri(name: str, text: str) -> Connection:
+    parts = urlsplit(text)
+    if not parts.scheme:
+        raise ValueError("no scheme")
+    extra = dict(parse_qsl(parts.query))
+    extra = json.loads(extra["__extra__"]) if "__extra__" in extra else extra
+    host, login, password = (
+        unquote(part) if part else None for part in (parts.hostname, parts.username, parts.password)
+    )
+    return Connection(name, host, parts.port, login, password, extra)
+
+
+@dataclass(frozen=True)
+class HBaseEndpoint:
+    """Host and port of an HBase Thrift 1 gateway."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def hbase_endpoint(connection: Connection) -> HBaseEndpoint:
+    return HBaseEndpoint(
+        connection.required("host", connection.host), int(connection.required("port", connection.port))
+    )
+
+
+def kafka_bootstrap(connection: Connection) -> str:
+    """The brokers to ask first, `host:port` with commas between.
+
+    The connection has the shape that Airflow's Kafka provider gives it: everything in its extras, with dots. Other keys
+    are refused rather than passed on or forgotten.
+    """
+    other = connection.extra.keys() - {"bootstrap.servers"}
+    if other:
+        raise WrongUse(
+            f"connection {connection.name} sets {', '.join(sorted(other))}; Tidemark knows only bootstrap.servers so far"
+        )
+    return str(connection.required("bootstrap.servers among its extras", connection.extra.get("bootstrap.servers")))
+
+
+def lake_folder(connection: Connection) -> str:
+    """The folder or URI below which file sinks write: the `path` among the extras, as of Airflow's File connections."""
+    return str(connection.required("path among its extras", connection.extra.get("path"))).rstrip("/")

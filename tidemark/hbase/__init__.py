@@ -1,0 +1,1 @@
+"""HBase through its Thrift 1 gateway: the only place that knows happybase."""

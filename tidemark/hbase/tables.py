@@ -1,0 +1,45 @@
+"""Making tables, and checking those that are there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from Hbase_thrift import AlreadyExists, ColumnDescriptor
+from Hbase_thrift import IOError as HBaseIOError
+
+from tidemark.errors import WrongUse
+from tidemark.hbase.gateway import Gateway
+
+ALL_VERSIONS = 2**31 - 1
+FOR_EVER = 2**31 - 1
+
+
+def ensure_table(gateway: Gateway, table: str, families: dict[str, dict[str, Any]]) -> None:
+    """Make the table if it is not there. `families`: name to options as `maxVersions` and `timeToLive` (seconds)."""
+    columns = [ColumnDescriptor(name=f"{name}:".encode(), **options) for name, options in families.items()]
+    if table.encode() in gateway.repeated("list its tables", lambda client: client.getTableNames()):
+        return
+    try:
+        gateway.once(lambda client: client.createTable(table.encode(), columns))
+    except AlreadyExists:
+        pass
+    except HBaseIOError as problem:
+        # Two programs that make the same table at once: one of them is told so in words only.
+        if "TableExistsException" not in str(problem):
+            raise
+    gateway.repeated(f"open {table}", lambda client: client.getRow(table.encode(), b"\x00", {}))
+
+
+def check_families(gateway: Gateway, table: str, families: dict[str, dict[str, Any]]) -> None:
+    """Raise WrongUse when a family is missing, keeps too few versions, or forgets rows after a time."""
+    found = gateway.repeated(f"describe {table}", lambda client: client.getColumnDescriptors(table.encode()))
+    for name, options in families.items():
+        column = found.get(f"{name}:".encode())
+        if column is None:
+            raise WrongUse(f"HBase table {table} has no column family {name!r}; make one, or name another table")
+        for option, wanted in options.items():
+            if getattr(column, option) != wanted:
+                raise WrongUse(
+                    f"HBase table {table}, family {name!r}: {option} is {getattr(column, option)}, expected {wanted}. "
+                    f"Older versions must be kept until Tidemark's sweep removes them; alter the family."
+                )

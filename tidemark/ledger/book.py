@@ -1,0 +1,217 @@
+"""The ledger of one stream: its stored values, read and written by what they mean."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+
+from tidemark.authority import Authority
+from tidemark.errors import LedgerContradiction, LedgerUnreadable
+from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.limits import check_size
+from tidemark.ledger.records import (
+    Head,
+    Heartbeat,
+    LaneState,
+    Record,
+    Register,
+    Selection,
+    SelectionRef,
+    Window,
+    covers,
+)
+from tidemark.ledger.store import Key, LedgerStore, sortable
+from tidemark.ranges import RangeSet
+
+REGISTER: Key = ("register",)
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970, by this machine's clock."""
+    return time.time_ns() // 1_000_000
+
+
+def head_key(lane: str) -> Key:
+    return ("head", lane)
+
+
+def record_key(lane: str, seq: int) -> Key:
+    return ("history", lane, sortable(seq))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A head with the very bytes that were read: those are what a compare-and-set expects."""
+
+    bytes: bytes
+    head: Head
+
+
+@dataclass(frozen=True)
+class Committed:
+    """A committed window and the offsets that it is about."""
+
+    record: Record
+    covers: RangeSet
+
+    @property
+    def generation(self) -> int:
+        return self.record.attempt.generation
+
+
+@dataclass(frozen=True)
+class View:
+    """The committed windows as they were read, the authority that follows, and each lane's last number."""
+
+    windows: list[Committed]
+    authority: Authority
+    seqs: dict[str, int]
+
+
+class Book:
+    """Reading and writing one stream's ledger. `clock` gives milliseconds since 1970."""
+
+    def __init__(self, store: LedgerStore, stream: str, clock: Callable[[], int] = now_ms) -> None:
+        self.store = store
+        self.stream = stream
+        self.clock = clock
+        self._selections: dict[str, RangeSet] = {}
+
+    # register and heads
+
+    def register(self) -> tuple[bytes, Register] | None:
+        stored = self.store.read(REGISTER)
+        return None if stored is None else (stored, decode(stored, Register, self._name(REGISTER)))
+
+    def head(self, lane: str) -> Stored | None:
+        stored = self.store.read(head_key(lane))
+        return None if stored is None else self._head(lane, stored)
+
+    def heads(self) -> dict[str, Stored]:
+        """Every lane's head, closed lanes included."""
+        return {key[1]: self._head(key[1], stored) for key, stored in self.store.scan(("head",))}
+
+    def open_lanes(self) -> list[str]:
+        found = self.register()
+        return (
+            [] if found is None else [name for name, lane in found[1].lanes.items() if lane.state != LaneState.CLOSED]
+        )
+
+    def _head(self, lane: str, stored: bytes) -> Stored:
+        head = decode(stored, Head, self._name(head_key(lane)))
+        contradiction = _contradiction(head, self.stream, lane)
+        if contradiction:
+            raise LedgerContradiction(
+                f"{self._name(head_key(lane))} contradicts itself: {contradiction}. It was left as it is."
+            )
+        return Stored(stored, head)
+
+    # committed windows
+
+    def record(self, lane: str, seq: int) -> tuple[bytes, Record] | None:
+        key = record_key(lane, seq)
+        stored = self.store.read(key)
+        return None if stored is None else (stored, decode(stored, Record, self._name(key)))
+
+    def records(self) -> Iterator[Record]:
+        for key, stored in self.store.scan(("history",)):
+            yield decode(stored, Record, self._name(key))
+
+    def committed(self) -> list[Committed]:
+        """Every committed window: the heads first, then the history, so that none falls between the two."""
+        last = {(lane, stored.head.seq): stored.head.last for lane, stored in self.heads().items()}
+        found = {(record.lane, record.seq): record for record in self.records()}
+        for place, record in last.items():
+            if record is None:
+                continue
+            known = found.setdefault(place, record)
+            if known != record:
+                raise LedgerContradiction(
+                    f"{self.stream}/{place[0]}: window {place[1]} stands in the head as {encode(record)!r} "
+                    f"and in the history as {encode(known)!r}. Both were left as they are."
+                )
+        return [Committed(record, self.covers(record.window)) for record in found.values()]
+
+    def view(self) -> View:
+        """What counts now, with what tells whether that has changed."""
+        windows = self.committed()
+        return View(windows, Authority((window.generation, window.covers) for window in windows), _seqs(windows))
+
+    def changed_since(self, view: View) -> bool:
+        """Whether a window has been committed since; costs one read for each lane."""
+        return {lane: stored.head.seq for lane, stored in self.heads().items() if stored.head.seq} != view.seqs
+
+    def authority(self) -> Authority:
+        return self.view().authority
+
+    def covers(self, window: Window) -> RangeSet:
+        return covers(window, None if window.selection is None else self.selection(window.selection))
+
+    # selections: named by the digest of what they hold, so that writing one twice changes nothing
+
+    def selection(self, ref: SelectionRef) -> RangeSet:
+        if ref.digest not in self._selections:
+            key = ("selection", ref.digest)
+            stored = self.store.read(key)
+            if stored is None:
+                raise LedgerContradiction(f"{self._name(key)} is missing, although a lane of {self.stream} works on it")
+            ranges = decode(stored, Selection, self._name(key)).as_ranges()
+            if selection_ref(ranges) != ref:
+                raise LedgerUnreadable(f"{self._name(key)} does not hold what its name says")
+            self._selections[ref.digest] = ranges
+        return self._selections[ref.digest]
+
+    def store_selection(self, ranges: RangeSet) -> SelectionRef:
+        """Store a set of offsets and give its name. Raises TooLarge when it has too many separate pieces."""
+        ref = selection_ref(ranges)
+        value = encode(Selection.of(ranges))
+        check_size(
+            self.store, value, f"a selection of {ref.offsets} offsets", "select fewer, or ranges in place of records"
+        )
+        self.store.put(("selection", ref.digest), value)
+        return ref
+
+    # heartbeats
+
+    def beat(self, lane: str, beat: Heartbeat) -> None:
+        self.store.put(("beat", lane), encode(beat))
+
+    def last_beat(self, lane: str) -> Heartbeat | None:
+        stored = self.store.read(("beat", lane))
+        return None if stored is None else decode(stored, Heartbeat, self._name(("beat", lane)))
+
+    def _name(self, key: Key) -> str:
+        return "/".join((self.stream, *key))
+
+
+def selection_ref(ranges: RangeSet) -> SelectionRef:
+    lines = "".join(f"{one}\n" for one in ranges)
+    return SelectionRef(sha256(lines.encode()).hexdigest(), ranges.count())
+
+
+def _seqs(windows: list[Committed]) -> dict[str, int]:
+    last: dict[str, int] = {}
+    for window in windows:
+        last[window.record.lane] = max(window.record.seq, last.get(window.record.lane, 0))
+    return last
+
+
+def _contradiction(head: Head, stream: str, lane: str) -> str | None:
+    """What a head says that cannot be true, in words."""
+    if (head.stream, head.lane) != (stream, lane):
+        return f"it is stored for {stream}/{lane} and says that it is {head.stream}/{head.lane}"
+    if (head.last is None) != (head.seq == 0):
+        return (
+            f"it counts {head.seq} committed windows, and its last one is {'missing' if head.last is None else 'there'}"
+        )
+    if head.last is not None and head.last.seq != head.seq:
+        return f"it counts {head.seq} committed windows, and its last one has number {head.last.seq}"
+    if head.last is not None and head.last.positions != head.positions:
+        return "its positions are not those that its last window left"
+    if head.pending is not None and head.pending.window.seq != head.seq + 1:
+        return f"it counts {head.seq} committed windows, and its pending one has number {head.pending.window.seq}"
+    if head.pending is not None and head.state == LaneState.CLOSED:
+        return "it is closed, and a window is pending"
+    return None

@@ -1,0 +1,95 @@
+"""The ledger in one HBase table: a row for each value, changed by `checkAndPut` on its single cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from Hbase_thrift import BatchMutation, Mutation
+
+from tidemark.hbase.gateway import MISTAKE, TROUBLE, Gateway, reason
+from tidemark.hbase.tables import FOR_EVER, check_families, ensure_table
+from tidemark.ledger.store import InDoubt, Key
+
+_FAMILY = "l"
+_CELL = b"l:v"
+_FAMILIES = {_FAMILY: {"maxVersions": 1, "timeToLive": FOR_EVER}}
+
+# The layout of Spark jobs that keep their offsets in HBase: rows expire after 30 days, as there.
+_OFFSETS_FAMILY = "offsets"
+_OFFSETS_FAMILIES = {_OFFSETS_FAMILY: {"maxVersions": 1, "timeToLive": 2_592_000}}
+
+
+class HBaseLedgerStore:
+    """The ledger of one stream in HBase; see `LedgerStore` for the contract."""
+
+    # hbase.client.keyvalue.maxsize is 10 MiB; half of it leaves room for a gateway that copies.
+    max_value_bytes = 4 * 1024 * 1024
+
+    def __init__(self, gateway: Gateway, table: str, stream: str, offsets_table: str | None = None) -> None:
+        self._gateway = gateway
+        self._table = table
+        self._stream = stream
+        self._offsets_table = offsets_table
+
+    def prepare(self) -> None:
+        """Make the tables if they are not there. Raises WrongUse when they are there and would lose values."""
+        ensure_table(self._gateway, self._table, _FAMILIES)
+        check_families(self._gateway, self._table, {_FAMILY: {"timeToLive": FOR_EVER}})
+        if self._offsets_table is not None:
+            ensure_table(self._gateway, self._offsets_table, _OFFSETS_FAMILIES)
+
+    def read(self, key: Key) -> bytes | None:
+        row = self._row(key)
+        cells = self._gateway.repeated("read", lambda client: client.get(self._table.encode(), row, _CELL, {}))
+        return cells[0].value if cells else None
+
+    def scan(self, prefix: Key) -> Iterator[tuple[Key, bytes]]:
+        start = self._row(prefix) + b"/"
+        # '0' is the character behind '/': the first row that does not begin with the prefix.
+        for row, cells in self._gateway.scan(self._table, start, start[:-1] + b"0", columns=[_CELL]):
+            yield tuple(row.decode().split("/")[1:]), cells[_CELL]
+
+    def swap(self, key: Key, expected: bytes | None, value: bytes) -> bool:
+        row = self._row(key)
+        put = Mutation(isDelete=False, column=_CELL, value=value, writeToWAL=True)
+        try:
+            return bool(
+                self._gateway.once(
+                    lambda client: client.checkAndPut(self._table.encode(), row, _CELL, expected, put, {})
+                )
+            )
+        except MISTAKE:
+            raise
+        except TROUBLE as problem:
+            raise InDoubt(f"HBase at {self._gateway.endpoint}: {reason(problem)}") from problem
+
+    def commit(self, head: Key, expected: bytes, value: bytes, record: Key, recorded: bytes) -> bool:
+        # HBase changes one row at a time; the history record follows in `settle`, from what the head holds.
+        return self.swap(head, expected, value)
+
+    def put(self, key: Key, value: bytes) -> None:
+        change = [Mutation(isDelete=False, column=_CELL, value=value, writeToWAL=True)]
+        row = self._row(key)
+        self._gateway.repeated("write", lambda client: client.mutateRow(self._table.encode(), row, change, {}))
+
+    def publish(self, group: str, committed_at: int, offsets: dict[str, dict[int, int]]) -> None:
+        if self._offsets_table is None:
+            return
+        rows = [
+            BatchMutation(
+                row=f"{topic}:{group}:{committed_at}".encode(),
+                mutations=[
+                    Mutation(
+                        isDelete=False, column=f"{_OFFSETS_FAMILY}:{partition}".encode(), value=str(until).encode()
+                    )
+                    for partition, until in sorted(partitions.items())
+                ],
+            )
+            for topic, partitions in offsets.items()
+        ]
+        if rows:
+            table = self._offsets_table.encode()
+            self._gateway.repeated("write", lambda client: client.mutateRows(table, rows, {}))
+
+    def _row(self, key: Key) -> bytes:
+        return "/".join((self._stream, *key)).encode()

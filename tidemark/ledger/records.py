@@ -1,0 +1,252 @@
+"""The values that the ledger stores: register, head, history record, selection, heartbeat.
+
+All are immutable. Offsets are 64-bit numbers, times are milliseconds since 1970, digests are SHA-256 in hexadecimal.
+Each stored value begins with its format; `codec.py` turns them into bytes and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from msgspec import Struct, field
+
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.tallies import PartitionTally
+
+INGEST = "ingest"
+
+
+class LaneKind(StrEnum):
+    INGEST = "ingest"
+    BACKFILL = "backfill"
+    REPLAY = "replay"
+
+
+class LaneState(StrEnum):
+    OPENING = "opening"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class Position(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The next offset to read of one partition."""
+
+    topic: str
+    incarnation: int
+    partition: int
+    offset: int
+
+    @property
+    def at(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition, self.incarnation)
+
+
+def positions(offsets: dict[TopicPartition, int]) -> tuple[Position, ...]:
+    return tuple(Position(at.topic, at.incarnation, at.partition, offset) for at, offset in sorted(offsets.items()))
+
+
+class SelectionRef(Struct, frozen=True, forbid_unknown_fields=True):
+    """A stored set of offsets, named by the digest of its contents."""
+
+    digest: str
+    offsets: int
+
+
+class WindowRange(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """[start, until) of one partition as it was pinned, with what was then known of the partition's log."""
+
+    topic: str
+    incarnation: int
+    partition: int
+    start: int = field(name="from")
+    until: int
+    log_start: int
+    log_end: int
+    leader_epoch: int | None = None
+
+    @property
+    def at(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition, self.incarnation)
+
+    def as_range(self) -> OffsetRange:
+        return OffsetRange(self.at, self.start, self.until)
+
+
+class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Ranges pinned once, and read exactly so for ever. With a selection, only its offsets within the ranges."""
+
+    seq: int
+    ranges: tuple[WindowRange, ...]
+    selection: SelectionRef | None = None
+    topic_ids: dict[str, str]
+    isolation: str
+    pinned_at: int
+    run: str
+    reason: str | None = None
+    # The end that the run saw when it began: it goes on, window after window, until it is there.
+    goal: tuple[Position, ...] = ()
+
+    def hull(self) -> RangeSet:
+        return RangeSet(one.as_range() for one in self.ranges)
+
+
+class Attempt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One attempt at a window. The generation is its fence, and the version of all that it writes."""
+
+    generation: int
+    token: str
+    run: str
+    taken_at: int
+    code_version: str
+    stream_digest: str
+
+
+class Pending(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The window that a lane works on. `previous` is the digest of the history record before it."""
+
+    window: Window
+    token: str
+    previous: str | None
+    takes: int = 0
+    attempt: Attempt | None = None
+
+
+class SinkReceipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where one sink put the results (or the dead letters) of a window, in that sink's own terms."""
+
+    name: str
+    type: str
+    place: dict[str, str]
+
+
+class Receipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What an attempt did."""
+
+    tallies: tuple[PartitionTally, ...]
+    sinks: tuple[SinkReceipt, ...]
+    dead_letters: SinkReceipt
+    started_at: int
+    finished_at: int
+
+
+class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A committed window: the head holds the last one, the history all of them for good."""
+
+    format: int = 1
+    stream: str
+    lane: str
+    kind: LaneKind
+    window: Window
+    attempt: Attempt
+    receipt: Receipt
+    positions: tuple[Position, ...]
+    committed_at: int
+    # An earlier attempt may have left rows that this one did not write again.
+    owes_sweep: bool
+    previous: str | None
+
+    @property
+    def seq(self) -> int:
+        return self.window.seq
+
+
+class Abandoned(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How many pending windows of a lane were given up, the last of them, and how far any of them went."""
+
+    count: int
+    token: str
+    generation: int | None
+    reason: str
+    until: tuple[Position, ...]
+
+
+class Head(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The state of a lane. `seq` counts its committed windows; no value of a head ever recurs."""
+
+    format: int = 1
+    stream: str
+    lane: str
+    kind: LaneKind
+    state: LaneState
+    token: str
+    seq: int
+    positions: tuple[Position, ...]
+    pending: Pending | None = None
+    last: Record | None = None
+    abandoned: Abandoned | None = None
+
+    def offsets(self) -> dict[TopicPartition, int]:
+        return {position.at: position.offset for position in self.positions}
+
+
+class TopicIncarnation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    topic_id: str
+    incarnation: int
+    since: int
+
+
+class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the register says of a lane; everything but `ingest` works on a selection, and that is its claim."""
+
+    kind: LaneKind
+    state: LaneState
+    token: str
+    opened_at: int
+    run: str
+    reason: str | None = None
+    start: tuple[Position, ...] = ()
+    selection: SelectionRef | None = None
+
+
+class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One per stream. `generation` never falls; `token` is that of the last write, so no value ever recurs."""
+
+    format: int = 1
+    stream: str
+    ledger: str
+    generation: int
+    token: str
+    topics: dict[str, tuple[TopicIncarnation, ...]] = {}
+    lanes: dict[str, LaneEntry] = {}
+
+
+class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A sign of life beside the head, and how far the attempt is. Advisory: nothing is decided by it but waiting."""
+
+    format: int = 1
+    generation: int
+    run: str
+    at: int
+    step: str
+    done: dict[str, int] = {}
+
+
+class Selection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A stored set of offsets: per partition (start, until) pairs, ascending."""
+
+    format: int = 1
+    partitions: tuple[tuple[str, int, int, tuple[tuple[int, int], ...]], ...]
+
+    def as_ranges(self) -> RangeSet:
+        return RangeSet(
+            OffsetRange(TopicPartition(topic, partition, incarnation), start, until)
+            for topic, incarnation, partition, intervals in self.partitions
+            for start, until in intervals
+        )
+
+    @classmethod
+    def of(cls, ranges: RangeSet) -> Selection:
+        return cls(
+            partitions=tuple((at.topic, at.incarnation, at.partition, ranges.of(at)) for at in ranges.partitions)
+        )
+
+
+def covers(window: Window, selection: RangeSet | None) -> RangeSet:
+    """The offsets that a window is about."""
+    return window.hull() if selection is None else window.hull() & selection
+
+
+def newest_incarnation(register: Register, topic: str) -> TopicIncarnation | None:
+    known: Iterable[TopicIncarnation] = register.topics.get(topic, ())
+    return max(known, key=lambda one: one.incarnation, default=None)

@@ -1,0 +1,450 @@
+"""The commit protocol: how offsets and results become valid together, in one atomic step.
+
+    1 pin      settle all lanes; pin the next window of a lane: ranges that are never resolved again
+    2 take     draw a generation and write it into the pending window: the fence against older attempts
+    3 read     exactly the pinned ranges, once for all sinks
+    4 store    dead letters, then results, each row marked with the generation
+    5 verify   what was read = what the sinks acknowledged + skipped + set aside; and Kafka is still the same
+    6 commit   one compare-and-set on the head: positions move, results begin to count
+    7 settle   offsets for other tools, sweep of what older attempts left, and last the history record
+
+A crash anywhere between is met by running again: a pending window is used as it is, an unsettled one is settled first,
+and whatever an attempt without a commit has written carries a generation that nobody will ever accept.
+
+Steps 3 to 5 are the work on the data (`Work`), which `spark_jobs/` does with Spark; the others are here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import structs
+
+from tidemark.errors import (
+    AlreadyCommitted,
+    Fenced,
+    HeldByAnother,
+    LaneClosed,
+    LedgerContradiction,
+    StaleLedger,
+    WrongUse,
+)
+from tidemark.ledger.book import Book, Stored, head_key, record_key
+from tidemark.ledger.codec import decode, digest, encode
+from tidemark.ledger.doubt import NotMine, swap_surely
+from tidemark.ledger.limits import check_pending, check_size
+from tidemark.ledger.records import (
+    Abandoned,
+    Attempt,
+    Head,
+    LaneKind,
+    LaneState,
+    Pending,
+    Position,
+    Receipt,
+    Record,
+    Window,
+    positions,
+)
+from tidemark.ledger.register import draw_generation, new_token
+from tidemark.ranges import RangeSet
+
+# A holder beats every few seconds (`attempts.BEAT_SECONDS`); ten missed beats mean that it is gone or paused. Waiting
+# less would take windows from machines that are merely busy, waiting longer would only delay another run: correctness
+# does not depend on it, the generation does.
+LEASE_MS = 30_000
+
+
+class Step(StrEnum):
+    """What has just been done; `Listener`s hear of it in this order."""
+
+    PINNED = "pinned"
+    TAKEN = "taken"
+    READ = "read"
+    DEAD_LETTERS_STORED = "dead letters stored"
+    SINK_STORED = "sink stored"
+    VERIFIED = "verified"
+    COMMITTED = "committed"
+    PUBLISHED = "offsets published"
+    SWEPT = "swept"
+    SETTLED = "settled"
+
+
+Listener = Callable[[Step], None]
+
+
+def nobody(step: Step) -> None:
+    """A listener that does not listen."""
+
+
+class Fence(Protocol):
+    """Tells an attempt whether it still holds its window."""
+
+    def check(self) -> None:
+        """Raises Fenced when a newer attempt has taken the window."""
+        ...
+
+
+class Work(Protocol):
+    """Steps 3 to 5 on one window. Each raises a TidemarkError, and then nothing is committed."""
+
+    def read(self, window: Window, covers: RangeSet) -> None: ...
+
+    def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None: ...
+
+    def verify(self) -> Receipt: ...
+
+
+class Sweeper(Protocol):
+    """Removes debris from the places that a receipt names."""
+
+    def sweep(self, record: Record, covers: RangeSet) -> None:
+        """Remove what carries a generation *lower* than the record's, at the offsets it covers; repeatable."""
+        ...
+
+
+@dataclass(frozen=True)
+class Run:
+    """Who is working: the identity that a retry shares with its first try, and the code and stream file it runs."""
+
+    name: str
+    code_version: str
+    stream_digest: str
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A window held by this attempt, with the head's bytes that the commit will expect."""
+
+    stored: Stored
+    pending: Pending
+    attempt: Attempt
+
+
+Planner = Callable[[Head], Window | None]
+
+
+def pin(book: Book, sweeper: Sweeper, lane: str, plan: Planner, on_step: Listener = nobody) -> Pending | None:
+    """Step 1. The lane's pending window, pinned now if there was none; None when there is nothing to read.
+
+    `plan` gives the next window for a settled head; it is not asked when a window is pending already, so that a retry
+    never looks at 'latest' again. Raises what `plan` raises, LaneClosed, TooLarge.
+    """
+    while True:
+        # The bytes that were settled are what the pin expects: a head that moves meanwhile is settled and read again.
+        settled = {name: settle(book, sweeper, name) for name in book.open_lanes()}
+        if lane not in settled:
+            raise LaneClosed(f"{book.stream} has no open lane {lane}")
+        found = settled[lane]
+        head = found.head
+        if head.pending is not None:
+            return head.pending
+        window = plan(head)
+        if window is None:
+            return None
+        pending = Pending(window=window, token=new_token(), previous=_digest_of_last(book, head))
+        check_pending(book.store, head, pending)
+        try:
+            _swap_head(book, found, structs.replace(head, pending=pending), _holds_pin(pending.token))
+        except NotMine:
+            continue
+        on_step(Step.PINNED)
+        return pending
+
+
+def take(book: Book, lane: str, seq: int, run: Run, *, take_over: bool = False, on_step: Listener = nobody) -> Taken:
+    """Step 2. Make this attempt the holder of the pending window: older attempts can no longer commit.
+
+    A retry of the same run takes at once; anyone else is refused while the holder's heartbeat is younger than the lease,
+    unless `take_over`. Raises HeldByAnother, AlreadyCommitted, StaleLedger, ClockBehind.
+    """
+    while True:
+        # The head first, then the draw: the generation is newer than any that the head can hold.
+        found = _required_head(book, lane)
+        pending = _pending_window(book, found.head, seq)
+        if not take_over:
+            _respect_lease(book, lane, pending, run)
+        generation, token = draw_generation(book)
+        if pending.attempt is not None and pending.attempt.generation >= generation:
+            raise LedgerContradiction(
+                f"{book.stream}/{lane} holds generation {pending.attempt.generation}, "
+                f"and the register has just given {generation}: the register was put back to an older state"
+            )
+        attempt = Attempt(
+            generation=generation,
+            token=token,
+            run=run.name,
+            taken_at=book.clock(),
+            code_version=run.code_version,
+            stream_digest=run.stream_digest,
+        )
+        pending = structs.replace(pending, attempt=attempt, takes=pending.takes + 1)
+        head = structs.replace(found.head, pending=pending)
+        try:
+            _swap_head(book, found, head, _holds_attempt(token))
+        except NotMine:
+            continue
+        on_step(Step.TAKEN)
+        return Taken(Stored(encode(head), head), pending, attempt)
+
+
+def commit(book: Book, taken: Taken, receipt: Receipt, on_step: Listener = nobody) -> Record:
+    """Step 6. The atomic point: positions move, the window is no longer pending, its results count.
+
+    Raises Fenced when another attempt has taken or committed the window, OutcomeUnknown when no answer could be had.
+    """
+    head = taken.stored.head
+    window = taken.pending.window
+    record = Record(
+        stream=book.stream,
+        lane=head.lane,
+        kind=head.kind,
+        window=window,
+        attempt=taken.attempt,
+        receipt=receipt,
+        positions=_moved(head, window),
+        committed_at=_after(book.clock(), head.last),
+        owes_sweep=_owes_sweep(head),
+        previous=taken.pending.previous,
+    )
+    committed = structs.replace(head, seq=window.seq, positions=record.positions, pending=None, last=record)
+    value, recorded = encode(committed), encode(record)
+    check_size(book.store, value, f"the head of {book.stream}/{head.lane}", "read fewer topics in one stream")
+    key, history = head_key(head.lane), record_key(head.lane, window.seq)
+    expected = taken.stored.bytes
+
+    def is_mine(stored: bytes) -> bool:
+        last = decode(stored, Head, head.lane).last
+        if last is not None and last.seq == window.seq:
+            return last.attempt.token == taken.attempt.token
+        found = book.record(head.lane, window.seq)
+        return found is not None and found[1].attempt.token == taken.attempt.token
+
+    try:
+        swap_surely(
+            book.store,
+            key,
+            expected,
+            value,
+            is_mine,
+            write=lambda: book.store.commit(key, expected, value, history, recorded),
+        )
+    except NotMine as problem:
+        raise _lost(book, taken, problem.current) from None
+    on_step(Step.COMMITTED)
+    return record
+
+
+def settle(book: Book, sweeper: Sweeper, lane: str, on_step: Listener = nobody) -> Stored:
+    """Step 7. Do what follows from the lane's last commit, if it was not done; gives the head that is settled.
+
+    Everything is derived from the head and may be done twice, by anybody. The history record comes last: its presence
+    means settled.
+    """
+    found = _required_head(book, lane)
+    record = found.head.last
+    if record is None:
+        return found
+    known = book.record(lane, record.seq)
+    if known is not None:
+        if known[1] != record:
+            raise LedgerContradiction(
+                f"{book.stream}/{lane}: window {record.seq} stands in the head as {encode(record)!r} "
+                f"and in the history as {known[0]!r}. Both were left as they are."
+            )
+        return found
+    if record.kind == LaneKind.INGEST:
+        book.store.publish(book.stream, record.committed_at, _by_topic(record.positions))
+        on_step(Step.PUBLISHED)
+    if record.owes_sweep:
+        sweeper.sweep(record, book.covers(record.window))
+        on_step(Step.SWEPT)
+    try:
+        recorded = encode(record)
+        swap_surely(book.store, record_key(lane, record.seq), None, recorded, lambda stored: stored == recorded)
+    except NotMine as problem:
+        raise LedgerContradiction(
+            f"{book.stream}/{lane}: the history holds another window {record.seq}: {problem.current!r}, not {recorded!r}"
+        ) from None
+    on_step(Step.SETTLED)
+    return found
+
+
+def abandon(book: Book, lane: str, reason: str) -> Window | None:
+    """Give up the lane's pending window; its offsets are read by the next one. Touches nothing that is committed."""
+    if not reason.strip():
+        raise WrongUse("abandon needs a reason")
+    while True:
+        found = _required_head(book, lane)
+        head = found.head
+        if head.pending is None:
+            return None
+        before = head.abandoned.count if head.abandoned else 0
+        attempt = head.pending.attempt
+        abandoned = Abandoned(
+            count=before + 1,
+            token=new_token(),
+            generation=attempt.generation if attempt else None,
+            reason=reason,
+            until=_furthest(head),
+        )
+        given_up = structs.replace(head, pending=None, abandoned=abandoned)
+        try:
+            _swap_head(book, found, given_up, _abandoned_by(abandoned.token))
+        except NotMine:
+            continue
+        return head.pending.window
+
+
+def process(
+    book: Book,
+    sweeper: Sweeper,
+    work: Work,
+    hold: Callable[[Taken], AbstractContextManager[Fence]],
+    lane: str,
+    seq: int,
+    run: Run,
+    *,
+    take_over: bool = False,
+    on_step: Listener = nobody,
+) -> Record:
+    """Steps 2 to 7 on the pending window `seq` of a lane. Gives the record of the committed window.
+
+    `hold` gives signs of life while the window is held, and the fence to look at.
+    """
+    taken = take(book, lane, seq, run, take_over=take_over, on_step=on_step)
+    window = taken.pending.window
+    with hold(taken) as fence:
+        work.read(window, book.covers(window))
+        on_step(Step.READ)
+        fence.check()
+        work.store(taken.attempt, fence, on_step)
+        receipt = work.verify()
+        on_step(Step.VERIFIED)
+        record = commit(book, taken, receipt, on_step)
+        settle(book, sweeper, lane, on_step)
+    return record
+
+
+def _swap_head(book: Book, found: Stored, head: Head, is_mine: Callable[[Head], bool]) -> None:
+    key = head_key(head.lane)
+    swap_surely(book.store, key, found.bytes, encode(head), lambda stored: is_mine(decode(stored, Head, head.lane)))
+
+
+def _holds_pin(token: str) -> Callable[[Head], bool]:
+    return lambda head: head.pending is not None and head.pending.token == token
+
+
+def _holds_attempt(token: str) -> Callable[[Head], bool]:
+    return lambda head: (
+        head.pending is not None and head.pending.attempt is not None and head.pending.attempt.token == token
+    )
+
+
+def _abandoned_by(token: str) -> Callable[[Head], bool]:
+    return lambda head: head.abandoned is not None and head.abandoned.token == token
+
+
+def _required_head(book: Book, lane: str) -> Stored:
+    found = book.head(lane)
+    if found is None:
+        raise LedgerContradiction(
+            f"the head of {book.stream}/{lane} is missing; restore it from a backup of the ledger"
+        )
+    return found
+
+
+def _digest_of_last(book: Book, head: Head) -> str | None:
+    if head.last is None:
+        return None
+    record = book.record(head.lane, head.seq)
+    if record is None:
+        raise StaleLedger(f"window {head.seq} of {book.stream}/{head.lane} is not settled")
+    return digest(record[0])
+
+
+def _pending_window(book: Book, head: Head, seq: int) -> Pending:
+    if head.seq >= seq:
+        by = book.record(head.lane, seq)
+        run = by[1].attempt.run if by else head.last.attempt.run if head.last else "unknown"
+        raise AlreadyCommitted(f"window {seq} of {book.stream}/{head.lane} is already committed, by run {run}")
+    if head.state == LaneState.CLOSED:
+        raise LaneClosed(f"{book.stream}/{head.lane} is closed")
+    if head.pending is None or head.pending.window.seq != seq:
+        raise StaleLedger(
+            f"window {seq} of {book.stream}/{head.lane} is no longer pending: it was abandoned. Plan again."
+        )
+    return head.pending
+
+
+def _respect_lease(book: Book, lane: str, pending: Pending, run: Run) -> None:
+    holder = pending.attempt
+    if holder is None or holder.run == run.name:
+        return
+    beat = book.last_beat(lane)
+    at = beat.at if beat is not None and beat.generation == holder.generation else holder.taken_at
+    age = book.clock() - at
+    if age < LEASE_MS:
+        raise HeldByAnother(
+            f"window {pending.window.seq} of {book.stream}/{lane} is held by run {holder.run}, which gave a sign of life "
+            f"{max(age, 0) / 1000:.0f} s ago. Wait {LEASE_MS / 1000:.0f} s after its last one, or take over if it is dead."
+        )
+
+
+def _moved(head: Head, window: Window) -> tuple[Position, ...]:
+    offsets = head.offsets()
+    offsets.update({one.at: one.until for one in window.ranges})
+    return positions(offsets)
+
+
+def _after(now: int, last: Record | None) -> int:
+    """The commit's time: never before the commit before it, whatever the clocks say."""
+    return now if last is None else max(now, last.committed_at + 1)
+
+
+def _owes_sweep(head: Head) -> bool:
+    """Whether an earlier attempt may have left rows at the offsets of the pending window."""
+    pending = head.pending
+    if pending is None:
+        raise LedgerContradiction(f"{head.stream}/{head.lane} has no pending window to commit")
+    if head.kind != LaneKind.INGEST or pending.takes > 1:
+        return True
+    # After an abandon the same offsets are pinned anew, in one window or in several.
+    given_up = {position.at: position.offset for position in head.abandoned.until} if head.abandoned else {}
+    return any(one.start < given_up.get(one.at, 0) for one in pending.window.ranges)
+
+
+def _furthest(head: Head) -> tuple[Position, ...]:
+    """How far any window that this lane has abandoned went, the pending one included."""
+    offsets = {position.at: position.offset for position in head.abandoned.until} if head.abandoned else {}
+    for one in head.pending.window.ranges if head.pending else ():
+        offsets[one.at] = max(one.until, offsets.get(one.at, 0))
+    return positions(offsets)
+
+
+def _by_topic(committed: tuple[Position, ...]) -> dict[str, dict[int, int]]:
+    topics: dict[str, dict[int, int]] = {}
+    for position in committed:
+        topics.setdefault(position.topic, {})[position.partition] = position.offset
+    return topics
+
+
+def _lost(book: Book, taken: Taken, current: bytes | None) -> Exception:
+    lane, seq = taken.stored.head.lane, taken.pending.window.seq
+    if current is None:
+        return LedgerContradiction(f"the head of {book.stream}/{lane} is gone")
+    head = decode(current, Head, lane)
+    if head.seq >= seq:
+        found = book.record(lane, seq)
+        winner = head.last if head.seq == seq else found[1] if found else None
+        by = f"run {winner.attempt.run} (generation {winner.attempt.generation})" if winner else "another run"
+        return Fenced(
+            f"window {seq} of {book.stream}/{lane} was committed by {by}; this attempt's results do not count"
+        )
+    holder = head.pending.attempt if head.pending else None
+    by = f"run {holder.run} (generation {holder.generation})" if holder else "nobody: it was abandoned"
+    return Fenced(f"window {seq} of {book.stream}/{lane} is now held by {by}; this attempt's results do not count")
