@@ -1,0 +1,140 @@
+"""What Kafka says of topics now: ids, log starts, ends, leader epochs. Read-only; nothing is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka import TopicPartition as KafkaTopicPartition
+from kafka.admin import OffsetSpec
+from kafka.errors import KafkaError
+from kafka.protocol.consumer.offsets import IsolationLevel
+
+from tidemark.errors import Unreachable
+from tidemark.ledger.records import Window
+
+READ_COMMITTED = "read_committed"
+READ_UNCOMMITTED = "read_uncommitted"
+
+# A broker that is up answers metadata in milliseconds; a leader election takes a few seconds.
+TIMEOUT_MS = 20_000
+
+
+@dataclass(frozen=True)
+class PartitionLog:
+    """Offsets [start, end) can be read; under read_committed `end` is the last stable offset."""
+
+    start: int
+    end: int
+    leader_epoch: int | None
+
+
+@dataclass(frozen=True)
+class TopicLog:
+    """A topic as it is now; another `topic_id` under the same name is another topic."""
+
+    topic_id: str
+    partitions: Mapping[int, PartitionLog]
+
+
+class KafkaLog:
+    """Questions to a Kafka cluster. All raise Unreachable when it does not answer within `timeout_ms`."""
+
+    def __init__(self, bootstrap_servers: str, timeout_ms: int = TIMEOUT_MS) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self._timeout_ms = timeout_ms
+
+    def topics(self, names: Iterable[str], isolation: str) -> dict[str, TopicLog]:
+        """The topics of these names that exist. Ends are taken after starts, so that end >= start.
+
+        Raises Unreachable when a partition has no leader: a plan without it would not be the whole plan.
+        """
+        with self._admin() as admin:
+            described = [topic for topic in admin.describe_topics(sorted(set(names))) if topic["topic_id"] is not None]
+            partitions = {
+                KafkaTopicPartition(topic["name"], partition["partition_index"]): partition
+                for topic in described
+                for partition in topic["partitions"]
+            }
+            for at, partition in partitions.items():
+                if partition["leader_id"] < 0:
+                    raise Unreachable(
+                        f"{at.topic}/{at.partition} has no leader at the moment; try again when it has one"
+                    )
+            starts = _offsets(admin, partitions, OffsetSpec.EARLIEST, IsolationLevel.READ_UNCOMMITTED)
+            ends = _offsets(admin, partitions, OffsetSpec.LATEST, _LEVELS[isolation])
+        return {
+            topic["name"]: TopicLog(
+                str(topic["topic_id"]),
+                {
+                    at.partition: PartitionLog(starts[at], ends[at], _epoch(partition["leader_epoch"]))
+                    for at, partition in partitions.items()
+                    if at.topic == topic["name"]
+                },
+            )
+            for topic in described
+        }
+
+    def first_at_or_after(self, logs: Mapping[str, TopicLog], timestamp_ms: int) -> dict[tuple[str, int], int | None]:
+        """Per (topic, partition), the first offset whose timestamp is at or after a time; None where there is none."""
+        wanted = [KafkaTopicPartition(topic, partition) for topic, log in logs.items() for partition in log.partitions]
+        with self._admin() as admin:
+            found = admin.list_partition_offsets(dict.fromkeys(wanted, timestamp_ms))
+        return {(at.topic, at.partition): None if offset.offset < 0 else offset.offset for at, offset in found.items()}
+
+    def changes_since_pin(self, window: Window) -> list[str]:
+        """What is no longer as it was when the window was pinned, in words; empty when all still fits (step 5)."""
+        now = self.topics(window.topic_ids, window.isolation)
+        changes = []
+        for topic, topic_id in sorted(window.topic_ids.items()):
+            if topic not in now:
+                changes.append(f"topic {topic} is gone")
+            elif now[topic].topic_id != topic_id:
+                changes.append(f"topic {topic} was recreated (id {now[topic].topic_id}, pinned {topic_id})")
+        for one in window.ranges:
+            log = now.get(one.topic)
+            if log is None or log.topic_id != window.topic_ids[one.topic]:
+                continue
+            partition = log.partitions.get(one.partition)
+            if partition is None:
+                changes.append(f"{one.at} is gone")
+            elif one.start < one.until and one.start < partition.start:
+                changes.append(f"{one.at}: the log now begins at {partition.start}, the window at {one.start}")
+            elif partition.end < one.until:
+                changes.append(f"{one.at}: the log now ends at {partition.end}, the window at {one.until}")
+        return changes
+
+    @contextmanager
+    def _admin(self) -> Iterator[KafkaAdminClient]:
+        try:
+            # kafka-python gives up on the first connection after this time, and on each request after it too.
+            admin = KafkaAdminClient(
+                bootstrap_servers=self.bootstrap_servers.split(","),
+                request_timeout_ms=self._timeout_ms,
+                bootstrap_timeout_ms=self._timeout_ms,
+            )
+            try:
+                yield admin
+            finally:
+                admin.close()
+        except KafkaError as problem:
+            raise Unreachable(f"Kafka at {self.bootstrap_servers} did not answer: {problem}") from problem
+
+
+_LEVELS = {READ_COMMITTED: IsolationLevel.READ_COMMITTED, READ_UNCOMMITTED: IsolationLevel.READ_UNCOMMITTED}
+
+
+def _offsets(
+    admin: KafkaAdminClient, partitions: Iterable[KafkaTopicPartition], spec: Any, level: IsolationLevel
+) -> dict[KafkaTopicPartition, int]:
+    wanted = dict.fromkeys(partitions, spec)
+    if not wanted:
+        return {}
+    return {at: found.offset for at, found in admin.list_partition_offsets(wanted, isolation_level=level).items()}
+
+
+def _epoch(number: int) -> int | None:
+    return None if number < 0 else number

@@ -1,0 +1,194 @@
+"""Which offsets come next. Pure: what Kafka and the ledger say comes in as values, a window or an error goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidemark.errors import (
+    LogTruncated,
+    OffsetsOutOfRange,
+    PartitionsChanged,
+    TopicGone,
+    TopicRecreated,
+    TopicUnknown,
+    WrongUse,
+)
+from tidemark.kafka_log import PartitionLog, TopicLog
+from tidemark.ledger.records import Head, Position, SelectionRef, Window, WindowRange, positions
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+
+
+@dataclass(frozen=True)
+class Request:
+    """Who asks for a window, and under which conditions. `now` is milliseconds since 1970."""
+
+    topics: tuple[str, ...]
+    isolation: str
+    run: str
+    now: int
+    reason: str | None = None
+    max_records: int | None = None
+
+
+@dataclass(frozen=True)
+class Known:
+    """What Kafka says of the topics now, and which incarnation the ledger knows each topic id as."""
+
+    logs: Mapping[str, TopicLog]
+    incarnations: Mapping[str, int]
+
+    def partitions(self) -> dict[TopicPartition, PartitionLog]:
+        """The partitions of the topics that the ledger knows by their ids."""
+        return {
+            TopicPartition(topic, partition, self.incarnations[topic]): log
+            for topic, found in self.logs.items()
+            if topic in self.incarnations
+            for partition, log in found.partitions.items()
+        }
+
+
+def check_topics(known: Known, topics: tuple[str, ...], read: set[str]) -> None:
+    """Raise TopicUnknown, TopicGone or TopicRecreated unless every topic is there and the one that the ledger knows.
+
+    `read` are the topics of which something has been read before.
+    """
+    for topic in topics:
+        if topic not in known.logs:
+            if topic in read:
+                raise TopicGone(
+                    f"topic {topic} no longer exists, and the lane has positions in it. Nothing was changed."
+                )
+            raise TopicUnknown(f"topic {topic} does not exist; create it, or correct source.topics in the stream file")
+        if topic not in known.incarnations:
+            raise TopicRecreated(
+                f"topic {topic} has id {known.logs[topic].topic_id}, which the ledger does not know: it was deleted and "
+                "created again, and its offsets are not the ones that were read. Nothing was changed."
+            )
+
+
+def start_positions(known: Known, topics: tuple[str, ...], start: str) -> tuple[Position, ...]:
+    """Where a new lane begins: at the log starts (`earliest`) or at the ends (`latest`)."""
+    check_topics(known, topics, set())
+    return positions({at: log.start if start == "earliest" else log.end for at, log in known.partitions().items()})
+
+
+def next_window(
+    head: Head, known: Known, request: Request, goal: Mapping[TopicPartition, int] | None = None
+) -> Window | None:
+    """The next window of an ingest: from the positions to the ends, or to `goal` where that is lower.
+
+    None when there is nothing new. A partition that is new begins at its log start. Raises a SourceChanged when a
+    position lies outside its log; nothing is skipped in silence.
+    """
+    at_positions = head.offsets()
+    check_topics(known, request.topics, {at.topic for at in at_positions})
+    logs = known.partitions()
+    for at in at_positions:
+        newest = known.incarnations.get(at.topic)
+        if newest == at.incarnation and at not in logs:
+            raise PartitionsChanged(f"{at} no longer exists, and the lane's position in it is {at_positions[at]}")
+    ranges = {}
+    for at, log in sorted(logs.items()):
+        start = at_positions.get(at, log.start)
+        check_inside(OffsetRange(at, start, max(start, log.end)), log, at_positions.get(at))
+        until = log.end if goal is None else min(log.end, goal.get(at, start))
+        ranges[at] = (start, max(start, until))
+    if all(start == until for start, until in ranges.values()):
+        return None
+    ends = positions({at: until for at, (_, until) in ranges.items()})
+    capped = share(ranges, request.max_records)
+    return _window(head, known, request, capped, goal=ends)
+
+
+def next_selected(head: Head, known: Known, request: Request, selection: RangeSet, ref: SelectionRef) -> Window | None:
+    """The next window of a backfill or replay: what is left of its selection, from each partition's position on."""
+    left = selection - RangeSet(OffsetRange(at, 0, offset) for at, offset in head.offsets().items())
+    if not left:
+        return None
+    check_topics(known, tuple(sorted({at.topic for at in left.partitions})), {at.topic for at in left.partitions})
+    logs = known.partitions()
+    for one in left:
+        if one.partition not in logs:
+            raise PartitionsChanged(f"{one} cannot be read: the partition, or this incarnation of the topic, is gone")
+        check_inside(one, logs[one.partition], one.until)
+    lengths = {at: (0, sum(until - start for start, until in left.of(at))) for at in left.partitions}
+    chosen = RangeSet(
+        one for at, (_, count) in share(lengths, request.max_records).items() for one in left.only([at]).first(count)
+    )
+    hull = {one.partition: (one.start, one.until) for one in chosen.hull()}
+    return _window(head, known, request, hull, selection=ref)
+
+
+def check_inside(wanted: OffsetRange, log: PartitionLog, position: int | None) -> None:
+    """Raise OffsetsOutOfRange or LogTruncated, naming the offsets, unless the log holds what is wanted."""
+    if wanted.start < log.start:
+        lost = OffsetRange(wanted.partition, wanted.start, min(log.start, max(wanted.until, wanted.start)))
+        raise OffsetsOutOfRange(
+            f"{lost} is no longer in Kafka: the log now begins at {log.start}. Retention or DeleteRecords removed it. "
+            "Nothing was changed."
+        )
+    if position is not None and position > log.end:
+        raise LogTruncated(
+            f"{wanted.partition} ends at {log.end}, below {position}, which the ledger knows of: the log was truncated or "
+            "an older state restored. Nothing was changed."
+        )
+
+
+def share(ranges: Mapping[TopicPartition, tuple[int, int]], limit: int | None) -> dict[TopicPartition, tuple[int, int]]:
+    """Cap ranges to `limit` records in all, each partition in proportion to its lag, at least one where it lags.
+
+    As Spark's `maxOffsetsPerTrigger`: lags 101, 11 and 1 with a limit of 10 give 8, 1 and 1.
+    """
+    lag = sum(until - start for start, until in ranges.values())
+    if limit is None or lag <= limit:
+        return dict(ranges)
+    capped = {}
+    for at, (start, until) in ranges.items():
+        part, rest = divmod(limit * (until - start), lag)
+        capped[at] = (start, min(until, start + (part or (1 if rest else 0))))
+    return capped
+
+
+def offsets_within(known: Known, wanted: RangeSet) -> RangeSet:
+    """The part of a request that Kafka still holds."""
+    logs = known.partitions()
+    return wanted & RangeSet(OffsetRange(at, log.start, log.end) for at, log in logs.items())
+
+
+def _window(
+    head: Head,
+    known: Known,
+    request: Request,
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    *,
+    goal: tuple[Position, ...] = (),
+    selection: SelectionRef | None = None,
+) -> Window:
+    if head.pending is not None:
+        raise WrongUse(f"{head.stream}/{head.lane} has a pending window; it is used as it is")
+    logs = known.partitions()
+    pinned = tuple(
+        WindowRange(
+            topic=at.topic,
+            incarnation=at.incarnation,
+            partition=at.partition,
+            start=start,
+            until=until,
+            log_start=logs[at].start,
+            log_end=logs[at].end,
+            leader_epoch=logs[at].leader_epoch,
+        )
+        for at, (start, until) in sorted(ranges.items())
+    )
+    return Window(
+        seq=head.seq + 1,
+        ranges=pinned,
+        selection=selection,
+        topic_ids={at.topic: known.logs[at.topic].topic_id for at in ranges},
+        isolation=request.isolation,
+        pinned_at=request.now,
+        run=request.run,
+        reason=request.reason,
+        goal=goal,
+    )

@@ -1,0 +1,150 @@
+"""What a run does on a stream: plans its first window, goes on to the end that it saw, and closes what it opened.
+
+The DAGs and the command line both call these; none of them touches the data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+
+from tidemark import __version__, planning, protocol
+from tidemark.errors import WrongUse
+from tidemark.ledger.records import INGEST, Head, LaneKind, LaneState, Pending, Position, Window, positions
+from tidemark.ledger.register import close_lane, know_topics, open_lane
+from tidemark.planning import Known, Request
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.streams.opened import OpenStream
+
+
+def code_version() -> str:
+    """The code that an attempt runs: Tidemark's version, and what TIDEMARK_CODE_VERSION adds (a commit, an image)."""
+    more = os.environ.get("TIDEMARK_CODE_VERSION")
+    return f"{__version__}+{more}" if more else __version__
+
+
+def this_run(opened: OpenStream, name: str) -> protocol.Run:
+    return protocol.Run(name, code_version(), opened.file.digest)
+
+
+def plan_ingest(opened: OpenStream, run: str) -> Pending | None:
+    """Step 1 for the ingest lane: its pending window, or a new one up to the ends of now; None when nothing is new."""
+    source = opened.stream.source
+    known = known_now(opened, source.topics)
+    if opened.book.head(INGEST) is None:
+        planning.check_topics(known, source.topics, set())
+        start = planning.start_positions(known, source.topics, source.start)
+        open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=start)
+    return _pin_ingest(opened, run, known)
+
+
+def _pin_ingest(
+    opened: OpenStream, run: str, known: Known, goal: Mapping[TopicPartition, int] | None = None
+) -> Pending | None:
+    request = _request(opened, run)
+
+    def plan(head: Head) -> Window | None:
+        return planning.next_window(head, known, request, goal)
+
+    return protocol.pin(opened.book, opened.sweeper, INGEST, plan)
+
+
+def open_selected(opened: OpenStream, kind: LaneKind, run: str, selection: RangeSet, reason: str) -> str:
+    """Open a backfill or replay lane over a selection, claiming its offsets; gives the lane's name.
+
+    The name follows from the run's, so that a retry finds the lane that the first try opened.
+    """
+    if not selection:
+        raise WrongUse(f"there is nothing to {kind.value}: the selection is empty")
+    lane = lane_name(kind, run)
+    ref = opened.book.store_selection(selection)
+    starts = {one.partition: one.start for one in selection.hull()}
+    start = positions(starts)
+    open_lane(opened.book, lane, kind, run=run, start=start, selection=ref, reason=reason)
+    return lane
+
+
+def lane_name(kind: LaneKind, run: str) -> str:
+    return f"{kind.value}-{hashlib.sha256(run.encode()).hexdigest()[:12]}"
+
+
+def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
+    """Step 1 for an open backfill or replay lane: its pending window, or the next part of its selection."""
+    found = opened.book.register()
+    entry = found[1].lanes.get(lane) if found else None
+    if entry is None or entry.selection is None:
+        raise WrongUse(f"{opened.book.stream} has no lane {lane} over a selection")
+    ref, selection = entry.selection, opened.book.selection(entry.selection)
+    request = _request(opened, run, entry.reason)
+
+    def plan(head: Head) -> Window | None:
+        topics = tuple(sorted({at.topic for at in selection.partitions}))
+        return planning.next_selected(head, known_now(opened, topics), request, selection, ref)
+
+    return protocol.pin(opened.book, opened.sweeper, lane, plan)
+
+
+def next_window(opened: OpenStream, lane: str, run: str, goal: tuple[Position, ...]) -> Pending | None:
+    """The window that a run goes on with after a commit; None when it has reached what it set out for.
+
+    `goal` are the ends that the run saw when it pinned its first window; without it, the ends of now.
+    """
+    if lane == INGEST:
+        ends = {position.at: position.offset for position in goal} or None
+        return _pin_ingest(opened, run, known_now(opened, opened.stream.source.topics), ends)
+    return plan_lane(opened, lane, run)
+
+
+def finish(opened: OpenStream, lane: str) -> None:
+    """Settle a lane, and close it if it is a backfill or replay that is done."""
+    protocol.settle(opened.book, opened.sweeper, lane)
+    if lane != INGEST:
+        found = opened.book.head(lane)
+        if found is not None and found.head.state != LaneState.CLOSED:
+            close_lane(opened.book, lane)
+
+
+def known_now(opened: OpenStream, topics: tuple[str, ...]) -> Known:
+    """What Kafka says of these topics, and the incarnations that the ledger knows them as."""
+    logs = opened.log.topics(topics, opened.stream.source.isolation)
+    return Known(logs, know_topics(opened.book, {topic: log.topic_id for topic, log in logs.items()}))
+
+
+def with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:
+    """What people wrote in three parts, with the newest incarnation of each topic filled in.
+
+    Raises WrongUse for a topic that the stream has never read.
+    """
+    found = opened.book.register()
+    filled = []
+    for one in ranges:
+        known = found[1].topics.get(one.partition.topic) if found else None
+        if not known:
+            raise WrongUse(f"{one.partition.topic}: the stream {opened.book.stream} has never read this topic")
+        at = TopicPartition(one.partition.topic, one.partition.partition, max(topic.incarnation for topic in known))
+        filled.append(OffsetRange(at, one.start, one.until))
+    return RangeSet(filled)
+
+
+def before_the_first_window(opened: OpenStream) -> RangeSet:
+    """Everything that Kafka still holds below what the ingest began with, and that no lane has covered."""
+    source = opened.stream.source
+    known = known_now(opened, source.topics)
+    found = opened.book.head(INGEST)
+    if found is None:
+        raise WrongUse(f"{opened.book.stream} has no ingest lane yet: run the ingest once first")
+    below = RangeSet(OffsetRange(at, 0, offset) for at, offset in found.head.offsets().items())
+    return planning.offsets_within(known, below) - opened.book.authority().covered()
+
+
+def _request(opened: OpenStream, run: str, reason: str | None = None) -> Request:
+    source = opened.stream.source
+    return Request(
+        topics=source.topics,
+        isolation=source.isolation,
+        run=run,
+        now=opened.book.clock(),
+        reason=reason,
+        max_records=opened.stream.limits.max_records,
+    )

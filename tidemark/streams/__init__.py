@@ -1,0 +1,1 @@
+"""Stream files: one describes one pipeline."""

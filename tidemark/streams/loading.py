@@ -1,0 +1,106 @@
+"""Reading stream files; an error names file, line, field, and what was expected."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+
+from tidemark.errors import InvalidStreamFile
+from tidemark.streams.model import Stream
+
+# A stream file is written by hand; anything larger is another file by mistake.
+_MAX_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class StreamFile:
+    """A stream, the file it stands in, and the digest (SHA-256) of that file's bytes."""
+
+    path: Path
+    digest: str
+    stream: Stream
+
+
+def load(path: Path) -> StreamFile:
+    """Read and check a stream file. Raises InvalidStreamFile with every problem found, a line each."""
+    try:
+        raw = path.read_bytes()
+    except OSError as problem:
+        raise InvalidStreamFile(f"{path}: cannot be read: {problem.strerror}") from problem
+    if len(raw) > _MAX_BYTES:
+        raise InvalidStreamFile(f"{path}: {len(raw)} bytes; a stream file has at most {_MAX_BYTES}")
+    try:
+        node = yaml.compose(raw, Loader=yaml.SafeLoader)
+        repeated = [f"{path}:{line}: {key}: the key stands here a second time" for line, key in _repeated_keys(node)]
+        values = yaml.safe_load(raw)
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as problem:
+        raise InvalidStreamFile(f"{path}: not YAML: {_one_line(problem)}") from problem
+    if repeated:
+        raise InvalidStreamFile("\n".join(repeated))
+    if not isinstance(values, dict):
+        raise InvalidStreamFile(
+            f"{path}:1: expected a map that begins with `stream: NAME`, found {type(values).__name__}"
+        )
+    try:
+        stream = Stream.model_validate(values)
+    except ValidationError as problem:
+        lines = [_problem(path, node, error["loc"], error["msg"], error.get("input")) for error in problem.errors()]
+        raise InvalidStreamFile("\n".join(lines)) from None
+    return StreamFile(path, hashlib.sha256(raw).hexdigest(), stream)
+
+
+def stream_files(folder: Path) -> list[Path]:
+    """The stream files of a folder, by name."""
+    return sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml") and path.is_file())
+
+
+def _problem(path: Path, node: yaml.Node | None, place: Sequence[int | str], message: str, found: object) -> str:
+    line, known = _line_of(node, place)
+    name = ".".join(str(part) for part in known) or "the file"
+    expected = message.removeprefix("Value error, ")
+    shown = f" (found {found!r})" if isinstance(found, str | int | float | bool) or found is None else ""
+    return f"{path}:{line}: {name}: {expected}{shown}"
+
+
+def _line_of(node: yaml.Node | None, place: Sequence[int | str]) -> tuple[int, list[int | str]]:
+    """The line of the deepest part of `place` that the file has; parts that only the model has are passed over."""
+    line = node.start_mark.line + 1 if node else 1
+    known: list[int | str] = []
+    for part in place:
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                if key.value == part:
+                    line, node = key.start_mark.line + 1, value
+                    known.append(part)
+                    break
+            else:
+                if part == place[-1]:
+                    known.append(part)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+            known.append(part)
+    return line, known
+
+
+def _repeated_keys(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
+    """PyYAML lets the last of two equal keys win; here it is an error."""
+    if isinstance(node, yaml.MappingNode):
+        seen = set()
+        for key, value in node.value:
+            if key.value in seen:
+                yield key.start_mark.line + 1, key.value
+            seen.add(key.value)
+            yield from _repeated_keys(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            yield from _repeated_keys(value)
+
+
+def _one_line(problem: Exception) -> str:
+    return " ".join(str(problem).split())

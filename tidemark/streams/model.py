@@ -1,0 +1,201 @@
+"""What a stream file may say. Strict: unknown keys are refused, `"5"` is not 5, and nothing is guessed."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
+
+T = TypeVar("T")
+
+# YAML knows lists only; here they become immutable.
+Items = Annotated[tuple[T, ...], Strict(False)]
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+Table = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$")]
+ConnectionName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,99}$")]
+# A column of a table and of a file: what HBase takes as a qualifier, Parquet as a column and SQL between backticks.
+FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
+
+
+def _java_regex(text: str) -> str:
+    """Java's syntax, as Spark's; what both Java and Python know is checked here, the rest when Spark compiles it."""
+    try:
+        re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", text))
+    except re.error as problem:
+        raise ValueError(f"not a regular expression: {problem}") from problem
+    return text
+
+
+Regex = Annotated[str, AfterValidator(_java_regex)]
+FieldType = Literal["string", "integer", "double", "timestamp", "boolean"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Source(_Part):
+    """Where the messages come from. `start` counts only until the lane has a position."""
+
+    kafka: ConnectionName = "kafka_default"
+    topics: Annotated[Items[Topic], Field(min_length=1)]
+    start: Literal["earliest", "latest"] = "earliest"
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+
+    @model_validator(mode="after")
+    def _once(self) -> Source:
+        if len(set(self.topics)) < len(self.topics):
+            raise ValueError("a topic is named twice")
+        if bad := {".", ".."} & set(self.topics):
+            raise ValueError(f"{bad.pop()!r} is not a topic name")
+        return self
+
+
+class Pattern(_Part):
+    """One form that a line may have: its groups, in order, are the named fields."""
+
+    name: FieldName
+    regex: Regex
+    fields: Annotated[Items[FieldName], Field(min_length=1)]
+    # How this form writes its timestamps, in the words of Spark's datetime patterns.
+    timestamp: str | None = None
+
+    @model_validator(mode="after")
+    def _as_many(self) -> Pattern:
+        groups = re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", self.regex)).groups
+        if groups != len(self.fields):
+            raise ValueError(f"the regex has {groups} groups, and {len(self.fields)} fields are named")
+        return self
+
+
+class RegexScheme(_Part):
+    """UTF-8 text that matches one of several patterns; the first that matches gives the fields."""
+
+    type: Literal["regex"]
+    fields: Annotated[dict[FieldName, FieldType], Field(min_length=1)]
+    patterns: Annotated[Items[Pattern], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _known_fields(self) -> RegexScheme:
+        for pattern in self.patterns:
+            if set(pattern.fields) != set(self.fields) or len(pattern.fields) != len(self.fields):
+                missing = sorted(set(self.fields) ^ set(pattern.fields))
+                raise ValueError(
+                    f"pattern {pattern.name} and `fields` do not name the same fields once each: {missing}"
+                )
+            if "timestamp" in self.fields.values() and pattern.timestamp is None:
+                raise ValueError(f"pattern {pattern.name} needs `timestamp`, the form of its times")
+        return self
+
+
+class JsonScheme(_Part):
+    """A JSON object a message; keys that are not named are passed over, a value of another type is invalid."""
+
+    type: Literal["json"]
+    fields: Annotated[dict[FieldName, FieldType], Field(min_length=1)]
+
+
+Scheme = Annotated[RegexScheme | JsonScheme, Field(discriminator="type")]
+
+
+class Check(_Part):
+    """A Spark SQL condition under which a message that parsed is invalid all the same."""
+
+    invalid_when: Annotated[str, Field(min_length=1)]
+    reason: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class HBaseSink(_Part):
+    """A row for each result row, by coordinate."""
+
+    type: Literal["hbase"]
+    name: Name = "hbase"
+    hbase: ConnectionName = "hbase_default"
+    table: Table
+
+
+class ParquetSink(_Part):
+    """A folder for each window and attempt, below the connection's path."""
+
+    type: Literal["parquet"]
+    name: Name = "parquet"
+    files: ConnectionName = "lake_default"
+    folder: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.=-]*(/[A-Za-z0-9_][A-Za-z0-9_.=-]*)*$")]
+
+
+Sink = Annotated[HBaseSink | ParquetSink, Field(discriminator="type")]
+
+
+class DeadLetters(_Part):
+    """The HBase table of the messages that were set aside."""
+
+    hbase: ConnectionName = "hbase_default"
+    table: Table
+
+
+class HBaseLedger(_Part):
+    """Where the ledger is; `offsets_table` is the layout that other tools read, null for none."""
+
+    type: Literal["hbase"] = "hbase"
+    hbase: ConnectionName = "hbase_default"
+    table: Table = "tidemark_ledger"
+    offsets_table: Table | None = "stream_kafka_offsets"
+
+
+class Limits(_Part):
+    """The most messages that one window reads; a run goes on, window after window, to the end that it saw."""
+
+    max_records: Annotated[int, Field(ge=1)] | None = None
+
+
+class Schedule(_Part):
+    cron: str = "0 * * * *"
+    timezone: str = "UTC"
+
+
+class Engine(_Part):
+    """How Airflow runs the Spark jobs. With `master`, any other resolved master is refused."""
+
+    spark: ConnectionName = "spark_default"
+    master: str | None = None
+    conf: dict[str, str] = {}
+    pool: str = "default_pool"
+    retries: Annotated[int, Field(ge=0, le=100)] = 3
+    retry_delay_seconds: Annotated[int, Field(ge=1)] = 60
+    timeout_minutes: Annotated[int, Field(ge=1)] = 50
+
+
+class Stream(_Part):
+    """A stream file."""
+
+    stream: Name
+    description: str = ""
+    source: Source
+    scheme: Scheme
+    checks: Items[Check] = ()
+    sinks: Annotated[Items[Sink], Field(min_length=1)]
+    dead_letters: DeadLetters
+    ledger: HBaseLedger = HBaseLedger()
+    limits: Limits = Limits()
+    schedule: Schedule = Schedule()
+    engine: Engine = Engine()
+
+    @model_validator(mode="after")
+    def _sinks_apart(self) -> Stream:
+        names = [sink.name for sink in self.sinks]
+        if len(set(names)) < len(names):
+            raise ValueError(f"sinks: two have the name {max(names, key=names.count)!r}; give each its own")
+        tables = [sink.table for sink in self.sinks if isinstance(sink, HBaseSink)]
+        tables += [self.dead_letters.table, self.ledger.table]
+        tables += [self.ledger.offsets_table] if self.ledger.offsets_table else []
+        if len(set(tables)) < len(tables):
+            raise ValueError(f"table {max(tables, key=tables.count)!r} is named for two purposes")
+        return self
+
+    def connections(self) -> set[str]:
+        """The names of all connections that the stream uses, Spark's aside."""
+        used = {self.source.kafka, self.dead_letters.hbase, self.ledger.hbase}
+        return used | {sink.hbase if isinstance(sink, HBaseSink) else sink.files for sink in self.sinks}

@@ -1,0 +1,58 @@
+"""A stream with its servers: what every program that works on a stream opens first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark.connections import Connections, from_environment, hbase_endpoint, kafka_bootstrap
+from tidemark.hbase.gateway import Gateway
+from tidemark.kafka_log import KafkaLog
+from tidemark.ledger.book import Book
+from tidemark.ledger.hbase import HBaseLedgerStore
+from tidemark.results.hbase_table import ResultTable
+from tidemark.results.sweeping import SinkSweeper
+from tidemark.streams.loading import StreamFile, load
+from tidemark.streams.model import HBaseLedger, Stream
+
+
+@dataclass(frozen=True)
+class OpenStream:
+    """A stream file and its ledger, its Kafka cluster and its connections. Opening writes nothing but missing tables."""
+
+    file: StreamFile
+    book: Book
+    log: KafkaLog
+    sweeper: SinkSweeper
+    connections: Connections
+
+    @property
+    def stream(self) -> Stream:
+        return self.file.stream
+
+    def result_table(self, connection: str, table: str) -> ResultTable:
+        return ResultTable(Gateway(hbase_endpoint(self.connections(connection))), table)
+
+    def dead_letter_table(self) -> ResultTable:
+        return self.result_table(self.stream.dead_letters.hbase, self.stream.dead_letters.table)
+
+
+def open_stream(path: Path, connections: Connections = from_environment) -> OpenStream:
+    """Open the stream of a file. Raises InvalidStreamFile, ConnectionMissing, Unreachable."""
+    file = load(path)
+    stream = file.stream
+    return OpenStream(
+        file=file,
+        book=Book(ledger_store(stream.ledger, stream.stream, connections), stream.stream),
+        log=KafkaLog(kafka_bootstrap(connections(stream.source.kafka))),
+        sweeper=SinkSweeper(connections),
+        connections=connections,
+    )
+
+
+def ledger_store(ledger: HBaseLedger, stream: str, connections: Connections) -> HBaseLedgerStore:
+    store = HBaseLedgerStore(
+        Gateway(hbase_endpoint(connections(ledger.hbase))), ledger.table, stream, ledger.offsets_table
+    )
+    store.prepare()
+    return store
