@@ -1,0 +1,1 @@
+"""Where results are, in bytes, and how they are read and swept without Spark."""

@@ -1,0 +1,216 @@
+"""A table of results or dead letters: made, owned, written, and read so that only what counts is seen."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from Hbase_thrift import BatchMutation, Mutation
+
+from tidemark.authority import Authority, Segment
+from tidemark.errors import OwnedByAnother
+from tidemark.hbase.gateway import Gateway
+from tidemark.hbase.tables import ALL_VERSIONS, FOR_EVER, check_families, ensure_table
+from tidemark.ranges import OffsetRange, RangeSet
+from tidemark.results.hbase_rows import DATA_FAMILY, MARK, MARK_FAMILY, Mark, PartitionKeys, Place, parse_key
+
+# Behind every row of results: their keys begin with a salt below 16.
+_OWNER_ROW = b"\xff\xfftidemark-owner"
+_OWNER_CELL = b"t:owner"
+
+# All versions are kept, so that a row of an older attempt stays under one of a newer attempt until the sweep: were it
+# overwritten, an attempt that never commits could destroy what counts.
+_FAMILIES = {
+    DATA_FAMILY: {"maxVersions": ALL_VERSIONS, "timeToLive": FOR_EVER},
+    MARK_FAMILY: {"maxVersions": ALL_VERSIONS, "timeToLive": FOR_EVER},
+}
+_DATA_PREFIX = f"{DATA_FAMILY}:".encode()
+
+# Rows of some hundred bytes: large enough that the round trips do not count, small enough for a gateway's memory.
+WRITE_ROWS = 2_000
+_READ_ROWS = 2_000
+_SWEEP_ROWS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A row that counts: where it is from, its mark, and its fields' text (null fields are absent)."""
+
+    place: Place
+    mark: Mark
+    fields: Mapping[str, bytes]
+
+
+class ResultTable:
+    """One HBase table with rows by coordinate."""
+
+    def __init__(self, gateway: Gateway, table: str) -> None:
+        self._gateway = gateway
+        self._table = table
+
+    def prepare(self, stream: str, ledger: str) -> None:
+        """Make the table if it is not there, check that it keeps all versions, and that it is this stream's own.
+
+        Raises OwnedByAnother when another stream, or another ledger, writes to it.
+        """
+        ensure_table(self._gateway, self._table, _FAMILIES)
+        check_families(self._gateway, self._table, _FAMILIES)
+        mine = json.dumps({"ledger": ledger, "stream": stream}, sort_keys=True).encode()
+        table = self._table.encode()
+        put = Mutation(isDelete=False, column=_OWNER_CELL, value=mine, writeToWAL=True)
+        self._gateway.repeated(
+            f"mark {self._table}",
+            lambda client: client.checkAndPut(table, _OWNER_ROW, _OWNER_CELL, None, put, {}),
+        )
+        owner = self.owner()
+        if owner != {"ledger": ledger, "stream": stream}:
+            raise OwnedByAnother(
+                f"HBase table {self._table} belongs to stream {owner.get('stream')} with ledger {owner.get('ledger')}; "
+                f"this is stream {stream} with ledger {ledger}. Name another table. If this stream's ledger was lost, "
+                "restore it: a new ledger must not write over its results."
+            )
+
+    def owner(self) -> dict[str, str]:
+        """Whose table it is; empty when nobody has marked it."""
+        table = self._table.encode()
+        cells = self._gateway.repeated(
+            f"read {self._table}", lambda client: client.get(table, _OWNER_ROW, _OWNER_CELL, {})
+        )
+        return dict(json.loads(cells[0].value)) if cells else {}
+
+    def write(self, rows: Iterable[tuple[bytes, list[Mutation]]], generation: int) -> None:
+        """Write a batch of rows, each cell with `generation` as its timestamp; writing it again changes nothing.
+
+        Returns when HBase has acknowledged all of them. Raises Unreachable.
+        """
+        batch = [BatchMutation(row=key, mutations=mutations) for key, mutations in rows]
+        table = self._table.encode()
+        self._gateway.repeated(
+            f"write {len(batch)} rows to {self._table}",
+            lambda client: client.mutateRowsTs(table, batch, generation, {}),
+        )
+
+    def rows_that_count(self, authority: Authority, wanted: OffsetRange) -> Iterator[StoredRow]:
+        """The rows in a range that carry exactly the authority's generation, in the order of (offset, index)."""
+        segments = list(authority.within(wanted))
+        for newest in self._segments_together(wanted, segments):
+            yield from newest
+
+    def _segments_together(self, wanted: OffsetRange, segments: list[Segment]) -> Iterator[Iterator[StoredRow]]:
+        keys = PartitionKeys(wanted.partition)
+        for group in _neighbours(segments):
+            covered = OffsetRange(wanted.partition, group[0].start, group[-1].until)
+            yield self._rows_of(keys, covered, group)
+
+    def _rows_of(self, keys: PartitionKeys, covered: OffsetRange, segments: list[Segment]) -> Iterator[StoredRow]:
+        """One scan over neighbouring segments; where something newer hides what counts, the row is read again below it."""
+        following = iter(segments)
+        segment = next(following)
+        for start, stop in keys.scans(covered):
+            for key, cells in self._gateway.scan(
+                self._table, start, stop, include_timestamp=True, batch_size=_READ_ROWS
+            ):
+                place = parse_key(key)
+                while place.offset >= segment.until:
+                    segment = next(following)
+                if _newest(cells) > segment.generation:
+                    cells = self._below(key, segment.generation)
+                row = _row_of(place, cells, segment.generation)
+                if row is not None:
+                    yield row
+
+    def _below(self, key: bytes, generation: int) -> dict[bytes, tuple[bytes, int]]:
+        """The newest cells of a row that are not newer than a generation."""
+        table = self._table.encode()
+        rows = self._gateway.repeated(
+            f"read {self._table}",
+            # HBase takes the upper end of a time range as exclusive.
+            lambda client: client.getRowTs(table, key, generation + 1, {}),
+        )
+        cells: dict[bytes, Any] = rows[0].columns if rows else {}
+        return {column: (cell.value, cell.timestamp) for column, cell in cells.items()}
+
+    def sweep(self, covers: RangeSet, generation: int) -> int:
+        """Remove every cell older than `generation` at the covered offsets; gives the number of rows that had any.
+
+        Never touches what is newer or as new, so that it may run at any time after the commit of `generation`.
+        """
+        swept = 0
+        for one in covers:
+            for start, stop in PartitionKeys(one.partition).scans(one):
+                # Only rows that have a cell older than the generation come back.
+                scan = self._gateway.scan(
+                    self._table, start, stop, columns=[MARK], timestamp=generation, batch_size=_READ_ROWS
+                )
+                for batch in _batches((key for key, _ in scan), _SWEEP_ROWS):
+                    self._delete_until(batch, generation - 1)
+                    swept += len(batch)
+        return swept
+
+    def _delete_until(self, keys: list[bytes], newest: int) -> None:
+        """Delete all cells of rows whose timestamp is `newest` or older."""
+        families = [
+            Mutation(isDelete=True, column=f"{family}:".encode(), writeToWAL=True)
+            for family in (DATA_FAMILY, MARK_FAMILY)
+        ]
+        batch = [BatchMutation(row=key, mutations=families) for key in keys]
+        table = self._table.encode()
+        self._gateway.repeated(f"sweep {self._table}", lambda client: client.mutateRowsTs(table, batch, newest, {}))
+
+
+def cells_of(mark: Mark, fields: Iterable[tuple[bytes, bytes | None]]) -> list[Mutation]:
+    """A row's cells: the mark, and one for each field that is not null, as (qualifier with family, text)."""
+    cells = [Mutation(isDelete=False, column=MARK, value=mark.encode(), writeToWAL=True)]
+    cells += [
+        Mutation(isDelete=False, column=column, value=text, writeToWAL=True)
+        for column, text in fields
+        if text is not None
+    ]
+    return cells
+
+
+def qualifier(field: str) -> bytes:
+    return _DATA_PREFIX + field.encode()
+
+
+def _newest(cells: Mapping[bytes, tuple[bytes, int]]) -> int:
+    return max(timestamp for _, timestamp in cells.values())
+
+
+def _row_of(place: Place, cells: Mapping[bytes, tuple[bytes, int]], generation: int) -> StoredRow | None:
+    if MARK not in cells or cells[MARK][1] != generation:
+        return None
+    mark = Mark.decode(cells[MARK][0])
+    if mark.generation != generation:
+        return None
+    fields = {
+        column[len(_DATA_PREFIX) :].decode(): value
+        for column, (value, timestamp) in cells.items()
+        if timestamp == generation and column.startswith(_DATA_PREFIX)
+    }
+    return StoredRow(place, mark, fields)
+
+
+def _neighbours(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
+    """Segments in groups without an offset between them: a group takes one scan, whatever wrote its rows."""
+    group: list[Segment] = []
+    for segment in segments:
+        if group and group[-1].until != segment.start:
+            yield group
+            group = []
+        group.append(segment)
+    if group:
+        yield group
+
+
+def _batches(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    for key in keys:
+        batch.append(key)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

@@ -1,0 +1,69 @@
+"""Reading results without Spark, so that only what counts is seen, also while commits happen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import pyarrow as pa
+
+from tidemark.authority import Authority
+from tidemark.ledger.book import Book, View
+from tidemark.ranges import OffsetRange
+from tidemark.results import parquet_files
+from tidemark.results.hbase_rows import BLOCK_BITS
+from tidemark.results.hbase_table import ResultTable, StoredRow
+
+T = TypeVar("T")
+
+
+def pieces(authority: Authority) -> Iterator[OffsetRange]:
+    """Everything that is covered, in pieces of one scan each."""
+    for one in authority.covered():
+        at = one.start
+        while at < one.until:
+            until = min(one.until, ((at >> BLOCK_BITS) + 1) << BLOCK_BITS)
+            yield OffsetRange(one.partition, at, until)
+            at = until
+
+
+def hbase_rows(book: Book, table: ResultTable) -> Iterator[StoredRow]:
+    """Every row of a table of results (or dead letters) that counts, by partition and offset."""
+    view = book.view()
+    for piece in pieces(view.authority):
+        view, rows = rows_of_piece(book, table, view, piece)
+        yield from rows
+
+
+def rows_of_piece(book: Book, table: ResultTable, view: View, piece: OffsetRange) -> tuple[View, list[StoredRow]]:
+    """The rows of one piece that count, and the view of the ledger that they were read under.
+
+    A commit may fall between reading the ledger and reading the rows, and its sweep may remove what was about to be
+    read: so the heads are read again behind the rows, and where the authority has changed, the rows too.
+    """
+
+    def read(known: View) -> list[StoredRow]:
+        return list(table.rows_that_count(known.authority, piece))
+
+    return _steady(book, view, read, lambda known: list(known.authority.within(piece)))
+
+
+def parquet_tables(book: Book, sink: str) -> list[pa.Table]:
+    """The rows of a Parquet sink that count, a table for each window."""
+
+    def read(known: View) -> list[pa.Table]:
+        return list(parquet_files.tables_that_count(known.windows, known.authority, sink))
+
+    return _steady(book, book.view(), read, lambda known: known.authority)[1]
+
+
+def _steady(book: Book, view: View, read: Callable[[View], T], used: Callable[[View], object]) -> tuple[View, T]:
+    """Read until what was used of the ledger is the same before and after."""
+    while True:
+        found = read(view)
+        if not book.changed_since(view):
+            return view, found
+        newer = book.view()
+        if used(newer) == used(view):
+            return newer, found
+        view = newer

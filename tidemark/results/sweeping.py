@@ -1,0 +1,31 @@
+"""Step 7's sweep: what older attempts left at a committed window's offsets is removed from every sink of its receipt."""
+
+from __future__ import annotations
+
+from tidemark.connections import Connections, hbase_endpoint
+from tidemark.errors import WrongUse
+from tidemark.hbase.gateway import Gateway
+from tidemark.ledger.records import Record, SinkReceipt
+from tidemark.ranges import RangeSet
+from tidemark.results import parquet_files
+from tidemark.results.hbase_table import ResultTable
+
+
+class SinkSweeper:
+    """Sweeps the places that a receipt names: today's stream file may name others."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def sweep(self, record: Record, covers: RangeSet) -> None:
+        for sink in (*record.receipt.sinks, record.receipt.dead_letters):
+            self._sweep_one(sink, record, covers)
+
+    def _sweep_one(self, sink: SinkReceipt, record: Record, covers: RangeSet) -> None:
+        if sink.type == "hbase":
+            gateway = Gateway(hbase_endpoint(self._connections(sink.place["connection"])))
+            ResultTable(gateway, sink.place["table"]).sweep(covers, record.attempt.generation)
+        elif sink.type == parquet_files.TYPE:
+            parquet_files.sweep(sink.place["base"], record)
+        else:
+            raise WrongUse(f"the receipt of {record.lane}/{record.seq} names a sink of unknown type {sink.type!r}")
