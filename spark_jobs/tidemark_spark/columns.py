@@ -1,0 +1,62 @@
+"""The columns that Tidemark adds to a message and to its rows; a stream's own fields begin with a letter.
+
+The expressions here are the Spark side of `tidemark.hashing`: the same hashes, to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+TOPIC, INCARNATION, PARTITION, OFFSET, INDEX = "_topic", "_incarnation", "_partition", "_offset", "_index"
+KEY, VALUE, TIMESTAMP = "_key", "_value", "_timestamp"
+# Null for a message that is stored; otherwise why it is not.
+REASON = "_reason"
+TOMBSTONE = "_tombstone"
+# Ack values of the message and of the row, and the digest of the row's contents.
+MESSAGE_HASH, ROW_HASH, DIGEST = "_message_hash", "_row_hash", "_digest"
+
+AT = (TOPIC, INCARNATION, PARTITION)
+COORDINATE = (*AT, OFFSET)
+
+
+def field(name: str) -> Column:
+    """A stream's field as a column; its name may hold a hyphen."""
+    return F.col(f"`{name}`")
+
+
+def message_hash() -> Column:
+    return F.xxhash64(TOPIC, F.col(INCARNATION).cast("int"), F.col(PARTITION).cast("int"), F.col(OFFSET).cast("long"))
+
+
+def row_hash() -> Column:
+    return F.xxhash64(*_coordinate(), F.col(INDEX).cast("int"))
+
+
+def content_digest(fields: Sequence[Column]) -> Column:
+    """The digest of a row over the text or bytes of its fields."""
+    return F.xxhash64(*_coordinate(), F.col(INDEX).cast("int"), F.concat(*(_netstring(one) for one in fields)))
+
+
+def text(name: str) -> Column:
+    """A field as the text that is stored in HBase and digested: Spark's own cast, times in UTC."""
+    return field(name).cast("string")
+
+
+def _coordinate() -> list[Column]:
+    return [
+        F.col(TOPIC),
+        F.col(INCARNATION).cast("int"),
+        F.col(PARTITION).cast("int"),
+        F.col(OFFSET).cast("long"),
+    ]
+
+
+def _netstring(one: Column) -> Column:
+    content = one.cast("binary")
+    length = F.octet_length(content).cast("string")
+    return F.when(one.isNull(), F.encode(F.lit("-"), "UTF-8")).otherwise(
+        F.concat(F.encode(F.concat(length, F.lit(":")), "UTF-8"), content)
+    )

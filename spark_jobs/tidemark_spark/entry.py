@@ -1,0 +1,46 @@
+"""What every entry script does: runs, reports an error in one line, and ends with the design's exit code."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+
+from tidemark.errors import EXIT_INTERNAL
+from tidemark_spark.failures import translate
+
+
+def run(main: Callable[[list[str]], int]) -> None:
+    """Run a job's main function as the whole program, and exit."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for noisy in ("py4j", "kafka"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    threading.Thread(target=_end_with_parent, name="parent watch", daemon=True).start()
+    try:
+        code = main(sys.argv[1:])
+    except SystemExit:
+        raise
+    except BaseException as error:
+        known = translate(error)
+        if known is None or known.exit_code == EXIT_INTERNAL:
+            traceback.print_exc()
+            sys.exit(EXIT_INTERNAL)
+        logging.getLogger(main.__module__).debug("the whole error", exc_info=True)
+        print(f"tidemark: {type(known).__name__}: {known}", file=sys.stderr, flush=True)
+        sys.exit(known.exit_code)
+    sys.exit(code)
+
+
+def _end_with_parent() -> None:
+    """End when spark-submit's JVM is gone: killed with SIGKILL, it leaves its Python driver running.
+
+    A courtesy to the machine. An orphan that lives on is harmless: its generation keeps it from committing.
+    """
+    parent = os.getppid()
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(EXIT_INTERNAL)

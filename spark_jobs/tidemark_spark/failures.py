@@ -1,0 +1,44 @@
+"""Spark's errors as Tidemark's: what failed in a worker or in the JVM gets the name and exit code that it deserves."""
+
+from __future__ import annotations
+
+import re
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from tidemark import errors
+from tidemark.errors import OffsetsOutOfRange, ProcessingFailed, TidemarkError, Unreachable
+
+# The last line of a Python traceback, as it comes back from a worker.
+_RAISED = re.compile(r"^tidemark\.errors\.(\w+): (.+?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
+_LOST = re.compile(
+    r"^.*(?:Cannot fetch record|OffsetOutOfRange|data may have been lost|failOnDataLoss).*$", re.MULTILINE
+)
+_AWAY = re.compile(r"^.*(?:TimeoutException|DisconnectException|Failed to construct kafka consumer).*$", re.MULTILINE)
+
+
+def translate(error: BaseException) -> TidemarkError | None:
+    """The Tidemark error that an error of Spark stands for; None for an error that is not Spark's."""
+    if isinstance(error, TidemarkError):
+        return error
+    if not isinstance(error, Py4JError | PySparkException | Py4JNetworkError):
+        return None
+    text = _text(error)
+    raised = _RAISED.search(text)
+    kind = getattr(errors, raised.group(1), None) if raised else None
+    if raised and isinstance(kind, type) and issubclass(kind, TidemarkError):
+        return kind(raised.group(2).strip())
+    lost = _LOST.search(text)
+    if lost:
+        return OffsetsOutOfRange(f"Kafka no longer has all of the window's records: {lost.group(0).strip()}")
+    away = _AWAY.search(text)
+    if away:
+        return Unreachable(f"Kafka did not answer Spark: {away.group(0).strip()}")
+    return ProcessingFailed(f"Spark failed: {text.strip().splitlines()[0]}")
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception)
+    return str(error)

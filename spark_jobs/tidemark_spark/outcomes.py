@@ -1,0 +1,53 @@
+"""Every message of a window gets exactly one outcome: stored, or set aside with a reason."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.streams.model import Stream
+from tidemark_spark.columns import (
+    DIGEST,
+    INDEX,
+    MESSAGE_HASH,
+    REASON,
+    ROW_HASH,
+    TOMBSTONE,
+    VALUE,
+    content_digest,
+    message_hash,
+    row_hash,
+    text,
+)
+from tidemark_spark.schemes import parse
+
+
+def with_outcomes(messages: DataFrame, stream: Stream) -> DataFrame:
+    """Messages with their fields, REASON (null: stored), TOMBSTONE, INDEX, and the hashes of message, row and contents.
+
+    A tombstone (a message whose value is null) is stored as a row without fields: it is never taken for nothing.
+    """
+    parsed = parse(messages, stream.scheme)
+    first_check = [F.when(F.expr(check.invalid_when), F.lit(check.reason)) for check in stream.checks]
+    reason = F.when(F.col(VALUE).isNotNull(), F.coalesce(F.col(REASON), *first_check, F.lit(None).cast("string")))
+    return (
+        parsed.withColumn(REASON, reason)
+        .withColumn(TOMBSTONE, F.col(VALUE).isNull())
+        .withColumn(INDEX, F.lit(0))
+        .withColumn(MESSAGE_HASH, message_hash())
+        .withColumn(ROW_HASH, row_hash())
+        .withColumn(DIGEST, content_digest([text(name) for name in field_names(stream)]))
+    )
+
+
+def field_names(stream: Stream) -> tuple[str, ...]:
+    """The stream's fields in the order of its file, which is the order that digests are taken in."""
+    return tuple(stream.scheme.fields)
+
+
+def stored(messages: DataFrame) -> DataFrame:
+    return messages.where(F.col(REASON).isNull())
+
+
+def set_aside(messages: DataFrame) -> DataFrame:
+    return messages.where(F.col(REASON).isNotNull())

@@ -1,0 +1,52 @@
+"""Text into typed fields, for the schemes that begin with text. All are Spark expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from tidemark.streams.model import FieldType
+from tidemark_spark.columns import VALUE
+
+SPARK_TYPES: Mapping[FieldType, str] = {
+    "string": "string",
+    "integer": "bigint",
+    "double": "double",
+    "timestamp": "timestamp",
+    "boolean": "boolean",
+}
+_ARTICLES: Mapping[FieldType, str] = {
+    "string": "a string",
+    "integer": "an integer",
+    "double": "a number",
+    "timestamp": "a time",
+    "boolean": "a boolean",
+}
+
+NOT_UTF8 = "not UTF-8"
+
+
+def utf8_text() -> Column:
+    """The value as text, null when its bytes are not UTF-8."""
+    return F.when(F.is_valid_utf8(F.col(VALUE).cast("string")), F.col(VALUE).cast("string"))
+
+
+def typed(text: Column, kind: FieldType, timestamp_form: str | None) -> Column:
+    """The text as its type; null when it is not of that type."""
+    if kind == "string":
+        return text
+    if kind == "timestamp":
+        return F.try_to_timestamp(text, F.lit(timestamp_form))
+    return text.try_cast(SPARK_TYPES[kind])
+
+
+def first_problem(texts: Mapping[str, Column], values: Mapping[str, Column], kinds: Mapping[str, FieldType]) -> Column:
+    """Why the first field that is not of its type is not; null when all are."""
+    problems = [
+        F.when(values[name].isNull() & texts[name].isNotNull(), F.lit(f"{name} is not {_ARTICLES[kind]}"))
+        for name, kind in kinds.items()
+        if kind != "string"
+    ]
+    return F.coalesce(*problems, F.lit(None).cast("string"))

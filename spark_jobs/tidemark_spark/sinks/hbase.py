@@ -1,0 +1,180 @@
+"""Results and dead letters in HBase, by coordinate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from Hbase_thrift import Mutation
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tidemark.hashing import unsigned
+from tidemark.ledger.records import SinkReceipt
+from tidemark.ranges import TopicPartition
+from tidemark.results.hbase_rows import Mark, PartitionKeys
+from tidemark.results.hbase_table import WRITE_ROWS, ResultTable, cells_of, qualifier
+from tidemark.streams.model import DeadLetters, HBaseSink
+from tidemark.tallies import Acknowledged, Acknowledgements
+from tidemark_spark.columns import (
+    AT,
+    COORDINATE,
+    DIGEST,
+    INDEX,
+    KEY,
+    MESSAGE_HASH,
+    REASON,
+    ROW_HASH,
+    TIMESTAMP,
+    TOMBSTONE,
+    VALUE,
+    content_digest,
+    text,
+)
+from tidemark_spark.sinks.contract import Mission
+from tidemark_spark.tallying import count_of
+
+# The fields of a dead letter, in the order of its digest.
+DEAD_LETTER_FIELDS = ("reason", "key", "value", "timestamp")
+
+_ROW = (*COORDINATE, INDEX, MESSAGE_HASH, ROW_HASH, DIGEST, TOMBSTONE)
+_ACKNOWLEDGED = pa.schema(
+    [
+        (AT[0], pa.string()),
+        (AT[1], pa.int32()),
+        (AT[2], pa.int32()),
+        ("messages", pa.int64()),
+        ("messages_ack", pa.int64()),
+        ("written", pa.int64()),
+        ("written_ack", pa.int64()),
+    ]
+)
+
+
+class HBaseResults:
+    """The sink `hbase`: a row of cells for each result row."""
+
+    def __init__(self, config: HBaseSink, table: ResultTable, fields: Sequence[str]) -> None:
+        self._config = config
+        self._table = table
+        self._fields = tuple(fields)
+
+    @property
+    def name(self) -> str:
+        return self._config.name
+
+    def prepare(self, stream: str, ledger: str) -> None:
+        self._table.prepare(stream, ledger)
+
+    def store(self, rows: DataFrame, mission: Mission) -> Acknowledgements:
+        # Under plain names: a stream's field may be called as it likes.
+        texts = [text(name).alias(f"field_{number}") for number, name in enumerate(self._fields)]
+        return write(rows.select(*_ROW, *texts), self._table, self._fields, mission)
+
+    def receipt(self, mission: Mission) -> SinkReceipt:
+        return _receipt(self.name, self._config.hbase, self._config.table)
+
+
+class HBaseDeadLetters:
+    """The messages that were set aside: coordinate, reason, key, raw value, time."""
+
+    def __init__(self, config: DeadLetters, table: ResultTable) -> None:
+        self._config = config
+        self._table = table
+
+    def prepare(self, stream: str, ledger: str) -> None:
+        self._table.prepare(stream, ledger)
+
+    def store(self, messages: DataFrame, mission: Mission) -> Acknowledgements:
+        return write(dead_letter_rows(messages), self._table, DEAD_LETTER_FIELDS, mission)
+
+    def receipt(self, mission: Mission) -> SinkReceipt:
+        return _receipt("dead_letters", self._config.hbase, self._config.table)
+
+
+def dead_letter_rows(messages: DataFrame) -> DataFrame:
+    """Dead letters as rows: their own digest, and the columns `field_N` in the order of DEAD_LETTER_FIELDS."""
+    time = F.date_format(TIMESTAMP, "yyyy-MM-dd'T'HH:mm:ss.SSSXXX")
+    contents = [F.col(REASON), F.col(KEY), F.col(VALUE), time]
+    columns = [one.alias(f"field_{number}") for number, one in enumerate(contents)]
+    return messages.withColumn(DIGEST, content_digest(contents)).select(*_ROW, *columns)
+
+
+def write(rows: DataFrame, table: ResultTable, fields: Sequence[str], mission: Mission) -> Acknowledgements:
+    """Write rows from Spark's tasks; what comes back is counted from what HBase has acknowledged."""
+    writer = _Writer(table, tuple(qualifier(name) for name in fields), mission)
+    acknowledged = (
+        rows.mapInArrow(writer, from_arrow_schema(_ACKNOWLEDGED))
+        .groupBy(*AT)
+        .agg(
+            F.sum("messages").alias("messages"),
+            F.bit_xor("messages_ack").alias("messages_ack"),
+            F.sum("written").alias("written"),
+            F.bit_xor("written_ack").alias("written_ack"),
+        )
+    )
+    return {
+        TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]): Acknowledged(
+            count_of(row["messages"], row["messages_ack"]), count_of(row["written"], row["written_ack"])
+        )
+        for row in acknowledged.collect()
+    }
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Runs in Spark's Python workers: batches of rows in, acknowledgements out."""
+
+    table: ResultTable
+    qualifiers: tuple[bytes, ...]
+    mission: Mission
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        mission, fence = self.mission, self.mission.fence
+        keys: dict[tuple[str, int, int], PartitionKeys] = {}
+        for batch in batches:
+            for start in range(0, batch.num_rows, WRITE_ROWS):
+                fence.check_now_and_then()
+                piece = batch.slice(start, WRITE_ROWS)
+                columns = [column.to_pylist() for column in piece.columns]
+                self.table.write(self._rows(columns, keys), mission.generation)
+                counts = _counts(columns)
+                for topic, incarnation, partition, messages, *_ in counts:
+                    mission.report(TopicPartition(topic, partition, incarnation), messages)
+                yield pa.RecordBatch.from_pylist(
+                    [dict(zip(_ACKNOWLEDGED.names, count, strict=True)) for count in counts], schema=_ACKNOWLEDGED
+                )
+
+    def _rows(
+        self, columns: list[list[Any]], keys: dict[tuple[str, int, int], PartitionKeys]
+    ) -> Iterator[tuple[bytes, list[Mutation]]]:
+        generation, lane, seq = self.mission.generation, self.mission.lane, self.mission.seq
+        for topic, incarnation, partition, offset, index, _, _, digest, tombstone, *texts in zip(*columns, strict=True):
+            place = (topic, incarnation, partition)
+            of = keys.get(place) or keys.setdefault(place, PartitionKeys(TopicPartition(topic, partition, incarnation)))
+            mark = Mark(generation, unsigned(digest), lane, seq, tombstone)
+            yield of.key(offset, index), cells_of(mark, zip(self.qualifiers, map(_bytes, texts), strict=True))
+
+
+def _counts(columns: list[list[Any]]) -> list[tuple[Any, ...]]:
+    """Per partition of a written piece: messages and their XOR (counted at index 0), rows and their XOR."""
+    found: dict[tuple[str, int, int], list[int]] = {}
+    for topic, incarnation, partition, index, message, row in zip(*columns[:3], *columns[4:7], strict=True):
+        sums = found.setdefault((topic, incarnation, partition), [0, 0, 0, 0])
+        if index == 0:
+            sums[0] += 1
+            sums[1] ^= message
+        sums[2] += 1
+        sums[3] ^= row
+    return [(*place, *sums) for place, sums in found.items()]
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _receipt(name: str, connection: str, table: str) -> SinkReceipt:
+    return SinkReceipt(name=name, type="hbase", place={"connection": connection, "table": table})

@@ -1,0 +1,105 @@
+"""The job that processes windows: the one that was pinned, and those after it up to the end that the run saw."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+from tidemark import protocol, runs
+from tidemark.attempts import holding
+from tidemark.errors import EXIT_DONE, AlreadyCommitted, LedgerContradiction
+from tidemark.ledger.records import Record
+from tidemark.protocol import Listener, Step, nobody
+from tidemark.streams.opened import OpenStream, open_stream
+from tidemark_spark.session import open_session
+from tidemark_spark.sinks import make_sinks
+from tidemark_spark.sinks.hbase import HBaseDeadLetters
+from tidemark_spark.work import SparkWork
+
+log = logging.getLogger(__name__)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="process_window")
+    parser.add_argument("--stream-file", type=Path, required=True)
+    parser.add_argument("--lane", required=True)
+    parser.add_argument("--seq", type=int, required=True, help="the number of the pinned window")
+    parser.add_argument("--run", required=True, help="who asks; a retry gives the same name as its first try")
+    parser.add_argument("--take-over", action="store_true", help="take the window although its holder seems alive")
+    options = parser.parse_args(arguments)
+    opened = open_stream(options.stream_file)
+    process_windows(opened, options.lane, options.seq, options.run, take_over=options.take_over)
+    return EXIT_DONE
+
+
+def process_windows(
+    opened: OpenStream, lane: str, seq: int, run: str, *, take_over: bool = False, on_step: Listener = nobody
+) -> list[Record]:
+    """Process the pending window `seq`, then pin and process what follows, up to the end that the run saw.
+
+    A window that this very run has committed before (the process died between commit and the end) is settled and left.
+    """
+    committed: list[Record] = []
+    following: int | None = seq
+    while following is not None:
+        try:
+            record = process_one(opened, lane, following, run, take_over=take_over, on_step=on_step)
+        except AlreadyCommitted:
+            record = _committed_by_this_run(opened, lane, following, run)
+        committed.append(record)
+        goal = record.window.goal if record.window.run == run else ()
+        pending = runs.next_window(opened, lane, run, goal)
+        following = pending.window.seq if pending else None
+    runs.finish(opened, lane)
+    return committed
+
+
+def process_one(
+    opened: OpenStream, lane: str, seq: int, run: str, *, take_over: bool = False, on_step: Listener = nobody
+) -> Record:
+    """Steps 2 to 7 on one pending window."""
+    spark = open_session(f"tidemark {opened.book.stream}/{lane} {seq}")
+    sinks = make_sinks(opened)
+    dead_letters = HBaseDeadLetters(opened.stream.dead_letters, opened.dead_letter_table())
+    ledger = _ledger_id(opened)
+    for sink in sinks:
+        sink.prepare(opened.book.stream, ledger)
+    dead_letters.prepare(opened.book.stream, ledger)
+    work = SparkWork(spark, opened, sinks, dead_letters, lane)
+
+    def heard(step: Step) -> None:
+        work.progress.step = step.value
+        log.info("%s/%s window %s: %s", opened.book.stream, lane, seq, step.value)
+        on_step(step)
+
+    with closing(work):
+        return protocol.process(
+            opened.book,
+            opened.sweeper,
+            work,
+            partial(holding, opened.book, work.progress),
+            lane,
+            seq,
+            runs.this_run(opened, run),
+            take_over=take_over,
+            on_step=heard,
+        )
+
+
+def _ledger_id(opened: OpenStream) -> str:
+    found = opened.book.register()
+    if found is None:
+        raise LedgerContradiction(f"{opened.book.stream} has no register, although a window of it was pinned")
+    return found[1].ledger
+
+
+def _committed_by_this_run(opened: OpenStream, lane: str, seq: int, run: str) -> Record:
+    protocol.settle(opened.book, opened.sweeper, lane)
+    found = opened.book.record(lane, seq)
+    if found is None or found[1].attempt.run != run:
+        raise AlreadyCommitted(f"window {seq} of {opened.book.stream}/{lane} is already committed by another run")
+    log.info("%s/%s window %s: committed by an earlier try of this run", opened.book.stream, lane, seq)
+    return found[1]

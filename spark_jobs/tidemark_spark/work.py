@@ -1,0 +1,90 @@
+"""Steps 3 to 5 of the commit protocol on one window, with Spark: read, store, verify."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark.attempts import HeadFence
+from tidemark.errors import SourceChanged
+from tidemark.ledger.records import Attempt, Receipt, Window
+from tidemark.protocol import Fence, Listener, Step
+from tidemark.ranges import RangeSet
+from tidemark.streams.opened import OpenStream
+from tidemark.tallies import Acknowledgements, PartitionTally, verify
+from tidemark_spark import outcomes
+from tidemark_spark.progress import Progress
+from tidemark_spark.reading import read_offsets
+from tidemark_spark.sinks import Sink
+from tidemark_spark.sinks.contract import Mission
+from tidemark_spark.sinks.hbase import HBaseDeadLetters
+from tidemark_spark.tallying import tallies
+
+
+class SparkWork:
+    """The work on one window. Used once, for one attempt, and closed."""
+
+    def __init__(
+        self, spark: SparkSession, opened: OpenStream, sinks: Sequence[Sink], dead_letters: HBaseDeadLetters, lane: str
+    ) -> None:
+        self._spark = spark
+        self._opened = opened
+        self._sinks = sinks
+        self._dead_letters = dead_letters
+        self._lane = lane
+        self._stored: dict[str, Acknowledgements] = {}
+        self._set_aside: Acknowledgements = {}
+        self._started_at = opened.book.clock()
+        self.progress = Progress(spark)
+
+    def read(self, window: Window, covers: RangeSet) -> None:
+        self._window = window
+        incarnations = {one.topic: one.incarnation for one in window.ranges}
+        servers = self._opened.log.bootstrap_servers
+        read = read_offsets(self._spark, servers, window.isolation, covers, incarnations)
+        # Kept between the sinks, so that Kafka is read once; the first use of it is counting it.
+        self._messages = outcomes.with_outcomes(read, self._opened.stream).persist(StorageLevel.MEMORY_AND_DISK)
+        self._tallies = tallies(self._messages)
+        self._read = True
+
+    def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
+        if not isinstance(fence, HeadFence):
+            raise TypeError("Spark's workers need a fence that they can look at themselves")
+        mission = Mission(self._lane, self._window.seq, attempt.generation, fence, self.progress.report)
+        self._mission = mission
+        if any(tally.invalid.number for tally in self._tallies):
+            self._set_aside = self._dead_letters.store(outcomes.set_aside(self._messages), mission)
+        on_step(Step.DEAD_LETTERS_STORED)
+        for sink in self._sinks:
+            self._stored[sink.name] = sink.store(outcomes.stored(self._messages), mission)
+            on_step(Step.SINK_STORED)
+
+    def verify(self) -> Receipt:
+        verify(self._tallies, self._stored, self._set_aside)
+        changes = self._opened.log.changes_since_pin(self._window)
+        if changes:
+            raise SourceChanged(
+                f"Kafka changed while window {self._lane}/{self._window.seq} was processed: {'; '.join(changes)}. "
+                "Nothing was committed."
+            )
+        return Receipt(
+            tallies=self._tallies,
+            sinks=tuple(sink.receipt(self._mission) for sink in self._sinks),
+            dead_letters=self._dead_letters.receipt(self._mission),
+            started_at=self._started_at,
+            finished_at=self._opened.book.clock(),
+        )
+
+    def close(self) -> None:
+        """Give back the memory that the messages take in Spark."""
+        if self._read:
+            self._messages.unpersist()
+
+    # Set by `read` and `store`, which the protocol calls in this order.
+    _read = False
+    _window: Window
+    _messages: DataFrame
+    _tallies: tuple[PartitionTally, ...]
+    _mission: Mission
