@@ -1,0 +1,121 @@
+"""CDN access log lines, the same ones for the same seed: two formats, and everything that real topics have in them.
+
+Of 200 messages, about one is invalid (a line that does not parse, a code of 0, bytes that are not UTF-8), one in a
+thousand is a tombstone, and one in fifty has no key.
+
+    python -m demo.cdn_lines --count 1000 --rate 100 --topic cdn-logs --bootstrap-servers 127.0.0.1:9092
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+HOSTS = ("img.example.com", "static.example.com", "video.example.net", "dl.example.org")
+PATHS = ("/index.html", "/a/b/logo.png", "/v/42/segment-{n}.ts", "/app/{n}.js", "/search?q={n}", "/caf%C3%A9/{n}")
+METHODS = ("GET", "GET", "GET", "GET", "HEAD", "POST")
+CODES = (200, 200, 200, 200, 206, 304, 404, 502)
+EPOCH = datetime(2026, 11, 21, tzinfo=UTC)
+
+INVALID_SHARE = 0.005
+TOMBSTONE_SHARE = 0.001
+NO_KEY_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class Message:
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+
+
+def messages(count: int, seed: int = 1, first: int = 0) -> Iterator[Message]:
+    """`count` messages, beginning with number `first` of this seed: the same number gives the same message."""
+    for number in range(first, first + count):
+        yield message(number, seed)
+
+
+def message(number: int, seed: int = 1) -> Message:
+    chance = random.Random(f"{seed}/{number}")
+    at = EPOCH + timedelta(milliseconds=20 * number)
+    client = f"203.0.113.{chance.randrange(256)}"
+    key = None if chance.random() < NO_KEY_SHARE else client.encode()
+    kind = chance.random()
+    if kind < TOMBSTONE_SHARE:
+        return Message(key or client.encode(), None, _milliseconds(at))
+    line = _line(chance, number, client, at, code=chance.choice(CODES))
+    if kind < TOMBSTONE_SHARE + INVALID_SHARE:
+        line = _spoiled(chance, number, client, at, line)
+    return Message(key, line, _milliseconds(at))
+
+
+def _line(chance: random.Random, number: int, client: str, at: datetime, code: int) -> bytes:
+    host, path = chance.choice(HOSTS), chance.choice(PATHS).format(n=number % 1000)
+    method, size, seconds = chance.choice(METHODS), chance.randrange(100, 5_000_000), chance.random() * 3
+    if number % 3 == 0:
+        when = at.strftime("%Y-%m-%d\t%H:%M:%S")
+        parts = [when, "FRA2-C1", str(size), client, method, host, path, str(code), f"{seconds:.3f}", "HTTP/2.0"]
+        return "\t".join(parts).encode()
+    when = at.strftime("%d/%b/%Y:%H:%M:%S +0000")
+    return f'{client} - - [{when}] "{method} http://{host}{path} HTTP/1.1" {code} {size} {seconds:.3f}'.encode()
+
+
+def _spoiled(chance: random.Random, number: int, client: str, at: datetime, line: bytes) -> bytes:
+    """One of the ways in which a line is invalid."""
+    way = chance.randrange(4)
+    if way == 0:
+        return line[: len(line) // 2]
+    if way == 1:
+        return _line(chance, number, client, at, code=0)
+    if way == 2:
+        return line + b"\xff\xfe"
+    return b""
+
+
+def _milliseconds(at: datetime) -> int:
+    return int(at.timestamp() * 1000)
+
+
+def produce(
+    bootstrap_servers: str, topic: str, count: int, *, seed: int = 1, first: int = 0, rate: float | None = None
+) -> None:
+    """Send messages to a topic; `rate` is in messages a second, None for as fast as it goes."""
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=bootstrap_servers, linger_ms=20, batch_size=256 * 1024, acks="all")
+    began = time.monotonic()
+    try:
+        for sent, one in enumerate(messages(count, seed, first)):
+            if rate is not None:
+                time.sleep(max(0.0, began + sent / rate - time.monotonic()))
+            producer.send(topic, key=one.key, value=one.value, timestamp_ms=one.timestamp_ms)
+        producer.flush()
+    finally:
+        producer.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bootstrap-servers", required=True)
+    parser.add_argument("--topic", default="cdn-logs")
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first message")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=float, help="messages a second; without it, as fast as it goes")
+    options = parser.parse_args()
+    produce(
+        options.bootstrap_servers,
+        options.topic,
+        options.count,
+        seed=options.seed,
+        first=options.first,
+        rate=options.rate,
+    )
+
+
+if __name__ == "__main__":
+    main()
