@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark_spark.columns import INCARNATION, KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE
+from tidemark_spark.selecting import only
 
 # Scattered records are read together with what lies between them, and filtered: one read of 50,000 records is faster
 # than many small ones (each has a consumer to start and to seek).
@@ -38,17 +39,20 @@ def read_offsets(
 
     Columns: coordinate, key, value, timestamp. Fails when offsets below the log start are asked for.
     """
-    frames = [_read(spark, bootstrap_servers, isolation, one, wanted) for one in reads(wanted)]
     incarnation = _incarnation(incarnations)
-    return reduce(DataFrame.unionAll, frames).select(
-        F.col("topic").alias(TOPIC),
-        incarnation.alias(INCARNATION),
-        F.col("partition").alias(PARTITION),
-        F.col("offset").alias(OFFSET),
-        F.col("key").alias(KEY),
-        F.col("value").alias(VALUE),
-        F.col("timestamp").alias(TIMESTAMP),
-    )
+    frames = []
+    for one in reads(wanted):
+        messages = _read(spark, bootstrap_servers, isolation, one).select(
+            F.col("topic").alias(TOPIC),
+            incarnation.alias(INCARNATION),
+            F.col("partition").alias(PARTITION),
+            F.col("offset").alias(OFFSET),
+            F.col("key").alias(KEY),
+            F.col("value").alias(VALUE),
+            F.col("timestamp").alias(TIMESTAMP),
+        )
+        frames.append(messages if one.exact else only(messages, RangeSet(one.ranges) & wanted))
+    return reduce(DataFrame.unionAll, frames)
 
 
 def reads(wanted: RangeSet) -> list[Read]:
@@ -78,7 +82,7 @@ def _pieces(wanted: RangeSet, at: TopicPartition) -> Iterator[tuple[OffsetRange,
         yield piece, RangeSet([piece]) & wanted == RangeSet([piece])
 
 
-def _read(spark: SparkSession, servers: str, isolation: str, read: Read, wanted: RangeSet) -> DataFrame:
+def _read(spark: SparkSession, servers: str, isolation: str, read: Read) -> DataFrame:
     partitions: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
@@ -88,7 +92,7 @@ def _read(spark: SparkSession, servers: str, isolation: str, read: Read, wanted:
         starts.setdefault(topic, {})[str(partition)] = one.start
         ends.setdefault(topic, {})[str(partition)] = one.until
     records = sum(len(one) for one in read.ranges)
-    frame = (
+    return (
         spark.read.format("kafka")
         .option("kafka.bootstrap.servers", servers)
         .option("kafka.isolation.level", isolation)
@@ -100,14 +104,6 @@ def _read(spark: SparkSession, servers: str, isolation: str, read: Read, wanted:
         .option("minPartitions", str(max(len(read.ranges), math.ceil(records / _RECORDS_PER_TASK))))
         .load()
     )
-    if read.exact:
-        return frame
-    selected = RangeSet(read.ranges) & wanted
-    rows = [(one.partition.topic, one.partition.partition, one.start, one.until - 1) for one in selected]
-    coordinates = spark.createDataFrame(rows, "topic string, partition int, first long, last long").select(
-        "topic", "partition", F.explode(F.sequence("first", "last")).alias("offset")
-    )
-    return frame.join(F.broadcast(coordinates), ["topic", "partition", "offset"], "left_semi")
 
 
 def _incarnation(incarnations: Mapping[str, int]) -> Column:

@@ -11,14 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-import happybase
-from Hbase_thrift import AlreadyExists, IllegalArgument
-from Hbase_thrift import IOError as HBaseIOError
 from thriftpy2.thrift import TException
 from thriftpy2.transport import TTransportException
 
 from tidemark.connections import HBaseEndpoint
 from tidemark.errors import Unreachable
+from tidemark.hbase.thrift import AlreadyExists, Connection, HBaseIOError, IllegalArgument
 
 T = TypeVar("T")
 
@@ -103,13 +101,13 @@ class Gateway:
         """Close this thread's connection."""
         self._drop()
 
-    def _connection(self) -> happybase.Connection:
+    def _connection(self) -> Connection:
         connection = getattr(self._mine, "connection", None)
         if connection is not None and time.monotonic() - self._mine.used > _IDLE_SECONDS:
             self._drop()
             connection = None
         if connection is None:
-            connection = happybase.Connection(self.endpoint.host, self.endpoint.port, timeout=self._timeout_ms)
+            connection = Connection(self.endpoint.host, self.endpoint.port, timeout=self._timeout_ms)
             self._mine.connection = connection
             self._mine.used = time.monotonic()
         return connection

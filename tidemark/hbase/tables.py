@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from Hbase_thrift import AlreadyExists, ColumnDescriptor
-from Hbase_thrift import IOError as HBaseIOError
-
 from tidemark.errors import WrongUse
 from tidemark.hbase.gateway import Gateway
+from tidemark.hbase.thrift import AlreadyExists, ColumnDescriptor, HBaseIOError
 
 ALL_VERSIONS = 2**31 - 1
 FOR_EVER = 2**31 - 1

@@ -115,14 +115,15 @@ class Book:
         stored = self.store.read(key)
         return None if stored is None else (stored, decode(stored, Record, self._name(key)))
 
-    def records(self) -> Iterator[Record]:
+    def records_with_bytes(self) -> Iterator[tuple[bytes, Record]]:
+        """The history, each record with its stored bytes, by lane and number."""
         for key, stored in self.store.scan(("history",)):
-            yield decode(stored, Record, self._name(key))
+            yield stored, decode(stored, Record, self._name(key))
 
     def committed(self) -> list[Committed]:
         """Every committed window: the heads first, then the history, so that none falls between the two."""
         last = {(lane, stored.head.seq): stored.head.last for lane, stored in self.heads().items()}
-        found = {(record.lane, record.seq): record for record in self.records()}
+        found = {(record.lane, record.seq): record for _, record in self.records_with_bytes()}
         for place, record in last.items():
             if record is None:
                 continue
@@ -172,6 +173,14 @@ class Book:
         )
         self.store.put(("selection", ref.digest), value)
         return ref
+
+    # audit reports, by the run that made them
+
+    def store_report(self, name: str, report: bytes) -> None:
+        self.store.put(("report", name), report)
+
+    def report(self, name: str) -> bytes | None:
+        return self.store.read(("report", name))
 
     # heartbeats
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from Hbase_thrift import BatchMutation, Mutation
-
 from tidemark.hbase.gateway import MISTAKE, TROUBLE, Gateway, reason
 from tidemark.hbase.tables import FOR_EVER, check_families, ensure_table
+from tidemark.hbase.thrift import BatchMutation, Mutation
 from tidemark.ledger.store import InDoubt, Key
 
 _FAMILY = "l"

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from Hbase_thrift import BatchMutation, Mutation
-
-from tidemark.authority import Authority, Segment
+from tidemark.authority import Authority
 from tidemark.errors import OwnedByAnother
 from tidemark.hbase.gateway import Gateway
 from tidemark.hbase.tables import ALL_VERSIONS, FOR_EVER, check_families, ensure_table
+from tidemark.hbase.thrift import BatchMutation, Mutation
 from tidemark.ranges import OffsetRange, RangeSet
 from tidemark.results.hbase_rows import DATA_FAMILY, MARK, MARK_FAMILY, Mark, PartitionKeys, Place, parse_key
 
@@ -94,32 +93,26 @@ class ResultTable:
 
     def rows_that_count(self, authority: Authority, wanted: OffsetRange) -> Iterator[StoredRow]:
         """The rows in a range that carry exactly the authority's generation, in the order of (offset, index)."""
-        segments = list(authority.within(wanted))
-        for newest in self._segments_together(wanted, segments):
-            yield from newest
+        return (row for _, row in self.rows(authority, wanted) if row is not None)
 
-    def _segments_together(self, wanted: OffsetRange, segments: list[Segment]) -> Iterator[Iterator[StoredRow]]:
-        keys = PartitionKeys(wanted.partition)
-        for group in _neighbours(segments):
-            covered = OffsetRange(wanted.partition, group[0].start, group[-1].until)
-            yield self._rows_of(keys, covered, group)
-
-    def _rows_of(self, keys: PartitionKeys, covered: OffsetRange, segments: list[Segment]) -> Iterator[StoredRow]:
-        """One scan over neighbouring segments; where something newer hides what counts, the row is read again below it."""
-        following = iter(segments)
-        segment = next(following)
-        for start, stop in keys.scans(covered):
+    def rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow | None]]:
+        """Every place in a range that has a row, with the row that counts there; None where there is only debris."""
+        segments = authority.within(wanted)
+        segment = next(segments, None)
+        for start, stop in PartitionKeys(wanted.partition).scans(wanted):
             for key, cells in self._gateway.scan(
                 self._table, start, stop, include_timestamp=True, batch_size=_READ_ROWS
             ):
                 place = parse_key(key)
-                while place.offset >= segment.until:
-                    segment = next(following)
+                while segment is not None and place.offset >= segment.until:
+                    segment = next(segments, None)
+                if segment is None or place.offset < segment.start:
+                    yield place, None
+                    continue
                 if _newest(cells) > segment.generation:
+                    # Something newer, which has not been committed, lies over what counts.
                     cells = self._below(key, segment.generation)
-                row = _row_of(place, cells, segment.generation)
-                if row is not None:
-                    yield row
+                yield place, _row_of(place, cells, segment.generation)
 
     def _below(self, key: bytes, generation: int) -> dict[bytes, tuple[bytes, int]]:
         """The newest cells of a row that are not newer than a generation."""
@@ -191,18 +184,6 @@ def _row_of(place: Place, cells: Mapping[bytes, tuple[bytes, int]], generation: 
         if timestamp == generation and column.startswith(_DATA_PREFIX)
     }
     return StoredRow(place, mark, fields)
-
-
-def _neighbours(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
-    """Segments in groups without an offset between them: a group takes one scan, whatever wrote its rows."""
-    group: list[Segment] = []
-    for segment in segments:
-        if group and group[-1].until != segment.start:
-            yield group
-            group = []
-        group.append(segment)
-    if group:
-        yield group
 
 
 def _batches(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:

@@ -7,19 +7,18 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from tidemark.authority import Authority
 from tidemark.ledger.book import Book, View
-from tidemark.ranges import OffsetRange
+from tidemark.ranges import OffsetRange, RangeSet
 from tidemark.results import parquet_files
-from tidemark.results.hbase_rows import BLOCK_BITS
+from tidemark.results.hbase_rows import BLOCK_BITS, Place
 from tidemark.results.hbase_table import ResultTable, StoredRow
 
 T = TypeVar("T")
 
 
-def pieces(authority: Authority) -> Iterator[OffsetRange]:
-    """Everything that is covered, in pieces of one scan each."""
-    for one in authority.covered():
+def pieces(wanted: RangeSet) -> Iterator[OffsetRange]:
+    """A set of offsets in pieces of one scan each."""
+    for one in wanted:
         at = one.start
         while at < one.until:
             until = min(one.until, ((at >> BLOCK_BITS) + 1) << BLOCK_BITS)
@@ -30,7 +29,7 @@ def pieces(authority: Authority) -> Iterator[OffsetRange]:
 def hbase_rows(book: Book, table: ResultTable) -> Iterator[StoredRow]:
     """Every row of a table of results (or dead letters) that counts, by partition and offset."""
     view = book.view()
-    for piece in pieces(view.authority):
+    for piece in pieces(view.authority.covered()):
         view, rows = rows_of_piece(book, table, view, piece)
         yield from rows
 
@@ -41,9 +40,17 @@ def rows_of_piece(book: Book, table: ResultTable, view: View, piece: OffsetRange
     A commit may fall between reading the ledger and reading the rows, and its sweep may remove what was about to be
     read: so the heads are read again behind the rows, and where the authority has changed, the rows too.
     """
+    view, found = places_of_piece(book, table, view, piece)
+    return view, [row for _, row in found if row is not None]
 
-    def read(known: View) -> list[StoredRow]:
-        return list(table.rows_that_count(known.authority, piece))
+
+def places_of_piece(
+    book: Book, table: ResultTable, view: View, piece: OffsetRange
+) -> tuple[View, list[tuple[Place, StoredRow | None]]]:
+    """As `rows_of_piece`, with the places that have only debris: their row is None."""
+
+    def read(known: View) -> list[tuple[Place, StoredRow | None]]:
+        return list(table.rows(known.authority, piece))
 
     return _steady(book, view, read, lambda known: list(known.authority.within(piece)))
 

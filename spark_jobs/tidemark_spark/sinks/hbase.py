@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from Hbase_thrift import Mutation
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidemark.hashing import unsigned
+from tidemark.hbase.thrift import Mutation
 from tidemark.ledger.records import SinkReceipt
 from tidemark.ranges import TopicPartition
 from tidemark.results.hbase_rows import Mark, PartitionKeys

@@ -1,0 +1,232 @@
+"""The job that audits a stream: what Kafka and the ledger say should be there, against what is there.
+
+Expected is computed anew from the messages that Kafka still holds, by today's code; found is read back from every sink.
+Both are compared row by row, so that every difference has a coordinate. What lies below the log starts can no longer be
+computed: it is counted as unproven.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark import planning, runs
+from tidemark.audit import (
+    SHOWN_COORDINATES,
+    AuditReport,
+    CoverageReport,
+    PlaceReport,
+    check_chain,
+    prove_coverage,
+    shown,
+)
+from tidemark.coordinates import Coordinate
+from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, WrongUse
+from tidemark.ledger.book import View
+from tidemark.ledger.codec import encode
+from tidemark.ledger.records import INGEST, Head, SelectionRef, newest_incarnation
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.streams.model import HBaseSink
+from tidemark.streams.opened import OpenStream, open_stream
+from tidemark_spark import outcomes, readers
+from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX
+from tidemark_spark.reading import read_offsets
+from tidemark_spark.selecting import only
+from tidemark_spark.session import open_session
+from tidemark_spark.sinks.hbase import DEAD_LETTER_FIELDS, dead_letter_rows
+from tidemark_spark.tallying import tallies
+
+log = logging.getLogger(__name__)
+
+_KEY = [*COORDINATE, INDEX]
+_EXPECTED, _FOUND, _SAID, _ROWS = "_expected", "_found", "_said", "_rows"
+
+# As many coordinates as a report hands over to a replay; more differences than this want a replay of whole ranges.
+MOST_FINDINGS = 100_000
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="audit_stream")
+    parser.add_argument("--stream-file", type=Path, required=True)
+    parser.add_argument("--run", required=True, help="the name under which the report is stored")
+    parser.add_argument("--selection", help="digest of a stored selection: audit only these offsets")
+    parser.add_argument("--selection-offsets", type=int, default=0, help="how many offsets that selection holds")
+    options = parser.parse_args(arguments)
+    opened = open_stream(options.stream_file)
+    within = None
+    if options.selection:
+        within = opened.book.selection(SelectionRef(options.selection, options.selection_offsets))
+    report = audit(opened, options.run, within)
+    print(f"tidemark: audit of {report.stream}: {report.sentence()}", flush=True)
+    return EXIT_DONE if report.clean else EXIT_DIFFERENCES
+
+
+def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> AuditReport:
+    """Audit a stream, or only some of its offsets; the report is stored in the ledger under the run's name."""
+    spark = open_session(f"tidemark audit of {opened.book.stream}")
+    found = opened.book.register()
+    ingest = opened.book.head(INGEST)
+    if found is None or ingest is None:
+        raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to audit")
+    register = found[1]
+    view = opened.book.view()
+    covered = view.authority.covered() if within is None else view.authority.covered() & within
+    in_kafka = _in_kafka(opened, covered)
+
+    newest = {topic: known.incarnation for topic in register.topics if (known := newest_incarnation(register, topic))}
+    expected = _expected(spark, opened, in_kafka, newest)
+    counts = tallies(expected) if in_kafka else ()
+    places = [*_sinks(spark, opened, view, in_kafka, expected)] if in_kafka else []
+    coverage = prove_coverage(
+        view.windows, {one.at: one.offset for one in register.lanes[INGEST].start}, ingest.head.offsets()
+    )
+    findings = RangeSet(one for place in places for one in place.findings)
+    report = AuditReport(
+        stream=opened.book.stream,
+        run=run,
+        at=opened.book.clock(),
+        code_version=runs.code_version(),
+        expected=sum(tally.read.number for tally in counts),
+        stored=sum(tally.stored.number for tally in counts),
+        set_aside=sum(tally.invalid.number + tally.failed.number for tally in counts),
+        skipped=sum(tally.skipped.number for tally in counts),
+        unproven=covered.count() - in_kafka.count(),
+        places=tuple(place.report for place in places),
+        coverage=tuple(
+            CoverageReport(
+                partition=str(one.partition),
+                start=one.start,
+                position=one.position,
+                covered=one.covered.count(),
+                holes=shown(one.holes),
+                overlaps=shown(one.overlaps),
+            )
+            for one in coverage
+        ),
+        ledger_problems=tuple(check_chain(opened.book.records_with_bytes())),
+        findings=opened.book.store_selection(findings) if findings else None,
+    )
+    opened.book.store_report(run, encode(report))
+    expected.unpersist()
+    return report
+
+
+@dataclass(frozen=True)
+class _Place:
+    report: PlaceReport
+    findings: list[OffsetRange]
+
+
+def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:
+    """The covered offsets that Kafka still holds, in the incarnations that it holds."""
+    topics = tuple(sorted({at.topic for at in covered.partitions}))
+    return planning.offsets_within(runs.known_now(opened, topics), covered) if topics else RangeSet()
+
+
+def _expected(spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incarnations: dict[str, int]) -> DataFrame:
+    """The messages with their outcomes, as today's code gives them."""
+    source = opened.stream.source
+    messages = read_offsets(spark, opened.log.bootstrap_servers, source.isolation, in_kafka, incarnations)
+    return outcomes.with_outcomes(messages, opened.stream).persist(StorageLevel.MEMORY_AND_DISK)
+
+
+def _sinks(
+    spark: SparkSession, opened: OpenStream, view: View, in_kafka: RangeSet, expected: DataFrame
+) -> list[_Place]:
+    names = outcomes.field_names(opened.stream)
+    rows = outcomes.stored(expected).select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
+    more = _uncommitted(opened)
+    places = []
+    for sink in opened.stream.sinks:
+        if isinstance(sink, HBaseSink):
+            table = opened.result_table(sink.hbase, sink.table)
+            found = readers.hbase_places(spark, opened.book, table, names, more)
+            places.append(_compare(sink.name, rows, found, in_kafka))
+        else:
+            found = readers.parquet_found_digest(readers.parquet_rows(spark, view, sink.name), names)
+            places.append(_compare(sink.name, rows, found.withColumn(readers.COUNTS, F.lit(True)), in_kafka))
+    dead = dead_letter_rows(outcomes.set_aside(expected)).select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
+    found = readers.hbase_places(spark, opened.book, opened.dead_letter_table(), DEAD_LETTER_FIELDS, more)
+    places.append(_compare("dead letters", dead, found, in_kafka))
+    return places
+
+
+def _uncommitted(opened: OpenStream) -> RangeSet:
+    """Where an attempt may have written that nobody has committed: debris is looked for there too."""
+    ranges: list[OffsetRange] = []
+    for stored in opened.book.heads().values():
+        head = stored.head
+        if head.pending is not None:
+            ranges.extend(head.pending.window.hull())
+        if head.abandoned is not None:
+            ranges.extend(_beyond(head))
+    return RangeSet(ranges)
+
+
+def _beyond(head: Head) -> Sequence[OffsetRange]:
+    """What lies between a lane's positions and the furthest that an abandoned window of it went."""
+    offsets = head.offsets()
+    until = head.abandoned.until if head.abandoned else ()
+    return [
+        OffsetRange(one.at, offsets.get(one.at, 0), one.offset) for one in until if one.offset > offsets.get(one.at, 0)
+    ]
+
+
+def _compare(name: str, expected: DataFrame, found: DataFrame, in_kafka: RangeSet) -> _Place:
+    """One place: rows expected and rows found, joined by coordinate and index."""
+    found = found.select(*_KEY, readers.COUNTS, DIGEST, readers.FOUND_DIGEST).persist(StorageLevel.MEMORY_AND_DISK)
+    counting = only(found.where(readers.COUNTS), in_kafka)
+    debris = found.where(~F.col(readers.COUNTS)).count()
+    held = counting.groupBy(*_KEY).agg(
+        F.count("*").alias(_ROWS),
+        F.any_value(readers.FOUND_DIGEST).alias(_FOUND),
+        F.any_value(DIGEST).alias(_SAID),
+    )
+    both = expected.join(held, _KEY, "full_outer").persist(StorageLevel.MEMORY_AND_DISK)
+    missing = F.col(_ROWS).isNull()
+    extra = F.col(_EXPECTED).isNull()
+    different = ~missing & ~extra & ((F.col(_EXPECTED) != F.col(_FOUND)) | (F.col(_SAID) != F.col(_FOUND)))
+    twice = ~missing & (F.col(_ROWS) > 1)
+    kinds = {"missing": missing, "different": different, "extra": extra, "twice": twice}
+    counts = both.agg(
+        F.count_if(~extra).alias("expected"),
+        F.count_if(~missing).alias("found"),
+        *(F.count_if(is_so).alias(kind) for kind, is_so in kinds.items()),
+    ).collect()[0]
+    at = {kind: _named(both.where(is_so)) if counts[kind] else () for kind, is_so in kinds.items()}
+    wrong = _coordinates(both.where(missing | extra | different | twice), MOST_FINDINGS) if any(at.values()) else []
+    both.unpersist()
+    found.unpersist()
+    report = PlaceReport(
+        name=name,
+        expected=counts["expected"],
+        found=counts["found"],
+        missing=counts["missing"],
+        different=counts["different"],
+        extra=counts["extra"],
+        twice=counts["twice"],
+        debris=debris,
+        missing_at=at["missing"],
+        different_at=at["different"],
+        extra_at=at["extra"],
+        twice_at=at["twice"],
+    )
+    return _Place(report, [one.as_range() for one in wrong])
+
+
+def _named(rows: DataFrame) -> tuple[str, ...]:
+    return tuple(str(one) for one in _coordinates(rows, SHOWN_COORDINATES))
+
+
+def _coordinates(rows: DataFrame, limit: int) -> list[Coordinate]:
+    chosen = rows.select(*COORDINATE).distinct().orderBy(*COORDINATE).limit(limit)
+    return [
+        Coordinate(TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]), row[COORDINATE[3]]) for row in chosen.collect()
+    ]

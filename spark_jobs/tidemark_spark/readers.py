@@ -1,0 +1,171 @@
+"""Results as Spark DataFrames, of which only what counts is seen.
+
+`results` is for people: a stream's fields with their types. `hbase_places` is for the audit: every place with its digests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tidemark.authority import Authority
+from tidemark.errors import WrongUse
+from tidemark.hashing import content_hash, coordinate_hash, row_hash
+from tidemark.ledger.book import Book, View
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.results.hbase_table import ResultTable, StoredRow
+from tidemark.results.reading import pieces, places_of_piece
+from tidemark.streams.model import HBaseSink, Scheme
+from tidemark.streams.opened import OpenStream
+from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field, text
+from tidemark_spark.outcomes import field_names
+from tidemark_spark.schemes.fields import SPARK_TYPES
+from tidemark_spark.selecting import without
+
+COUNTS = "_counts"
+FOUND_DIGEST = "_found_digest"
+GENERATION = "generation"
+
+_PLACE = [
+    (AT[0], pa.string()),
+    (AT[1], pa.int32()),
+    (AT[2], pa.int32()),
+    (COORDINATE[3], pa.int64()),
+    (INDEX, pa.int32()),
+]
+
+
+def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
+    """The results of one sink that count: coordinate, `_index`, `_tombstone`, and the stream's fields with their types.
+
+    Raises WrongUse when the stream has no sink of this name.
+    """
+    config = next((one for one in opened.stream.sinks if one.name == sink), None)
+    if config is None:
+        known = ", ".join(one.name for one in opened.stream.sinks)
+        raise WrongUse(f"{opened.stream.stream} has no sink {sink!r}; it has: {known}")
+    if isinstance(config, HBaseSink):
+        rows = hbase_places(
+            spark, opened.book, opened.result_table(config.hbase, config.table), field_names(opened.stream)
+        )
+        return rows.where(COUNTS).select(*COORDINATE, INDEX, TOMBSTONE, *_typed(opened.stream.scheme))
+    rows = parquet_rows(spark, opened.book.view(), sink)
+    return rows.select(*COORDINATE, INDEX, TOMBSTONE, *(field(name) for name in field_names(opened.stream)))
+
+
+def _typed(scheme: Scheme) -> list[Any]:
+    return [
+        F.col(f"field_{number}").cast("string").cast(SPARK_TYPES[kind]).alias(name)
+        for number, (name, kind) in enumerate(scheme.fields.items())
+    ]
+
+
+def hbase_places(
+    spark: SparkSession, book: Book, table: ResultTable, fields: Sequence[str], more: RangeSet | None = None
+) -> DataFrame:
+    """Every place of a table that has a row, at the offsets that are covered, and at `more`.
+
+    Columns: coordinate, `_index`, `_counts` (false: only debris), `_tombstone`, `_digest` (as the row's mark says),
+    `_found_digest` (as the row's cells say), and the fields' bytes as `field_0`, `field_1`, ...
+    """
+    view = book.view()
+    wanted = view.authority.covered() | (more or RangeSet())
+    schema = pa.schema(
+        [
+            *_PLACE,
+            (COUNTS, pa.bool_()),
+            (TOMBSTONE, pa.bool_()),
+            (DIGEST, pa.int64()),
+            (FOUND_DIGEST, pa.int64()),
+            *((f"field_{number}", pa.binary()) for number, _ in enumerate(fields)),
+        ]
+    )
+    reader = _Reader(book, table, replace(view, windows=[]), tuple(fields), schema)
+    tasks = [
+        (one.partition.topic, one.partition.incarnation, one.partition.partition, one.start, one.until)
+        for one in pieces(wanted)
+    ]
+    asked = spark.createDataFrame(tasks, "topic string, incarnation int, partition int, start long, until long")
+    spread = max(1, min(len(tasks), 4 * spark.sparkContext.defaultParallelism))
+    return asked.repartition(spread).mapInArrow(reader, from_arrow_schema(schema))
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Runs in Spark's Python workers: pieces to read in, rows out."""
+
+    book: Book
+    table: ResultTable
+    view: View
+    fields: tuple[str, ...]
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        view = self.view
+        for batch in batches:
+            for task in batch.to_pylist():
+                at = TopicPartition(task["topic"], task["partition"], task["incarnation"])
+                piece = OffsetRange(at, task["start"], task["until"])
+                view, found = places_of_piece(self.book, self.table, view, piece)
+                rows = [self._row(at, place.offset, place.index, row) for place, row in found]
+                columns = zip(*rows, strict=True) if rows else [[] for _ in self.schema]
+                arrays = [pa.array(column, kind.type) for column, kind in zip(columns, self.schema, strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _row(self, at: TopicPartition, offset: int, index: int, row: StoredRow | None) -> tuple[Any, ...]:
+        place = (at.topic, at.incarnation, at.partition, offset, index)
+        if row is None:
+            return (*place, False, False, None, None, *(None for _ in self.fields))
+        contents = [row.fields.get(name) for name in self.fields]
+        found = content_hash(row_hash(coordinate_hash(at, offset), index), contents)
+        return (*place, True, row.mark.tombstone, _signed(row.mark.digest), _signed(found), *contents)
+
+
+def parquet_rows(spark: SparkSession, view: View, sink: str) -> DataFrame:
+    """The rows of a Parquet sink that count: all its columns. One read, however many windows there are."""
+    folders: dict[int, str] = {}
+    base = None
+    superseded: list[tuple[int, RangeSet]] = []
+    for window in view.windows:
+        place = next((one.place for one in window.record.receipt.sinks if one.name == sink), None)
+        if place is None or not any(tally.rows.number for tally in window.record.receipt.tallies):
+            continue
+        base = place["base"]
+        folders[window.generation] = place["folder"]
+        lost = window.covers - _authority_of(view.authority, window.generation, window.covers)
+        if lost:
+            superseded.append((window.generation, lost))
+    if base is None:
+        raise WrongUse(f"no window has been committed with a sink {sink!r} yet")
+    rows = spark.read.option("basePath", base).parquet(*folders.values())
+    # Small: only windows of which a later one has taken something.
+    kept = rows.where(~F.col(GENERATION).isin([generation for generation, _ in superseded]))
+    for generation, lost in superseded:
+        kept = kept.unionAll(without(rows.where(F.col(GENERATION) == generation), lost))
+    return kept
+
+
+def parquet_found_digest(rows: DataFrame, fields: Sequence[str]) -> DataFrame:
+    """Parquet rows with `_found_digest`: the digest of what their columns hold."""
+    return rows.withColumn(FOUND_DIGEST, content_digest([text(name) for name in fields]))
+
+
+def _authority_of(authority: Authority, generation: int, covers: RangeSet) -> RangeSet:
+    """The part of a window that is still its own."""
+    return RangeSet(
+        OffsetRange(one.partition, segment.start, segment.until)
+        for one in covers
+        for segment in authority.within(one)
+        if segment.generation == generation
+    )
+
+
+def _signed(number: int) -> int:
+    """An unsigned 64-bit number as Spark's long."""
+    return number - (1 << 64) if number >= 1 << 63 else number

@@ -1,0 +1,171 @@
+"""What an audit proves, as arithmetic over values: coverage, the chain of records, and a comparison's findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from tidemark.ledger.book import Committed
+from tidemark.ledger.codec import digest
+from tidemark.ledger.records import LaneKind, Record, SelectionRef
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+
+# Enough to look at; all of them are in the selection that goes with a report.
+SHOWN_COORDINATES = 100
+
+
+class CoverageReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One partition: what the ingest began with and where it is, and whether every offset between is in one window.
+
+    `before` is what Kafka had below the start that no lane has read; a backfill can fill it.
+    """
+
+    partition: str
+    start: int
+    position: int
+    covered: int
+    holes: tuple[str, ...]
+    overlaps: tuple[str, ...]
+
+
+class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One sink, or the dead letters: how many rows were expected and found, and what is wrong with which."""
+
+    name: str
+    expected: int
+    found: int
+    missing: int
+    different: int
+    extra: int
+    twice: int
+    debris: int
+    missing_at: tuple[str, ...] = ()
+    different_at: tuple[str, ...] = ()
+    extra_at: tuple[str, ...] = ()
+    twice_at: tuple[str, ...] = ()
+
+    @property
+    def differences(self) -> int:
+        return self.missing + self.different + self.extra + self.twice
+
+
+class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The outcome of an audit. Messages are those that Kafka still holds; `unproven` offsets lie below its log starts.
+
+    `findings` is the stored selection of every coordinate with a difference, ready to be replayed.
+    """
+
+    format: int = 1
+    stream: str
+    run: str
+    at: int
+    code_version: str
+    expected: int
+    stored: int
+    set_aside: int
+    skipped: int
+    unproven: int
+    places: tuple[PlaceReport, ...]
+    coverage: tuple[CoverageReport, ...]
+    ledger_problems: tuple[str, ...]
+    findings: SelectionRef | None = None
+
+    @property
+    def differences(self) -> int:
+        return sum(place.differences for place in self.places)
+
+    @property
+    def clean(self) -> bool:
+        unbroken = not any(one.holes or one.overlaps for one in self.coverage)
+        return self.differences == 0 and unbroken and not self.ledger_problems
+
+    def sentence(self) -> str:
+        """The outcome in a line, as people ask for it."""
+        total = {
+            name: sum(getattr(place, name) for place in self.places)
+            for name in ("missing", "different", "extra", "twice", "debris")
+        }
+        counted = ", ".join(f"{name} {number}" for name, number in total.items())
+        text = f"expected {self.expected}, stored {self.stored}, set aside {self.set_aside}, {counted}"
+        holes = sum(len(one.holes) for one in self.coverage)
+        overlaps = sum(len(one.overlaps) for one in self.coverage)
+        if holes or overlaps:
+            text += f"; coverage: {holes} holes, {overlaps} overlaps"
+        if self.unproven:
+            text += f"; {self.unproven} offsets are no longer in Kafka"
+        return text + "".join(f"; {problem}" for problem in self.ledger_problems)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Proof for one partition: [start, position) minus holes is covered, and nothing but `overlaps` twice."""
+
+    partition: TopicPartition
+    start: int
+    position: int
+    covered: RangeSet
+    holes: RangeSet
+    overlaps: RangeSet
+
+
+def prove_coverage(
+    windows: Iterable[Committed], starts: Mapping[TopicPartition, int], positions: Mapping[TopicPartition, int]
+) -> list[Coverage]:
+    """Whether the windows that read offsets for the first time (ingest, backfill) meet without a hole or an overlap.
+
+    `starts` and `positions` are those of the ingest; a partition that came later begins with its first window.
+    """
+    first_readings = [window for window in windows if window.record.kind != LaneKind.REPLAY]
+    covered = RangeSet()
+    overlaps = RangeSet()
+    for window in first_readings:
+        overlaps |= covered & window.covers
+        covered |= window.covers
+    proof = []
+    for at in sorted({*positions, *covered.partitions}):
+        intervals = covered.of(at)
+        begun = min(
+            (
+                one.start
+                for w in first_readings
+                for one in w.record.window.ranges
+                if _is_ingest(w.record) and one.at == at
+            ),
+            default=starts.get(at, 0),
+        )
+        start = starts.get(at, begun)
+        position = positions.get(at, intervals[-1][1] if intervals else start)
+        holes = RangeSet([OffsetRange(at, start, max(start, position))]) - covered
+        proof.append(Coverage(at, start, position, covered.only([at]), holes, overlaps.only([at])))
+    return proof
+
+
+def _is_ingest(record: Record) -> bool:
+    return record.kind == LaneKind.INGEST
+
+
+def check_chain(records: Iterable[tuple[bytes, Record]]) -> list[str]:
+    """What is wrong with the history, in words: a record that is missing, or one that is not what its successor says.
+
+    `records` come by lane and number, each with its stored bytes.
+    """
+    problems = []
+    before: tuple[bytes, Record] | None = None
+    for stored, record in records:
+        previous = before[1] if before is not None and before[1].lane == record.lane else None
+        expected_seq = 1 if previous is None else previous.seq + 1
+        if record.seq != expected_seq:
+            problems.append(f"history of {record.lane}: window {expected_seq} is missing before {record.seq}")
+        elif record.previous != (digest(before[0]) if previous is not None and before is not None else None):
+            problems.append(
+                f"history of {record.lane}: window {record.seq - 1} is not the one that {record.seq} followed"
+            )
+        before = (stored, record)
+    return problems
+
+
+def shown(ranges: RangeSet) -> tuple[str, ...]:
+    """Ranges as people read them, the first hundred."""
+    return tuple(str(one) for one, _ in zip(ranges, range(SHOWN_COORDINATES), strict=False))
