@@ -32,6 +32,7 @@ def spark(site: Site) -> dict[str, str]:
     settings = {
         "spark.jars": ",".join(jars),
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.warehouse.dir": str(site.folder("spark", "warehouse")),

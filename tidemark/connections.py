@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tidemark.errors import ConnectionMissing, WrongUse
@@ -27,6 +27,11 @@ class Connection:
     password: str | None = field(default=None, repr=False)
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    def to_json(self) -> str:
+        """The connection as its environment variable holds it, for a program that is started with it. Holds secrets."""
+        known = {"host": self.host, "port": self.port, "login": self.login, "password": self.password}
+        return json.dumps({"conn_type": "generic", **known, "extra": dict(self.extra)})
+
     def required(self, what: str, value: Any) -> Any:
         if value in (None, ""):
             raise WrongUse(f"connection {self.name} has no {what}; give it one in Airflow or in {variable(self.name)}")
@@ -34,6 +39,22 @@ class Connection:
 
 
 Connections = Callable[[str], Connection]
+
+
+class AirflowConnection(Protocol):
+    """What Airflow's own Connection has; in this shape it becomes one of ours without an import of Airflow."""
+
+    host: str | None
+    port: int | None
+    login: str | None
+    password: str | None
+
+    @property
+    def extra_dejson(self) -> Mapping[str, Any]: ...
+
+
+def of_airflow(name: str, found: AirflowConnection) -> Connection:
+    return Connection(name, found.host, found.port, found.login, found.password, found.extra_dejson)
 
 
 def variable(name: str) -> str:

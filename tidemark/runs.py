@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Mapping
 
 from tidemark import __version__, planning, protocol
@@ -15,6 +16,7 @@ from tidemark.ledger.records import INGEST, Head, LaneKind, LaneState, Pending, 
 from tidemark.ledger.register import close_lane, know_topics, open_lane
 from tidemark.planning import Known, Request
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.results.reading import hbase_rows
 from tidemark.streams.opened import OpenStream
 
 
@@ -136,6 +138,33 @@ def before_the_first_window(opened: OpenStream) -> RangeSet:
         raise WrongUse(f"{opened.book.stream} has no ingest lane yet: run the ingest once first")
     below = RangeSet(OffsetRange(at, 0, offset) for at, offset in found.head.offsets().items())
     return planning.offsets_within(known, below) - opened.book.authority().covered()
+
+
+def stored_selection(opened: OpenStream, digest: str) -> RangeSet:
+    """The offsets of a selection that was stored before. Raises WrongUse when there is none of this digest."""
+    found = opened.book.find_selection(digest)
+    if found is None:
+        raise WrongUse(f"{opened.book.stream} has no stored selection {digest}")
+    return found
+
+
+def dead_letters_by_reason(opened: OpenStream, reason: str | None) -> RangeSet:
+    """The coordinates of the dead letters that count and have exactly this reason; None for every reason.
+
+    Raises WrongUse when there are none, naming the reasons that there are.
+    """
+    wanted = None if reason is None else reason.encode()
+    seen: Counter[str] = Counter()
+    found = []
+    for row in hbase_rows(opened.book, opened.dead_letter_table()):
+        why = row.fields.get("reason", b"")
+        seen[why.decode(errors="replace")] += 1
+        if wanted is None or why == wanted:
+            found.append(OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1))
+    if not found:
+        known = ", ".join(f"{why!r} ({number})" for why, number in seen.most_common()) or "there are none at all"
+        raise WrongUse(f"no dead letter of {opened.book.stream} has the reason {reason!r}; reasons are: {known}")
+    return RangeSet(found)
 
 
 def _request(opened: OpenStream, run: str, reason: str | None = None) -> Request:

@@ -31,7 +31,7 @@ from tidemark.coordinates import Coordinate
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, WrongUse
 from tidemark.ledger.book import View
 from tidemark.ledger.codec import encode
-from tidemark.ledger.records import INGEST, Head, SelectionRef, newest_incarnation
+from tidemark.ledger.records import INGEST, Head, newest_incarnation
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream, open_stream
@@ -56,13 +56,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="audit_stream")
     parser.add_argument("--stream-file", type=Path, required=True)
     parser.add_argument("--run", required=True, help="the name under which the report is stored")
-    parser.add_argument("--selection", help="digest of a stored selection: audit only these offsets")
-    parser.add_argument("--selection-offsets", type=int, default=0, help="how many offsets that selection holds")
+    parser.add_argument("--selection", default="", help="digest of a stored selection: audit only these offsets")
     options = parser.parse_args(arguments)
     opened = open_stream(options.stream_file)
-    within = None
-    if options.selection:
-        within = opened.book.selection(SelectionRef(options.selection, options.selection_offsets))
+    within = runs.stored_selection(opened, options.selection) if options.selection else None
     report = audit(opened, options.run, within)
     print(f"tidemark: audit of {report.stream}: {report.sentence()}", flush=True)
     return EXIT_DONE if report.clean else EXIT_DIFFERENCES

@@ -20,4 +20,8 @@ def open_session(name: str) -> SparkSession:
     builder = SparkSession.builder.appName(name)
     for key, value in _SETTINGS.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if spark.sparkContext.getConf().get("spark.sql.shuffle.partitions") is None:
+        # What is shuffled here are tallies and comparisons: Spark's default of 200 tasks would cost more than the work.
+        spark.conf.set("spark.sql.shuffle.partitions", max(4, 2 * spark.sparkContext.defaultParallelism))
+    return spark

@@ -29,8 +29,14 @@ PATIENCE_SECONDS = 60.0
 
 # What happens when the gateway or HBase behind it is away or slow. All of them leave a write in doubt.
 TROUBLE = (HBaseIOError, TTransportException, TException, OSError, EOFError)
+
+
+class TableMissing(Exception):
+    """Raised when HBase has no table of this name."""
+
+
 # A mistake in the call, which no repetition mends.
-MISTAKE = (IllegalArgument, AlreadyExists)
+MISTAKE = (IllegalArgument, AlreadyExists, TableMissing)
 
 
 class Gateway:
@@ -55,8 +61,9 @@ class Gateway:
             answer = call(connection.client)
         except MISTAKE:
             raise
-        except BaseException:
+        except BaseException as problem:
             self._drop()
+            _raise_if_missing(problem)
             raise
         self._mine.used = time.monotonic()
         return answer
@@ -91,11 +98,24 @@ class Gateway:
                 raise
             except TROUBLE as problem:
                 self._drop()
+                _raise_if_missing(problem)
                 if time.monotonic() > deadline:
                     raise Unreachable(f"HBase at {self.endpoint} did not scan {table}: {reason(problem)}") from problem
                 time.sleep(0.3)
             else:
                 return
+
+    def last_rows(
+        self, table: str, start: bytes, stop: bytes, limit: int, **options: Any
+    ) -> list[tuple[bytes, dict[bytes, Any]]]:
+        """The last `limit` rows of [start, stop), descending. `stop` is a key that no row has."""
+
+        def read(_: Any) -> list[tuple[bytes, dict[bytes, Any]]]:
+            # Backwards, HBase begins at `row_start` and takes it in.
+            rows = self._connection().table(table)
+            return list(rows.scan(row_start=stop, row_stop=start, reverse=True, limit=limit, **options))
+
+        return self.repeated(f"scan {table}", read)
 
     def close(self) -> None:
         """Close this thread's connection."""
@@ -117,6 +137,11 @@ class Gateway:
         if connection is not None:
             self._mine.connection = None
             connection.close()
+
+
+def _raise_if_missing(problem: BaseException) -> None:
+    if isinstance(problem, HBaseIOError) and "TableNotFoundException" in str(problem.message):
+        raise TableMissing(reason(problem)) from problem
 
 
 def reason(problem: BaseException) -> str:

@@ -120,6 +120,10 @@ class Book:
         for key, stored in self.store.scan(("history",)):
             yield stored, decode(stored, Record, self._name(key))
 
+    def newest_records(self, lane: str, limit: int) -> list[Record]:
+        """The last windows of a lane that are in the history, the newest first."""
+        return [decode(stored, Record, self._name(key)) for key, stored in self.store.newest(("history", lane), limit)]
+
     def committed(self) -> list[Committed]:
         """Every committed window: the heads first, then the history, so that none falls between the two."""
         last = {(lane, stored.head.seq): stored.head.last for lane, stored in self.heads().items()}
@@ -153,16 +157,24 @@ class Book:
     # selections: named by the digest of what they hold, so that writing one twice changes nothing
 
     def selection(self, ref: SelectionRef) -> RangeSet:
-        if ref.digest not in self._selections:
-            key = ("selection", ref.digest)
+        """The offsets of a selection that the ledger itself names. Raises LedgerContradiction when it is missing."""
+        found = self.find_selection(ref.digest)
+        if found is None:
+            raise LedgerContradiction(f"selection {ref.digest} of {self.stream} is missing, and a lane works on it")
+        return found
+
+    def find_selection(self, digest: str) -> RangeSet | None:
+        """The offsets of a stored selection, None when there is none of this digest."""
+        if digest not in self._selections:
+            key = ("selection", digest)
             stored = self.store.read(key)
             if stored is None:
-                raise LedgerContradiction(f"{self._name(key)} is missing, although a lane of {self.stream} works on it")
+                return None
             ranges = decode(stored, Selection, self._name(key)).as_ranges()
-            if selection_ref(ranges) != ref:
+            if selection_ref(ranges).digest != digest:
                 raise LedgerUnreadable(f"{self._name(key)} does not hold what its name says")
-            self._selections[ref.digest] = ranges
-        return self._selections[ref.digest]
+            self._selections[digest] = ranges
+        return self._selections[digest]
 
     def store_selection(self, ranges: RangeSet) -> SelectionRef:
         """Store a set of offsets and give its name. Raises TooLarge when it has too many separate pieces."""

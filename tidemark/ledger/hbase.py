@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
-from tidemark.hbase.gateway import MISTAKE, TROUBLE, Gateway, reason
+from tidemark.hbase.gateway import MISTAKE, TROUBLE, Gateway, TableMissing, reason
 from tidemark.hbase.tables import FOR_EVER, check_families, ensure_table
 from tidemark.hbase.thrift import BatchMutation, Mutation
 from tidemark.ledger.store import InDoubt, Key
@@ -39,14 +40,27 @@ class HBaseLedgerStore:
 
     def read(self, key: Key) -> bytes | None:
         row = self._row(key)
-        cells = self._gateway.repeated("read", lambda client: client.get(self._table.encode(), row, _CELL, {}))
+        try:
+            cells = self._gateway.repeated("read", lambda client: client.get(self._table.encode(), row, _CELL, {}))
+        except TableMissing:
+            return None
         return cells[0].value if cells else None
 
     def scan(self, prefix: Key) -> Iterator[tuple[Key, bytes]]:
-        start = self._row(prefix) + b"/"
-        # '0' is the character behind '/': the first row that does not begin with the prefix.
-        for row, cells in self._gateway.scan(self._table, start, start[:-1] + b"0", columns=[_CELL]):
-            yield tuple(row.decode().split("/")[1:]), cells[_CELL]
+        start, stop = self._rows_of(prefix)
+        with suppress(TableMissing):
+            for row, cells in self._gateway.scan(self._table, start, stop, columns=[_CELL]):
+                yield _key(row), cells[_CELL]
+
+    def newest(self, prefix: Key, limit: int) -> list[tuple[Key, bytes]]:
+        start, stop = self._rows_of(prefix)
+        try:
+            return [
+                (_key(row), cells[_CELL])
+                for row, cells in self._gateway.last_rows(self._table, start, stop, limit, columns=[_CELL])
+            ]
+        except TableMissing:
+            return []
 
     def swap(self, key: Key, expected: bytes | None, value: bytes) -> bool:
         row = self._row(key)
@@ -92,3 +106,12 @@ class HBaseLedgerStore:
 
     def _row(self, key: Key) -> bytes:
         return "/".join((self._stream, *key)).encode()
+
+    def _rows_of(self, prefix: Key) -> tuple[bytes, bytes]:
+        """The first row that begins with a key and a slash, and the first behind all those ('0' follows '/')."""
+        start = self._row(prefix)
+        return start + b"/", start + b"0"
+
+
+def _key(row: bytes) -> Key:
+    return tuple(row.decode().split("/")[1:])

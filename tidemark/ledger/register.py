@@ -89,6 +89,7 @@ def _create(book: Book) -> tuple[bytes, Register]:
             f"{book.stream} has {'/'.join(orphan[0])} and no register: it was lost. "
             "Restore it from a backup of the ledger."
         )
+    book.store.prepare()
     register = Register(stream=book.stream, ledger=new_token(), generation=0, token=new_token())
     value = encode(register)
     try:

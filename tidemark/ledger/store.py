@@ -27,12 +27,20 @@ class LedgerStore(Protocol):
         """The largest value that can be stored with room to spare."""
         ...
 
+    def prepare(self) -> None:
+        """Make what the ledger is kept in, where it is missing. Raises WrongUse when it would lose values."""
+        ...
+
     def read(self, key: Key) -> bytes | None:
         """The value, or None where there is none. Raises Unreachable."""
         ...
 
     def scan(self, prefix: Key) -> Iterator[tuple[Key, bytes]]:
         """Every key that begins with `prefix`, ascending, with its value. Raises Unreachable."""
+        ...
+
+    def newest(self, prefix: Key, limit: int) -> list[tuple[Key, bytes]]:
+        """The last `limit` keys that begin with `prefix`, descending, with their values. Raises Unreachable."""
         ...
 
     def swap(self, key: Key, expected: bytes | None, value: bytes) -> bool:

@@ -18,7 +18,7 @@ from tidemark.streams.model import HBaseLedger, Stream
 
 @dataclass(frozen=True)
 class OpenStream:
-    """A stream file and its ledger, its Kafka cluster and its connections. Opening writes nothing but missing tables."""
+    """A stream file with its ledger, its Kafka cluster and its connections. Opening reads nothing and writes nothing."""
 
     file: StreamFile
     book: Book
@@ -38,7 +38,7 @@ class OpenStream:
 
 
 def open_stream(path: Path, connections: Connections = from_environment) -> OpenStream:
-    """Open the stream of a file. Raises InvalidStreamFile, ConnectionMissing, Unreachable."""
+    """Open the stream of a file. Raises InvalidStreamFile, ConnectionMissing."""
     file = load(path)
     stream = file.stream
     return OpenStream(
@@ -51,8 +51,5 @@ def open_stream(path: Path, connections: Connections = from_environment) -> Open
 
 
 def ledger_store(ledger: HBaseLedger, stream: str, connections: Connections) -> HBaseLedgerStore:
-    store = HBaseLedgerStore(
-        Gateway(hbase_endpoint(connections(ledger.hbase))), ledger.table, stream, ledger.offsets_table
-    )
-    store.prepare()
-    return store
+    gateway = Gateway(hbase_endpoint(connections(ledger.hbase)))
+    return HBaseLedgerStore(gateway, ledger.table, stream, ledger.offsets_table)

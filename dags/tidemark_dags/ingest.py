@@ -1,0 +1,71 @@
+"""NAME__ingest: on schedule, from the stored offsets to the ends of now."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pendulum
+from airflow.sdk import DAG, CronTriggerTimetable, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from tidemark.ledger.records import INGEST
+from tidemark.streams.model import Stream
+from tidemark_dags.spark_job import SparkJob
+from tidemark_dags.steps import ON_SCHEDULE, RUN, airflow_errors, publish, run_name
+
+
+def ingest_dag(path: Path, stream: Stream) -> DAG:
+    """Plan a window, process it, publish what was committed; when nothing is new, the rest is skipped."""
+    file = str(path)
+    with DAG(
+        dag_id=f"{stream.stream}__ingest",
+        description=stream.description or None,
+        doc_md=__doc__,
+        # The stored offsets define the data, not the clock: a missed hour needs no run of its own.
+        schedule=CronTriggerTimetable(stream.schedule.cron, timezone=stream.schedule.timezone),
+        start_date=pendulum.datetime(2025, 1, 1, tz="UTC"),
+        catchup=False,
+        max_active_runs=1,
+        # Airflow's own backfill is by dates; offsets have NAME__backfill.
+        allowed_run_types=ON_SCHEDULE,
+        default_args=task_defaults(stream),
+        tags=["tidemark", stream.stream],
+    ) as dag:
+
+        @task
+        def plan(**context: Any) -> int:
+            """Pin the next window, or take the pending one as it is; gives its number."""
+            from tidemark import runs
+            from tidemark_dags.connections import open_here
+
+            with airflow_errors():
+                pending = runs.plan_ingest(open_here(file), run_name(context))
+            if pending is None:
+                raise AirflowSkipException("nothing new in Kafka")
+            return pending.window.seq
+
+        pinned = plan()
+        process = process_windows(file, stream, lane=INGEST, seq="{{ ti.xcom_pull(task_ids='plan') }}")
+        pinned >> process >> publish(file, stream, INGEST)
+    return dag
+
+
+def process_windows(file: str, stream: Stream, *, lane: str, seq: str) -> SparkJob:
+    """The task that processes a pinned window and those after it, in Spark."""
+    return SparkJob(
+        task_id="process",
+        script="process_window.py",
+        stream=stream,
+        application_args=["--stream-file", file, "--lane", lane, "--seq", seq, "--run", RUN],
+        execution_timeout=timedelta(minutes=stream.engine.timeout_minutes),
+        pool=stream.engine.pool,
+    )
+
+
+def task_defaults(stream: Stream) -> dict[str, Any]:
+    return {
+        "retries": stream.engine.retries,
+        "retry_delay": timedelta(seconds=stream.engine.retry_delay_seconds),
+    }

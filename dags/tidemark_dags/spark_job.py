@@ -1,0 +1,112 @@
+"""Starting a Spark job from a task: the provider's operator, with what it leaves to chance made certain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from tidemark import errors
+from tidemark_dags.connections import exported
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from tidemark.streams.model import Stream
+
+
+class SparkJobFailed(AirflowException):
+    """Raised when a job failed in a way that trying again may mend: a server away, processing failed."""
+
+
+class SparkJobRefused(AirflowFailException):
+    """Raised when a job failed in a way that trying again cannot mend: it is not tried again."""
+
+
+# Why each exit code is what it is: see `tidemark.errors`. What is not here is an internal error, and is tried again.
+_OUTCOMES: dict[int, tuple[type[Exception], str]] = {
+    errors.EXIT_DIFFERENCES: (SparkJobRefused, "the audit found differences"),
+    errors.EXIT_WRONG_USE: (SparkJobRefused, "wrong use or configuration"),
+    # The holder of a window may be dead: its lease has run out by the next try.
+    errors.EXIT_CONFLICT: (SparkJobFailed, "fenced, or in conflict with another run"),
+    errors.EXIT_SOURCE_CHANGED: (SparkJobRefused, "data lost, or the source changed"),
+    errors.EXIT_UNREACHABLE: (SparkJobFailed, "a server is not reachable, or the outcome is unknown"),
+    errors.EXIT_FAILED: (SparkJobFailed, "processing or verification failed"),
+    errors.EXIT_LEDGER_UNREADABLE: (SparkJobRefused, "the ledger is unreadable or contradicts itself"),
+}
+
+
+class SparkJob(SparkSubmitOperator):
+    """Submit one of Tidemark's jobs for a stream.
+
+    :param script: the job's script, by its name.
+    :param stream: the stream; its `engine` names the Spark connection and the master that is expected.
+    :param accepted: exit codes that are not a failure; the task returns the code.
+    """
+
+    def __init__(self, *, script: str, stream: Stream, accepted: Sequence[int] = (0,), **kwargs: Any) -> None:
+        super().__init__(
+            application=str(job_script(script)),
+            conn_id=stream.engine.spark,
+            conf=dict(stream.engine.conf),
+            name=f"tidemark {stream.stream}",
+            **kwargs,
+        )
+        self.accepted = tuple(accepted)
+        self.connections = sorted(stream.connections())
+        self.expected_master = stream.engine.master
+
+    def execute(self, context: Context) -> int:  # type: ignore[override]
+        self._hook = self._get_hook()
+        self._check_master()
+        try:
+            with exported(self.connections):
+                super().execute(context)
+        except AirflowException as problem:
+            process = self._hook._submit_sp
+            code = process.returncode if process is not None else None
+            if code is None:
+                raise
+            if code in self.accepted:
+                return int(code)
+            kind, meaning = _OUTCOMES.get(code, (SparkJobFailed, "an internal error, or the job was killed"))
+            raise kind(f"the job ended with code {code}: {meaning}. Its last line: {self._last_line()}") from problem
+        return errors.EXIT_DONE
+
+    def _check_master(self) -> None:
+        """Refuse a master that nobody asked for: the provider falls back to YARN when a connection does not parse."""
+        connection = self._hook._connection if self._hook else {}
+        master, mode = connection.get("master"), connection.get("deploy_mode")
+        if master == "yarn" and self.expected_master != "yarn":
+            raise SparkJobRefused(
+                f"the Spark connection {self._conn_id} gives master yarn, which is also what a missing or unreadable "
+                "connection gives. If YARN is meant, write `master: yarn` under `engine` in the stream file; otherwise "
+                'correct the connection, as JSON: {"conn_type": "spark", "host": "local[2]"}'
+            )
+        if self.expected_master is not None and master != self.expected_master:
+            raise SparkJobRefused(
+                f"the Spark connection {self._conn_id} gives master {master}; the stream file expects {self.expected_master}"
+            )
+        if mode == "cluster":
+            raise SparkJobRefused(
+                f"the Spark connection {self._conn_id} asks for deploy mode cluster; Tidemark's jobs run in client mode, "
+                "so that their connections need not stand on a command line"
+            )
+
+    def _last_line(self) -> str:
+        lines = list(self._hook._last_submit_log_lines) if self._hook else []
+        said = [line for line in lines if line.startswith("tidemark:")]
+        return (said or lines or ["(it printed nothing)"])[-1]
+
+
+def job_script(name: str) -> Path:
+    """Where a job's script is: beside its package in a checkout, inside it in an installed wheel."""
+    spec = find_spec("tidemark_spark")
+    if spec is None or spec.origin is None:
+        raise AirflowFailException("the package tidemark_spark is not installed beside tidemark_dags")
+    package = Path(spec.origin).parent
+    return next(path for path in (package.parent / name, package / "scripts" / name) if path.is_file())

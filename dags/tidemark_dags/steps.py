@@ -1,0 +1,89 @@
+"""The bodies of tasks that several DAGs share. What is heavy is imported inside: DAG files are parsed all the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, task
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from tidemark.errors import TidemarkError
+
+if TYPE_CHECKING:
+    from tidemark.ledger.records import Record
+    from tidemark.ranges import RangeSet
+    from tidemark.streams.model import Stream
+    from tidemark.streams.opened import OpenStream
+
+# Which runs a DAG allows, in the words that Airflow turns into an enum of its own (which is not public).
+ON_SCHEDULE: list[Any] = ["scheduled", "manual"]
+ON_REQUEST: list[Any] = ["manual", "operator_triggered"]
+
+# The same for a first try and its retries: by it the ledger knows that a retry is one.
+RUN = "{{ dag.dag_id }}/{{ run_id }}"
+
+
+def run_name(context: Mapping[str, Any]) -> str:
+    return f"{context['dag'].dag_id}/{context['run_id']}"
+
+
+def results_asset(stream: Stream) -> Asset:
+    """What other DAGs can be scheduled on: an event for each run that committed windows."""
+    return Asset(name=f"{stream.stream}_results", uri=f"tidemark://{stream.stream}/results", group="tidemark")
+
+
+@contextmanager
+def airflow_errors() -> Iterator[None]:
+    """Tidemark's errors as Airflow's: what trying again cannot mend is not tried again."""
+    try:
+        yield
+    except TidemarkError as problem:
+        kind = AirflowException if problem.retriable else AirflowFailException
+        raise kind(f"{type(problem).__name__}: {problem}") from problem
+
+
+def describe(ranges: RangeSet) -> dict[str, Any]:
+    """A selection for a task's log and result: how much it is, and its first ranges."""
+    shown = [str(one) for one, _ in zip(ranges, range(100), strict=False)]
+    return {"offsets": ranges.count(), "ranges": shown}
+
+
+def committed_by(opened: OpenStream, lane: str, run: str) -> list[Record]:
+    """The windows that a run committed in a lane, in their order."""
+    found = [record for _, record in opened.book.records_with_bytes() if record.lane == lane]
+    return [record for record in found if record.attempt.run == run]
+
+
+def event_extra(lane: str, records: list[Record]) -> dict[str, Any]:
+    """What an asset event says: the lane's windows with their ranges and counts."""
+    return {
+        "lane": lane,
+        "windows": [
+            {
+                "seq": record.seq,
+                "generation": record.attempt.generation,
+                "ranges": [str(one.as_range()) for one in record.window.ranges],
+                "read": sum(tally.read.number for tally in record.receipt.tallies),
+                "stored": sum(tally.stored.number for tally in record.receipt.tallies),
+                "set_aside": sum(tally.invalid.number + tally.failed.number for tally in record.receipt.tallies),
+            }
+            for record in records
+        ],
+    }
+
+
+def publish(stream_file: str, stream: Stream, lane: Any) -> Any:
+    """The task `publish`: an asset event with the ranges and counts of what the run committed in a lane."""
+    asset = results_asset(stream)
+
+    @task(task_id="publish", outlets=[asset])
+    def publish_committed(lane: str, **context: Any) -> None:
+        from tidemark_dags.connections import open_here
+
+        with airflow_errors():
+            records = committed_by(open_here(stream_file), lane, run_name(context))
+        context["outlet_events"][asset].extra = event_extra(lane, records)
+
+    return publish_committed(lane)
