@@ -21,12 +21,16 @@ SITE_MARK = "TIDEMARK_SITE"
 SERVER_MARK = "TIDEMARK_SERVER"
 
 
+# Servers outlive whoever started them; kept here, they are not reported as forgotten.
+_started: list[subprocess.Popen[bytes]] = []
+
+
 def start(site: Site, server: str, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a server in a process group of its own; what it prints goes to its log file, from the beginning."""
     # setproctitle, which Airflow uses, writes its titles over the environment that we read, unless told not to.
     marks = {SITE_MARK: str(site.state), SERVER_MARK: server, "SPT_NOENV": "1"}
     with site.log_file(server).open("wb") as log:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -35,6 +39,8 @@ def start(site: Site, server: str, command: Sequence[str], environment: Mapping[
             env={**os.environ, **environment, **marks},
             start_new_session=True,
         )
+    _started.append(process)
+    return process
 
 
 def running(site: Site, server: str | None = None) -> list[psutil.Process]:

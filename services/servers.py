@@ -61,12 +61,10 @@ def _render(site: Site, template: str, target: Path, **values: object) -> Path:
 
 
 def _java(site: Site, profile: str, heap: str, conf: Path, *flags: str) -> list[str]:
-    log4j = conf / "log4j2.properties"
-    log4j.write_text(environment.log4j("info"))
+    # `conf` is on the class path: there the servers look for their settings, those of their logging among them.
     class_path = f"{conf}:{site.class_path(profile)}"
-    # A short garbage-collection pool and C1 only: these servers share two cores and start often.
-    modest = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"] if heap == "128m" else ["-XX:+UseSerialGC"]
-    return ["java", f"-Xmx{heap}", *modest, f"-Dlog4j2.configurationFile={log4j}", *flags, "-cp", class_path]
+    # The servers share a few cores: none of them needs threads of its own to collect garbage.
+    return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", *flags, "-cp", class_path]
 
 
 def _accepts(site: Site, port: str) -> None:
@@ -99,6 +97,7 @@ def _kafka_prepare(site: Site) -> None:
     conf = site.folder("kafka", "conf")
     data = site.folder("kafka", "data")
     properties = _render(site, "kafka.properties", conf / "server.properties", data=data)
+    _render(site, "log4j2.properties", conf / "log4j2.properties", level="info")
     if (data / "meta.properties").exists():
         return
     java = _java(site, "kafka", "128m", conf)
@@ -115,6 +114,8 @@ def _kafka_command(site: Site) -> list[str]:
 def _kafka_ready(site: Site) -> None:
     from kafka import KafkaAdminClient
 
+    # A client that cannot connect at all leaves its sockets open; only one that can is worth making.
+    _accepts(site, "kafka")
     admin = KafkaAdminClient(bootstrap_servers=site.address("kafka"), request_timeout_ms=3000)
     try:
         if not admin.describe_cluster()["brokers"]:
@@ -127,8 +128,10 @@ def _kafka_ready(site: Site) -> None:
 
 
 def _hbase_prepare(site: Site) -> None:
+    conf = site.folder("hbase", "conf")
     values = {"data": site.folder("hbase", "data"), "tmp": site.folder("hbase", "tmp")}
-    _render(site, "hbase-site.xml", site.folder("hbase", "conf") / "hbase-site.xml", **values)
+    _render(site, "hbase-site.xml", conf / "hbase-site.xml", **values)
+    _render(site, "log4j.properties", conf / "log4j.properties")
 
 
 def _hbase_command(main: str, heap: str, *arguments: str) -> Callable[[Site], list[str]]:
