@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -15,29 +14,10 @@ from kafka.protocol.consumer.offsets import IsolationLevel
 
 from tidemark.errors import Unreachable
 from tidemark.ledger.records import Window
-
-READ_COMMITTED = "read_committed"
-READ_UNCOMMITTED = "read_uncommitted"
+from tidemark.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
 
 # A broker that is up answers metadata in milliseconds; a leader election takes a few seconds.
 TIMEOUT_MS = 20_000
-
-
-@dataclass(frozen=True)
-class PartitionLog:
-    """Offsets [start, end) can be read; under read_committed `end` is the last stable offset."""
-
-    start: int
-    end: int
-    leader_epoch: int | None
-
-
-@dataclass(frozen=True)
-class TopicLog:
-    """A topic as it is now; another `topic_id` under the same name is another topic."""
-
-    topic_id: str
-    partitions: Mapping[int, PartitionLog]
 
 
 class KafkaLog:

@@ -14,9 +14,9 @@ from tidemark.errors import (
     TopicUnknown,
     WrongUse,
 )
-from tidemark.kafka_log import PartitionLog, TopicLog
 from tidemark.ledger.records import Head, Position, SelectionRef, Window, WindowRange, positions
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.topics import PartitionLog, TopicLog
 
 
 @dataclass(frozen=True)

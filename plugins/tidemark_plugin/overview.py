@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidemark.kafka_log import TopicLog
 from tidemark.ledger.book import Book, Stored
 from tidemark.ledger.records import INGEST, LaneEntry, Pending, Record, WindowRange
 from tidemark.streams.opened import OpenStream
+from tidemark.topics import TopicLog
 
 # Windows shown for each lane, and in all.
 _LANE_WINDOWS = 20

@@ -29,7 +29,6 @@ def run(main: Callable[[list[str]], int]) -> None:
         if known is None or known.exit_code == EXIT_INTERNAL:
             traceback.print_exc()
             sys.exit(EXIT_INTERNAL)
-        logging.getLogger(main.__module__).debug("the whole error", exc_info=True)
         print(f"tidemark: {type(known).__name__}: {known}", file=sys.stderr, flush=True)
         sys.exit(known.exit_code)
     sys.exit(code)

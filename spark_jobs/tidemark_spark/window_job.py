@@ -22,7 +22,8 @@ from tidemark_spark.work import SparkWork
 log = logging.getLogger(__name__)
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str], on_step: Listener = nobody) -> int:
+    """The job as a program: process the pinned window that the arguments name; gives the exit code."""
     parser = argparse.ArgumentParser(prog="process_window")
     parser.add_argument("--stream-file", type=Path, required=True)
     parser.add_argument("--lane", required=True)
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--take-over", action="store_true", help="take the window although its holder seems alive")
     options = parser.parse_args(arguments)
     opened = open_stream(options.stream_file)
-    process_windows(opened, options.lane, options.seq, options.run, take_over=options.take_over)
+    process_windows(opened, options.lane, options.seq, options.run, take_over=options.take_over, on_step=on_step)
     return EXIT_DONE
 
 

@@ -144,9 +144,9 @@ class ResultTable:
 
     def _delete_until(self, keys: list[bytes], newest: int) -> None:
         """Delete all cells of rows whose timestamp is `newest` or older."""
+        # Without a colon: with one, it would be the column whose qualifier is empty.
         families = [
-            Mutation(isDelete=True, column=f"{family}:".encode(), writeToWAL=True)
-            for family in (DATA_FAMILY, MARK_FAMILY)
+            Mutation(isDelete=True, column=family.encode(), writeToWAL=True) for family in (DATA_FAMILY, MARK_FAMILY)
         ]
         batch = [BatchMutation(row=key, mutations=families) for key in keys]
         table = self._table.encode()

@@ -1,0 +1,150 @@
+"""What is in the results, read without Tidemark's readers: its own parsing of the ledger, of rows and of files.
+
+Slow and naive on purpose: one dictionary of offsets to generations, one read for each row that something covers.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import happybase
+import pyarrow.parquet as pq
+
+from services.site import Site
+from tests.oracle import LEDGER
+
+Place = tuple[str, int, int, int]
+
+
+@dataclass(frozen=True)
+class Counting:
+    """The rows that count, each as often as it stands there, and how many rows there are besides."""
+
+    rows: list[tuple[Place, dict[str, str]]]
+    debris: int
+
+    def twice(self) -> int:
+        return sum(number - 1 for number in Counter(place for place, _ in self.rows).values())
+
+    def by_place(self) -> dict[Place, dict[str, str]]:
+        return dict(self.rows)
+
+
+class Independent:
+    """Reads one stream's ledger, tables and files."""
+
+    def __init__(self, site: Site, name: str) -> None:
+        self._site = site
+        self._name = name
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every committed window, from the heads and the history, as plain JSON."""
+        found: dict[tuple[str, int], dict[str, Any]] = {}
+        connection = self._connection()
+        for key, cells in connection.table(LEDGER).scan(row_prefix=f"{self._name}/".encode()):
+            parts = key.decode().split("/")
+            value = json.loads(cells[b"l:v"])
+            if parts[1] == "head":
+                value = value["last"]
+            elif parts[1] != "history":
+                continue
+            if value is not None:
+                found[value["lane"], value["window"]["seq"]] = value
+        connection.close()
+        return [found[place] for place in sorted(found)]
+
+    def generations(self) -> dict[tuple[str, int, int], int]:
+        """(topic, partition, offset) to the generation that counts there."""
+        counting: dict[tuple[str, int, int], int] = {}
+        for record in self.records():
+            generation = record["attempt"]["generation"]
+            chosen = self._selection(record["window"].get("selection"))
+            for one in record["window"]["ranges"]:
+                for offset in range(one["from"], one["until"]):
+                    place = (one["topic"], one["partition"], offset)
+                    if chosen is None or place in chosen:
+                        counting[place] = max(generation, counting.get(place, 0))
+        return counting
+
+    def _selection(self, ref: dict[str, Any] | None) -> set[tuple[str, int, int]] | None:
+        if ref is None:
+            return None
+        connection = self._connection()
+        key = f"{self._name}/selection/{ref['digest']}".encode()
+        stored = json.loads(connection.table(LEDGER).row(key)[b"l:v"])
+        connection.close()
+        return {
+            (topic, partition, offset)
+            for topic, _, partition, intervals in stored["partitions"]
+            for start, until in intervals
+            for offset in range(start, until)
+        }
+
+    def hbase(self, table: str | None = None) -> Counting:
+        """The rows of an HBase table; fields are text."""
+        generations = self.generations()
+        connection = self._connection()
+        source = connection.table(table or self._name)
+        rows, debris = [], 0
+        for key, newest in source.scan(include_timestamp=True):
+            if key.startswith(b"\xff\xff"):
+                continue
+            place = _place(key)
+            generation = generations.get(place[:3])
+            cells = newest
+            if generation is not None and max(stamp for _, stamp in newest.values()) > generation:
+                cells = source.row(key, timestamp=generation + 1, include_timestamp=True)
+            mark = cells.get(b"t:m")
+            if generation is None or mark is None or mark[1] != generation:
+                debris += 1
+                continue
+            assert struct.unpack_from(">Q", mark[0], 2) == (generation,)
+            fields = {
+                column[2:].decode(): value.decode(errors="surrogateescape")
+                for column, (value, stamp) in cells.items()
+                if column.startswith(b"d:") and stamp == generation
+            }
+            rows.append((place, fields))
+        connection.close()
+        return Counting(rows, debris)
+
+    def parquet(self, fields: list[str]) -> Counting:
+        """The rows of the Parquet files that committed windows name; fields as HBase would hold them."""
+        generations = self.generations()
+        rows, debris = [], 0
+        for record in self.records():
+            for sink in record["receipt"]["sinks"]:
+                if sink["type"] != "parquet" or not any(tally["rows"][0] for tally in record["receipt"]["tallies"]):
+                    continue
+                folder = sink["place"]["folder"].removeprefix("file://")
+                for row in pq.read_table(folder, partitioning=None).to_pylist():
+                    coordinate = (row["_topic"], row["_partition"], row["_offset"])
+                    if generations[coordinate] != record["attempt"]["generation"]:
+                        debris += 1
+                        continue
+                    texts = {name: _text(row[name]) for name in fields if row[name] is not None}
+                    rows.append(((*coordinate, row["_index"]), texts))
+        return Counting(rows, debris)
+
+    def _connection(self) -> happybase.Connection:
+        return happybase.Connection("127.0.0.1", self._site.port("thrift"), timeout=60_000)
+
+
+def _place(key: bytes) -> Place:
+    length = key[1]
+    topic = key[2 : 2 + length].decode()
+    incarnation, partition, offset, index = struct.unpack(">HIQI", key[2 + length :])
+    assert incarnation == 1
+    return topic, partition, offset, index
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if hasattr(value, "strftime"):
+        return str(value.strftime("%Y-%m-%d %H:%M:%S"))
+    return repr(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,218 @@
+"""The audit finds what was done to the results behind Tidemark's back, and names it; a replay repairs it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from tidemark_spark.audit_job import audit
+
+from tests.oracle import CDN
+from tests.playground import Make, Playground
+from tidemark.audit import AuditReport, PlaceReport
+from tidemark.hbase.thrift import BatchMutation, Mutation
+from tidemark.ledger.book import record_key
+from tidemark.ledger.records import LaneKind
+from tidemark.ranges import RangeSet, TopicPartition
+from tidemark.results.hbase_rows import Mark, PartitionKeys
+from tidemark.results.hbase_table import cells_of, qualifier
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def audited(play: Playground, within: RangeSet | None = None) -> AuditReport:
+    return audit(play.opened, play.new_run(), within)
+
+
+def place(report: AuditReport, name: str) -> PlaceReport:
+    return next(one for one in report.places if one.name == name)
+
+
+def delete_rows(play: Playground, table: str, topic: int, partition: int, *offsets: int) -> None:
+    gateway = play.opened.result_table("hbase_default", table)._gateway
+    keys = PartitionKeys(TopicPartition(play.topics[topic], partition))
+    for offset in offsets:
+        key = keys.key(offset, 0)
+        gateway.once(lambda client, key=key: client.deleteAllRow(table.encode(), key, {}))
+
+
+def rows_at(play: Playground, topic: int, partition: int, count: int) -> list[int]:
+    """Offsets of a partition that have a row with fields."""
+    rows = play.expected().rows
+    return [place[2] for place in sorted(rows) if place[:2] == (play.topics[topic], partition) and rows[place]][:count]
+
+
+@pytest.mark.both
+@pytest.mark.covers("N2", "N6")
+def test_a_clean_stream(play: Playground) -> None:
+    play.produce(300)
+    play.ingest()
+    report = audited(play)
+    wanted = play.expected()
+    assert report.clean, report.sentence()
+    assert (report.expected, report.stored, report.set_aside) == (300, len(wanted.rows), len(wanted.dead))
+    assert "missing 0, different 0, extra 0, twice 0, debris 0" in report.sentence()
+    assert report.findings is None
+    assert {one.partition: (one.start, one.position) for one in report.coverage} == {
+        f"{topic}/{partition}": (0, offset) for (topic, partition), offset in play.positions().items()
+    }
+
+
+@pytest.mark.both
+@pytest.mark.covers("N6", "N10")
+def test_missing_rows_are_named_and_a_replay_of_the_findings_repairs_them(play: Playground) -> None:
+    play.produce(300)
+    play.ingest()
+    gone = rows_at(play, 0, 1, 4)
+    delete_rows(play, play.name, 0, 1, *gone)
+    report = audited(play)
+    names = tuple(f"{play.topics[0]}/1@{offset}" for offset in gone)
+    assert place(report, "hbase").missing_at == names
+    assert (place(report, "hbase").missing, place(report, "parquet").missing) == (4, 0)
+    assert not report.clean
+    assert report.findings is not None
+    play.select(LaneKind.REPLAY, play.opened.book.selection(report.findings))
+    after = audited(play)
+    assert after.clean, after.sentence()
+    play.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("N6")
+def test_changed_and_extra_rows_are_named(play: Playground) -> None:
+    play.produce(300)
+    play.ingest()
+    last = play.head().last
+    assert last is not None
+    changed, *_ = rows_at(play, 0, 0, 1)
+    at = TopicPartition(play.topics[0], 0)
+    table = play.opened.result_table("hbase_default", play.name)
+    name = play.name.encode()
+    # Behind Tidemark's back, but with its timestamp: one cell changed, and one row that no message gave.
+    cell = Mutation(column=qualifier(play.fields[1]), value=b"someone else's")
+    row = BatchMutation(row=PartitionKeys(at).key(changed, 0), mutations=[cell])
+    table._gateway.once(lambda client: client.mutateRowsTs(name, [row], last.attempt.generation, {}))
+    mark = Mark(last.attempt.generation, 5, "ingest", 1)
+    table.write([(PartitionKeys(at).key(changed, 9), cells_of(mark, []))], last.attempt.generation)
+    report = audited(play)
+    assert place(report, "hbase").different_at == (f"{play.topics[0]}/0@{changed}",)
+    assert place(report, "hbase").extra_at == (f"{play.topics[0]}/0@{changed}",)
+    assert report.findings is not None
+    play.select(LaneKind.REPLAY, play.opened.book.selection(report.findings))
+    assert audited(play).clean
+    assert play.independent.hbase().debris == 0
+
+
+@pytest.mark.covers("N6", "N10")
+def test_dead_letters_are_audited_too(play: Playground) -> None:
+    play.produce(600)
+    play.ingest()
+    topic, partition, offset = min(play.expected().dead)
+    delete_rows(play, f"{play.name}_dead", play.topics.index(topic), partition, offset)
+    report = audited(play)
+    assert place(report, "dead letters").missing_at == (f"{topic}/{partition}@{offset}",)
+    assert report.findings is not None
+    play.select(LaneKind.REPLAY, play.opened.book.selection(report.findings))
+    assert audited(play).clean
+
+
+def parquet_folder(play: Playground) -> Path:
+    last = play.head().last
+    assert last is not None
+    sink = next(one for one in last.receipt.sinks if one.type == "parquet")
+    return Path(sink.place["folder"].removeprefix("file://"))
+
+
+@pytest.mark.covers("N6", "G1")
+def test_a_row_that_is_there_twice_and_one_that_is_missing_are_seen_by_audit_and_by_an_independent_reader(
+    play: Playground,
+) -> None:
+    play.produce(240)
+    play.ingest()
+    folder = parquet_folder(play)
+    assert play.independent.parquet(play.fields).twice() == 0
+    file = next(one for one in sorted(folder.glob("part-*.parquet")) if pq.read_metadata(one).num_rows > 2)
+    table = pq.read_table(file)
+    # One row once more, and another one no more.
+    pq.write_table(table.slice(0, 1), folder / "part-planted.parquet")
+    file.unlink()
+    (folder / f".{file.name}.crc").unlink()
+    pq.write_table(table.slice(0, table.num_rows - 1), file)
+    found = play.independent.parquet(play.fields)
+    wanted = play.expected().rows
+    assert found.twice() == 1
+    assert len(wanted.keys() - found.by_place().keys()) == 1
+    report = audited(play)
+    assert (place(report, "parquet").twice, place(report, "parquet").missing) == (1, 1)
+    first, last = table.slice(0, 1).to_pylist()[0], table.slice(table.num_rows - 1, 1).to_pylist()[0]
+    assert place(report, "parquet").twice_at == (f"{first['_topic']}/{first['_partition']}@{first['_offset']}",)
+    assert place(report, "parquet").missing_at == (f"{last['_topic']}/{last['_partition']}@{last['_offset']}",)
+
+
+def test_a_missing_row_in_hbase_is_seen_by_the_independent_reader(play: Playground) -> None:
+    play.produce(120)
+    play.ingest()
+    (gone,) = rows_at(play, 0, 2, 1)
+    delete_rows(play, play.name, 0, 2, gone)
+    found = play.independent.hbase()
+    assert play.expected().rows.keys() - found.by_place().keys() == {(play.topics[0], 2, gone, 0)}
+
+
+@pytest.mark.covers("N1")
+def test_a_record_that_was_removed_or_changed_is_found(make: Make) -> None:
+    play = make(CDN)
+    for _ in range(3):
+        play.produce(20)
+        play.ingest()
+    store = play.opened.book.store
+    second = store.read(record_key("ingest", 2))
+    assert second is not None
+    changed = second.replace(b'"run":"test', b'"run":"best')
+    assert store.swap(record_key("ingest", 2), second, changed)
+    report = audited(play)
+    assert report.ledger_problems == ("history of ingest: window 2 is not the one that 3 followed",)
+    assert not report.clean
+
+
+@pytest.mark.covers("N5")
+def test_the_audit_counts_debris_and_is_clean_all_the_same(make: Make) -> None:
+    play = make(CDN)
+    play.produce(200)
+    play.ingest()
+    at = TopicPartition(play.topics[0], 0)
+    table = play.opened.result_table("hbase_default", play.name)
+    table.write([(PartitionKeys(at).key(3, 7), cells_of(Mark(5, 1, "ingest", 1), []))], 5)
+    report = audited(play)
+    assert (place(report, "hbase").debris, report.clean) == (1, True)
+
+
+def test_an_audit_of_some_offsets_looks_only_at_those(play: Playground) -> None:
+    play.produce(300)
+    play.ingest()
+    gone = rows_at(play, 0, 1, 2)
+    delete_rows(play, play.name, 0, 1, *gone)
+    elsewhere = audited(play, play.ranges(0, 0, (0, 20)))
+    assert (elsewhere.expected, elsewhere.clean) == (20, True)
+    here = audited(play, play.ranges(0, 1, (gone[0], gone[0] + 1)))
+    assert (here.expected, place(here, "hbase").missing) == (1, 1)
+
+
+@pytest.mark.covers("E7", "P4")
+def test_what_kafka_has_forgotten_is_counted_as_unproven(play: Playground) -> None:
+    play.produce(300)
+    play.ingest()
+    play.kafka.delete_records(play.topics[0], 0, 15)
+    report = audited(play)
+    assert report.clean, report.sentence()
+    assert (report.expected, report.unproven) == (285, 15)
+    assert "15 offsets are no longer in Kafka" in report.sentence()
+
+
+def test_a_folder_of_results_that_is_gone_is_an_error_not_a_clean_audit(make: Make) -> None:
+    play = make(CDN)
+    play.produce(60)
+    play.ingest()
+    shutil.rmtree(parquet_folder(play))
+    report = audited(play)
+    assert place(report, "parquet").missing == len(play.expected().rows)

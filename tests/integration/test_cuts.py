@@ -1,0 +1,218 @@
+"""Crashes at every cut point, in this process: an exception that nothing catches, and then the same run again.
+
+What counts must be what an oracle computes from the topics alone, as sets; and the retry reads exactly the pinned
+window, although more has been produced meanwhile. Real kills, of real processes, are in test_kills.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tidemark_spark import progress, work
+
+from tests.oracle import CDN, LEDGER, OFFSETS, Example
+from tests.playground import Make, Playground
+from tests.proxy import lossy
+from tidemark.connections import variable
+from tidemark.ledger.records import LaneKind, Record
+from tidemark.protocol import Step
+from tidemark.ranges import RangeSet, TopicPartition
+from tidemark.results.sweeping import SinkSweeper
+from tidemark.streams.opened import OpenStream
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+class Cut(BaseException):
+    """A crash."""
+
+
+def cut_after(step: Step, times: int = 1) -> Callable[[Step], None]:
+    """A listener that crashes after a step has been done `times` times."""
+    left = times
+
+    def listen(done: Step) -> None:
+        nonlocal left
+        left -= done == step
+        if left == 0:
+            raise Cut
+
+    return listen
+
+
+def crash(play: Playground, run: str, **how: Any) -> None:
+    with pytest.raises(Cut):
+        play.ingest(run, **how)
+
+
+def read_by(records: list[Record]) -> int:
+    return sum(tally.read.number for record in records for tally in record.receipt.tallies)
+
+
+CUTS = [
+    (Step.TAKEN, 1),
+    (Step.READ, 1),
+    (Step.DEAD_LETTERS_STORED, 1),
+    (Step.SINK_STORED, 1),
+    (Step.SINK_STORED, 2),
+    (Step.VERIFIED, 1),
+    (Step.COMMITTED, 1),
+    (Step.PUBLISHED, 1),
+    (Step.SETTLED, 1),
+]
+
+
+@pytest.mark.covers("F1", "O9", "E37", "S18", "A18", "A45", "C1", "G3")
+@pytest.mark.parametrize(("step", "times"), CUTS, ids=lambda value: str(value).replace(" ", "-"))
+def test_a_crash_after_any_step(play: Playground, step: Step, times: int) -> None:
+    play.produce(240)
+    run = play.new_run()
+    crash(play, run, on_step=cut_after(step, times))
+    pinned = play.head().pending or play.head().last
+    assert pinned is not None
+    play.produce(60)
+    play.ingest(run)
+    head = play.head()
+    assert head.last is not None
+    # The window that was pinned, and no more of it than that.
+    assert head.pending is None
+    first = play.opened.book.record("ingest", 1)
+    assert first is not None
+    assert first[1].window == pinned.window
+    assert read_by([first[1]]) == 240
+    assert head.seq == 1 if step not in (Step.COMMITTED, Step.PUBLISHED, Step.SETTLED) else head.seq == 2
+    play.ingest()
+    assert read_by([window.record for window in play.opened.book.committed()]) == 300
+    play.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("F1", "S18")
+def test_a_crash_after_the_pin(play: Playground) -> None:
+    from tidemark import runs
+
+    play.produce(120)
+    run = play.new_run()
+    pending = runs.plan_ingest(play.opened, run)
+    play.produce(60)
+    assert runs.plan_ingest(play.opened, run) == pending
+    (record,) = play.ingest(run)
+    assert read_by([record]) == 120
+    play.ingest()
+    play.assert_exactly_what_was_read()
+
+
+class HalfReport(progress.Report):
+    """Fails in Spark's workers, for the partitions with an odd number, after their rows have been written."""
+
+    def __call__(self, partition: TopicPartition, messages: int) -> None:
+        super().__call__(partition, messages)
+        if partition.partition % 2:
+            raise RuntimeError("half of the tasks crash")
+
+
+class HalfProgress(progress.Progress):
+    def __init__(self, spark: Any) -> None:
+        super().__init__(spark)
+        self.report = HalfReport(self._counts)
+
+
+@pytest.mark.both
+@pytest.mark.covers("F1", "F3", "A43")
+def test_a_crash_after_half_of_the_tasks(play: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
+    play.produce(240)
+    run = play.new_run()
+    monkeypatch.setattr(work, "Progress", HalfProgress)
+    with pytest.raises(Exception, match="half of the tasks crash"):
+        play.ingest(run)
+    assert play.head().seq == 0
+    monkeypatch.undo()
+    (record,) = play.ingest(run)
+    assert read_by([record]) == 240
+    play.assert_exactly_what_was_read()
+
+
+class CutSweeper(SinkSweeper):
+    """Crashes when the first of the places has been swept."""
+
+    def sweep(self, record: Record, covers: RangeSet) -> None:
+        self._sweep_one(record.receipt.sinks[0], record, covers)
+        raise Cut
+
+
+def with_cut_sweep(opened: OpenStream) -> OpenStream:
+    return replace(opened, sweeper=CutSweeper(opened.connections))
+
+
+@pytest.mark.covers("F1", "O9")
+@pytest.mark.parametrize("step", [Step.SINK_STORED, Step.SWEPT], ids=str)
+def test_a_crash_in_the_sweep(play: Playground, step: Step) -> None:
+    play.produce(240)
+    run = play.new_run()
+    crash(play, run, on_step=cut_after(Step.SINK_STORED))
+    # The second try owes a sweep, and is cut in it or right behind it.
+    if step == Step.SWEPT:
+        crash(play, run, on_step=cut_after(Step.SWEPT))
+    else:
+        crash(play, run, opened=with_cut_sweep(play.opened))
+    assert play.opened.book.record("ingest", 1) is None
+    play.produce(30)
+    play.ingest()
+    assert play.head().seq == 2
+    play.assert_exactly_what_was_read()
+    assert play.independent.hbase().debris == 0
+
+
+@pytest.mark.covers("F1", "N5", "O9")
+@pytest.mark.parametrize(
+    ("step", "times"),
+    [(Step.TAKEN, 1), (Step.SINK_STORED, 1), (Step.COMMITTED, 1), (Step.SWEPT, 1), (Step.SETTLED, 1)],
+    ids=lambda value: str(value).replace(" ", "-"),
+)
+def test_a_crash_in_a_replay(make: Make, example: Example, step: Step, times: int) -> None:
+    play = make(example)
+    play.produce(240)
+    play.ingest()
+    position = play.positions()
+    run = play.new_run()
+    selection = play.ranges(0, 0, (3, 9), (20, 21)) | play.ranges(-1, 2, (5, 6))
+    with pytest.raises(Cut):
+        play.select(LaneKind.REPLAY, selection, run, on_step=cut_after(step, times))
+    play.assert_exactly_what_was_read()
+    # Run again: what was committed is settled, what was not is done; the lane is closed at the end.
+    from tidemark_spark.window_job import process_windows
+
+    from tidemark import runs
+
+    lane = runs.lane_name(LaneKind.REPLAY, run)
+    process_windows(play.opened, lane, 1, run)
+    assert play.head(lane).seq == 1
+    assert play.head(lane).state == "closed"
+    assert play.positions() == position
+    play.assert_exactly_what_was_read()
+    assert play.independent.hbase().debris == 0
+
+
+@pytest.mark.covers("F2", "E38", "A42")
+@pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
+def test_the_commits_answer_is_lost(make: Make, monkeypatch: pytest.MonkeyPatch, applied: bool) -> None:
+    play = make(CDN)
+    with lossy(play.site.port("thrift")) as proxy:
+        connection = {"conn_type": "generic", "host": "127.0.0.1", "port": proxy.port}
+        monkeypatch.setenv(variable("hbase_lossy"), json.dumps(connection))
+        play.rewrite(ledger={"hbase": "hbase_lossy", "table": LEDGER, "offsets_table": OFFSETS})
+        play.produce(200)
+
+        def lose_the_commit(step: Step) -> None:
+            if step == Step.VERIFIED:
+                proxy.lose_next(b"checkAndPut", b"/head/ingest", applied=applied)
+
+        (record,) = play.ingest(on_step=lose_the_commit)
+        assert proxy.lost == 1
+        play.rewrite()
+    assert record.seq == play.head().seq == 1
+    assert [one["attempt"]["token"] for one in play.independent.records()] == [record.attempt.token]
+    play.assert_exactly_what_was_read()

@@ -1,0 +1,143 @@
+"""Ingest on real servers: what was read, exactly once, for two streams that have nothing in common."""
+
+from __future__ import annotations
+
+import happybase
+import pytest
+from pyspark.sql import SparkSession
+from tidemark_spark import readers
+
+from tests.oracle import CDN, OFFSETS
+from tests.playground import Make, Playground
+from tidemark.results.reading import hbase_rows, parquet_tables
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+@pytest.mark.both
+@pytest.mark.covers("S2", "S7", "S9", "P2", "O9", "C4", "E9", "E10", "A08")
+def test_what_counts_is_what_the_topics_hold(play: Playground) -> None:
+    play.produce(1_000)
+    (record,) = play.ingest()
+    wanted = play.expected()
+    assert len(wanted.rows) > 900
+    assert len(set(wanted.dead.values())) >= 2
+    assert sum(tally.read.number for tally in record.receipt.tallies) == 1_000
+    assert sum(tally.invalid.number for tally in record.receipt.tallies) == len(wanted.dead)
+    play.assert_exactly_what_was_read()
+
+
+@pytest.mark.both
+@pytest.mark.covers("O2", "S15", "A20", "G5")
+def test_the_next_run_reads_exactly_what_has_come_since(play: Playground) -> None:
+    play.produce(300)
+    play.ingest()
+    before = play.positions()
+    play.produce(120)
+    (record,) = play.ingest()
+    assert {(one.topic, one.partition): one.start for one in record.window.ranges} == before
+    assert sum(tally.read.number for tally in record.receipt.tallies) == 120
+    play.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("A19", "A41")
+def test_runs_without_anything_new_change_nothing(play: Playground) -> None:
+    play.produce(50)
+    play.ingest()
+    before = play.opened.book.store.read(("head", "ingest"))
+    for _ in range(10):
+        assert play.ingest() == []
+    assert play.opened.book.store.read(("head", "ingest")) == before
+    play.produce(10)
+    (record,) = play.ingest()
+    assert sum(tally.read.number for tally in record.receipt.tallies) == 10
+
+
+@pytest.mark.covers("A30", "C2", "S18")
+def test_a_capped_run_goes_on_window_after_window_to_the_end_that_it_saw(make: Make) -> None:
+    play = make(CDN, limits={"max_records": 100})
+    play.produce(250)
+
+    produced_meanwhile = []
+
+    def produce_more(step: object) -> None:
+        if not produced_meanwhile:
+            produced_meanwhile.append(step)
+            play.produce(60)
+
+    records = play.ingest(on_step=produce_more)
+    reads = [sum(tally.read.number for tally in record.receipt.tallies) for record in records]
+    assert sum(reads) == 250
+    assert len(reads) == 3
+    assert all(number <= 104 for number in reads)
+    (last,) = play.ingest()
+    assert sum(tally.read.number for tally in last.receipt.tallies) == 60
+    play.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("O1")
+def test_offsets_are_published_as_spark_jobs_keep_them_in_hbase(play: Playground) -> None:
+    play.produce(90)
+    first, second = play.ingest()[0], None
+    play.produce(30)
+    second = play.ingest()[0]
+    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
+    table = connection.table(OFFSETS)
+    assert table.families()[b"offsets"]["time_to_live"] == 2_592_000
+    for topic in play.topics:
+        rows = list(table.scan(row_prefix=f"{topic}:{play.name}:".encode()))
+        assert [key.decode().split(":")[2] for key, _ in rows] == [str(first.committed_at), str(second.committed_at)]
+        # The last row by a reverse scan holds the offsets to go on from.
+        _, newest = next(iter(table.scan(row_prefix=f"{topic}:{play.name}:".encode(), reverse=True, limit=1)))
+        until = {int(column.split(b":")[1]): int(value) for column, value in newest.items()}
+        assert until == {partition: offset for (name, partition), offset in play.positions().items() if name == topic}
+    connection.close()
+
+
+@pytest.mark.covers("N1")
+def test_a_record_says_what_was_read_by_whom_with_what(play: Playground) -> None:
+    play.produce(80)
+    run = play.new_run()
+    (record,) = play.ingest(run)
+    assert record.attempt.run == run
+    assert record.attempt.stream_digest == play.opened.file.digest
+    assert record.attempt.code_version
+    assert record.window.isolation == "read_committed"
+    assert set(record.window.topic_ids) == set(play.topics)
+    assert all(one.leader_epoch is not None for one in record.window.ranges)
+    for tally in record.receipt.tallies:
+        assert tally.read.number == (tally.last or 0) - (tally.first or 0) + 1
+        assert tally.bytes > 0
+        assert tally.first_timestamp is not None
+
+
+@pytest.mark.covers("S12")
+def test_a_changed_stream_file_is_another_digest(play: Playground) -> None:
+    play.produce(20)
+    (first,) = play.ingest()
+    play.rewrite(description="changed")
+    play.produce(20)
+    (second,) = play.ingest()
+    assert first.attempt.stream_digest != second.attempt.stream_digest
+    assert second.attempt.stream_digest == play.opened.file.digest
+
+
+def test_the_readers_show_what_counts(play: Playground, spark: SparkSession) -> None:
+    play.produce(400)
+    play.ingest()
+    wanted = play.expected().rows
+    opened = play.opened
+    table = opened.result_table("hbase_default", play.name)
+    plain = {
+        (row.place.partition.topic, row.place.partition.partition, row.place.offset, row.place.index): {
+            name: value.decode() for name, value in row.fields.items()
+        }
+        for row in hbase_rows(opened.book, table)
+    }
+    assert plain == wanted
+    assert sum(table.num_rows for table in parquet_tables(opened.book, "parquet")) == len(wanted)
+    for sink in ("hbase", "parquet"):
+        rows = readers.results(spark, opened, sink)
+        assert dict(rows.dtypes)[play.fields[-1]] in ("double", "boolean")
+        places = {(row["_topic"], row["_partition"], row["_offset"], row["_index"]) for row in rows.collect()}
+        assert places == set(wanted)

@@ -1,0 +1,208 @@
+"""What real topics do: transactions, deletion, truncation, recreation, new partitions, brokers that are away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from kafka import KafkaProducer
+from tidemark_spark.audit_job import audit
+
+from tests.oracle import CDN
+from tests.playground import Make, Playground
+from tidemark import runs
+from tidemark.errors import OffsetsOutOfRange, SourceChanged, TopicGone, TopicRecreated, TopicUnknown, Unreachable
+from tidemark.kafka_log import KafkaLog
+from tidemark.protocol import Step
+
+
+@pytest.fixture
+def producer(make: Make) -> Iterator[tuple[Playground, KafkaProducer]]:
+    """A playground, and a producer that writes to its topic in transactions."""
+    play = make(CDN)
+    made = KafkaProducer(bootstrap_servers=play.kafka.servers, transactional_id=play.name)
+    made.init_transactions()
+    yield play, made
+    made.close()
+
+
+def transaction(play: Playground, producer: KafkaProducer, count: int, *, end: str) -> None:
+    """Send messages to partition 0 in a transaction that is committed, aborted or left open."""
+    producer.begin_transaction()
+    for key, value in play.example.generate(count, 10_000):
+        producer.send(play.topics[0], value, key, partition=0)
+    producer.flush()
+    if end == "commit":
+        producer.commit_transaction()
+    elif end == "abort":
+        producer.abort_transaction()
+
+
+@pytest.mark.covers("F11", "E1", "E2", "E3", "N3")
+@pytest.mark.usefixtures("spark")
+def test_transactions(producer: tuple[Playground, KafkaProducer]) -> None:
+    play, transactional = producer
+    transaction(play, transactional, 10, end="commit")
+    transaction(play, transactional, 7, end="abort")
+    transaction(play, transactional, 5, end="open")
+    time.sleep(1)
+    (record,) = play.ingest()
+    # 10 records and their marker, 7 that were aborted and theirs; the open transaction holds the end back.
+    window = next(one for one in record.window.ranges if one.partition == 0)
+    assert (window.start, window.until) == (0, 19)
+    (tally,) = (one for one in record.receipt.tallies if one.partition == 0)
+    assert (tally.read.number, tally.first, tally.last) == (10, 0, 9)
+    # A window that holds nothing but aborted records and markers commits, with nothing in it.
+    transactional.abort_transaction()
+    time.sleep(1)
+    (empty,) = play.ingest()
+    assert sum(one.read.number for one in empty.receipt.tallies) == 0
+    assert play.positions()[play.topics[0], 0] == 25
+    play.assert_exactly_what_was_read()
+    report = audit(play.opened, "audit")
+    assert (report.clean, report.expected) == (True, 10), report.sentence()
+
+
+@pytest.mark.covers("A01")
+def test_a_topic_that_does_not_exist_is_not_created(make: Make) -> None:
+    play = make(CDN, source={"topics": ["not-there"]})
+    with pytest.raises(TopicUnknown, match="topic not-there does not exist"):
+        runs.plan_ingest(play.opened, "run")
+    assert "not-there" not in play.kafka.admin.list_topics()
+    assert play.opened.book.head("ingest") is None
+
+
+@pytest.mark.covers("A02", "E15")
+def test_a_broker_that_is_away(make: Make) -> None:
+    play = make(CDN)
+    play.produce(20)
+    opened = replace(play.opened, log=KafkaLog("127.0.0.1:1", timeout_ms=2_000))
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match=r"Kafka at 127\.0\.0\.1:1 did not answer"):
+        runs.plan_ingest(opened, "run")
+    assert time.monotonic() - began < 10
+    assert opened.book.head("ingest") is None
+
+
+@pytest.mark.covers("F12", "A29", "N7", "E20")
+@pytest.mark.usefixtures("spark")
+def test_a_topic_that_is_recreated_while_a_window_is_processed(make: Make) -> None:
+    play = make(CDN)
+    play.produce(40)
+
+    def recreate(step: Step) -> None:
+        if step == Step.READ:
+            play.kafka.recreate(play.topics[0], 4)
+            play.kafka.send([(play.topics[0], p, None, b"other") for p in range(4) for _ in range(50)])
+
+    with pytest.raises(SourceChanged, match=f"topic {play.topics[0]} was recreated"):
+        play.ingest(on_step=recreate)
+    assert play.head().seq == 0
+
+
+@pytest.mark.covers("N7", "E20", "A29")
+@pytest.mark.usefixtures("spark")
+def test_a_recreated_topic_stops_the_stream_although_its_offsets_look_valid(make: Make) -> None:
+    play = make(CDN)
+    play.produce(40)
+    play.ingest()
+    before = play.opened.book.store.read(("head", "ingest"))
+    play.kafka.recreate(play.topics[0], 4)
+    with pytest.raises(SourceChanged):
+        play.ingest()
+    play.produce(400)
+    with pytest.raises(TopicRecreated, match="it was deleted and created again"):
+        play.ingest()
+    play.kafka.admin.delete_topics([play.topics[0]])
+    time.sleep(1)
+    with pytest.raises(TopicGone, match="no longer exists"):
+        play.ingest()
+    assert play.opened.book.store.read(("head", "ingest")) == before
+
+
+@pytest.mark.covers("F9", "E18", "E19")
+@pytest.mark.usefixtures("spark")
+def test_records_that_are_deleted_before_they_are_read(make: Make) -> None:
+    play = make(CDN)
+    play.produce(80)
+    play.ingest()
+    play.produce(80)
+    # Before the plan: the plan stops, and says which.
+    play.kafka.delete_records(play.topics[0], 1, 25)
+    with pytest.raises(OffsetsOutOfRange, match=rf"{play.topics[0]}/1 \[20, 25\) is no longer in Kafka"):
+        play.ingest()
+    assert play.head().seq == 1
+    assert play.head().pending is None
+
+
+@pytest.mark.covers("F9", "E18")
+@pytest.mark.usefixtures("spark")
+def test_records_that_are_deleted_between_plan_and_read(make: Make) -> None:
+    play = make(CDN)
+    play.produce(80)
+    run = play.new_run()
+    assert runs.plan_ingest(play.opened, run) is not None
+    play.kafka.delete_records(play.topics[0], 1, 5)
+    from tidemark_spark.failures import translate
+
+    with pytest.raises(Exception) as caught:  # noqa: PT011 (Spark's own, as the job gets it)
+        play.ingest(run)
+    assert isinstance(translate(caught.value), OffsetsOutOfRange)
+    assert play.head().seq == 0
+
+
+@pytest.mark.covers("F13", "E25", "E26", "S13", "O2")
+@pytest.mark.usefixtures("spark")
+def test_new_partitions_are_read_from_their_start_at_the_next_window(make: Make) -> None:
+    play = make(CDN)
+    play.produce(40)
+    run = play.new_run()
+    pending = runs.plan_ingest(play.opened, run)
+    assert pending is not None
+    play.kafka.admin.create_partitions({play.topics[0]: 6})
+    time.sleep(1)
+    play.kafka.send([(play.topics[0], p, None, value) for p in (4, 5) for _, value in play.example.generate(10, 500)])
+    (record,) = play.ingest(run)
+    # The pinned window is as it was.
+    assert record.window == pending.window
+    (following,) = play.ingest()
+    read = {tally.partition: tally.read.number for tally in following.receipt.tallies}
+    assert read == {4: 10, 5: 10}
+    play.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("E10", "E9", "E12")
+@pytest.mark.usefixtures("spark")
+def test_unusual_messages(make: Make) -> None:
+    """Null and empty keys and values, a tombstone, a megabyte, and every way of being invalid."""
+    play = make(CDN)
+    good = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "GET http://h/a HTTP/1.1" 200 5 0.1'
+    long_path = good.replace(b"/a ", b"/" + b"x" * 900_000 + b" ")
+    values = [
+        good,
+        None,
+        b"",
+        b"\xff\xfe",
+        b"\x00",
+        b"\x01\x02",
+        good + b"\n",
+        good.replace(b"HTTP", b"GOPHER"),
+        long_path,
+    ]
+    keys = [b"k", b"k", b"", None, None, b"", b"k", b"k", None]
+    topic = play.topics[0]
+    play.kafka.send([(topic, 0, key, value) for key, value in zip(keys, values, strict=True)])
+    (record,) = play.ingest()
+    assert sum(tally.read.number for tally in record.receipt.tallies) == len(values)
+    play.assert_exactly_what_was_read()
+    rows = play.independent.hbase().by_place()
+    assert rows[topic, 0, 1, 0] == {}
+    assert len(rows[topic, 0, 8, 0]["path"]) == 900_001
+    dead = {place[2]: fields for place, fields in play.independent.hbase(f"{play.name}_dead").rows}
+    assert set(dead) == {2, 3, 4, 5, 6, 7}
+    # The raw bytes are kept, an empty key is not a null key.
+    assert dead[3]["value"].encode(errors="surrogateescape") == b"\xff\xfe"
+    assert dead[2]["key"] == ""
+    assert "key" not in dead[3]

@@ -1,0 +1,148 @@
+"""Real processes, killed with SIGKILL or stopped with SIGSTOP: spark-submit's JVM, the Python driver and the workers."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.oracle import CDN, ORDERS
+from tests.playground import Make, Playground
+from tests.submitted import KILLED_JOB, WINDOW_JOB, Submitted
+from tidemark import runs
+from tidemark.errors import EXIT_CONFLICT
+from tidemark.protocol import LEASE_MS, Step
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+Submit = Callable[..., Submitted]
+
+
+@pytest.fixture
+def submit(tmp_path: Path) -> Iterator[Submit]:
+    started: list[Submitted] = []
+
+    def start(play: Playground, script: Path, run: str, seq: int, **variables: str) -> Submitted:
+        arguments = ["--stream-file", str(play.file), "--lane", "ingest", "--seq", str(seq), "--run", run]
+        job = Submitted(play.site, tmp_path / f"job-{len(started)}.log", script, *arguments, **variables)
+        started.append(job)
+        return job
+
+    yield start
+    for job in started:
+        job.end()
+
+
+def planned(play: Playground, run: str) -> int:
+    pending = runs.plan_ingest(play.opened, run)
+    assert pending is not None
+    return pending.window.seq
+
+
+# Swept only happens on a second try; test_cuts.py cuts there.
+KILLED_AFTER = [step for step in Step if step not in (Step.PINNED, Step.SWEPT)]
+
+
+@pytest.mark.covers("F1", "A45", "G3", "F25", "C1")
+@pytest.mark.parametrize("step", KILLED_AFTER, ids=lambda step: step.value.replace(" ", "-"))
+def test_killed_after_a_step_and_run_again(make: Make, submit: Submit, step: Step) -> None:
+    play = make(CDN if list(Step).index(step) % 2 else ORDERS)
+    play.produce(240)
+    run = play.new_run()
+    seq = planned(play, run)
+    job = submit(play, KILLED_JOB, run, seq, TEST_STEP=step.value, TEST_SIGNAL="SIGKILL")
+    assert job.wait() == -signal.SIGKILL, job.output
+    before = play.head()
+    assert (before.pending is None) == (step in (Step.COMMITTED, Step.PUBLISHED, Step.SETTLED))
+    play.produce(60)
+    # A retry of the same run takes at once: it does not wait for the lease.
+    records = play.ingest(run)
+    assert play.head().seq == 2 if before.pending is None else play.head().seq == 1
+    assert records
+    play.ingest()
+    play.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("F5", "A46", "G3")
+def test_a_paused_attempt_wakes_after_another_has_committed(make: Make, submit: Submit) -> None:
+    play = make(CDN)
+    play.produce(240)
+    run = play.new_run()
+    seq = planned(play, run)
+    paused = submit(play, KILLED_JOB, run, seq, TEST_STEP=Step.READ.value, TEST_SIGNAL="SIGSTOP")
+    _until(lambda: _stopped(paused), paused)
+    (record,) = play.ingest(run)
+    paused.signal(signal.SIGCONT)
+    assert paused.wait() == EXIT_CONFLICT, paused.output
+    assert f"tidemark: Fenced: generation {_first_generation(play, record.attempt.generation)}" in paused.output
+    assert play.head().last == record
+    play.assert_exactly_what_was_read()
+    assert play.independent.hbase().debris == 0
+
+
+@pytest.mark.covers("F4", "A39", "E39")
+def test_another_run_waits_while_the_holder_gives_signs_of_life(make: Make, submit: Submit) -> None:
+    play = make(CDN)
+    play.produce(100)
+    run, other = play.new_run(), play.new_run()
+    seq = planned(play, run)
+    holder = submit(play, KILLED_JOB, run, seq, TEST_STEP=Step.READ.value, TEST_SIGNAL="SIGSTOP")
+    _until(lambda: _stopped(holder), holder)
+    refused = submit(play, WINDOW_JOB, other, seq)
+    assert refused.wait() == EXIT_CONFLICT, refused.output
+    assert f"is held by run {run}" in refused.output
+    # Nothing of the refused one is in the ledger.
+    pending = play.head().pending
+    assert pending is not None
+    assert pending.attempt is not None
+    assert pending.attempt.run == run
+    # The lease runs out when the beats stop; then anybody may take the window.
+    assert LEASE_MS <= 30_000
+    _until(lambda: _silent_for(play, LEASE_MS), holder)
+    (record,) = play.ingest(other)
+    assert record.attempt.run == other
+    play.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("G3")
+def test_a_driver_whose_jvm_was_killed_ends_by_itself(make: Make, submit: Submit) -> None:
+    play = make(CDN)
+    play.produce(100)
+    run = play.new_run()
+    seq = planned(play, run)
+    job = submit(play, KILLED_JOB, run, seq, TEST_STEP=Step.TAKEN.value, TEST_SIGNAL="SIGSTOP")
+    _until(lambda: _stopped(job), job)
+    driver = next(child for child in psutil.Process(job.process.pid).children() if "python" in child.name())
+    # Only the JVM: Spark leaves the Python driver running, with its parent gone.
+    job.process.kill()
+    job.process.wait(10)
+    job.signal(signal.SIGCONT)
+    assert driver.wait(timeout=30) is not None or not driver.is_running()
+    (record,) = play.ingest(run)
+    play.assert_exactly_what_was_read()
+    assert record.seq == 1
+
+
+def _stopped(job: Submitted) -> bool:
+    return psutil.Process(job.process.pid).status() == psutil.STATUS_STOPPED
+
+
+def _silent_for(play: Playground, milliseconds: int) -> bool:
+    beat = play.opened.book.last_beat("ingest")
+    return beat is not None and play.opened.book.clock() - beat.at > milliseconds
+
+
+def _first_generation(play: Playground, newest: int) -> str:
+    return str(newest)[:6]
+
+
+def _until(happened: Callable[[], bool], job: Submitted, seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert job.process.poll() is None, job.output
+        assert time.monotonic() < deadline, job.output
+        time.sleep(0.2)

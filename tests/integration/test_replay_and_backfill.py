@@ -1,0 +1,160 @@
+"""Reading again what was read, and reading what was left out: in lanes of their own, beside the ingest."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.oracle import CDN, ORDERS
+from tests.playground import Make, Playground
+from tidemark import runs
+from tidemark.coordinates import parse_coordinates
+from tidemark.errors import ClaimOverlap, LaneClosed, OffsetsOutOfRange, WrongUse
+from tidemark.ledger.records import LaneKind, LaneState
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+@pytest.mark.covers("N4", "N5", "C3", "F21")
+def test_a_replay_of_single_records_touches_those_alone(play: Playground) -> None:
+    play.produce(300)
+    (first,) = play.ingest()
+    play.produce(60)
+    play.ingest()
+    position = play.positions()
+    text = f"{play.topics[0]}/0@3\n{play.topics[0]}/0@4\n{play.topics[-1]}/2@9\n{play.topics[0]},0,30\n"
+    chosen = runs.with_incarnations(play.opened, RangeSet(one.as_range() for one in parse_coordinates(text)))
+    (replayed,) = play.select(LaneKind.REPLAY, chosen)
+    assert sum(tally.read.number for tally in replayed.receipt.tallies) == 4
+    assert play.positions() == position
+    generations = play.independent.generations()
+    again = {place for place, generation in generations.items() if generation == replayed.attempt.generation}
+    assert again == {
+        (one.partition.topic, one.partition.partition, one.start + n) for one in chosen for n in range(len(one))
+    }
+    assert generations[play.topics[0], 0, 2] == first.attempt.generation
+    play.assert_exactly_what_was_read()
+    assert play.independent.hbase().debris == 0
+    assert play.independent.parquet(play.fields).debris == len(again - _dead(play))
+
+
+def _dead(play: Playground) -> set[tuple[str, int, int]]:
+    return set(play.expected().dead)
+
+
+@pytest.mark.covers("N5", "F21")
+def test_after_a_bug_fix_a_replay_puts_the_results_right(make: Make) -> None:
+    play = make(CDN, checks=[])
+    play.produce(400)
+    play.ingest()
+    # The fix: a code of 0 is invalid. What the broken code stored is still there.
+    play.rewrite()
+    zero = set(play.expected().dead) - {place[:3] for place, _ in play.independent.hbase(f"{play.name}_dead").rows}
+    assert zero
+    everything = play.opened.book.authority().covered()
+    play.select(LaneKind.REPLAY, everything)
+    play.assert_exactly_what_was_read()
+    # The rows that are no longer produced were swept, not only hidden.
+    assert play.independent.hbase().debris == 0
+
+
+@pytest.mark.covers("P2", "S10")
+def test_dead_letters_are_replayed_by_their_reason(make: Make) -> None:
+    play = make(ORDERS, checks=[{"invalid_when": "amount < 0", "reason": "negative amount"}])
+    play.produce(600)
+    play.ingest()
+    wanted = {place for place, reason in play.expected().dead.items() if reason == "negative amount"}
+    found = runs.dead_letters_by_reason(play.opened, "negative amount")
+    assert {(one.partition.topic, one.partition.partition, one.start) for one in found} == wanted
+    with pytest.raises(WrongUse, match=r"no dead letter of .* has the reason 'no such'; reasons are: 'not a JSON"):
+        runs.dead_letters_by_reason(play.opened, "no such")
+    everything = runs.dead_letters_by_reason(play.opened, None)
+    assert everything.count() == len(play.expected().dead)
+    # Without the check they are good messages.
+    play.rewrite(checks=[])
+    play.select(LaneKind.REPLAY, found)
+    left = {place[:3] for place, _ in play.independent.hbase(f"{play.name}_dead").rows}
+    assert left == set(play.expected().dead) - wanted
+    assert wanted <= {place[:3] for place, _ in play.independent.hbase().rows}
+    assert play.independent.hbase(f"{play.name}_dead").debris == 0
+
+
+@pytest.mark.covers("F21", "E48")
+def test_a_lane_takes_only_what_is_its_kind_and_nobody_elses(play: Playground) -> None:
+    play.produce(120)
+    play.ingest()
+    opened = play.opened
+    with pytest.raises(WrongUse, match="committed already; a replay reads it again"):
+        runs.open_selected(opened, LaneKind.BACKFILL, "a", play.ranges(0, 0, (0, 2)), "test")
+    with pytest.raises(ClaimOverlap, match="at or above the ingest position"):
+        runs.open_selected(opened, LaneKind.REPLAY, "b", play.ranges(0, 0, (0, 1000)), "test")
+    with pytest.raises(WrongUse, match="nothing to replay: the selection is empty"):
+        runs.open_selected(opened, LaneKind.REPLAY, "c", RangeSet(), "test")
+    with pytest.raises(WrongUse, match="never read this topic"):
+        runs.with_incarnations(opened, RangeSet([OffsetRange(TopicPartition("elsewhere", 0), 0, 1)]))
+    lane = runs.open_selected(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 5)), "test")
+    with pytest.raises(ClaimOverlap, match=rf"claimed by the open lane {lane} \(run d\)"):
+        runs.open_selected(opened, LaneKind.REPLAY, "e", play.ranges(0, 0, (4, 6)), "test")
+    # The same run finds its lane again; another selection under the same name is refused.
+    assert runs.open_selected(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 5)), "test") == lane
+
+
+def test_a_closed_lane_is_never_used_again(play: Playground) -> None:
+    play.produce(60)
+    play.ingest()
+    run = play.new_run()
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 3)), run)
+    lane = runs.lane_name(LaneKind.REPLAY, run)
+    assert play.head(lane).state == LaneState.CLOSED
+    with pytest.raises(LaneClosed):
+        runs.open_selected(play.opened, LaneKind.REPLAY, run, play.ranges(0, 0, (0, 3)), "test")
+    # Its claim is released: another run may replay the same offsets.
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 3)))
+    play.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("S2", "A24", "F21")
+def test_a_backfill_fills_what_a_start_at_the_end_left_out(make: Make) -> None:
+    play = make(CDN, source={"start": "latest"})
+    play.produce(200)
+    # The first run pins the position; there is nothing to read yet.
+    assert play.ingest() == []
+    start = play.positions()
+    play.produce(80)
+    play.ingest()
+    before = runs.before_the_first_window(play.opened)
+    assert {(one.partition.topic, one.partition.partition): (one.start, one.until) for one in before} == {
+        place: (0, offset) for place, offset in start.items()
+    }
+    # A part by its ranges, then the rest.
+    play.select(LaneKind.BACKFILL, play.ranges(0, 1, (10, 20)))
+    rest = runs.before_the_first_window(play.opened)
+    assert rest == before - play.ranges(0, 1, (10, 20))
+    position = play.positions()
+    play.select(LaneKind.BACKFILL, rest)
+    assert play.positions() == position
+    play.assert_exactly_what_was_read()
+    assert not runs.before_the_first_window(play.opened)
+
+
+@pytest.mark.covers("A30")
+def test_a_capped_replay_goes_on_to_the_end_of_its_selection(make: Make) -> None:
+    play = make(CDN)
+    play.produce(400)
+    play.ingest()
+    play.rewrite(limits={"max_records": 60})
+    records = play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 90)) | play.ranges(0, 3, (7, 8), (50, 80)))
+    assert len(records) == 3
+    assert sum(tally.read.number for record in records for tally in record.receipt.tallies) == 121
+    play.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("E18", "E19", "P4")
+def test_what_kafka_has_forgotten_is_named_and_nothing_is_pinned(play: Playground) -> None:
+    play.produce(200)
+    play.ingest()
+    play.kafka.delete_records(play.topics[0], 0, 12)
+    run = play.new_run()
+    with pytest.raises(OffsetsOutOfRange, match=rf"{play.topics[0]}/0 \[10, 12\) is no longer in Kafka"):
+        play.select(LaneKind.REPLAY, play.ranges(0, 0, (10, 15)), run)
+    assert play.head(runs.lane_name(LaneKind.REPLAY, run)).pending is None

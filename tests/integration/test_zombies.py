@@ -1,0 +1,155 @@
+"""What an old attempt writes after a newer one has committed never counts, and cannot destroy what does.
+
+The old attempts here have lost their eyes: they do not look at their fence, as if they had been paused between looking
+and writing. Their rows really arrive, behind the newer attempt's commit and its sweep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import happybase
+import pytest
+from pyspark.sql import SparkSession
+from tidemark_spark.sinks import make_sinks
+from tidemark_spark.sinks.hbase import HBaseDeadLetters
+from tidemark_spark.work import SparkWork
+
+from services import tools
+from tests.oracle import CDN, Example
+from tests.playground import Make, Playground
+from tidemark import protocol, runs
+from tidemark.attempts import HeadFence
+from tidemark.errors import Fenced
+from tidemark.ledger.records import INGEST, LaneKind
+from tidemark.protocol import Fence, Step, Taken
+from tidemark.ranges import TopicPartition
+from tidemark.results.hbase_rows import Mark, PartitionKeys
+from tidemark.results.hbase_table import cells_of, qualifier
+from tidemark.streams.opened import OpenStream
+
+# A check under which about half of the messages are invalid that were stored before.
+STRICTER = {"cdn": "size > 2500000", "orders": "amount > 20"}
+
+
+class Blind(HeadFence):
+    """A fence that is never looked at."""
+
+    def check(self) -> None: ...
+
+    def check_now_and_then(self) -> None: ...
+
+
+@contextmanager
+def blindly(opened: OpenStream, taken: Taken) -> Iterator[Fence]:
+    yield Blind(opened.book, INGEST, taken.attempt.generation)
+
+
+def zombie(play: Playground, spark: SparkSession, run: str, opened: OpenStream, newer: object) -> None:
+    """An attempt that takes and reads with `opened`, lets `newer` happen, and then goes on to write and to commit."""
+    ledger = opened.book.register()
+    assert ledger is not None
+    sinks = make_sinks(opened)
+    dead = HBaseDeadLetters(opened.stream.dead_letters, opened.dead_letter_table())
+    for place in (*sinks, dead):
+        place.prepare(opened.book.stream, ledger[1].ledger)  # type: ignore[attr-defined]
+    work = SparkWork(spark, opened, sinks, dead, INGEST)
+
+    def when_read(step: Step) -> None:
+        if step == Step.READ:
+            newer()  # type: ignore[operator]
+
+    head = play.head()
+    assert head.pending is not None
+    me = runs.this_run(opened, run)
+    with pytest.raises(Fenced, match="was committed by run"):
+        protocol.process(
+            opened.book,
+            opened.sweeper,
+            work,
+            partial(blindly, opened),
+            INGEST,
+            head.pending.window.seq,
+            me,
+            on_step=when_read,
+        )
+    work.close()
+
+
+@pytest.mark.covers("F5", "A46", "E40", "E42", "G3")
+def test_a_late_attempt_with_other_code_changes_nothing(make: Make, spark: SparkSession, example: Example) -> None:
+    """The newer attempt sets aside what the late one stores, and stores what the late one sets aside."""
+    play = make(example)
+    play.produce(300)
+    run = play.new_run()
+    assert runs.plan_ingest(play.opened, run) is not None
+    # The late attempt runs older code, under which half of the messages are invalid.
+    checks = play.example.stream.get("checks", [])
+    play.rewrite(checks=[*checks, {"invalid_when": STRICTER[example.name], "reason": "older code"}])
+    older = play.opened
+    play.rewrite()
+    zombie(play, spark, run, older, lambda: play.ingest(run))
+    assert play.head().seq == 1
+    # Its rows are there, in HBase and in Parquet, beside and under those that count ...
+    play.assert_exactly_what_was_read()
+    dead = play.independent.hbase(f"{play.name}_dead")
+    assert dead.debris > 50
+    # ... and they do not count after a flush and a major compaction either, when delete markers are gone.
+    for table in (play.name, f"{play.name}_dead"):
+        tools.flush_and_compact(play.site, table)
+    play.assert_exactly_what_was_read()
+    # A replay over all of it sweeps them out.
+    everything = play.opened.book.authority().covered()
+    play.select(LaneKind.REPLAY, everything)
+    play.assert_exactly_what_was_read()
+    assert play.independent.hbase(f"{play.name}_dead").debris == 0
+
+
+@pytest.mark.covers("F5", "E8", "E42")
+@pytest.mark.parametrize("compacted", [False, True], ids=["fresh", "compacted"])
+def test_rows_that_only_the_old_attempt_produced_do_not_count(make: Make, spark: SparkSession, compacted: bool) -> None:
+    """Older code made three rows of a message, and a row of a message that is now set aside or dropped."""
+    play = make(CDN)
+    play.produce(200)
+    (record,) = play.ingest()
+    wanted = play.expected()
+    dead_topic, dead_partition, dead_offset = next(iter(wanted.dead))
+    old = record.attempt.generation - 1
+    table = play.opened.result_table("hbase_default", play.name)
+    kept = PartitionKeys(TopicPartition(play.topics[0], 0))
+    gone = PartitionKeys(TopicPartition(dead_topic, dead_partition))
+    cells = cells_of(Mark(old, 7, INGEST, 1), [(qualifier("host"), b"from an older attempt")])
+    late = [(kept.key(5, index), cells) for index in range(3)] + [(gone.key(dead_offset, 0), cells)]
+    table.write(late, old)
+    if compacted:
+        tools.flush_and_compact(play.site, play.name)
+    # Index 0 of offset 5 is hidden below the row that counts; the other three rows are visible debris.
+    assert play.independent.hbase().debris == 3
+    play.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("E48")
+def test_rows_of_an_attempt_that_never_committed_do_not_hide_what_counts(make: Make, spark: SparkSession) -> None:
+    """A replay that stored and crashed lies over the rows that count: readers look below it."""
+    play = make(CDN)
+    play.produce(200)
+    play.ingest()
+
+    class Cut(BaseException):
+        pass
+
+    def cut(step: Step) -> None:
+        if step == Step.VERIFIED:
+            raise Cut
+
+    play.rewrite(checks=[{"invalid_when": "size > 2500000", "reason": "newer code"}])
+    with pytest.raises(Cut):
+        play.select(LaneKind.REPLAY, play.opened.book.authority().covered(), on_step=cut)
+    play.rewrite()
+    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
+    newest = {mark[1] for _, row in connection.table(play.name).scan(include_timestamp=True) for mark in row.values()}
+    connection.close()
+    assert len(newest) > 1
+    play.assert_exactly_what_was_read()

@@ -1,0 +1,64 @@
+"""A ledger store in memory, for what a real server cannot be made to do: answers that get lost, at every single step.
+
+The contract itself is tested on the real stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tidemark.ledger.store import InDoubt, Key
+
+
+class MemoryStore:
+    """Keeps values in a dict. `faults` are taken one for each `swap`, in turn: see the constants."""
+
+    def __init__(self, max_value_bytes: int = 1 << 20) -> None:
+        self.max_value_bytes = max_value_bytes
+        self.values: dict[Key, bytes] = {}
+        self.faults: list[str] = []
+        self.swaps = 0
+        self.published: list[tuple[str, int, dict[str, dict[int, int]]]] = []
+        self.before_swap: Callable[[Key], None] = lambda key: None
+
+    def prepare(self) -> None:
+        pass
+
+    def read(self, key: Key) -> bytes | None:
+        return self.values.get(key)
+
+    def scan(self, prefix: Key) -> Iterator[tuple[Key, bytes]]:
+        return iter(sorted((k, v) for k, v in self.values.items() if k[: len(prefix)] == prefix))
+
+    def newest(self, prefix: Key, limit: int) -> list[tuple[Key, bytes]]:
+        return list(self.scan(prefix))[::-1][:limit]
+
+    def swap(self, key: Key, expected: bytes | None, value: bytes) -> bool:
+        self.before_swap(key)
+        self.swaps += 1
+        fault = self.faults.pop(0) if self.faults else None
+        if fault == LOST_NOT_APPLIED:
+            raise InDoubt("the connection was lost")
+        applied = self.values.get(key) == expected
+        if applied:
+            self.values[key] = value
+        if fault == LOST_APPLIED:
+            raise InDoubt("the connection was lost")
+        if fault == FALSE_THOUGH_APPLIED:
+            return False
+        return applied
+
+    def commit(self, head: Key, expected: bytes, value: bytes, record: Key, recorded: bytes) -> bool:
+        return self.swap(head, expected, value)
+
+    def put(self, key: Key, value: bytes) -> None:
+        self.values[key] = value
+
+    def publish(self, group: str, committed_at: int, offsets: dict[str, dict[int, int]]) -> None:
+        self.published.append((group, committed_at, offsets))
+
+
+LOST_APPLIED = "the write was applied, its answer lost"
+LOST_NOT_APPLIED = "the write was lost"
+FALSE_THOUGH_APPLIED = "a gateway repeated a write that had won"
+FAULTS = (LOST_APPLIED, LOST_NOT_APPLIED, FALSE_THOUGH_APPLIED)

@@ -1,0 +1,206 @@
+"""A stream with topics, tables and folders of its own, for one test."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+import yaml
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka import TopicPartition as KafkaTopicPartition
+
+from services.site import Site
+from tests.independent import Independent
+from tests.oracle import EXAMPLES, Example, Expected, expected, stream_of
+from tidemark import runs
+from tidemark.ledger.records import INGEST, Head, LaneKind, Record
+from tidemark.protocol import Listener, nobody
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.streams.opened import OpenStream, open_stream
+
+_numbers = itertools.count(1)
+
+
+class Kafka:
+    """The Kafka of a site, for making topics and messages."""
+
+    def __init__(self, site: Site) -> None:
+        self.servers = site.address("kafka")
+        self.admin = KafkaAdminClient(bootstrap_servers=self.servers)
+
+    def create(self, topic: str, partitions: int, **settings: str) -> None:
+        self.admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1, "configs": settings}})
+
+    def send(self, messages: Iterable[tuple[str, int, bytes | None, bytes | None]], **settings: Any) -> None:
+        """Send (topic, partition, key, value), and return when the broker has all of them."""
+        producer = KafkaProducer(bootstrap_servers=self.servers, linger_ms=5, **settings)
+        try:
+            sent = [producer.send(topic, value, key, partition=partition) for topic, partition, key, value in messages]
+            producer.flush()
+            for one in sent:
+                one.get(timeout=30)
+        finally:
+            producer.close()
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Raise a log's start, as retention does."""
+        self.admin.delete_records({KafkaTopicPartition(topic, partition): before})
+
+    def recreate(self, topic: str, partitions: int) -> None:
+        """Delete a topic and create it again under the same name."""
+        self.admin.delete_topics([topic])
+        deadline = time.monotonic() + 30
+        while topic in self.admin.list_topics():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        self.create(topic, partitions)
+
+    def close(self) -> None:
+        self.admin.close()
+
+
+class Playground:
+    """One stream for one test: its file, its messages, its runs, and what should have come of them."""
+
+    def __init__(self, site: Site, kafka: Kafka, folder: Path, example: Example, **changes: Any) -> None:
+        self.site = site
+        self.kafka = kafka
+        self.example = example
+        self.name = f"t{next(_numbers)}_{secrets.token_hex(3)}"
+        self.topics = tuple(f"{self.name}-{topic}" for topic in example.topics)
+        self.file = folder / f"{self.name}.yaml"
+        self.rewrite(**changes)
+        for topic in self.topics:
+            kafka.create(topic, example.partitions)
+        self.independent = Independent(site, self.name)
+        self._produced = 0
+        self._runs = itertools.count(1)
+
+    def rewrite(self, **changes: Any) -> None:
+        """Write the stream file anew, as after a bug fix."""
+        stream = stream_of(self.example, self.name, self.topics, **changes)
+        self.file.write_text(yaml.safe_dump(stream, sort_keys=False, allow_unicode=True))
+
+    @property
+    def opened(self) -> OpenStream:
+        return open_stream(self.file)
+
+    @property
+    def fields(self) -> list[str]:
+        return list(self.example.stream["scheme"]["fields"])
+
+    def produce(self, count: int) -> None:
+        """The example's next messages, over all partitions in turn."""
+        places = [(topic, partition) for topic in self.topics for partition in range(self.example.partitions)]
+        messages = self.example.generate(count, self._produced)
+        self.kafka.send(
+            (*places[number % len(places)], key, value) for number, (key, value) in enumerate(messages, self._produced)
+        )
+        self._produced += count
+
+    def new_run(self) -> str:
+        return f"test/{self.name}/{next(self._runs)}"
+
+    def ingest(
+        self,
+        run: str | None = None,
+        *,
+        on_step: Listener = nobody,
+        take_over: bool = False,
+        opened: OpenStream | None = None,
+    ) -> list[Record]:
+        """Plan and process in this process, as the ingest DAG does; nothing new gives no records."""
+        from tidemark_spark.window_job import process_windows
+
+        run = run or self.new_run()
+        opened = opened or self.opened
+        pending = runs.plan_ingest(opened, run)
+        if pending is None:
+            return []
+        return process_windows(opened, INGEST, pending.window.seq, run, on_step=on_step, take_over=take_over)
+
+    def select(
+        self,
+        kind: LaneKind,
+        selection: RangeSet,
+        run: str | None = None,
+        *,
+        on_step: Listener = nobody,
+        opened: OpenStream | None = None,
+    ) -> list[Record]:
+        """Backfill or replay a selection in this process, as those DAGs do."""
+        from tidemark_spark.window_job import process_windows
+
+        run = run or self.new_run()
+        opened = opened or self.opened
+        lane = runs.open_selected(opened, kind, run, selection, "a test")
+        pending = runs.plan_lane(opened, lane, run)
+        assert pending is not None
+        return process_windows(opened, lane, pending.window.seq, run, on_step=on_step)
+
+    def ranges(self, topic: int, partition: int, *intervals: tuple[int, int]) -> RangeSet:
+        """Ranges of one of the playground's partitions."""
+        at = TopicPartition(self.topics[topic], partition)
+        return RangeSet(OffsetRange(at, start, until) for start, until in intervals)
+
+    def head(self, lane: str = INGEST) -> Head:
+        found = self.opened.book.head(lane)
+        assert found is not None
+        return found.head
+
+    def positions(self) -> dict[tuple[str, int], int]:
+        return {(at.topic, at.partition): offset for at, offset in self.head().offsets().items()}
+
+    def expected(self, until: dict[tuple[str, int], int] | None = None) -> Expected:
+        return expected(self.example, self.kafka.servers, self.topics, until or self.positions())
+
+    def assert_exactly_what_was_read(self) -> None:
+        """What counts is, as sets, what an oracle computes from the topics up to the positions; nothing twice."""
+        wanted = self.expected()
+        hbase, files = self.independent.hbase(), self.independent.parquet(self.fields)
+        dead = self.independent.hbase(f"{self.name}_dead")
+        assert (hbase.twice(), files.twice(), dead.twice()) == (0, 0, 0)
+        assert hbase.by_place() == wanted.rows
+        assert files.by_place() == wanted.rows
+        assert {place[:3]: fields["reason"] for place, fields in dead.rows} == wanted.dead
+
+
+Make = Callable[..., Playground]
+
+
+@pytest.fixture(scope="session")
+def kafka(site: Site) -> Iterator[Kafka]:
+    found = Kafka(site)
+    yield found
+    found.close()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests marked `both`, and all tests of a full run, take both examples; the others one, always the same one."""
+    if "example" not in metafunc.fixturenames:
+        return
+    both = metafunc.config.getoption("--full") or metafunc.definition.get_closest_marker("both")
+    chosen = EXAMPLES if both else [EXAMPLES[crc32(metafunc.function.__name__.encode()) % len(EXAMPLES)]]
+    metafunc.parametrize("example", chosen, ids=lambda example: example.name)
+
+
+@pytest.fixture
+def make(site: Site, kafka: Kafka, tmp_path: Path) -> Make:
+    """Makes a playground for an example, the stream file's contents changed as told."""
+
+    def made(example: Example = EXAMPLES[0], **changes: Any) -> Playground:
+        return Playground(site, kafka, tmp_path, example, **changes)
+
+    return made
+
+
+@pytest.fixture
+def play(make: Make, example: Example) -> Playground:
+    """A playground for each example."""
+    return make(example)

@@ -1,0 +1,67 @@
+"""The real servers for the tests: a site of their own, on ports that nobody else uses.
+
+TIDEMARK_KEEP_SERVERS=1 leaves them running, for the next run to find.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import socket
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from services import control, environment, processes
+from services.site import PORT_NAMES, REPOSITORY, Site
+
+STATE = REPOSITORY / ".local" / "test"
+_PORTS = STATE / "port_base"
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[Site]:
+    """Kafka, ZooKeeper, HBase and its Thrift gateway, ready; their connections are in the environment."""
+    jars = REPOSITORY / ".local" / "jars"
+    base = int(_PORTS.read_text()) if _PORTS.exists() else 0
+    found = Site(STATE, base, jars)
+    if not processes.running(found):
+        shutil.rmtree(STATE, ignore_errors=True)
+        found = Site(STATE, _free_ports(), jars)
+        STATE.mkdir(parents=True)
+        _PORTS.write_text(str(found.port_base))
+    try:
+        control.up(found, control.DATA_SERVERS)
+        os.environ.update(environment.connections(found))
+        yield found
+    finally:
+        if not os.environ.get("TIDEMARK_KEEP_SERVERS"):
+            control.down(found)
+
+
+@pytest.fixture(scope="session")
+def spark(site: Site) -> Iterator[SparkSession]:
+    """One warm Spark for all tests that need one in this process."""
+    from tidemark_spark.session import open_session
+
+    os.environ.update(environment.spark(site))
+    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] --driver-memory 2g pyspark-shell"
+    session = open_session("tests")
+    yield session
+    session.stop()
+
+
+def _free_ports() -> int:
+    """The first of enough neighbouring ports that are all free."""
+    for _ in range(200):
+        base = random.randrange(20_000, 32_000, len(PORT_NAMES))
+        if all(_is_free(base + number) for number in range(len(PORT_NAMES))):
+            return base
+    raise RuntimeError("no free ports between 20000 and 32000")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0

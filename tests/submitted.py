@@ -1,0 +1,49 @@
+"""Jobs started as Airflow starts them: by spark-submit, in a process group of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from services import environment
+from services.site import REPOSITORY, Site
+
+KILLED_JOB = Path(__file__).parent / "killed_job.py"
+WINDOW_JOB = REPOSITORY / "spark_jobs" / "process_window.py"
+
+
+class Submitted:
+    """A running spark-submit. Ends with the test, whatever happens."""
+
+    def __init__(self, site: Site, log: Path, script: Path, *arguments: str, **variables: str) -> None:
+        self.log = log
+        submit = str(Path(sys.executable).parent / "spark-submit")
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [submit, "--master", "local[2]", str(script), *arguments],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **environment.spark(site), **environment.connections(site), **variables},
+                start_new_session=True,
+            )
+
+    def wait(self, seconds: float = 120) -> int:
+        """The exit code, as a shell would see it: negative for the signal that killed it."""
+        return self.process.wait(seconds)
+
+    def signal(self, number: signal.Signals) -> None:
+        os.killpg(self.process.pid, number)
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def end(self) -> None:
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+        self.process.wait(10)

@@ -1,0 +1,66 @@
+"""One write, and a definite answer: was it mine?"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.memory import FAULTS, LOST_APPLIED, LOST_NOT_APPLIED, MemoryStore
+from tidemark.errors import OutcomeUnknown
+from tidemark.ledger import doubt
+from tidemark.ledger.doubt import NotMine, swap_surely
+
+KEY = ("head", "ingest")
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doubt, "_PAUSE_SECONDS", 0.0)
+
+
+@pytest.mark.covers("F2", "E38")
+@pytest.mark.parametrize("faults", [*itertools.product(FAULTS, repeat=1), *itertools.product(FAULTS, repeat=3)])
+def test_a_write_whose_answer_was_lost_is_mine_exactly_when_it_is(faults: tuple[str, ...]) -> None:
+    store = MemoryStore()
+    store.values[KEY] = b"before"
+    store.faults = list(faults)
+    swap_surely(store, KEY, b"before", b"mine", lambda stored: stored == b"mine")
+    assert store.values[KEY] == b"mine"
+
+
+@pytest.mark.covers("F2", "A39")
+@pytest.mark.parametrize("fault", [None, LOST_NOT_APPLIED])
+def test_somebody_elses_value_is_not_mine(fault: str | None) -> None:
+    store = MemoryStore()
+    store.values[KEY] = b"theirs"
+    store.faults = [fault] if fault else []
+    with pytest.raises(NotMine) as caught:
+        swap_surely(store, KEY, b"before", b"mine", lambda stored: stored == b"mine")
+    assert caught.value.current == b"theirs"
+    assert store.values[KEY] == b"theirs"
+
+
+@pytest.mark.covers("F2")
+def test_mine_is_found_behind_a_later_value() -> None:
+    """The write won, its answer was lost, and somebody went on from it before we looked again."""
+    store = MemoryStore()
+    store.values[KEY] = b"before"
+    store.faults = [LOST_APPLIED]
+
+    def overtake(key: tuple[str, ...]) -> None:
+        if store.values[KEY] == b"mine":
+            store.values[KEY] = b"theirs, after mine"
+
+    store.before_swap = overtake
+    swap_surely(store, KEY, b"before", b"mine", lambda stored: b"mine" in stored)
+
+
+@pytest.mark.covers("F2", "F15")
+def test_without_an_answer_the_outcome_is_unknown_and_nobody_claims_otherwise() -> None:
+    store = MemoryStore()
+    store.values[KEY] = b"before"
+    store.faults = [LOST_NOT_APPLIED] * 1_000_000
+    with pytest.raises(OutcomeUnknown, match="whether it was applied is not known"):
+        swap_surely(store, KEY, b"before", b"mine", lambda stored: stored == b"mine", patience=0.05)
+    assert store.values[KEY] == b"before"

@@ -1,0 +1,36 @@
+"""The hashes' test vectors. They were computed with Spark's `xxhash64` and must never change."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidemark.hashing import content_hash, content_text, coordinate_hash, row_hash, unsigned
+from tidemark.ranges import TopicPartition
+
+# (topic, incarnation, partition, offset), coordinate hash, row hash at index 0, content hash of the columns "a", null
+VECTORS = [
+    (("cdn-logs", 1, 3, 91234), 6105829429899021353, 6363819245366706568, 10595914421849491000),
+    (("ü", 2, 0, 2**63 - 2), 15057781849568398163, None, None),
+]
+
+
+@pytest.mark.covers("G1")
+@pytest.mark.parametrize(("coordinate", "message", "row", "content"), VECTORS)
+def test_vectors(coordinate: tuple[str, int, int, int], message: int, row: int | None, content: int | None) -> None:
+    topic, incarnation, partition, offset = coordinate
+    found = coordinate_hash(TopicPartition(topic, partition, incarnation), offset)
+    assert found == message
+    if row is not None and content is not None:
+        assert row_hash(found, 0) == row
+        assert content_hash(row_hash(found, 0), [b"a", None]) == content
+
+
+def test_contents_that_differ_have_different_texts() -> None:
+    columns = [[b"a", None], [None, b"a"], [b"", b"a"], [b"a", b""], [b"-", b"a"], [b"1:a"], [b"a"], [b"1:a-"]]
+    texts = [content_text(one) for one in columns]
+    assert len(set(texts)) == len(texts)
+
+
+def test_spark_shows_hashes_signed() -> None:
+    assert unsigned(-1) == 2**64 - 1
+    assert unsigned(5) == 5

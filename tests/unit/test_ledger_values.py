@@ -1,0 +1,138 @@
+"""Stored values: their bytes, what is refused, and what contradicts itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.memory import MemoryStore
+from tidemark.errors import LedgerContradiction, LedgerUnreadable, TooLarge
+from tidemark.ledger.book import Book, head_key
+from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.limits import check_pending
+from tidemark.ledger.records import Head, LaneKind, LaneState, Pending, Register, Window, WindowRange, positions
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+
+HEAD = Head(
+    stream="s",
+    lane="ingest",
+    kind=LaneKind.INGEST,
+    state=LaneState.OPEN,
+    token="t",
+    seq=0,
+    positions=positions({TopicPartition("logs", 10): 5, TopicPartition("logs", 9): 2**63 - 1}),
+)
+
+
+def window(seq: int, partitions: int = 1) -> Window:
+    ranges = tuple(
+        WindowRange(topic="logs", incarnation=1, partition=number, start=0, until=5, log_start=0, log_end=5)
+        for number in range(partitions)
+    )
+    return Window(seq=seq, ranges=ranges, topic_ids={"logs": "i"}, isolation="read_committed", pinned_at=1, run="r")
+
+
+@pytest.mark.covers("O5", "E51")
+def test_a_value_survives_the_trip_and_has_one_byte_form() -> None:
+    stored = encode(HEAD)
+    assert decode(stored, Head, "here") == HEAD
+    assert encode(decode(stored, Head, "here")) == stored
+
+
+@pytest.mark.covers("A37", "F19")
+@pytest.mark.parametrize(
+    "stored",
+    [
+        b"garbage",
+        b"",
+        b"[]",
+        b"{}",
+        b'{"format":"1"}',
+        b'{"format":1}',
+        encode(HEAD)[:-5],
+        encode(HEAD)[:-1] + b',"x":1}',
+    ],
+)
+def test_what_does_not_parse_is_refused_and_shown(stored: bytes) -> None:
+    with pytest.raises(LedgerUnreadable, match="s/head/ingest cannot be read") as caught:
+        decode(stored, Head, "s/head/ingest")
+    assert stored.decode()[:50] in str(caught.value).replace("\\'", "'")
+
+
+@pytest.mark.covers("F19")
+def test_a_newer_format_is_refused() -> None:
+    newer = encode(HEAD).replace(b'"format":1', b'"format":2')
+    with pytest.raises(LedgerUnreadable, match="has format 2; this version of Tidemark knows formats up to 1"):
+        decode(newer, Head, "s/head/ingest")
+
+
+@pytest.mark.covers("F19", "A37")
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        (encode(HEAD).replace(b'"seq":0', b'"seq":3'), "counts 3 committed windows, and its last one is missing"),
+        (encode(HEAD).replace(b'"stream":"s"', b'"stream":"z"'), "stored for s/ingest and says that it is z/ingest"),
+    ],
+)
+def test_a_head_that_contradicts_itself_is_refused_and_left(stored: bytes, said: str) -> None:
+    store = MemoryStore()
+    store.values[head_key("ingest")] = stored
+    with pytest.raises(LedgerContradiction, match=said):
+        Book(store, "s").head("ingest")
+    assert store.values[head_key("ingest")] == stored
+
+
+@pytest.mark.covers("F17")
+def test_a_head_that_could_become_too_large_is_refused_at_pin() -> None:
+    store = MemoryStore(max_value_bytes=20_000)
+    check_pending(store, HEAD, Pending(window=window(1, 2), token="t", previous=None))
+    with pytest.raises(TooLarge, match="a window over 50 partitions could make the head of s/ingest"):
+        check_pending(store, HEAD, Pending(window=window(1, 50), token="t", previous=None))
+
+
+def test_a_selection_is_found_by_what_it_holds() -> None:
+    book = Book(MemoryStore(), "s")
+    ranges = RangeSet([OffsetRange(TopicPartition("logs", 1), 3, 9), OffsetRange(TopicPartition("logs", 0), 1, 2)])
+    ref = book.store_selection(ranges)
+    assert ref.offsets == 7
+    assert Book(book.store, "s").selection(ref) == ranges
+    assert book.find_selection("0" * 64) is None
+
+
+def test_a_selection_that_was_changed_is_refused() -> None:
+    store = MemoryStore()
+    book = Book(store, "s")
+    ref = book.store_selection(RangeSet([OffsetRange(TopicPartition("logs", 1), 3, 9)]))
+    key = ("selection", ref.digest)
+    store.values[key] = store.values[key].replace(b"9", b"8")
+    with pytest.raises(LedgerUnreadable, match="does not hold what its name says"):
+        Book(store, "s").selection(ref)
+
+
+@pytest.mark.covers("E44")
+def test_a_lost_register_is_not_begun_anew() -> None:
+    from tidemark.ledger.register import draw_generation
+
+    store = MemoryStore()
+    store.values[head_key("ingest")] = encode(HEAD)
+    with pytest.raises(LedgerContradiction, match="s has head/ingest and no register: it was lost"):
+        draw_generation(Book(store, "s"))
+    assert ("register",) not in store.values
+
+
+@pytest.mark.covers("F20", "E52")
+def test_generations_never_fall_whatever_the_clock_says() -> None:
+    from tidemark.errors import ClockBehind
+    from tidemark.ledger.register import draw_generation
+
+    now = 1_000_000_000
+    store = MemoryStore()
+    book = Book(store, "s", clock=lambda: now)
+    first, _ = draw_generation(book)
+    now -= 5_000
+    second, _ = draw_generation(book)
+    assert (first, second) == (1_000_000_000, 1_000_000_001)
+    now -= 3_600_000
+    with pytest.raises(ClockBehind, match="3605 s ahead of this machine's clock"):
+        draw_generation(book)
+    register = decode(store.values["register",], Register, "register")
+    assert register.generation == second

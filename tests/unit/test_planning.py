@@ -1,0 +1,157 @@
+"""Which offsets come next: the planner's rules, as values in and values out."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark.errors import LogTruncated, OffsetsOutOfRange, PartitionsChanged, TopicGone, TopicRecreated, TopicUnknown
+from tidemark.ledger.records import Head, LaneKind, LaneState, SelectionRef, Window, positions
+from tidemark.planning import Known, Request, next_selected, next_window, offsets_within, share, start_positions
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.topics import PartitionLog, TopicLog
+
+TOPIC = "logs"
+REQUEST = Request(topics=(TOPIC,), isolation="read_committed", run="r", now=1)
+
+
+def at(partition: int) -> TopicPartition:
+    return TopicPartition(TOPIC, partition)
+
+
+def head(**offsets: int) -> Head:
+    """A head of the ingest lane; `p0=5` is the position 5 of partition 0."""
+    known = {at(int(name[1:])): offset for name, offset in offsets.items()}
+    return Head(
+        stream="s",
+        lane="ingest",
+        kind=LaneKind.INGEST,
+        state=LaneState.OPEN,
+        token="t",
+        seq=0,
+        positions=positions(known),
+    )
+
+
+def kafka(*logs: tuple[int, int], topic_id: str = "id", known_as: int | None = 1) -> Known:
+    """A topic with a (start, end) for each partition; `known_as` None: the ledger knows another id."""
+    found = TopicLog(topic_id, {number: PartitionLog(start, end, 0) for number, (start, end) in enumerate(logs)})
+    return Known({TOPIC: found}, {} if known_as is None else {TOPIC: known_as})
+
+
+def read(window: Window | None) -> dict[int, tuple[int, int]]:
+    return {one.partition: (one.start, one.until) for one in window.ranges} if window else {}
+
+
+@pytest.mark.covers("S15", "S18", "A23")
+def test_from_the_positions_to_the_ends() -> None:
+    window = next_window(head(p0=5, p1=7), kafka((0, 9), (0, 7)), REQUEST)
+    # The partition without anything new is listed all the same: it keeps its position.
+    assert read(window) == {0: (5, 9), 1: (7, 7)}
+
+
+@pytest.mark.covers("A19", "E29")
+def test_nothing_new_is_no_window() -> None:
+    assert next_window(head(p0=9, p1=0), kafka((0, 9), (0, 0)), REQUEST) is None
+
+
+@pytest.mark.covers("O2", "E25", "F13")
+def test_a_new_partition_begins_at_its_log_start() -> None:
+    window = next_window(head(p0=9), kafka((0, 9), (3, 8)), REQUEST)
+    assert read(window) == {0: (9, 9), 1: (3, 8)}
+
+
+@pytest.mark.covers("O2", "S2")
+def test_a_new_lane_begins_at_the_log_starts_or_at_the_ends() -> None:
+    known = kafka((4, 9), (0, 0))
+    assert {one.at: one.offset for one in start_positions(known, (TOPIC,), "earliest")} == {at(0): 4, at(1): 0}
+    assert {one.at: one.offset for one in start_positions(known, (TOPIC,), "latest")} == {at(0): 9, at(1): 0}
+
+
+@pytest.mark.covers("A28", "E18", "E19")
+def test_offsets_that_kafka_has_removed_stop_the_plan_and_are_named() -> None:
+    with pytest.raises(OffsetsOutOfRange, match=r"logs/0 \[5, 9\) is no longer in Kafka: the log now begins at 9"):
+        next_window(head(p0=5), kafka((9, 10)), REQUEST)
+
+
+@pytest.mark.covers("A49", "E20", "E30")
+def test_a_log_that_ends_below_the_position_stops_the_plan() -> None:
+    with pytest.raises(LogTruncated, match="logs/0 ends at 3, below 5"):
+        next_window(head(p0=5), kafka((0, 3)), REQUEST)
+
+
+@pytest.mark.covers("N7", "E20")
+def test_a_recreated_topic_stops_the_plan_even_if_its_offsets_look_valid() -> None:
+    with pytest.raises(TopicRecreated, match="topic logs has id new"):
+        next_window(head(p0=5), kafka((0, 100), topic_id="new", known_as=None), REQUEST)
+
+
+@pytest.mark.covers("A01")
+def test_a_topic_that_is_not_there() -> None:
+    nothing = Known({}, {})
+    with pytest.raises(TopicUnknown, match="topic logs does not exist"):
+        start_positions(nothing, (TOPIC,), "earliest")
+    with pytest.raises(TopicGone, match="no longer exists"):
+        next_window(head(p0=5), nothing, REQUEST)
+
+
+def test_a_partition_that_is_gone_stops_the_plan() -> None:
+    with pytest.raises(PartitionsChanged, match="logs/1 no longer exists"):
+        next_window(head(p0=5, p1=3), kafka((0, 9)), REQUEST)
+
+
+@pytest.mark.covers("S18")
+def test_a_run_goes_no_further_than_the_end_that_it_saw() -> None:
+    goal = {at(0): 7}
+    assert read(next_window(head(p0=5), kafka((0, 900)), REQUEST, goal)) == {0: (5, 7)}
+    assert next_window(head(p0=7), kafka((0, 900)), REQUEST, goal) is None
+
+
+@pytest.mark.covers("A30", "C2")
+def test_a_cap_is_shared_in_proportion_to_the_lags() -> None:
+    capped = share({at(0): (0, 101), at(1): (0, 11), at(2): (0, 1)}, 10)
+    assert {one.partition: until for one, (_, until) in capped.items()} == {0: 8, 1: 1, 2: 1}
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=8), st.integers(1, 5_000))
+def test_a_cap_starves_nobody(lags: list[int], limit: int) -> None:
+    capped = share({at(number): (100, 100 + lag) for number, lag in enumerate(lags)}, limit)
+    taken = [capped[at(number)][1] - 100 for number in range(len(lags))]
+    assert all(0 <= part <= lag for part, lag in zip(taken, lags, strict=True))
+    assert all(part > 0 for part, lag in zip(taken, lags, strict=True) if lag)
+    # At most one record a partition above the cap, for those that would have got none.
+    assert sum(taken) <= limit + len(lags)
+    if sum(lags) <= limit:
+        assert taken == lags
+
+
+@pytest.mark.covers("N4")
+def test_a_selection_is_read_up_to_its_end() -> None:
+    selection = RangeSet([OffsetRange(at(0), 5, 6), OffsetRange(at(0), 9, 12), OffsetRange(at(1), 0, 3)])
+    ref = SelectionRef("d", 7)
+    lane = head(p0=5, p1=0)
+    window = next_selected(lane, kafka((0, 50), (0, 50)), REQUEST, selection, ref)
+    assert read(window) == {0: (5, 12), 1: (0, 3)}
+    assert window is not None
+    assert window.selection == ref
+    assert next_selected(head(p0=12, p1=3), kafka((0, 50), (0, 50)), REQUEST, selection, ref) is None
+
+
+def test_a_selection_below_the_log_start_is_refused_and_named() -> None:
+    selection = RangeSet([OffsetRange(at(0), 5, 8)])
+    with pytest.raises(OffsetsOutOfRange, match=r"logs/0 \[5, 7\)"):
+        next_selected(head(p0=5), kafka((7, 50)), REQUEST, selection, SelectionRef("d", 3))
+
+
+def test_a_selection_of_another_incarnation_is_refused() -> None:
+    old = TopicPartition(TOPIC, 0, 1)
+    with pytest.raises(PartitionsChanged, match="this incarnation of the topic, is gone"):
+        next_selected(
+            head(), kafka((0, 50), known_as=2), REQUEST, RangeSet([OffsetRange(old, 0, 3)]), SelectionRef("d", 3)
+        )
+
+
+def test_what_kafka_still_holds_of_a_request() -> None:
+    wanted = RangeSet([OffsetRange(at(0), 0, 100), OffsetRange(at(7), 0, 5)])
+    assert offsets_within(kafka((4, 9)), wanted) == RangeSet([OffsetRange(at(0), 4, 9)])

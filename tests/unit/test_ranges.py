@@ -1,0 +1,86 @@
+"""The range algebra against a naive model: plain sets of offsets."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark.errors import WrongUse
+from tidemark.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
+
+PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 1, 2), TopicPartition("a-b", 0)]
+
+ranges = st.builds(
+    lambda at, start, length: OffsetRange(at, start, start + length),
+    st.sampled_from(PARTITIONS),
+    st.integers(0, 30),
+    st.integers(0, 12),
+)
+range_sets = st.lists(ranges, max_size=8).map(RangeSet)
+
+
+def offsets(ranges: RangeSet) -> set[tuple[TopicPartition, int]]:
+    return {(one.partition, offset) for one in ranges for offset in range(one.start, one.until)}
+
+
+@pytest.mark.covers("N2", "E33")
+@given(range_sets, range_sets)
+def test_algebra_is_that_of_sets(left: RangeSet, right: RangeSet) -> None:
+    assert offsets(left | right) == offsets(left) | offsets(right)
+    assert offsets(left & right) == offsets(left) & offsets(right)
+    assert offsets(left - right) == offsets(left) - offsets(right)
+    assert (left == right) == (offsets(left) == offsets(right))
+    assert left.count() == len(offsets(left))
+
+
+@given(range_sets)
+def test_ranges_are_sorted_disjoint_and_do_not_touch(ranges: RangeSet) -> None:
+    for at in ranges.partitions:
+        intervals = ranges.of(at)
+        assert all(start < until for start, until in intervals)
+        assert all(one[1] < following[0] for one, following in pairwise(intervals))
+
+
+@given(range_sets, st.integers(0, 20))
+def test_first_takes_the_lowest_offsets_of_each_partition(ranges: RangeSet, limit: int) -> None:
+    for at in ranges.partitions:
+        all_of_it = sorted(offset for partition, offset in offsets(ranges) if partition == at)
+        taken = sorted(offset for partition, offset in offsets(ranges.first(limit)) if partition == at)
+        assert taken == all_of_it[:limit]
+
+
+@given(range_sets)
+def test_the_hull_is_one_range_from_first_to_last(ranges: RangeSet) -> None:
+    hull = ranges.hull()
+    assert offsets(ranges) <= offsets(hull)
+    for at in ranges.partitions:
+        assert hull.of(at) == ((ranges.of(at)[0][0], ranges.of(at)[-1][1]),)
+
+
+@given(range_sets, st.sampled_from(PARTITIONS), st.integers(0, 50))
+def test_membership(ranges: RangeSet, at: TopicPartition, offset: int) -> None:
+    assert ((at, offset) in ranges) == ((at, offset) in offsets(ranges))
+
+
+@pytest.mark.covers("A33", "E51")
+def test_the_largest_offsets_do_not_overflow() -> None:
+    at = TopicPartition("a", 0)
+    everything = RangeSet([OffsetRange(at, 0, MAX_OFFSET)])
+    assert everything.count() == 2**63 - 1
+    assert (everything - RangeSet([OffsetRange(at, 1, MAX_OFFSET)])).count() == 1
+
+
+@pytest.mark.covers("A03", "E32")
+@pytest.mark.parametrize(("start", "until"), [(-99, 5), (-1, 0), (5, 3), (0, 2**63)])
+def test_what_is_not_a_range_is_refused(start: int, until: int) -> None:
+    with pytest.raises(WrongUse, match=rf"a/0: from {start} until {until} is not a range"):
+        OffsetRange(TopicPartition("a", 0), start, until)
+
+
+@pytest.mark.covers("E28")
+def test_partitions_sort_as_numbers() -> None:
+    shuffled = [TopicPartition("a", number) for number in (10, 9, 2)]
+    assert [at.partition for at in sorted(shuffled)] == [2, 9, 10]

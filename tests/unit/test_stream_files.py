@@ -1,0 +1,121 @@
+"""Stream files: what is refused, and that the message names file, line, field and what was expected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.covering import REPOSITORY
+from tidemark.errors import InvalidStreamFile
+from tidemark.streams.loading import load
+
+EXAMPLE = REPOSITORY / "dags" / "streams" / "cdn_logs.yaml"
+
+MINIMAL = """\
+stream: orders
+source:
+  topics: [orders]
+scheme:
+  type: json
+  fields:
+    id: integer
+sinks:
+  - type: hbase
+    table: orders
+dead_letters:
+  table: orders_dead
+"""
+
+
+def loaded(tmp_path: Path, text: str) -> Any:
+    path = tmp_path / "orders.yaml"
+    path.write_text(text)
+    return load(path)
+
+
+@pytest.mark.covers("S1")
+def test_the_example_is_valid() -> None:
+    stream = load(EXAMPLE).stream
+    assert stream.source.topics == ("cdn-logs",)
+    assert list(stream.scheme.fields) == [
+        *("clientip", "time", "method", "host", "path", "protocol", "protocol-version", "code", "size", "dltime")
+    ]
+
+
+@pytest.mark.covers("S1", "S12")
+def test_a_minimal_file_has_defaults_and_a_digest(tmp_path: Path) -> None:
+    first = loaded(tmp_path, MINIMAL)
+    assert first.stream.source.start == "earliest"
+    assert first.stream.source.isolation == "read_committed"
+    assert first.digest != loaded(tmp_path, MINIMAL + "description: other\n").digest
+
+
+@pytest.mark.covers("S1")
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("stream: orders", "stream: Orders"), r"orders.yaml:1: stream: .*pattern"),
+        (("  topics: [orders]", "  topics: []"), r"orders.yaml:3: source.topics: .*at least 1"),
+        (("  topics: [orders]", "  topics: [a, a]"), r"orders.yaml:2: source: a topic is named twice"),
+        (("  topics: [orders]", "  topics: ['a b']"), r"orders.yaml:3: source.topics.0: .*pattern.*found 'a b'"),
+        (("  topics: [orders]", "  topic: orders"), r"orders.yaml:2: source.topics: Field required"),
+        (
+            ("  topics: [orders]", "  topics: [orders]\n  start: first"),
+            r"orders.yaml:4: source.start: .*'earliest'.*'first'",
+        ),
+        (("    id: integer", "    id: int"), r"orders.yaml:7: scheme.fields.id: .*'integer'.*'int'"),
+        (("  type: json", "  type: xml"), r"orders.yaml:4: scheme: .*'regex', 'json'"),
+        (("    table: orders", "    table: orders_dead"), r"'orders_dead' is named for two purposes"),
+        (("dead_letters:", "unknown: 1\ndead_letters:"), r"orders.yaml:11: unknown: Extra inputs are not permitted"),
+        (("    table: orders\n", "    table: orders\n    table: b\n"), r"orders.yaml:11: table: .*a second time"),
+        (("stream: orders", "stream: [1"), r"orders.yaml: not YAML"),
+        (("    table: orders\n", "    table: orders\n  - type: hbase\n    table: b\n"), r"two have the name 'hbase'"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(tmp_path: Path, change: tuple[str, str], said: str) -> None:
+    with pytest.raises(InvalidStreamFile, match=said):
+        loaded(tmp_path, MINIMAL.replace(*change))
+
+
+def test_every_mistake_is_named_at_once(tmp_path: Path) -> None:
+    wrong = MINIMAL.replace("stream: orders", "stream: 5").replace("id: integer", "id: int")
+    with pytest.raises(InvalidStreamFile) as caught:
+        loaded(tmp_path, wrong)
+    assert len(str(caught.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize("text", ["", "- a\n", "5\n"])
+def test_what_is_not_a_map_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InvalidStreamFile, match="expected a map"):
+        loaded(tmp_path, text)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidStreamFile, match=r"nowhere.yaml: cannot be read: No such file"):
+        load(tmp_path / "nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"regex": r"(\S+"}, "not a regular expression"),
+        ({"fields": ["a", "c"]}, "do not name the same fields"),
+        ({"fields": ["a"]}, "has 2 groups, and 1 fields"),
+        ({"timestamp": None}, "needs `timestamp`"),
+    ],
+)
+def test_a_pattern_that_does_not_fit_its_fields_is_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    pattern = {"name": "p", "regex": r"(\S+) (\S+)", "fields": ["a", "b"], "timestamp": "yyyy", **change}
+    values = yaml.safe_load(MINIMAL)
+    values["scheme"] = {"type": "regex", "fields": {"a": "string", "b": "timestamp"}, "patterns": [pattern]}
+    with pytest.raises(InvalidStreamFile, match=said):
+        loaded(tmp_path, yaml.safe_dump(values))
+
+
+@pytest.mark.covers("A24")
+def test_an_end_cannot_be_configured(tmp_path: Path) -> None:
+    with pytest.raises(InvalidStreamFile, match=r"source\.end: Extra inputs"):
+        loaded(tmp_path, MINIMAL.replace("  topics: [orders]", "  topics: [orders]\n  end: earliest"))
