@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark.ledger.book import Book, Stored
-from tidemark.ledger.records import INGEST, LaneEntry, Pending, Record, WindowRange
+from tidemark.ledger.records import INGEST, LaneEntry, Pending, Record, Window, WindowRange
 from tidemark.streams.opened import OpenStream
 from tidemark.topics import TopicLog
 
@@ -90,6 +90,7 @@ def _committed(record: Record) -> dict[str, Any]:
         "state": "committed",
         "at": record.committed_at,
         "ranges": _ranges(record.window.ranges),
+        "selected": _selected(record.window),
         "read": sum(tally.read.number for tally in tallies),
         "stored": sum(tally.stored.number for tally in tallies),
         "set_aside": sum(tally.invalid.number + tally.failed.number for tally in tallies),
@@ -107,12 +108,18 @@ def _pending(book: Book, lane: str, pending: Pending) -> dict[str, Any]:
         "state": f"pending: {beat.step}" if beat is not None and working else "pending",
         "at": pending.window.pinned_at,
         "ranges": _ranges(pending.window.ranges),
+        "selected": _selected(pending.window),
         "read": None,
         "stored": sum(beat.done.values()) if beat is not None and working else None,
         "set_aside": None,
         "generation": str(pending.attempt.generation) if pending.attempt else None,
         "run": pending.attempt.run if pending.attempt else pending.window.run,
     }
+
+
+def _selected(window: Window) -> int | None:
+    """How many offsets the window's lane has selected within its ranges; None for all of them."""
+    return None if window.selection is None else window.selection.offsets
 
 
 def _ranges(ranges: tuple[WindowRange, ...]) -> list[dict[str, str]]:

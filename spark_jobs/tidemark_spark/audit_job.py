@@ -147,7 +147,8 @@ def _sinks(
             found = readers.hbase_places(spark, opened.book, table, names, more)
             places.append(_compare(sink.name, rows, found, in_kafka))
         else:
-            found = readers.parquet_found_digest(readers.parquet_rows(spark, view, sink.name), names)
+            files = readers.parquet_rows(spark, view, sink.name, opened.stream.scheme, gone=True)
+            found = readers.parquet_found_digest(files, names)
             places.append(_compare(sink.name, rows, found.withColumn(readers.COUNTS, F.lit(True)), in_kafka))
     dead = dead_letter_rows(outcomes.set_aside(expected)).select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
     found = readers.hbase_places(spark, opened.book, opened.dead_letter_table(), DEAD_LETTER_FIELDS, more)

@@ -19,6 +19,7 @@ from tidemark.errors import WrongUse
 from tidemark.hashing import content_hash, coordinate_hash, row_hash
 from tidemark.ledger.book import Book, View
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.results import parquet_files
 from tidemark.results.hbase_table import ResultTable, StoredRow
 from tidemark.results.reading import pieces, places_of_piece
 from tidemark.streams.model import HBaseSink, Scheme
@@ -55,7 +56,7 @@ def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
             spark, opened.book, opened.result_table(config.hbase, config.table), field_names(opened.stream)
         )
         return rows.where(COUNTS).select(*COORDINATE, INDEX, TOMBSTONE, *_typed(opened.stream.scheme))
-    rows = parquet_rows(spark, opened.book.view(), sink)
+    rows = parquet_rows(spark, opened.book.view(), sink, opened.stream.scheme)
     return rows.select(*COORDINATE, INDEX, TOMBSTONE, *(field(name) for name in field_names(opened.stream)))
 
 
@@ -127,28 +128,43 @@ class _Reader:
         return (*place, True, row.mark.tombstone, _signed(row.mark.digest), _signed(found), *contents)
 
 
-def parquet_rows(spark: SparkSession, view: View, sink: str) -> DataFrame:
-    """The rows of a Parquet sink that count: all its columns. One read, however many windows there are."""
-    folders: dict[int, str] = {}
+def parquet_rows(spark: SparkSession, view: View, sink: str, scheme: Scheme, *, gone: bool = False) -> DataFrame:
+    """The rows of a Parquet sink that count, in one read, however many windows there are.
+
+    Columns: coordinate, `_index`, `_tombstone`, `_digest`, the fields, and the folders' `lane`, `seq`, `generation`.
+    With `gone`, a folder that is missing is passed over, for the audit to find its rows missing. Without it, Spark
+    fails and names the folder.
+    """
+    folders: list[str] = []
     base = None
     superseded: list[tuple[int, RangeSet]] = []
     for window in view.windows:
         place = next((one.place for one in window.record.receipt.sinks if one.name == sink), None)
         if place is None or not any(tally.rows.number for tally in window.record.receipt.tallies):
             continue
+        if gone and not parquet_files.exists(place["folder"]):
+            continue
         base = place["base"]
-        folders[window.generation] = place["folder"]
+        folders.append(place["folder"])
         lost = window.covers - _authority_of(view.authority, window.generation, window.covers)
         if lost:
             superseded.append((window.generation, lost))
+    # The schema of today's stream file: a field that older files do not have is null.
+    schema = _parquet_schema(scheme)
     if base is None:
-        raise WrongUse(f"no window has been committed with a sink {sink!r} yet")
-    rows = spark.read.option("basePath", base).parquet(*folders.values())
+        return spark.createDataFrame([], schema)
+    rows = spark.read.schema(schema).option("basePath", base).parquet(*folders)
     # Small: only windows of which a later one has taken something.
     kept = rows.where(~F.col(GENERATION).isin([generation for generation, _ in superseded]))
     for generation, lost in superseded:
         kept = kept.unionAll(without(rows.where(F.col(GENERATION) == generation), lost))
     return kept
+
+
+def _parquet_schema(scheme: Scheme) -> str:
+    fields = ", ".join(f"`{name}` {SPARK_TYPES[kind]}" for name, kind in scheme.fields.items())
+    place = f"{AT[0]} string, {AT[1]} int, {AT[2]} int, {COORDINATE[3]} long, {INDEX} int"
+    return f"{place}, {TOMBSTONE} boolean, {DIGEST} long, {fields}, lane string, seq int, {GENERATION} long"
 
 
 def parquet_found_digest(rows: DataFrame, fields: Sequence[str]) -> DataFrame:

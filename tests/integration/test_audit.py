@@ -209,7 +209,7 @@ def test_what_kafka_has_forgotten_is_counted_as_unproven(play: Playground) -> No
     assert "15 offsets are no longer in Kafka" in report.sentence()
 
 
-def test_a_folder_of_results_that_is_gone_is_an_error_not_a_clean_audit(make: Make) -> None:
+def test_a_folder_of_results_that_is_gone_is_so_many_missing_rows(make: Make) -> None:
     play = make(CDN)
     play.produce(60)
     play.ingest()

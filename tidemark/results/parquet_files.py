@@ -35,6 +35,11 @@ def attempt_folder(base: str, lane: str, seq: int, generation: int) -> str:
     return f"{window_folder(base, lane, seq)}/generation={generation}"
 
 
+def exists(folder: str) -> bool:
+    filesystem, path = fs.FileSystem.from_uri(folder)
+    return bool(filesystem.get_file_info(path).type != fs.FileType.NotFound)
+
+
 def own(base: str, stream: str, ledger: str) -> None:
     """Mark a base folder as this stream's. Raises OwnedByAnother when it is another's."""
     filesystem, path = fs.FileSystem.from_uri(base)

@@ -47,19 +47,21 @@ function windowRow(row, one) {
   cell(row, one.seq, "number");
   cell(row, one.state, one.state === "committed" ? "good" : "busy");
   cell(row, new Date(one.at).toISOString().replace("T", " ").replace(/\.\d+Z/, " UTC"));
-  cell(row, one.ranges.map((range) => `${range.partition} [${range.from}, ${range.until})`).join("\n"), "ranges");
+  const ranges = one.ranges.map((range) => `${range.partition} [${range.from}, ${range.until})`);
+  if (one.selected !== null) ranges.push(`${grouped(one.selected)} offsets of these`);
+  cell(row, ranges.join("\n"), "ranges");
   cell(row, grouped(one.read), "number");
   cell(row, grouped(one.stored), "number");
   cell(row, grouped(one.set_aside), "number");
-  const run = cell(row, "");
   const [dag, ...rest] = one.run.split("/");
-  if (rest.length === 0) {
-    run.textContent = one.run;
+  // Airflow shows this page in a frame that may not lead the window elsewhere: there a link would do nothing.
+  if (rest.length === 0 || window.top !== window) {
+    cell(row, rest.length === 0 ? one.run : rest.join("/"));
     return;
   }
+  const run = cell(row, "");
   const link = document.createElement("a");
   link.href = `../dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(rest.join("/"))}`;
-  link.target = "_top";
   link.textContent = rest.join("/");
   run.append(link);
 }

@@ -1,0 +1,55 @@
+"""Airflow for the tests of this folder: its home is decided before anything imports it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from services import environment
+from services.site import REPOSITORY, Site
+from tests.oracle import CDN, stream_of
+
+HOME = REPOSITORY / ".local" / "test-airflow"
+# The example stream under a name, a topic and tables of its own, in a folder that is to Airflow what dags/ is.
+STREAM = f"cdn_{secrets.token_hex(3)}"
+STREAM_FILE = HOME / "dags" / "streams" / "stream.yaml"
+
+_SETTINGS = {
+    "AIRFLOW_HOME": str(HOME),
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__CORE__DAGS_FOLDER": str(HOME / "dags"),
+    "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
+    "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME / 'airflow.db'}",
+    # A DAG whose definition changes from one parse to the next is an error here.
+    "AIRFLOW__DAG_PROCESSOR__DAG_VERSION_INFLATION_CHECK_LEVEL": "error",
+}
+shutil.rmtree(HOME, ignore_errors=True)
+STREAM_FILE.parent.mkdir(parents=True)
+shutil.copy(REPOSITORY / "dags" / "tidemark_streams.py", HOME / "dags")
+STREAM_FILE.write_text(yaml.safe_dump({**stream_of(CDN, STREAM, (STREAM,)), "engine": CDN.stream["engine"]}))
+os.environ.update(_SETTINGS)
+
+
+@pytest.fixture(scope="session")
+def airflow_home() -> Path:
+    """Airflow's home, with a migrated database."""
+    migrate = [sys.executable, "-m", "airflow", "db", "migrate"]
+    done = subprocess.run(migrate, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return HOME
+
+
+@pytest.fixture
+def submitting(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What spark-submit needs, in the environment."""
+    for key, value in {**environment.spark(site), **environment.connections(site)}.items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)

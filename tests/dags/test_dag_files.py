@@ -1,0 +1,127 @@
+"""The DAGs as Airflow sees them: they parse, they stay the same, and they say what they should."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import DAG
+from airflow.serialization.serialized_objects import DagSerialization
+from tidemark_dags import build_dags
+
+from services.site import REPOSITORY
+from tests.unit.test_stream_files import MINIMAL
+
+DAGS = REPOSITORY / "dags"
+NAMES = {f"cdn_logs__{kind}" for kind in ("ingest", "backfill", "replay", "audit")}
+
+
+def parsed() -> dict[str, DAG]:
+    bag = DagBag(dag_folder=str(DAGS))
+    assert bag.import_errors == {}
+    return dict(bag.dags)
+
+
+@pytest.fixture(scope="module")
+def dags() -> dict[str, DAG]:
+    return parsed()
+
+
+def test_every_stream_file_has_its_four_dags(dags: dict[str, DAG]) -> None:
+    assert set(dags) == NAMES
+
+
+def test_parsing_twice_gives_the_same(dags: dict[str, DAG]) -> None:
+    def serialized(found: dict[str, DAG]) -> str:
+        return json.dumps(
+            {name: DagSerialization.to_dict(dag) for name, dag in found.items()}, sort_keys=True, default=str
+        )
+
+    assert serialized(dags) == serialized(parsed())
+
+
+def test_the_ingest_runs_one_at_a_time_on_its_schedule(dags: dict[str, DAG]) -> None:
+    dag = dags["cdn_logs__ingest"]
+    assert dag.catchup is False
+    assert dag.max_active_runs == 1
+    assert type(dag.timetable).__name__ == "CronTriggerTimetable"
+    assert dag.timetable.expression == "0 * * * *"
+    assert {one.value for one in dag.allowed_run_types} == {"scheduled", "manual"}
+    assert list(dag.task_dict) == ["plan", "process", "publish"]
+    process = dag.task_dict["process"]
+    assert (process.retries, process.retry_delay) == (3, timedelta(seconds=5))
+    assert process.execution_timeout == timedelta(minutes=50)
+
+
+@pytest.mark.parametrize("name", sorted(NAMES - {"cdn_logs__ingest"}))
+def test_the_others_run_on_request(dags: dict[str, DAG], name: str) -> None:
+    dag = dags[name]
+    assert dag.schedule is None
+    assert {one.value for one in dag.allowed_run_types} == {"manual", "operator_triggered"}
+
+
+@pytest.mark.covers("Q6")
+def test_the_forms_are_typed(dags: dict[str, DAG]) -> None:
+    replay = dags["cdn_logs__replay"].params
+    assert replay["dry_run"] is True
+    schemas = {name: replay.get_param(name).schema for name in replay}
+    assert schemas["reason"]["minLength"] == 3
+    assert schemas["selection"]["pattern"] == "^([0-9a-f]{64})?$"
+    assert {schema["type"] for schema in schemas.values()} == {"string", "boolean"}
+    assert dags["cdn_logs__backfill"].params["dry_run"] is False
+    assert dags["cdn_logs__audit"].params["repair"] is False
+
+
+@pytest.mark.covers("Q7", "Q8")
+def test_no_shell_and_no_user_text_in_a_template(dags: dict[str, DAG]) -> None:
+    for dag in dags.values():
+        for task in dag.tasks:
+            assert "Bash" not in type(task).__name__
+            words = json.dumps([getattr(task, field, None) for field in task.template_fields], default=str)
+            assert "params" not in words
+            assert "conf[" not in words
+
+
+def test_dag_files_import_nothing_heavy() -> None:
+    code = (
+        "import runpy, sys; runpy.run_path(sys.argv[1]);"
+        "print(sorted({'pyspark', 'happybase', 'kafka', 'pyarrow', 'numpy', 'thriftpy2', 'kazoo'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(DAGS / "tidemark_streams.py")], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+@pytest.mark.covers("S1")
+def test_an_invalid_stream_file_does_not_take_the_others_with_it(tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(MINIMAL)
+    (tmp_path / "bad one.yaml").write_text(MINIMAL.replace("id: integer", "id: int"))
+    (tmp_path / "twin.yaml").write_text(MINIMAL)
+    (tmp_path / "notes.txt").write_text("not a stream file")
+    found = {dag.dag_id: dag for dag in build_dags(tmp_path)}
+    assert set(found) == {
+        *(f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit")),
+        "bad_one__invalid",
+        "twin__invalid",
+    }
+    assert "bad one.yaml:7: scheme.fields.id" in found["bad_one__invalid"].doc_md
+    assert "stream orders is described by" in found["twin__invalid"].doc_md
+    (task,) = found["bad_one__invalid"].tasks
+    with pytest.raises(Exception, match=r"bad one\.yaml:7"):
+        task.python_callable()
+
+
+def test_two_streams_do_not_share_a_task(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(MINIMAL)
+    (tmp_path / "b.yaml").write_text(MINIMAL.replace("stream: orders", "stream: others"))
+    found: dict[str, Any] = {dag.dag_id: dag for dag in build_dags(tmp_path)}
+    arguments = [found[f"{name}__ingest"].task_dict["process"].application_args for name in ("orders", "others")]
+    assert arguments[0][1] == str(tmp_path / "a.yaml")
+    assert arguments[1][1] == str(tmp_path / "b.yaml")

@@ -1,0 +1,184 @@
+"""Whole runs of the example stream's DAGs, by `dag.test()`, with real spark-submit on the real servers."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import DAG
+
+from demo.cdn_lines import produce
+from services.site import Site
+from tests.dags.conftest import STREAM, STREAM_FILE
+from tests.playground import Kafka
+from tidemark.ledger.records import INGEST
+from tidemark.ranges import TopicPartition
+from tidemark.results.hbase_rows import PartitionKeys
+from tidemark.results.reading import hbase_rows
+from tidemark.streams.opened import OpenStream, open_stream
+
+CANARY = "canary-in-a-password"
+
+pytestmark = [
+    pytest.mark.usefixtures("airflow_home", "submitting"),
+    # Airflow itself, in this process.
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+@pytest.fixture
+def dags() -> dict[str, DAG]:
+    """Parsed anew for each test: `dag.test()` puts a run's conf into the DAG's own params."""
+    return dict(DagBag(dag_folder=str(STREAM_FILE.parent.parent)).dags)
+
+
+@pytest.fixture(scope="module")
+def topic(kafka: Kafka, site: Site) -> str:
+    kafka.create(STREAM, 4)
+    produce(site.address("kafka"), STREAM, 2_000)
+    return STREAM
+
+
+@pytest.fixture
+def opened(topic: str) -> OpenStream:
+    return open_stream(STREAM_FILE)
+
+
+def states(run: Any) -> dict[str, str]:
+    return {task.task_id: str(task.state) for task in run.get_task_instances()}
+
+
+@pytest.fixture
+def secrets_watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
+    """Connections with a password, and the command lines on which it was seen while the test ran."""
+    for name in ("KAFKA_DEFAULT", "HBASE_DEFAULT"):
+        import os
+
+        connection = json.loads(os.environ[f"AIRFLOW_CONN_{name}"])
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps({**connection, "login": "someone", "password": CANARY}))
+    seen: list[str] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.2):
+            for process in psutil.process_iter():
+                try:
+                    words = " ".join(process.cmdline())
+                except psutil.Error:
+                    continue
+                if CANARY in words:
+                    seen.append(words)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    yield lambda: seen
+    over.set()
+    thread.join()
+
+
+@pytest.mark.covers("Q4", "Q5", "Q22", "O8")
+def test_ingest(
+    dags: dict[str, DAG],
+    opened: OpenStream,
+    airflow_home: Path,
+    secrets_watched: Callable[[], list[str]],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    run = dags[f"{STREAM}__ingest"].test()
+    assert states(run) == {"plan": "success", "process": "success", "publish": "success"}
+    found = opened.book.head(INGEST)
+    assert found is not None
+    last = found.head.last
+    assert last is not None
+    assert last.attempt.run == f"{STREAM}__ingest/{run.run_id}"
+    assert sum(tally.read.number for tally in last.receipt.tallies) == 2_000
+    # The event for other DAGs names ranges and counts.
+    with sqlite3.connect(airflow_home / "airflow.db") as database:
+        (extra,) = database.execute("select extra from asset_event order by id desc limit 1").fetchone()
+    (window,) = json.loads(extra)["windows"]
+    assert (window["seq"], window["read"]) == (1, 2_000)
+    assert window["stored"] + window["set_aside"] == 2_000
+    assert f"{STREAM}/0 [0, {found.head.offsets()[TopicPartition(STREAM, 0)]})" in window["ranges"]
+    # The password is on no command line, in no log, and in nothing that Airflow has stored.
+    assert secrets_watched() == []
+    places = [path for path in airflow_home.rglob("*") if path.is_file()]
+    logged = "".join(capfd.readouterr())
+    assert f"{STREAM}/ingest window 1: committed" in logged
+    assert CANARY not in logged
+    assert [path for path in places if CANARY.encode() in path.read_bytes()] == []
+
+
+@pytest.mark.covers("A19")
+def test_nothing_new_skips_the_rest(dags: dict[str, DAG], opened: OpenStream) -> None:
+    run = dags[f"{STREAM}__ingest"].test()
+    assert states(run) == {"plan": "skipped", "process": "skipped", "publish": "skipped"}
+    assert run.state == "success"
+
+
+@pytest.mark.covers("N5")
+def test_a_dry_run_changes_nothing(dags: dict[str, DAG], opened: OpenStream) -> None:
+    before = dict(opened.book.store.scan(("head",)))
+    conf = {"records": f"{STREAM}/0@5\n{STREAM}/1@7", "reason": "a test"}
+    run = dags[f"{STREAM}__replay"].test(run_conf=conf)
+    assert states(run) == {"check": "skipped", "plan": "skipped", "process": "skipped", "publish": "skipped"}
+    assert dict(opened.book.store.scan(("head",))) == before
+    (found,) = [one.xcom_pull("check", key="found") for one in run.get_task_instances() if one.task_id == "check"]
+    assert found["offsets"] == 2
+    assert found["ranges"] == [f"{STREAM}/0 [5, 6)", f"{STREAM}/1 [7, 8)"]
+
+
+@pytest.mark.covers("Q6", "A03")
+@pytest.mark.parametrize(
+    ("dag", "conf"),
+    [
+        ("replay", {"reason": "a test"}),
+        ("replay", {"records": f"{STREAM}/0@five", "reason": "a test", "dry_run": False}),
+        ("replay", {"ranges": f"{STREAM}/0@0-99999", "reason": "a test", "dry_run": False}),
+        ("replay", {"records": f"{STREAM}/0@1", "reason": "a test", "dryrun": False}),
+        ("backfill", {"ranges": f"{STREAM}/0@0-5", "reason": "a test"}),
+        ("backfill", {"everything_before": True, "reason": "a test"}),
+    ],
+    ids=["nothing", "no record", "beyond the position", "typing error", "covered already", "nothing before"],
+)
+def test_a_request_that_cannot_be_carried_out_fails_before_spark(
+    dags: dict[str, DAG], opened: OpenStream, dag: str, conf: dict[str, Any]
+) -> None:
+    before = dict(opened.book.store.scan(("head",)))
+    run = dags[f"{STREAM}__{dag}"].test(run_conf=conf)
+    assert run.state == "failed"
+    assert "process" not in states(run) or states(run)["process"] != "success"
+    assert dict(opened.book.store.scan(("head",))) == before
+
+
+@pytest.mark.covers("N10", "N6")
+def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream) -> None:
+    table = opened.result_table("hbase_default", STREAM)
+    at = TopicPartition(STREAM, 1)
+    keys = PartitionKeys(at)
+    rows = [row.place.offset for row in hbase_rows(opened.book, table) if row.place.partition == at]
+    gone = (rows[10], rows[11], rows[-1])
+    for offset in gone:
+        key = keys.key(offset, 0)
+        table._gateway.once(lambda client, key=key: client.deleteAllRow(STREAM.encode(), key, {}))
+    run = dags[f"{STREAM}__audit"].test(run_conf={})
+    assert states(run)["verdict"] == "failed"
+    (report,) = [one.xcom_pull("report") for one in run.get_task_instances() if one.task_id == "report"]
+    assert report["clean"] is False
+    assert "missing 3, different 0, extra 0" in report["sentence"]
+    (hbase,) = [place for place in report["places"] if place["name"] == "hbase"]
+    assert hbase["missing_at"] == [f"{STREAM}/1@{offset}" for offset in gone]
+    conf = {"selection": report["findings"]["digest"], "reason": "repair", "dry_run": False}
+    position = opened.book.head(INGEST)
+    replay = dags[f"{STREAM}__replay"].test(run_conf=conf)
+    assert states(replay) == dict.fromkeys(("check", "plan", "process", "publish"), "success")
+    assert opened.book.head(INGEST) == position
+    again = dags[f"{STREAM}__audit"].test(run_conf={})
+    assert states(again)["verdict"] == "success"
+    assert states(again)["repair"] == "skipped"

@@ -1,0 +1,53 @@
+"""What people may ask of the manual DAGs, and what they are told when it cannot be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tidemark_dags.requests import AuditRequest, BackfillRequest, ReplayRequest, checked
+
+from tidemark.errors import WrongUse
+
+REPLAY = {"records": "", "ranges": "", "dead_letters": "", "selection": "", "reason": "bug 17", "dry_run": True}
+BACKFILL = {"ranges": "", "everything_before": False, "reason": "bug 17", "dry_run": False}
+
+
+def test_a_replay_of_records() -> None:
+    asked = checked(ReplayRequest, {**REPLAY, "records": "logs/0@5"}, {"records": "logs/0@5", "reason": "bug 17"})
+    assert (asked.records, asked.dry_run) == ("logs/0@5", True)
+
+
+@pytest.mark.covers("Q6")
+@pytest.mark.parametrize(
+    ("values", "sent", "said"),
+    [
+        ({}, {}, "exactly one of records, ranges, dead_letters, selection; found none of them"),
+        ({"records": "a", "ranges": "b"}, {}, "found records and ranges"),
+        ({"records": "a", "reason": "x"}, {}, "reason: String should have at least 3 characters"),
+        ({"records": "a", "dry_run": "false"}, {}, "dry_run: Input should be a valid boolean"),
+        ({"selection": "abc"}, {}, "selection: String should match pattern"),
+        ({"records": "a"}, {"record": "b"}, "unknown: record; known are records, ranges"),
+        ({"records": "a" * 1_000_001}, {}, "records: String should have at most 1000000 characters"),
+    ],
+)
+def test_a_replay_that_makes_no_sense_is_refused(values: dict[str, Any], sent: dict[str, Any], said: str) -> None:
+    with pytest.raises(WrongUse, match=said):
+        checked(ReplayRequest, {**REPLAY, **values}, sent)
+
+
+@pytest.mark.covers("Q6")
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "exactly one of ranges, everything_before; found none"),
+        ({"ranges": "logs/0@0-5", "everything_before": True}, "found ranges and everything_before"),
+    ],
+)
+def test_a_backfill_that_makes_no_sense_is_refused(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(WrongUse, match=said):
+        checked(BackfillRequest, {**BACKFILL, **values}, {})
+
+
+def test_an_audit_needs_nothing() -> None:
+    assert checked(AuditRequest, {"ranges": "", "repair": False}, {}) == AuditRequest()

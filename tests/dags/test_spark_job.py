@@ -1,0 +1,93 @@
+"""The operator: real spark-submit, its exit codes as errors, and masters that nobody asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from tidemark_dags import spark_job
+from tidemark_dags.spark_job import SparkJob, SparkJobFailed, SparkJobRefused, job_script
+
+from tests.unit.test_stream_files import MINIMAL
+from tidemark.streams.loading import load
+from tidemark.streams.model import Stream
+
+pytestmark = pytest.mark.usefixtures("airflow_home", "submitting")
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Stream:
+    path = tmp_path / "orders.yaml"
+    path.write_text(MINIMAL)
+    return load(path).stream
+
+
+@pytest.fixture
+def exits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every job is one that ends with the code in its first argument."""
+    monkeypatch.setattr(spark_job, "job_script", lambda name: Path(__file__).parent / "exits.py")
+
+
+@pytest.mark.usefixtures("exits")
+@pytest.mark.parametrize(
+    ("code", "kind", "said"),
+    [
+        (2, SparkJobRefused, "wrong use or configuration"),
+        (4, SparkJobRefused, "data lost, or the source changed"),
+        (5, SparkJobFailed, "a server is not reachable"),
+        (70, SparkJobFailed, "an internal error"),
+    ],
+)
+def test_an_exit_code_becomes_an_error_that_is_tried_again_or_not(
+    stream: Stream, code: int, kind: type[Exception], said: str
+) -> None:
+    job = SparkJob(task_id="process", script="x", stream=stream, application_args=[str(code)])
+    with pytest.raises(kind, match=rf"ended with code {code}: {said}.*tidemark: SomeError: what went wrong") as caught:
+        job.execute({})
+    assert isinstance(caught.value, AirflowFailException) == (kind is SparkJobRefused)
+
+
+@pytest.mark.usefixtures("exits")
+def test_an_accepted_exit_code_is_the_tasks_result(stream: Stream) -> None:
+    job = SparkJob(task_id="compare", script="x", stream=stream, accepted=(0, 1), application_args=["1"])
+    assert job.execute({}) == 1
+
+
+@pytest.mark.parametrize(
+    ("connection", "said"),
+    [
+        (None, "gives master yarn, which is also what a missing"),
+        ("spark://local[2]", "gives master yarn, which is also what a missing"),
+        (json.dumps({"conn_type": "spark", "host": "spark://other", "port": 7077}), "the stream file expects local"),
+        (
+            json.dumps({"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "cluster"}}),
+            "jobs run in client mode",
+        ),
+    ],
+    ids=["missing", "unreadable", "another", "cluster mode"],
+)
+def test_a_master_that_nobody_asked_for_is_refused(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, connection: str | None, said: str
+) -> None:
+    if connection is None:
+        monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
+    else:
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
+    expecting = stream.model_copy(update={"engine": stream.engine.model_copy(update={"master": "local[2]"})})
+    job = SparkJob(task_id="process", script="process_window.py", stream=expecting)
+    with pytest.raises(SparkJobRefused, match=said):
+        job.execute({})
+
+
+def test_a_missing_connection_is_named(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_HBASE_DEFAULT")
+    job = SparkJob(task_id="process", script="process_window.py", stream=stream)
+    with pytest.raises((AirflowException, Exception), match="Airflow has no connection hbase_default"):
+        job.execute({})
+
+
+def test_the_jobs_are_found() -> None:
+    for name in ("process_window.py", "audit_stream.py"):
+        assert job_script(name).is_file()

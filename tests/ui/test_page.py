@@ -1,0 +1,200 @@
+"""The page in Airflow, with the real Airflow, in a real browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, sync_playwright
+
+from demo.cdn_lines import produce
+from services import control, environment
+from services.site import REPOSITORY, Site
+from tests.playground import Kafka
+from tests.unit.test_stream_files import MINIMAL
+
+SCREENSHOTS = REPOSITORY / ".local" / "screenshots"
+EVIL = '"><img src=x onerror="document.title=1"><script>document.title=2</script>'
+
+# What a browser in a closed room needs: without these it looks for hosts that it cannot reach.
+FLAGS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+
+
+class Airflow:
+    """Airflow's REST API, as its administrator."""
+
+    def __init__(self, site: Site) -> None:
+        self.url = f"http://{site.address('airflow')}"
+        self.password = environment.admin_password(site)
+        _, answer = self.call("POST", "/auth/token", {"username": environment.ADMIN, "password": self.password}, None)
+        self.token: str | None = answer["access_token"]
+
+    def call(self, method: str, path: str, body: Any = None, token: str | None = "own") -> tuple[int, Any]:
+        headers = {"Content-Type": "application/json"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {self.token if token == 'own' else token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                text, status = answer.read().decode(), answer.status
+        except urllib.error.HTTPError as refused:
+            text, status = refused.read().decode(), refused.code
+        try:
+            return status, json.loads(text)
+        except ValueError:
+            return status, text
+
+    def run(self, dag: str, conf: dict[str, Any]) -> str:
+        """Trigger a DAG and wait for its run's end; gives its state."""
+        status, run = self.call("POST", f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None, "conf": conf})
+        assert status == 200, run
+        deadline = time.monotonic() + 180
+        while time.monotonic() < deadline:
+            _, now = self.call("GET", f"/api/v2/dags/{dag}/dagRuns/{run['dag_run_id']}")
+            if now["state"] in ("success", "failed"):
+                return str(now["state"])
+            time.sleep(1)
+        raise AssertionError(f"{dag} did not end: {now}")
+
+
+@pytest.fixture(scope="module")
+def airflow(site: Site, kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
+    """Airflow with the example stream, one whose words are hostile, and a file that is none; one window ingested."""
+    folder = tmp_path_factory.mktemp("streams")
+    shutil.copy(REPOSITORY / "dags" / "streams" / "cdn_logs.yaml", folder)
+    (folder / "evil.yaml").write_text(MINIMAL.replace("stream: orders", f"stream: evil\ndescription: '{EVIL}'"))
+    (folder / "broken.yaml").write_text("stream: [")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIDEMARK_STREAMS", str(folder))
+        control.up(site, control.AIRFLOW)
+    if "cdn-logs" not in kafka.admin.list_topics():
+        kafka.create("cdn-logs", 4)
+    produce(site.address("kafka"), "cdn-logs", 500, first=50_000)
+    found = Airflow(site)
+    deadline = time.monotonic() + 60
+    while found.call("GET", "/api/v2/dags/cdn_logs__ingest")[0] != 200:
+        assert time.monotonic() < deadline, "the DAG processor has not found the DAGs"
+        time.sleep(0.5)
+    yield found
+    control.down(site, control.AIRFLOW)
+
+
+@pytest.fixture
+def page(airflow: Airflow) -> Iterator[Page]:
+    """A browser that is logged in."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        opened = browser.new_context(viewport={"width": 1400, "height": 900}).new_page()
+        opened.goto(airflow.url)
+        opened.fill("input[name=username]", environment.ADMIN)
+        opened.fill("input[name=password]", airflow.password)
+        opened.click("button[type=submit]")
+        opened.wait_for_url(f"{airflow.url}/")
+        yield opened
+        browser.close()
+
+
+ROUTES = ["/", "/files/page.js", "/files/page.css", "/files/index.html", "/streams", "/streams/cdn_logs"]
+
+
+@pytest.mark.covers("Q11")
+@pytest.mark.parametrize("route", ROUTES)
+def test_strangers_see_nothing(airflow: Airflow, route: str) -> None:
+    assert airflow.call("GET", f"/tidemark{route}")[0] == 200
+    assert airflow.call("GET", f"/tidemark{route}", token=None)[0] == 401
+    status, answer = airflow.call("GET", f"/tidemark{route}", token="a.b.c")
+    assert status in (401, 403)
+    assert "cdn-logs" not in json.dumps(answer)
+
+
+@pytest.mark.covers("Q13")
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_the_page_changes_nothing(airflow: Airflow, method: str) -> None:
+    for route in ROUTES:
+        assert airflow.call(method, f"/tidemark{route}", {})[0] == 405
+
+
+@pytest.mark.covers("Q11")
+def test_every_route_of_the_page_asks_who_is_there() -> None:
+    from fastapi.routing import APIRoute
+    from tidemark_plugin.access import get_user
+    from tidemark_plugin.app import build_app
+
+    routes = [route for route in build_app().routes if isinstance(route, APIRoute)]
+    assert {route.path for route in routes} == {"/", "/files/{name}", "/streams", "/streams/{name}"}
+    for route in routes:
+        assert get_user in [dependency.call for dependency in route.dependant.dependencies]
+        assert route.methods == {"GET"}
+
+
+@pytest.mark.covers("S15", "S17")
+def test_the_page_shows_which_offsets_are_where(airflow: Airflow, page: Page) -> None:
+    # A scheduled run may be on its way already; both end well.
+    assert airflow.run("cdn_logs__ingest", {}) == "success"
+    page.goto(f"{airflow.url}/plugin/tidemark")
+    frame = page.frame_locator("iframe")
+    section = frame.locator("section[data-stream=cdn_logs]")
+    section.locator(".windows tbody tr").first.wait_for()
+    _, stream = airflow.call("GET", "/tidemark/streams/cdn_logs")
+    assert {one["partition"]: one["lag"] for one in stream["partitions"]} == {0: "0", 1: "0", 2: "0", 3: "0"}
+    rows = section.locator(".partitions tbody tr")
+    assert rows.count() == 4
+    shown = rows.nth(0).locator("td").all_inner_texts()
+    first = stream["partitions"][0]
+    assert [text.replace(" ", "") for text in shown] == [
+        *("cdn-logs", "0", first["log_start"], first["position"], first["end"], "0")
+    ]
+    window = section.locator(".windows tbody tr").nth(0).inner_text()
+    newest = stream["windows"][0]
+    assert f"cdn-logs/0 [{newest['ranges'][0]['from']}, {newest['ranges'][0]['until']})" in window
+    assert "committed" in window
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SCREENSHOTS / "page.png")
+    # On the page by itself, a run's name leads to the run; Airflow's frame would not let it.
+    assert section.locator(".windows a").count() == 0
+    page.goto(f"{airflow.url}/tidemark/")
+    page.locator("section[data-stream=cdn_logs] .windows a").first.click()
+    page.wait_for_url("**/dags/cdn_logs__ingest/runs/**")
+
+
+@pytest.mark.covers("Q14")
+def test_other_peoples_words_are_shown_as_text(airflow: Airflow, page: Page) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{airflow.url}/tidemark/")
+    section = page.locator("section[data-stream=evil]")
+    section.locator(".problem:visible").wait_for()
+    assert section.locator(".description").inner_text() == EVIL
+    assert "Topic orders does not exist" in section.locator(".problem").inner_text()
+    assert page.title() == "Tidemark"
+    assert section.locator("img, script").count() == 0
+    assert all(url.startswith(airflow.url) for url in asked)
+    # A file that is no stream file is named, and takes nothing else with it.
+    assert "broken.yaml" in page.locator("#refreshed").inner_text()
+    page.screenshot(path=SCREENSHOTS / "hostile.png")
+
+
+@pytest.mark.covers("Q14")
+def test_the_page_may_not_load_anything_from_elsewhere(airflow: Airflow) -> None:
+    request = urllib.request.Request(f"{airflow.url}/tidemark/", headers={"Authorization": f"Bearer {airflow.token}"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        headers = dict(answer.headers)
+    assert headers["content-security-policy"].startswith("default-src 'self'; frame-ancestors 'self'")
+    assert headers["x-content-type-options"] == "nosniff"
+    script = (REPOSITORY / "plugins" / "tidemark_plugin" / "page" / "page.js").read_text()
+    assert "innerHTML" not in script
+
+
+def test_a_server_that_is_away_is_said_on_the_page(airflow: Airflow) -> None:
+    status, answer = airflow.call("GET", "/tidemark/streams/nowhere")
+    assert (status, answer["detail"]) == (404, "no such stream")
