@@ -1,4 +1,6 @@
-"""Airflow reads this file: the DAGs of every stream file in `streams/`; ingest, backfill, replay and audit for each.
+"""Airflow reads this file: the DAGs of every stream file; ingest, backfill, replay and audit for each.
+
+Stream files are in `streams/` beside this file, or where TIDEMARK_STREAMS says.
 
 (Airflow passes over files that do not name both `airflow` and `dag`.)
 """
@@ -7,5 +9,7 @@ from pathlib import Path
 
 from tidemark_dags import build_dags
 
-for dag in build_dags(Path(__file__).parent / "streams"):
+from tidemark.streams.loading import stream_folders
+
+for dag in build_dags(*stream_folders(beside=Path(__file__).parent)):
     globals()[dag.dag_id] = dag

@@ -60,6 +60,8 @@ def airflow(site: Site) -> dict[str, str]:
         passwords.write_text(json.dumps({ADMIN: secrets.token_urlsafe(12)}))
     return {
         "AIRFLOW_HOME": str(home),
+        # The repository's stream files, and those that somebody puts beside the servers' state.
+        "TIDEMARK_STREAMS": os.pathsep.join([str(REPOSITORY / "dags" / "streams"), str(site.folder("streams"))]),
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",

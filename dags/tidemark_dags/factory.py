@@ -16,15 +16,15 @@ from tidemark_dags.ingest import ingest_dag
 from tidemark_dags.replay import replay_dag
 
 
-def build_dags(folder: Path) -> list[DAG]:
-    """Four DAGs for each stream file (`*.yaml`) of a folder: NAME__ingest, __backfill, __replay and __audit.
+def build_dags(*folders: Path) -> list[DAG]:
+    """Four DAGs for each stream file (`*.yaml`) of the folders: NAME__ingest, __backfill, __replay and __audit.
 
     A file that is not a valid stream file does not take the others with it: it becomes a DAG FILE__invalid, which shows
     what is wrong and fails when it is run.
     """
     dags: list[DAG] = []
     names: dict[str, Path] = {}
-    for path in stream_files(folder):
+    for path in stream_files(*folders):
         try:
             stream = load(path).stream
             if stream.stream in names:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from tidemark.connections import Connection, of_airflow
 from tidemark.errors import ConnectionMissing, InvalidStreamFile
-from tidemark.streams.loading import StreamFile, load, stream_files
+from tidemark.streams.loading import StreamFile, load, stream_files, stream_folders
 from tidemark.streams.opened import OpenStream, open_stream
-
-FOLDER = "TIDEMARK_STREAMS"
-
-
-def streams_folder() -> Path:
-    """TIDEMARK_STREAMS, or the folder `streams` among the DAGs."""
-    if os.environ.get(FOLDER):
-        return Path(os.environ[FOLDER])
-    from airflow.configuration import conf
-
-    return Path(conf.get_mandatory_value("core", "dags_folder")) / "streams"
 
 
 def known_streams() -> tuple[dict[str, StreamFile], list[str]]:
     """The streams by name, and what is wrong with the files that cannot be read."""
+    from airflow.configuration import conf
+
+    dags = Path(conf.get_mandatory_value("core", "dags_folder"))
     found, problems = {}, []
-    for path in stream_files(streams_folder()):
+    for path in stream_files(*stream_folders(beside=dags)):
         try:
             file = load(path)
         except InvalidStreamFile as problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from pydantic import ValidationError
 
 from tidemark.errors import InvalidStreamFile
 from tidemark.streams.model import Stream
+
+FOLDERS = "TIDEMARK_STREAMS"
 
 # A stream file is written by hand; anything larger is another file by mistake.
 _MAX_BYTES = 256 * 1024
@@ -54,9 +57,21 @@ def load(path: Path) -> StreamFile:
     return StreamFile(path, hashlib.sha256(raw).hexdigest(), stream)
 
 
-def stream_files(folder: Path) -> list[Path]:
-    """The stream files of a folder, by name."""
-    return sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml") and path.is_file())
+def stream_folders(beside: Path) -> list[Path]:
+    """Where the stream files are: the folders that TIDEMARK_STREAMS names (with `:` between), or `streams` beside."""
+    named = os.environ.get(FOLDERS, "")
+    return [Path(folder) for folder in named.split(os.pathsep) if folder] or [beside / "streams"]
+
+
+def stream_files(*folders: Path) -> list[Path]:
+    """The stream files of some folders, by name; a folder that is not there has none."""
+    return [
+        path
+        for folder in folders
+        if folder.is_dir()
+        for path in sorted(folder.iterdir())
+        if path.suffix in (".yaml", ".yml") and path.is_file()
+    ]
 
 
 def _problem(path: Path, node: yaml.Node | None, place: Sequence[int | str], message: str, found: object) -> str:

@@ -1,0 +1,41 @@
+"""`./run demo`: the main job end to end, through Airflow, and each claim checked. Ends with 1 if one does not hold."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from rich.console import Console
+
+from demo.story import ClaimFailed, Story
+from services import control, environment, jars
+from services.errors import ServiceError
+from services.site import Site
+
+console = Console(highlight=False)
+
+
+def main() -> int:
+    began = time.monotonic()
+    site = Site.from_environment()
+    try:
+        jars.fetch(site.jars)
+        console.rule("[bold]1. The servers")
+        control.up(site, report=console.print)
+        story = Story(site, console)
+        for number, chapter in enumerate(story.chapters(), start=2):
+            console.rule(f"[bold]{number}. {chapter.__doc__}")
+            chapter()
+    except (ServiceError, ClaimFailed) as problem:
+        console.print(f"[bold red]{type(problem).__name__}:[/] {problem}", soft_wrap=True)
+        return 1
+    console.rule("[bold green]Everything held")
+    console.print(f"It took {time.monotonic() - began:.0f} s. The servers are still running; `./run down` ends them.")
+    console.print(f"Airflow:  http://{site.address('airflow')}   (the page: Browse, Tidemark)")
+    console.print(f"user      {environment.ADMIN}")
+    console.print(f"password  {environment.admin_password(site)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Airflow's REST API, as its administrator."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+from services import environment
+from services.site import Site
+
+# A run through Airflow and Spark takes about 30 s; this is for slow machines, and for three tries.
+PATIENCE_SECONDS = 600
+
+
+class Airflow:
+    """One Airflow; every call is made with the administrator's token."""
+
+    def __init__(self, site: Site) -> None:
+        self.url = f"http://{site.address('airflow')}"
+        self.password = environment.admin_password(site)
+        _, answer = self.call("POST", "/auth/token", {"username": environment.ADMIN, "password": self.password}, None)
+        self.token: str | None = answer["access_token"]
+
+    def call(self, method: str, path: str, body: Any = None, token: str | None = "own") -> tuple[int, Any]:
+        """Status and answer, whatever the status is. `token`: `own`, another one, or None for a stranger."""
+        headers = {"Content-Type": "application/json"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {self.token if token == 'own' else token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                text, status = answer.read().decode(), answer.status
+        except urllib.error.HTTPError as refused:
+            text, status = refused.read().decode(), refused.code
+        try:
+            return status, json.loads(text)
+        except ValueError:
+            return status, text
+
+    def wait_for_dag(self, dag: str) -> None:
+        """Wait until the DAG processor has found a DAG."""
+        _wait(lambda: self.call("GET", f"/api/v2/dags/{dag}")[0] == 200, f"Airflow has not found the DAG {dag}")
+
+    def trigger(self, dag: str, conf: dict[str, Any] | None = None) -> str:
+        """Trigger a run and give its id."""
+        status, run = self.call("POST", f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None, "conf": conf or {}})
+        if status != 200:
+            raise RuntimeError(f"Airflow did not take the run of {dag}: {status} {run}")
+        return str(run["dag_run_id"])
+
+    def state(self, dag: str, run: str) -> str:
+        _, found = self.call("GET", f"/api/v2/dags/{dag}/dagRuns/{run}")
+        return str(found["state"])
+
+    def wait(self, dag: str, run: str, meanwhile: Callable[[], None] = lambda: None) -> str:
+        """Wait for a run's end and give its state, `success` or `failed`."""
+        ended: list[str] = []
+
+        def look() -> bool:
+            meanwhile()
+            ended.append(self.state(dag, run))
+            return ended[-1] in ("success", "failed")
+
+        _wait(look, f"{dag} {run} has not ended")
+        return ended[-1]
+
+    def run(self, dag: str, conf: dict[str, Any] | None = None) -> str:
+        """Trigger a run, wait for its end and give its state."""
+        return self.wait(dag, self.trigger(dag, conf))
+
+    def tries(self, dag: str, run: str, task: str) -> int:
+        _, found = self.call("GET", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}")
+        return int(found["try_number"])
+
+    def result(self, dag: str, run: str, task: str) -> Any:
+        """What a task returned."""
+        path = f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}/xcomEntries/return_value"
+        _, found = self.call("GET", path)
+        value = found["value"]
+        return json.loads(value) if isinstance(value, str) and value[:1] in "[{" else value
+
+    def last_lines(self, dag: str, run: str, count: int = 15) -> str:
+        """The end of the log of each failed task, for a person to read."""
+        _, tasks = self.call("GET", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances")
+        shown = []
+        for task in tasks["task_instances"]:
+            if task["state"] == "failed":
+                path = f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task['task_id']}/logs/{task['try_number']}"
+                _, log = self.call("GET", path)
+                lines = [str(line.get("event", line)) for line in log["content"][-count:]]
+                shown.append("\n".join([f"{task['task_id']}:", *lines]))
+        return "\n".join(shown)
+
+
+def _wait(happened: Callable[[], bool], late: str) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not happened():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{late} after {PATIENCE_SECONDS} s")
+        time.sleep(1)

@@ -1,0 +1,290 @@
+"""The chapters of the demonstration. Each says what it does, does it through Airflow, and checks what it claims."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import happybase
+import psutil
+import yaml
+from kafka import KafkaAdminClient
+from rich.console import Console
+from rich.table import Table
+
+from demo.airflow import Airflow
+from demo.cdn_lines import produce
+from demo.watching import Watch
+from services import environment, processes
+from services.site import REPOSITORY, Site
+from tidemark import runs
+from tidemark.ledger.records import INGEST, Pending, Record
+from tidemark.ranges import OffsetRange, RangeSet
+from tidemark.results.hbase_rows import PartitionKeys
+from tidemark.results.reading import hbase_rows, pieces, rows_of_piece
+from tidemark.streams.opened import OpenStream, open_stream
+
+TOPIC = "cdn-logs"
+PARTITIONS = 4
+STREAM = REPOSITORY / "dags" / "streams" / "cdn_logs.yaml"
+FROM_NOW = "cdn_logs_from_now"
+
+FIRST, SECOND, THIRD, LATE = 200_000, 50_000, 100_000, 4_000
+DELETED = 10
+BACKFILLED = 500
+
+
+class ClaimFailed(Exception):
+    """Something that the demonstration claims did not hold."""
+
+
+class Story:
+    """What has been produced and committed so far, and the chapters in their order."""
+
+    def __init__(self, site: Site, console: Console) -> None:
+        os.environ.update({**environment.connections(site), **environment.spark(site)})
+        self.site = site
+        self.console = console
+        self.airflow = Airflow(site)
+        self.opened = open_stream(STREAM)
+        self.watch = Watch(console, self.airflow, self.opened)
+
+    def chapters(self) -> list[Callable[[], None]]:
+        return [
+            self.first_window,
+            self.second_window,
+            self.killed_window,
+            self.audit_and_repair,
+            self.backfill,
+        ]
+
+    # chapters: their docstrings are their titles
+
+    def first_window(self) -> None:
+        """From Kafka to a table"""
+        admin = KafkaAdminClient(bootstrap_servers=self.site.address("kafka"))
+        if TOPIC not in admin.list_topics():
+            admin.create_topics({TOPIC: {"num_partitions": PARTITIONS, "replication_factor": 1}})
+        admin.close()
+        records = self._ingest(FIRST)
+        for record in records:
+            self._show_window(record)
+        self._show_rows(records[-1])
+        self._show_dead_letters()
+
+    def second_window(self) -> None:
+        """The next run reads exactly what has come since"""
+        before = self._positions()
+        records = self._ingest(SECOND)
+        read = RangeSet(one.as_range() for record in records for one in record.window.ranges)
+        since = RangeSet(OffsetRange(at, before.get(at, 0), until) for at, until in self._positions().items())
+        self._claim(read == since, f"the windows hold what came since the last position: {since.count()} offsets")
+        self._claim(_counted(records, "read") == SECOND, f"{SECOND} produced, {_counted(records, 'read')} read")
+
+    def killed_window(self) -> None:
+        """A run whose Spark job is killed in the middle"""
+        dag, before = "cdn_logs__ingest", self._seq()
+        self._produce(THIRD)
+        run = self.airflow.trigger(dag)
+        killed: list[Pending] = []
+
+        def kill_in_the_middle() -> None:
+            pending = self._pending()
+            beat = self.opened.book.last_beat(INGEST)
+            attempt = pending.attempt if pending else None
+            if killed or pending is None or attempt is None or beat is None or beat.generation != attempt.generation:
+                return
+            if sum(beat.done.values()) > 0:
+                victims = self._kill_spark()
+                killed.append(pending)
+                done = sum(beat.done.values())
+                self.console.print(f"  SIGKILL to {victims} processes, with {done} messages already stored")
+
+        state = self.watch.run(dag, run, also=kill_in_the_middle)
+        self._claim(state == "success", f"the run ended with {state}, after Airflow's own retry", dag, run)
+        self._claim(bool(killed), "the job was killed while it was writing")
+        records = self._committed_after(before)
+        again = next(record for record in records if record.seq == killed[0].window.seq)
+        self._claim(again.window == killed[0].window, f"the retry read the same window {again.seq}, range for range")
+        first = killed[0].attempt.generation if killed[0].attempt else 0
+        self._claim(again.attempt.generation > first, "under a newer generation, so the killed try can never count")
+        read, stored, aside = (_counted(records, name) for name in ("read", "stored", "set aside"))
+        self._claim(read == stored + aside == THIRD, f"expected {THIRD} = stored {stored} + set aside {aside}")
+        self._audit(clean=True)
+
+    def audit_and_repair(self) -> None:
+        """Ten rows are deleted behind Tidemark's back"""
+        gone = self._delete_rows()
+        report = self._audit(clean=False)
+        (hbase,) = [place for place in report["places"] if place["name"] == "hbase"]
+        self._claim(set(hbase["missing_at"]) == gone, f"the audit names exactly those {DELETED} records")
+        self.console.print("  " + ", ".join(sorted(gone)), soft_wrap=True)
+        before = self._positions()
+        conf = {"selection": report["findings"]["digest"], "reason": "rows were deleted", "dry_run": False}
+        self._run("cdn_logs__replay", conf)
+        self._claim(self._positions() == before, "the replay has not moved the ingest's position")
+        self._audit(clean=True)
+
+    def backfill(self) -> None:
+        """A stream that starts at the end, and a backfill of what it left out"""
+        opened = self._stream_from_now()
+        dag = f"{FROM_NOW}__ingest"
+        self._run(dag)
+        self._produce(LATE)
+        self._run(dag)
+        left_out = runs.before_the_first_window(opened)
+        wanted = RangeSet(
+            OffsetRange(at, max(intervals[-1][0], intervals[-1][1] - BACKFILLED), intervals[-1][1])
+            for at in left_out.partitions
+            if (intervals := left_out.of(at))
+        )
+        self._claim(bool(wanted), f"{left_out.count()} offsets before its first window are in no window")
+        ranges = "\n".join(f"{one.partition}@{one.start}-{one.until}" for one in wanted)
+        self._run(f"{FROM_NOW}__backfill", {"ranges": ranges, "reason": "left out at the start"})
+        filled = opened.book.authority().covered() & wanted
+        self._claim(
+            filled == wanted, f"the backfill has filled {wanted.count()} of them: {ranges.replace(chr(10), ' ')}"
+        )
+
+    # what the chapters are made of
+
+    def _ingest(self, count: int) -> list[Record]:
+        """Produce messages and run the ingest until they are committed; gives the windows."""
+        before = self._seq()
+        self._produce(count)
+        dag = "cdn_logs__ingest"
+        self.airflow.wait_for_dag(dag)
+        run = self.airflow.trigger(dag)
+        state = self.watch.run(dag, run)
+        self._claim(state == "success", f"{dag} ended with {state}", dag, run)
+        # Usually one; a scheduled run that was on its way may have taken a part.
+        return self._committed_after(before)
+
+    def _produce(self, count: int) -> None:
+        began = time.monotonic()
+        first = int(time.time()) * 1000
+        produce(self.site.address("kafka"), TOPIC, count, first=first)
+        self.console.print(f"  {count} lines produced to {TOPIC} in {time.monotonic() - began:.0f} s")
+
+    def _run(self, dag: str, conf: dict[str, Any] | None = None) -> str:
+        self.airflow.wait_for_dag(dag)
+        run = self.airflow.trigger(dag, conf)
+        with self.console.status(f"{dag} is running"):
+            state = self.airflow.wait(dag, run)
+        self._claim(state == "success", f"{dag} ended with {state}", dag, run)
+        return run
+
+    def _audit(self, *, clean: bool) -> dict[str, Any]:
+        """Run the audit; it has to end as clean as it is said to be. Gives its report."""
+        dag = "cdn_logs__audit"
+        self.airflow.wait_for_dag(dag)
+        run = self.airflow.trigger(dag)
+        with self.console.status(f"{dag} is running"):
+            state = self.airflow.wait(dag, run)
+        report: dict[str, Any] = self.airflow.result(dag, run, "report")
+        self.console.print(f"  audit: {report['sentence']}")
+        self._claim((state == "success") == clean == report["clean"], f"the audit run ended with {state}", dag, run)
+        return report
+
+    def _kill_spark(self) -> int:
+        """SIGKILL to this site's window jobs: spark-submit's JVM, the Python driver, and the workers below them."""
+        victims: set[psutil.Process] = set()
+        for process in processes.running(self.site):
+            try:
+                if any(Path(word).name == "process_window.py" for word in process.cmdline()):
+                    victims |= {process, *process.children(recursive=True)}
+            except psutil.NoSuchProcess:
+                continue
+        processes.send(victims, signal.SIGKILL)
+        return len(victims)
+
+    def _delete_rows(self) -> set[str]:
+        """Delete ten result rows with plain HBase calls, and give their coordinates."""
+        table = self.opened.result_table("hbase_default", "cdn_logs")
+        connection = happybase.Connection("127.0.0.1", self.site.port("thrift"))
+        plain = connection.table("cdn_logs")
+        view = self.opened.book.view()
+        gone: set[str] = set()
+        for number, piece in enumerate(pieces(view.authority.covered())):
+            _, rows = rows_of_piece(self.opened.book, table, view, piece)
+            for row in rows[100 + number :: 5_000]:
+                if len(gone) < DELETED and row.fields:
+                    plain.delete(PartitionKeys(row.place.partition).key(row.place.offset, 0))
+                    gone.add(f"{row.place.partition}@{row.place.offset}")
+        connection.close()
+        return gone
+
+    def _stream_from_now(self) -> OpenStream:
+        """A stream on the same topic that starts at the end, described by a file beside the servers' state."""
+        stream = yaml.safe_load(STREAM.read_text())
+        stream["stream"] = FROM_NOW
+        stream["source"]["start"] = "latest"
+        stream["sinks"] = [{"type": "hbase", "table": FROM_NOW}]
+        stream["dead_letters"] = {"table": f"{FROM_NOW}_dead_letters"}
+        path = self.site.folder("streams") / f"{FROM_NOW}.yaml"
+        path.write_text(yaml.safe_dump(stream, sort_keys=False))
+        return open_stream(path)
+
+    def _show_window(self, record: Record) -> None:
+        table = Table(
+            "partition", "from", "until", "read", "stored", "set aside", "ack value", box=None, pad_edge=False
+        )
+        tallies = {tally.at: tally for tally in record.receipt.tallies}
+        for one in record.window.ranges:
+            tally = tallies.get(one.at)
+            counts = (tally.read, tally.stored, tally.invalid) if tally else None
+            numbers = [str(count.number) for count in counts] if counts else ["0", "0", "0"]
+            table.add_row(str(one.at), str(one.start), str(one.until), *numbers, tally.read.ack if tally else "")
+        self.console.print(f"  window {record.seq} of lane {record.lane}, generation {record.attempt.generation}")
+        self.console.print(table)
+
+    def _show_rows(self, record: Record) -> None:
+        table = self.opened.result_table("hbase_default", "cdn_logs")
+        view = self.opened.book.view()
+        _, rows = rows_of_piece(self.opened.book, table, view, next(pieces(record.window.hull())))
+        for row in rows[:5]:
+            words = " ".join(f"{name}={value.decode()}" for name, value in row.fields.items())
+            self.console.print(f"  {row.place.partition}@{row.place.offset} {words}", markup=False, soft_wrap=True)
+
+    def _show_dead_letters(self) -> None:
+        dead = hbase_rows(self.opened.book, self.opened.dead_letter_table())
+        reasons = Counter(row.fields["reason"].decode() for row in dead)
+        for reason, number in reasons.most_common():
+            self.console.print(f"  {number:6} dead letters: {reason}")
+
+    def _positions(self) -> dict[Any, int]:
+        found = self.opened.book.head(INGEST)
+        return found.head.offsets() if found else {}
+
+    def _pending(self) -> Pending | None:
+        found = self.opened.book.head(INGEST)
+        return found.head.pending if found else None
+
+    def _seq(self) -> int:
+        found = self.opened.book.head(INGEST)
+        return found.head.seq if found else 0
+
+    def _committed_after(self, seq: int) -> list[Record]:
+        found = [self.opened.book.record(INGEST, number) for number in range(seq + 1, self._seq() + 1)]
+        return [record[1] for record in found if record is not None]
+
+    def _claim(self, holds: bool, claim: str, dag: str = "", run: str = "") -> None:
+        if holds:
+            self.console.print(f"  [green]✓[/] {claim}", soft_wrap=True)
+            return
+        log = f"\n{self.airflow.last_lines(dag, run)}" if dag else ""
+        raise ClaimFailed(f"{claim}{log}")
+
+
+def _counted(records: list[Record], what: str) -> int:
+    tallies = [tally for record in records for tally in record.receipt.tallies]
+    if what == "read":
+        return sum(tally.read.number for tally in tallies)
+    if what == "stored":
+        return sum(tally.stored.number for tally in tallies)
+    return sum(tally.invalid.number + tally.failed.number for tally in tallies)
