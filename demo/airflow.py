@@ -6,6 +6,7 @@ import json
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,10 @@ from services.site import Site
 
 # A run through Airflow and Spark takes about 30 s; this is for slow machines, and for three tries.
 PATIENCE_SECONDS = 600
+# Airflow on SQLite answers 500 when two of its processes write at the same moment; it is asked again.
+TRIES_OF_A_CALL = 6
+
+OWN = "own"
 
 
 class Airflow:
@@ -25,18 +30,25 @@ class Airflow:
         _, answer = self.call("POST", "/auth/token", {"username": environment.ADMIN, "password": self.password}, None)
         self.token: str | None = answer["access_token"]
 
-    def call(self, method: str, path: str, body: Any = None, token: str | None = "own") -> tuple[int, Any]:
-        """Status and answer, whatever the status is. `token`: `own`, another one, or None for a stranger."""
+    def call(self, method: str, path: str, body: Any = None, token: str | None = OWN) -> tuple[int, Any]:
+        """Status and answer, whatever the status is. `token`: `own`, another one, or None for a stranger.
+
+        A call that Airflow answers with 500 is repeated, so each has to be one that may happen twice.
+        """
         headers = {"Content-Type": "application/json"}
         if token is not None:
-            headers["Authorization"] = f"Bearer {self.token if token == 'own' else token}"
+            headers["Authorization"] = f"Bearer {self.token if token == OWN else token}"
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                text, status = answer.read().decode(), answer.status
-        except urllib.error.HTTPError as refused:
-            text, status = refused.read().decode(), refused.code
+        for waits in range(TRIES_OF_A_CALL):
+            time.sleep(waits)
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    text, status = answer.read().decode(), answer.status
+            except urllib.error.HTTPError as refused:
+                text, status = refused.read().decode(), refused.code
+            if status != 500:
+                break
         try:
             return status, json.loads(text)
         except ValueError:
@@ -48,10 +60,13 @@ class Airflow:
 
     def trigger(self, dag: str, conf: dict[str, Any] | None = None) -> str:
         """Trigger a run and give its id."""
-        status, run = self.call("POST", f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None, "conf": conf or {}})
-        if status != 200:
-            raise RuntimeError(f"Airflow did not take the run of {dag}: {status} {run}")
-        return str(run["dag_run_id"])
+        run_id = f"manual__{uuid.uuid4().hex[:12]}"
+        body = {"dag_run_id": run_id, "logical_date": None, "conf": conf or {}}
+        status, answer = self.call("POST", f"/api/v2/dags/{dag}/dagRuns", body)
+        # 409: an earlier try of this call had made the run.
+        if status not in (200, 409):
+            raise RuntimeError(f"Airflow did not take the run of {dag}: {status} {answer}")
+        return run_id
 
     def state(self, dag: str, run: str) -> str:
         _, found = self.call("GET", f"/api/v2/dags/{dag}/dagRuns/{run}")

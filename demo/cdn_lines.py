@@ -19,7 +19,8 @@ HOSTS = ("img.example.com", "static.example.com", "video.example.net", "dl.examp
 PATHS = ("/index.html", "/a/b/logo.png", "/v/42/segment-{n}.ts", "/app/{n}.js", "/search?q={n}", "/caf%C3%A9/{n}")
 METHODS = ("GET", "GET", "GET", "GET", "HEAD", "POST")
 CODES = (200, 200, 200, 200, 206, 304, 404, 502)
-EPOCH = datetime(2026, 11, 21, tzinfo=UTC)
+# Between two messages.
+STEP = timedelta(milliseconds=20)
 
 INVALID_SHARE = 0.005
 TOMBSTONE_SHARE = 0.001
@@ -33,15 +34,17 @@ class Message:
     timestamp_ms: int
 
 
-def messages(count: int, seed: int = 1, first: int = 0) -> Iterator[Message]:
-    """`count` messages, beginning with number `first` of this seed: the same number gives the same message."""
+def messages(count: int, since: datetime, *, seed: int = 1, first: int = 0) -> Iterator[Message]:
+    """`count` messages, beginning with number `first` of this seed; number 0 is from the time `since`.
+
+    The same number, seed and time give the same message.
+    """
     for number in range(first, first + count):
-        yield message(number, seed)
+        yield message(number, since + STEP * number, seed)
 
 
-def message(number: int, seed: int = 1) -> Message:
+def message(number: int, at: datetime, seed: int = 1) -> Message:
     chance = random.Random(f"{seed}/{number}")
-    at = EPOCH + timedelta(milliseconds=20 * number)
     client = f"203.0.113.{chance.randrange(256)}"
     key = None if chance.random() < NO_KEY_SHARE else client.encode()
     kind = chance.random()
@@ -83,19 +86,27 @@ def _milliseconds(at: datetime) -> int:
 def produce(
     bootstrap_servers: str, topic: str, count: int, *, seed: int = 1, first: int = 0, rate: float | None = None
 ) -> None:
-    """Send messages to a topic; `rate` is in messages a second, None for as fast as it goes."""
+    """Send messages to a topic, the last of them from now; `rate` is in messages a second, None for all at once.
+
+    Raises what Kafka says of the first message that it does not take.
+    """
     from kafka import KafkaProducer
 
+    refused: list[BaseException] = []
+    since = datetime.now(UTC) - STEP * (first + count)
     producer = KafkaProducer(bootstrap_servers=bootstrap_servers, linger_ms=20, batch_size=256 * 1024, acks="all")
     began = time.monotonic()
     try:
-        for sent, one in enumerate(messages(count, seed, first)):
+        for sent, one in enumerate(messages(count, since, seed=seed, first=first)):
             if rate is not None:
                 time.sleep(max(0.0, began + sent / rate - time.monotonic()))
-            producer.send(topic, key=one.key, value=one.value, timestamp_ms=one.timestamp_ms)
+            sending = producer.send(topic, key=one.key, value=one.value, timestamp_ms=one.timestamp_ms)
+            sending.add_errback(refused.append)
         producer.flush()
     finally:
         producer.close()
+    if refused:
+        raise refused[0]
 
 
 def main() -> None:

@@ -28,6 +28,7 @@ from tidemark.ranges import OffsetRange, RangeSet
 from tidemark.results.hbase_rows import PartitionKeys
 from tidemark.results.reading import hbase_rows, pieces, rows_of_piece
 from tidemark.streams.opened import OpenStream, open_stream
+from tidemark.topics import READ_UNCOMMITTED
 
 TOPIC = "cdn-logs"
 PARTITIONS = 4
@@ -71,6 +72,9 @@ class Story:
         if TOPIC not in admin.list_topics():
             admin.create_topics({TOPIC: {"num_partitions": PARTITIONS, "replication_factor": 1}})
         admin.close()
+        if sum(self._positions().values()) < sum(self._ends().values()):
+            self.console.print("  first, what an earlier demo had left in the topic")
+            self._run("cdn_logs__ingest")
         records = self._ingest(FIRST)
         for record in records:
             self._show_window(record)
@@ -84,7 +88,6 @@ class Story:
         read = RangeSet(one.as_range() for record in records for one in record.window.ranges)
         since = RangeSet(OffsetRange(at, before.get(at, 0), until) for at, until in self._positions().items())
         self._claim(read == since, f"the windows hold what came since the last position: {since.count()} offsets")
-        self._claim(_counted(records, "read") == SECOND, f"{SECOND} produced, {_counted(records, 'read')} read")
 
     def killed_window(self) -> None:
         """A run whose Spark job is killed in the middle"""
@@ -99,7 +102,7 @@ class Story:
             attempt = pending.attempt if pending else None
             if killed or pending is None or attempt is None or beat is None or beat.generation != attempt.generation:
                 return
-            if sum(beat.done.values()) > 0:
+            if sum(beat.done.values()) > THIRD // 20:
                 victims = self._kill_spark()
                 killed.append(pending)
                 done = sum(beat.done.values())
@@ -163,12 +166,13 @@ class Story:
         state = self.watch.run(dag, run)
         self._claim(state == "success", f"{dag} ended with {state}", dag, run)
         # Usually one; a scheduled run that was on its way may have taken a part.
-        return self._committed_after(before)
+        records = self._committed_after(before)
+        self._claim(_counted(records, "read") == count, f"{count} produced, {_counted(records, 'read')} read")
+        return records
 
     def _produce(self, count: int) -> None:
         began = time.monotonic()
-        first = int(time.time()) * 1000
-        produce(self.site.address("kafka"), TOPIC, count, first=first)
+        produce(self.site.address("kafka"), TOPIC, count, first=sum(self._ends().values()))
         self.console.print(f"  {count} lines produced to {TOPIC} in {time.monotonic() - began:.0f} s")
 
     def _run(self, dag: str, conf: dict[str, Any] | None = None) -> str:
@@ -187,8 +191,9 @@ class Story:
         with self.console.status(f"{dag} is running"):
             state = self.airflow.wait(dag, run)
         report: dict[str, Any] = self.airflow.result(dag, run, "report")
-        self.console.print(f"  audit: {report['sentence']}")
-        self._claim((state == "success") == clean == report["clean"], f"the audit run ended with {state}", dag, run)
+        self.console.print(f"  audit: {report['sentence']}", soft_wrap=True)
+        said = "finds nothing" if clean else "fails, because there are differences"
+        self._claim((state == "success") == clean == report["clean"], f"the audit {said}", dag, run)
         return report
 
     def _kill_spark(self) -> int:
@@ -248,14 +253,19 @@ class Story:
         view = self.opened.book.view()
         _, rows = rows_of_piece(self.opened.book, table, view, next(pieces(record.window.hull())))
         for row in rows[:5]:
-            words = " ".join(f"{name}={value.decode()}" for name, value in row.fields.items())
-            self.console.print(f"  {row.place.partition}@{row.place.offset} {words}", markup=False, soft_wrap=True)
+            words = " ".join(value.decode() for value in row.fields.values())
+            self.console.print(f"  {row.place.partition}@{row.place.offset}  {words}", markup=False, soft_wrap=True)
 
     def _show_dead_letters(self) -> None:
         dead = hbase_rows(self.opened.book, self.opened.dead_letter_table())
         reasons = Counter(row.fields["reason"].decode() for row in dead)
         for reason, number in reasons.most_common():
             self.console.print(f"  {number:6} dead letters: {reason}")
+
+    def _ends(self) -> dict[int, int]:
+        """The end of the topic's partitions: how many messages it ever held."""
+        log = self.opened.log.topics([TOPIC], READ_UNCOMMITTED)[TOPIC]
+        return {at: partition.end for at, partition in log.partitions.items()}
 
     def _positions(self) -> dict[Any, int]:
         found = self.opened.book.head(INGEST)

@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import yaml
@@ -141,8 +141,11 @@ def _checked(found: Fields) -> Outcome:
     return Outcome({**found, "dltime": repr(float(found["dltime"]))}, None)
 
 
+SINCE = datetime(2026, 11, 20, tzinfo=UTC)
+
+
 def cdn_messages(count: int, first: int) -> Iterator[tuple[bytes | None, bytes | None]]:
-    return ((one.key, one.value) for one in messages(count, seed=7, first=first))
+    return ((one.key, one.value) for one in messages(count, SINCE, seed=7, first=first))
 
 
 CDN = Example("cdn", _cdn_stream(), ("cdn-logs",), 4, cdn_messages, cdn_outcome)

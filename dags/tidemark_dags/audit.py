@@ -80,7 +80,8 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
                 if stored is None:
                     raise LedgerContradiction(f"the report of {run} is not in the ledger, although the job has ended")
                 found = decode(stored, AuditReport, f"the report of {run}")
-            result: dict[str, Any] = msgspec.to_builtins(found)
+            # Lists in place of tuples, which Airflow would show as objects of its own.
+            result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
             return {**result, "clean": found.clean, "sentence": found.sentence()}
 
         @task

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
+from demo.airflow import Airflow
 from demo.cdn_lines import produce
 from services import control, environment
 from services.site import REPOSITORY, Site
@@ -29,44 +28,6 @@ FLAGS = [
 ]
 
 
-class Airflow:
-    """Airflow's REST API, as its administrator."""
-
-    def __init__(self, site: Site) -> None:
-        self.url = f"http://{site.address('airflow')}"
-        self.password = environment.admin_password(site)
-        _, answer = self.call("POST", "/auth/token", {"username": environment.ADMIN, "password": self.password}, None)
-        self.token: str | None = answer["access_token"]
-
-    def call(self, method: str, path: str, body: Any = None, token: str | None = "own") -> tuple[int, Any]:
-        headers = {"Content-Type": "application/json"}
-        if token is not None:
-            headers["Authorization"] = f"Bearer {self.token if token == 'own' else token}"
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                text, status = answer.read().decode(), answer.status
-        except urllib.error.HTTPError as refused:
-            text, status = refused.read().decode(), refused.code
-        try:
-            return status, json.loads(text)
-        except ValueError:
-            return status, text
-
-    def run(self, dag: str, conf: dict[str, Any]) -> str:
-        """Trigger a DAG and wait for its run's end; gives its state."""
-        status, run = self.call("POST", f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None, "conf": conf})
-        assert status == 200, run
-        deadline = time.monotonic() + 180
-        while time.monotonic() < deadline:
-            _, now = self.call("GET", f"/api/v2/dags/{dag}/dagRuns/{run['dag_run_id']}")
-            if now["state"] in ("success", "failed"):
-                return str(now["state"])
-            time.sleep(1)
-        raise AssertionError(f"{dag} did not end: {now}")
-
-
 @pytest.fixture(scope="module")
 def airflow(site: Site, kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
     """Airflow with the example stream, one whose words are hostile, and a file that is none; one window ingested."""
@@ -81,10 +42,7 @@ def airflow(site: Site, kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) 
         kafka.create("cdn-logs", 4)
     produce(site.address("kafka"), "cdn-logs", 500, first=50_000)
     found = Airflow(site)
-    deadline = time.monotonic() + 60
-    while found.call("GET", "/api/v2/dags/cdn_logs__ingest")[0] != 200:
-        assert time.monotonic() < deadline, "the DAG processor has not found the DAGs"
-        time.sleep(0.5)
+    found.wait_for_dag("cdn_logs__ingest")
     yield found
     control.down(site, control.AIRFLOW)
 
@@ -195,6 +153,6 @@ def test_the_page_may_not_load_anything_from_elsewhere(airflow: Airflow) -> None
     assert "innerHTML" not in script
 
 
-def test_a_server_that_is_away_is_said_on_the_page(airflow: Airflow) -> None:
+def test_an_unknown_stream_is_refused(airflow: Airflow) -> None:
     status, answer = airflow.call("GET", "/tidemark/streams/nowhere")
     assert (status, answer["detail"]) == (404, "no such stream")
