@@ -8,9 +8,8 @@ import os
 import signal
 from functools import partial
 
-from tidemark_spark import entry, window_job
-
 from tidemark.protocol import Step
+from tidemark_spark import entry, window_job
 
 left = int(os.environ.get("TEST_TIMES", "1"))
 

@@ -13,10 +13,10 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import DagSerialization
-from tidemark_dags import build_dags
 
 from services.site import REPOSITORY
 from tests.unit.test_stream_files import MINIMAL
+from tidemark_dags import build_dags
 
 DAGS = REPOSITORY / "dags"
 NAMES = {f"cdn_logs__{kind}" for kind in ("ingest", "backfill", "replay", "audit")}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tidemark_dags.requests import AuditRequest, BackfillRequest, ReplayRequest, checked
 
 from tidemark.errors import WrongUse
+from tidemark_dags.requests import AuditRequest, BackfillRequest, ReplayRequest, checked
 
 REPLAY = {"records": "", "ranges": "", "dead_letters": "", "selection": "", "reason": "bug 17", "dry_run": True}
 BACKFILL = {"ranges": "", "everything_before": False, "reason": "bug 17", "dry_run": False}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
-from tidemark_dags import spark_job
-from tidemark_dags.spark_job import SparkJob, SparkJobFailed, SparkJobRefused, job_script
 
 from tests.unit.test_stream_files import MINIMAL
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
+from tidemark_dags import spark_job
+from tidemark_dags.spark_job import SparkJob, SparkJobFailed, SparkJobRefused, job_script
 
 pytestmark = pytest.mark.usefixtures("airflow_home", "submitting")
 

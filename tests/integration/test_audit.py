@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tidemark_spark.audit_job import audit
 
 from tests.oracle import CDN
 from tests.playground import Make, Playground
@@ -18,6 +17,7 @@ from tidemark.ledger.records import LaneKind
 from tidemark.ranges import RangeSet, TopicPartition
 from tidemark.results.hbase_rows import Mark, PartitionKeys
 from tidemark.results.hbase_table import cells_of, qualifier
+from tidemark_spark.audit_job import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
 

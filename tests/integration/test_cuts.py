@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidemark_spark import progress, work
 
 from tests.oracle import CDN, LEDGER, OFFSETS, Example
 from tests.playground import Make, Playground
@@ -23,6 +22,7 @@ from tidemark.protocol import Step
 from tidemark.ranges import RangeSet, TopicPartition
 from tidemark.results.sweeping import SinkSweeper
 from tidemark.streams.opened import OpenStream
+from tidemark_spark import progress, work
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -183,9 +183,8 @@ def test_a_crash_in_a_replay(make: Make, example: Example, step: Step, times: in
         play.select(LaneKind.REPLAY, selection, run, on_step=cut_after(step, times))
     play.assert_exactly_what_was_read()
     # Run again: what was committed is settled, what was not is done; the lane is closed at the end.
-    from tidemark_spark.window_job import process_windows
-
     from tidemark import runs
+    from tidemark_spark.window_job import process_windows
 
     lane = runs.lane_name(LaneKind.REPLAY, run)
     process_windows(play.opened, lane, 1, run)

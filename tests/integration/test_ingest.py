@@ -5,11 +5,11 @@ from __future__ import annotations
 import happybase
 import pytest
 from pyspark.sql import SparkSession
-from tidemark_spark import readers
 
 from tests.oracle import CDN, OFFSETS
 from tests.playground import Make, Playground
 from tidemark.results.reading import hbase_rows, parquet_tables
+from tidemark_spark import readers
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 from kafka import KafkaProducer
-from tidemark_spark.audit_job import audit
 
 from tests.oracle import CDN
 from tests.playground import Make, Playground
@@ -16,6 +15,7 @@ from tidemark import runs
 from tidemark.errors import OffsetsOutOfRange, SourceChanged, TopicGone, TopicRecreated, TopicUnknown, Unreachable
 from tidemark.kafka_log import KafkaLog
 from tidemark.protocol import Step
+from tidemark_spark.audit_job import audit
 
 
 @pytest.fixture

@@ -13,9 +13,6 @@ from functools import partial
 import happybase
 import pytest
 from pyspark.sql import SparkSession
-from tidemark_spark.sinks import make_sinks
-from tidemark_spark.sinks.hbase import HBaseDeadLetters
-from tidemark_spark.work import SparkWork
 
 from services import tools
 from tests.oracle import CDN, Example
@@ -29,6 +26,9 @@ from tidemark.ranges import TopicPartition
 from tidemark.results.hbase_rows import Mark, PartitionKeys
 from tidemark.results.hbase_table import cells_of, qualifier
 from tidemark.streams.opened import OpenStream
+from tidemark_spark.sinks import make_sinks
+from tidemark_spark.sinks.hbase import HBaseDeadLetters
+from tidemark_spark.work import SparkWork
 
 # A check under which about half of the messages are invalid that were stored before.
 STRICTER = {"cdn": "size > 2500000", "orders": "amount > 20"}

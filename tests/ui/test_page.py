@@ -85,6 +85,7 @@ def test_the_page_changes_nothing(airflow: Airflow, method: str) -> None:
 @pytest.mark.covers("Q11")
 def test_every_route_of_the_page_asks_who_is_there() -> None:
     from fastapi.routing import APIRoute
+
     from tidemark_plugin.access import get_user
     from tidemark_plugin.app import build_app
 

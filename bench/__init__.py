@@ -1,0 +1,1 @@
+"""Benchmarks: two ways to do the same, timed in turns in one run. What counts is their ratio."""
