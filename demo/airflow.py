@@ -107,9 +107,16 @@ class Airflow:
             if task["state"] == "failed":
                 path = f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task['task_id']}/logs/{task['try_number']}"
                 _, log = self.call("GET", path)
-                lines = [str(line.get("event", line)) for line in log["content"][-count:]]
-                shown.append("\n".join([f"{task['task_id']}:", *lines]))
+                lines = [line for entry in log["content"] for line in _lines(entry)]
+                shown.append("\n".join([f"{task['task_id']}:", *lines[-count:]]))
         return "\n".join(shown)
+
+
+def _lines(entry: dict[str, Any]) -> list[str]:
+    """What an entry of a task's log says: its event, and the errors that it tells of."""
+    event = str(entry.get("event", ""))
+    errors = [f"{error['exc_type']}: {error['exc_value']}" for error in entry.get("error_detail") or []]
+    return errors if event.startswith("::") else [event, *errors]
 
 
 def _wait(happened: Callable[[], bool], late: str) -> None:
