@@ -232,12 +232,11 @@ class Story:
         plain = connection.table("cdn_logs")
         view = self.opened.book.view()
         gone: set[str] = set()
-        for number, piece in enumerate(pieces(view.authority.covered())):
-            _, rows = rows_of_piece(self.opened.book, table, view, piece)
-            for row in rows[100 + number :: 5_000]:
-                if len(gone) < DELETED and row.fields:
-                    plain.delete(PartitionKeys(row.place.partition).key(row.place.offset, 0))
-                    gone.add(f"{row.place.partition}@{row.place.offset}")
+        for at, end in self._positions().items():
+            _, rows = rows_of_piece(self.opened.book, table, view, OffsetRange(at, end - 5_000, end))
+            for row in [row for row in rows if row.fields][::2_000][: DELETED - len(gone)]:
+                plain.delete(PartitionKeys(at).key(row.place.offset, 0))
+                gone.add(f"{at}@{row.place.offset}")
         connection.close()
         return gone
 
