@@ -11,9 +11,11 @@ from __future__ import annotations
 import argparse
 import random
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 HOSTS = ("img.example.com", "static.example.com", "video.example.net", "dl.example.org")
 PATHS = ("/index.html", "/a/b/logo.png", "/v/42/segment-{n}.ts", "/app/{n}.js", "/search?q={n}", "/caf%C3%A9/{n}")
@@ -21,6 +23,9 @@ METHODS = ("GET", "GET", "GET", "GET", "HEAD", "POST")
 CODES = (200, 200, 200, 200, 206, 304, 404, 502)
 # Between two messages.
 STEP = timedelta(milliseconds=20)
+
+# As many messages may be on their way.
+UNANSWERED = 10_000
 
 INVALID_SHARE = 0.005
 TOMBSTONE_SHARE = 0.001
@@ -91,8 +96,19 @@ def produce(
     Raises what Kafka says of the first message that it does not take.
     """
     from kafka import KafkaProducer
+    from kafka.errors import KafkaError
 
     refused: list[BaseException] = []
+    waiting: deque[Any] = deque()
+
+    def settle(left: int) -> None:
+        """Wait for the answers to all messages but the last ones."""
+        while len(waiting) > left:
+            try:
+                waiting.popleft().get()
+            except KafkaError as problem:
+                refused.append(problem)
+
     since = datetime.now(UTC) - STEP * (first + count)
     producer = KafkaProducer(bootstrap_servers=bootstrap_servers, linger_ms=20, batch_size=256 * 1024, acks="all")
     began = time.monotonic()
@@ -100,10 +116,11 @@ def produce(
         for sent, one in enumerate(messages(count, since, seed=seed, first=first)):
             if rate is not None:
                 time.sleep(max(0.0, began + sent / rate - time.monotonic()))
-            sending = producer.send(topic, key=one.key, value=one.value, timestamp_ms=one.timestamp_ms)
-            sending.add_errback(refused.append)
-        producer.flush()
+            waiting.append(producer.send(topic, key=one.key, value=one.value, timestamp_ms=one.timestamp_ms))
+            settle(UNANSWERED)
     finally:
+        # One by one, and before close(): its flush() fails when Kafka has a batch sent again in smaller parts.
+        settle(0)
         producer.close()
     if refused:
         raise refused[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import shutil
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -33,33 +34,50 @@ def up(site: Site, names: Collection[str] = tuple(SERVERS), report: Report = pri
     with _alone(site):
         _check_disk(site.state)
         running = processes.servers_running(site)
-        starting = [SERVERS[name] for name in names if name not in running]
-        for server in starting:
-            _check_ports(site, server)
+        servers = [SERVERS[name] for name in names]
+        for server in servers:
+            if server.name not in running:
+                _check_ports(site, server)
         # Each server has its own thread: it waits for those before it, starts, and is watched until it is ready.
-        done = {server.name: threading.Event() for server in starting}
+        done = {server.name: threading.Event() for server in servers}
         problems: list[ServiceError] = []
+        stop = threading.Event()
 
         def bring_up(server: Server) -> None:
             try:
                 for before in server.after:
                     if before in done:
                         done[before].wait()
-                if problems:
+                if problems or stop.is_set():
+                    return
+                if server.name in running:
+                    # Whoever started it may have been killed before it was ready.
+                    _wait_until_ready(site, server, stop)
                     return
                 began = time.monotonic()
-                _start(site, server)
-                report(f"  {server.name:22} ready after {time.monotonic() - began:4.1f} s")
+                _start(site, server, stop)
+                if not stop.is_set():
+                    report(f"  {server.name:22} ready after {time.monotonic() - began:4.1f} s")
             except ServiceError as problem:
                 problems.append(problem)
+            except Exception as problem:  # Java is missing, the disk is full: whatever it is, this is not up
+                problems.append(ServiceError(f"{server.name} could not be started: {problem}"))
             finally:
                 done[server.name].set()
 
-        threads = [threading.Thread(target=bring_up, args=(server,), name=server.name) for server in starting]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        threads = [threading.Thread(target=bring_up, args=(server,), name=server.name) for server in servers]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            # Interrupted. Nothing is started any more once the lock is free: a `down` would miss it.
+            stop.set()
+            for thread in threads:
+                if thread.is_alive():
+                    thread.join()
+            raise
         if problems:
             raise problems[0]
 
@@ -97,15 +115,22 @@ def status(site: Site) -> Iterator[tuple[str, str, str]]:
             yield server.name, "ready", where
 
 
-def _start(site: Site, server: Server) -> None:
+def _start(site: Site, server: Server, stop: threading.Event | None = None) -> None:
     server.prepare(site)
-    if server.command is None:
+    if server.command is None or (stop and stop.is_set()):
         return
     process = processes.start(site, server.name, server.command(site), server.environment(site))
+    _wait_until_ready(site, server, stop, process)
+
+
+def _wait_until_ready(
+    site: Site, server: Server, stop: threading.Event | None, process: subprocess.Popen[bytes] | None = None
+) -> None:
+    """Return when a server is ready, or when `stop` is set; `process` is watched when it is given."""
     log = site.log_file(server.name)
     deadline = time.monotonic() + server.patience
-    while True:
-        if process.poll() is not None:
+    while not (stop and stop.is_set()):
+        if process is not None and process.poll() is not None:
             ended = f"{server.name} ended with code {process.returncode} while starting"
             raise ServiceError(f"{ended}. The end of its log {log}:\n{processes.log_tail(log)}")
         try:

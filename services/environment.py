@@ -18,7 +18,13 @@ def connections(site: Site) -> dict[str, str]:
     values = {
         "KAFKA_DEFAULT": {"conn_type": "kafka", "extra": {"bootstrap.servers": site.address("kafka")}},
         "HBASE_DEFAULT": {"conn_type": "generic", "host": "127.0.0.1", "port": site.port("thrift")},
-        "ZOOKEEPER_DEFAULT": {"conn_type": "generic", "host": "127.0.0.1", "port": site.port("zookeeper")},
+        "ZOOKEEPER_DEFAULT": {
+            "conn_type": "generic",
+            "host": "127.0.0.1",
+            "port": site.port("zookeeper"),
+            "login": "tidemark",
+            "password": _secret(site.folder("zookeeper") / "password"),
+        },
         "LAKE_DEFAULT": {"conn_type": "fs", "extra": {"path": str(site.folder("lake"))}},
         "SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},
     }

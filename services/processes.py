@@ -91,9 +91,14 @@ def kill(site: Site, server: str) -> None:
     while left := running(site, server):
         send(left, signal.SIGKILL)
         psutil.wait_procs(left, timeout=5)
+    # Of those that this process started, no zombie stays.
+    for process in [*_started]:
+        if process.poll() is not None:
+            _started.remove(process)
 
 
-def log_tail(log: Path, lines: int = 15) -> str:
+def log_tail(log: Path, lines: int = 40) -> str:
+    """The end of a log: long enough for a Java stack trace and the line above it, which says what happened."""
     if not log.exists():
         return "(no log yet)"
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +43,7 @@ class Site:
     def from_environment(cls) -> Site:
         """The site that TIDEMARK_STATE and TIDEMARK_PORT_BASE name, or the default one under `.local/`."""
         local = REPOSITORY / ".local"
-        state = Path(os.environ.get("TIDEMARK_STATE") or local / "site").resolve()
+        state = _state(os.environ.get("TIDEMARK_STATE") or str(local / "site"))
         return cls(state=state, port_base=_port_base(os.environ.get("TIDEMARK_PORT_BASE")), jars=local / "jars")
 
     def port(self, name: str) -> int:
@@ -64,10 +65,18 @@ class Site:
         return f"{self.jars / profile}/*"
 
 
+def _state(text: str) -> Path:
+    state = Path(text).resolve()
+    there = next(path for path in (state, *state.parents) if path.exists())
+    if not there.is_dir():
+        raise ServiceError(f"TIDEMARK_STATE={text!r}: {there} is not a folder")
+    return state
+
+
 def _port_base(text: str | None) -> int:
     if not text:
         return DEFAULT_PORT_BASE
     highest = 65535 - len(PORT_NAMES)
-    if not text.isdecimal() or not 1024 <= int(text) <= highest:
+    if not re.fullmatch("[0-9]{4,5}", text) or not 1024 <= int(text) <= highest:
         raise ServiceError(f"TIDEMARK_PORT_BASE={text!r}: expected a whole number from 1024 to {highest}")
     return int(text)

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tidemark.ledger.store import InDoubt, Key
+from tidemark.ledger.store import InDoubt, Key, Offsets
 
 
 class MemoryStore:
     """Keeps values in a dict. `faults` are taken one for each `swap`, in turn: see the constants."""
+
+    commits_records = False
 
     def __init__(self, max_value_bytes: int = 1 << 20) -> None:
         self.max_value_bytes = max_value_bytes
         self.values: dict[Key, bytes] = {}
         self.faults: list[str] = []
         self.swaps = 0
-        self.published: list[tuple[str, int, dict[str, dict[int, int]]]] = []
+        self.published: list[tuple[int, Offsets]] = []
         self.before_swap: Callable[[Key], None] = lambda key: None
 
     def prepare(self) -> None:
@@ -48,14 +50,16 @@ class MemoryStore:
             return False
         return applied
 
-    def commit(self, head: Key, expected: bytes, value: bytes, record: Key, recorded: bytes) -> bool:
+    def commit(
+        self, head: Key, expected: bytes, value: bytes, record: Key, recorded: bytes, offsets: Offsets | None
+    ) -> bool:
         return self.swap(head, expected, value)
 
     def put(self, key: Key, value: bytes) -> None:
         self.values[key] = value
 
-    def publish(self, group: str, committed_at: int, offsets: dict[str, dict[int, int]]) -> None:
-        self.published.append((group, committed_at, offsets))
+    def publish(self, committed_at: int, offsets: Offsets) -> None:
+        self.published.append((committed_at, offsets))
 
 
 LOST_APPLIED = "the write was applied, its answer lost"

@@ -52,13 +52,17 @@ class Kafka:
         """Raise a log's start, as retention does."""
         self.admin.delete_records({KafkaTopicPartition(topic, partition): before})
 
-    def recreate(self, topic: str, partitions: int) -> None:
-        """Delete a topic and create it again under the same name."""
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and return when it is gone."""
         self.admin.delete_topics([topic])
         deadline = time.monotonic() + 30
         while topic in self.admin.list_topics():
             assert time.monotonic() < deadline
             time.sleep(0.1)
+
+    def recreate(self, topic: str, partitions: int) -> None:
+        """Delete a topic and create it again under the same name."""
+        self.delete(topic)
         self.create(topic, partitions)
 
     def close(self) -> None:

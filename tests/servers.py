@@ -29,7 +29,7 @@ def site() -> Iterator[Site]:
     found = Site(STATE, base, jars)
     if not processes.running(found):
         shutil.rmtree(STATE, ignore_errors=True)
-        found = Site(STATE, _free_ports(), jars)
+        found = Site(STATE, free_ports(), jars)
         STATE.mkdir(parents=True)
         _PORTS.write_text(str(found.port_base))
     try:
@@ -53,7 +53,7 @@ def spark(site: Site) -> Iterator[SparkSession]:
     session.stop()
 
 
-def _free_ports() -> int:
+def free_ports() -> int:
     """The first of enough neighbouring ports that are all free."""
     for _ in range(200):
         base = random.randrange(20_000, 32_000, len(PORT_NAMES))

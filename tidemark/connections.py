@@ -120,6 +120,33 @@ def hbase_endpoint(connection: Connection) -> HBaseEndpoint:
     )
 
 
+@dataclass(frozen=True)
+class ZooKeeperEndpoint:
+    """An ensemble: `host:port` with commas between, and the login that owns the nodes; None for nodes open to all."""
+
+    hosts: str
+    login: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return self.hosts
+
+
+def zookeeper_endpoint(connection: Connection) -> ZooKeeperEndpoint:
+    """Raises WrongUse for a connection without login and password, unless its extras say `allow_insecure`."""
+    hosts = connection.required("host", connection.host)
+    if "," not in hosts and ":" not in hosts:
+        hosts = f"{hosts}:{connection.port or 2181}"
+    if connection.login and connection.password:
+        return ZooKeeperEndpoint(hosts, connection.login, connection.password)
+    if connection.extra.get("allow_insecure") is True:
+        return ZooKeeperEndpoint(hosts)
+    raise WrongUse(
+        f"connection {connection.name} has no login and password, and without them everybody could change the nodes: "
+        f'give it both in Airflow or in {variable(connection.name)} (or say {{"allow_insecure": true}} among its extras)'
+    )
+
+
 def kafka_bootstrap(connection: Connection) -> str:
     """The brokers to ask first, `host:port` with commas between.
 

@@ -51,6 +51,7 @@ from tidemark.ledger.records import (
     positions,
 )
 from tidemark.ledger.register import draw_generation, new_token
+from tidemark.ledger.store import Offsets
 from tidemark.ranges import RangeSet
 
 # A holder beats every few seconds (`attempts.BEAT_SECONDS`); ten missed beats mean that it is gone or paused. Waiting
@@ -214,6 +215,7 @@ def commit(book: Book, taken: Taken, receipt: Receipt, on_step: Listener = nobod
     committed = structs.replace(head, seq=window.seq, positions=record.positions, pending=None, last=record)
     value, recorded = encode(committed), encode(record)
     check_size(book.store, value, f"the head of {book.stream}/{head.lane}", "read fewer topics in one stream")
+    offsets = _by_topic(record.positions) if record.kind == LaneKind.INGEST else None
     key, history = head_key(head.lane), record_key(head.lane, window.seq)
     expected = taken.stored.bytes
 
@@ -231,7 +233,7 @@ def commit(book: Book, taken: Taken, receipt: Receipt, on_step: Listener = nobod
             expected,
             value,
             is_mine,
-            write=lambda: book.store.commit(key, expected, value, history, recorded),
+            write=lambda: book.store.commit(key, expected, value, history, recorded, offsets),
         )
     except NotMine as problem:
         raise _lost(book, taken, problem.current) from None
@@ -242,34 +244,22 @@ def commit(book: Book, taken: Taken, receipt: Receipt, on_step: Listener = nobod
 def settle(book: Book, sweeper: Sweeper, lane: str, on_step: Listener = nobody) -> Stored:
     """Step 7. Do what follows from the lane's last commit, if it was not done; gives the head that is settled.
 
-    Everything is derived from the head and may be done twice, by anybody. The history record comes last: its presence
-    means settled.
+    Everything is derived from the head and may be done twice, by anybody. What comes last means settled: the history
+    record, or a mark where the commit has written that.
     """
     found = _required_head(book, lane)
     record = found.head.last
     if record is None:
         return found
-    known = book.record(lane, record.seq)
-    if known is not None:
-        if known[1] != record:
-            raise LedgerContradiction(
-                f"{book.stream}/{lane}: window {record.seq} stands in the head as {encode(record)!r} "
-                f"and in the history as {known[0]!r}. Both were left as they are."
-            )
+    if book.is_settled(record):
         return found
     if record.kind == LaneKind.INGEST:
-        book.store.publish(book.stream, record.committed_at, _by_topic(record.positions))
+        book.store.publish(record.committed_at, _by_topic(record.positions))
         on_step(Step.PUBLISHED)
     if record.owes_sweep:
         sweeper.sweep(record, book.covers(record.window))
         on_step(Step.SWEPT)
-    try:
-        recorded = encode(record)
-        swap_surely(book.store, record_key(lane, record.seq), None, recorded, lambda stored: stored == recorded)
-    except NotMine as problem:
-        raise LedgerContradiction(
-            f"{book.stream}/{lane}: the history holds another window {record.seq}: {problem.current!r}, not {recorded!r}"
-        ) from None
+    book.mark_settled(record)
     on_step(Step.SETTLED)
     return found
 
@@ -426,8 +416,8 @@ def _furthest(head: Head) -> tuple[Position, ...]:
     return positions(offsets)
 
 
-def _by_topic(committed: tuple[Position, ...]) -> dict[str, dict[int, int]]:
-    topics: dict[str, dict[int, int]] = {}
+def _by_topic(committed: tuple[Position, ...]) -> Offsets:
+    topics: Offsets = {}
     for position in committed:
         topics.setdefault(position.topic, {})[position.partition] = position.offset
     return topics

@@ -25,13 +25,21 @@ def run(main: Callable[[list[str]], int]) -> None:
     except SystemExit:
         raise
     except BaseException as error:
-        known = translate(error)
-        if known is None or known.exit_code == EXIT_INTERNAL:
-            traceback.print_exc()
-            sys.exit(EXIT_INTERNAL)
-        print(f"tidemark: {type(known).__name__}: {known}", file=sys.stderr, flush=True)
-        sys.exit(known.exit_code)
+        code = _report(error)
     sys.exit(code)
+
+
+def _report(error: BaseException) -> int:
+    """Say in one line what ended the job, and give the exit code; what nobody foresaw comes with its traceback."""
+    try:
+        known = translate(error)
+    except Exception:
+        known = None
+    if known is None or known.exit_code == EXIT_INTERNAL:
+        traceback.print_exception(error)
+        return EXIT_INTERNAL
+    print(f"tidemark: {type(known).__name__}: {known}", file=sys.stderr, flush=True)
+    return known.exit_code
 
 
 def _end_with_parent() -> None:

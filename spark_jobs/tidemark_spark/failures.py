@@ -5,17 +5,20 @@ from __future__ import annotations
 import re
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PythonException
 
 from tidemark import errors
 from tidemark.errors import OffsetsOutOfRange, ProcessingFailed, TidemarkError, Unreachable
 
 # The last line of a Python traceback, as it comes back from a worker.
 _RAISED = re.compile(r"^tidemark\.errors\.(\w+): (.+?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
-_LOST = re.compile(
-    r"^.*(?:Cannot fetch record|OffsetOutOfRange|data may have been lost|failOnDataLoss).*$", re.MULTILINE
+# Spark's Kafka source says what happened at the end of its message, where it gives a reason.
+_LOST = re.compile(r"data may have been lost|OffsetOutOfRange")
+_REASON = re.compile(r"Reason: (.+?)(?:\n?with consumer group|\n\n|\Z)", re.DOTALL)
+_AWAY = re.compile(
+    r"^.*(?:TimeoutException|DisconnectException|Failed to construct kafka consumer|Failed to create new KafkaAdminClient).*$",
+    re.MULTILINE,
 )
-_AWAY = re.compile(r"^.*(?:TimeoutException|DisconnectException|Failed to construct kafka consumer).*$", re.MULTILINE)
 
 
 def translate(error: BaseException) -> TidemarkError | None:
@@ -29,13 +32,21 @@ def translate(error: BaseException) -> TidemarkError | None:
     kind = getattr(errors, raised.group(1), None) if raised else None
     if raised and isinstance(kind, type) and issubclass(kind, TidemarkError):
         return kind(raised.group(2).strip())
-    lost = _LOST.search(text)
-    if lost:
-        return OffsetsOutOfRange(f"Kafka no longer has all of the window's records: {lost.group(0).strip()}")
+    if _LOST.search(text):
+        why = _REASON.search(text)
+        return OffsetsOutOfRange(
+            f"Kafka no longer has all of the window's records: {_line(why.group(1) if why else text)}"
+        )
     away = _AWAY.search(text)
     if away:
         return Unreachable(f"Kafka did not answer Spark: {away.group(0).strip()}")
-    return ProcessingFailed(f"Spark failed: {text.strip().splitlines()[0]}")
+    lines = text.strip().splitlines() or [type(error).__name__]
+    # A Python traceback ends with what happened; everything else begins with it.
+    return ProcessingFailed(f"Spark failed: {lines[-1 if isinstance(error, PythonException) else 0]}")
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _text(error: BaseException) -> str:

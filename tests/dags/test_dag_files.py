@@ -66,7 +66,6 @@ def test_the_others_run_on_request(dags: dict[str, DAG], name: str) -> None:
     assert {one.value for one in dag.allowed_run_types} == {"manual", "operator_triggered"}
 
 
-@pytest.mark.covers("Q6")
 def test_the_forms_are_typed(dags: dict[str, DAG]) -> None:
     replay = dags["cdn_logs__replay"].params
     assert replay["dry_run"] is True
@@ -78,7 +77,6 @@ def test_the_forms_are_typed(dags: dict[str, DAG]) -> None:
     assert dags["cdn_logs__audit"].params["repair"] is False
 
 
-@pytest.mark.covers("Q7", "Q8")
 def test_no_shell_and_no_user_text_in_a_template(dags: dict[str, DAG]) -> None:
     for dag in dags.values():
         for task in dag.tasks:
@@ -99,7 +97,6 @@ def test_dag_files_import_nothing_heavy() -> None:
     assert done.stdout.strip().splitlines()[-1] == "[]"
 
 
-@pytest.mark.covers("S1")
 def test_an_invalid_stream_file_does_not_take_the_others_with_it(tmp_path: Path) -> None:
     (tmp_path / "good.yaml").write_text(MINIMAL)
     (tmp_path / "bad one.yaml").write_text(MINIMAL.replace("id: integer", "id: int"))

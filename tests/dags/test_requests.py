@@ -18,7 +18,6 @@ def test_a_replay_of_records() -> None:
     assert (asked.records, asked.dry_run) == ("logs/0@5", True)
 
 
-@pytest.mark.covers("Q6")
 @pytest.mark.parametrize(
     ("values", "sent", "said"),
     [
@@ -36,7 +35,6 @@ def test_a_replay_that_makes_no_sense_is_refused(values: dict[str, Any], sent: d
         checked(ReplayRequest, {**REPLAY, **values}, sent)
 
 
-@pytest.mark.covers("Q6")
 @pytest.mark.parametrize(
     ("values", "said"),
     [

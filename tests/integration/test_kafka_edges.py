@@ -40,7 +40,7 @@ def transaction(play: Playground, producer: KafkaProducer, count: int, *, end: s
         producer.abort_transaction()
 
 
-@pytest.mark.covers("F11", "E1", "E2", "E3", "N3")
+@pytest.mark.covers("F11", "E1", "E2", "E3", "E5")
 @pytest.mark.usefixtures("spark")
 def test_transactions(producer: tuple[Playground, KafkaProducer]) -> None:
     play, transactional = producer
@@ -48,6 +48,9 @@ def test_transactions(producer: tuple[Playground, KafkaProducer]) -> None:
     transaction(play, transactional, 7, end="abort")
     transaction(play, transactional, 5, end="open")
     time.sleep(1)
+    # The planner asks at the level that it is told: at the other one, the open transaction is part of the log.
+    ends = play.opened.log.topics(play.topics, "read_uncommitted")[play.topics[0]].partitions
+    assert ends[0].end == 24
     (record,) = play.ingest()
     # 10 records and their marker, 7 that were aborted and theirs; the open transaction holds the end back.
     window = next(one for one in record.window.ranges if one.partition == 0)
@@ -65,7 +68,6 @@ def test_transactions(producer: tuple[Playground, KafkaProducer]) -> None:
     assert (report.clean, report.expected) == (True, 10), report.sentence()
 
 
-@pytest.mark.covers("A01")
 def test_a_topic_that_does_not_exist_is_not_created(make: Make) -> None:
     play = make(CDN, source={"topics": ["not-there"]})
     with pytest.raises(TopicUnknown, match="topic not-there does not exist"):
@@ -74,35 +76,39 @@ def test_a_topic_that_does_not_exist_is_not_created(make: Make) -> None:
     assert play.opened.book.head("ingest") is None
 
 
-@pytest.mark.covers("A02", "E15")
+@pytest.mark.covers("A02")
 def test_a_broker_that_is_away(make: Make) -> None:
     play = make(CDN)
     play.produce(20)
     opened = replace(play.opened, log=KafkaLog("127.0.0.1:1", timeout_ms=2_000))
     began = time.monotonic()
-    with pytest.raises(Unreachable, match=r"Kafka at 127\.0\.0\.1:1 did not answer"):
+    with pytest.raises(Unreachable, match=r"Kafka at 127\.0\.0\.1:1 did not answer") as caught:
         runs.plan_ingest(opened, "run")
     assert time.monotonic() - began < 10
-    assert opened.book.head("ingest") is None
+    assert caught.value.exit_code == 5
+    assert list(opened.book.store.scan(())) == []
 
 
-@pytest.mark.covers("F12", "A29", "N7", "E20")
+@pytest.mark.covers("F12", "E20")
 @pytest.mark.usefixtures("spark")
-def test_a_topic_that_is_recreated_while_a_window_is_processed(make: Make) -> None:
+@pytest.mark.parametrize("again", [True, False], ids=["recreated", "deleted"])
+def test_a_topic_that_is_recreated_or_deleted_while_a_window_is_processed(make: Make, again: bool) -> None:
     play = make(CDN)
     play.produce(40)
 
-    def recreate(step: Step) -> None:
-        if step == Step.READ:
+    def change(step: Step) -> None:
+        if step == Step.READ and again:
             play.kafka.recreate(play.topics[0], 4)
             play.kafka.send([(play.topics[0], p, None, b"other") for p in range(4) for _ in range(50)])
+        elif step == Step.READ:
+            play.kafka.delete(play.topics[0])
 
-    with pytest.raises(SourceChanged, match=f"topic {play.topics[0]} was recreated"):
-        play.ingest(on_step=recreate)
+    with pytest.raises(SourceChanged, match=f"topic {play.topics[0]} {'was recreated' if again else 'is gone'}"):
+        play.ingest(on_step=change)
     assert play.head().seq == 0
 
 
-@pytest.mark.covers("N7", "E20", "A29")
+@pytest.mark.covers("E20")
 @pytest.mark.usefixtures("spark")
 def test_a_recreated_topic_stops_the_stream_although_its_offsets_look_valid(make: Make) -> None:
     play = make(CDN)
@@ -122,7 +128,7 @@ def test_a_recreated_topic_stops_the_stream_although_its_offsets_look_valid(make
     assert play.opened.book.store.read(("head", "ingest")) == before
 
 
-@pytest.mark.covers("F9", "E18", "E19")
+@pytest.mark.covers("E19")
 @pytest.mark.usefixtures("spark")
 def test_records_that_are_deleted_before_they_are_read(make: Make) -> None:
     play = make(CDN)
@@ -137,7 +143,6 @@ def test_records_that_are_deleted_before_they_are_read(make: Make) -> None:
     assert play.head().pending is None
 
 
-@pytest.mark.covers("F9", "E18")
 @pytest.mark.usefixtures("spark")
 def test_records_that_are_deleted_between_plan_and_read(make: Make) -> None:
     play = make(CDN)
@@ -153,7 +158,7 @@ def test_records_that_are_deleted_between_plan_and_read(make: Make) -> None:
     assert play.head().seq == 0
 
 
-@pytest.mark.covers("F13", "E25", "E26", "S13", "O2")
+@pytest.mark.covers("O2")
 @pytest.mark.usefixtures("spark")
 def test_new_partitions_are_read_from_their_start_at_the_next_window(make: Make) -> None:
     play = make(CDN)
@@ -173,7 +178,7 @@ def test_new_partitions_are_read_from_their_start_at_the_next_window(make: Make)
     play.assert_exactly_what_was_read()
 
 
-@pytest.mark.covers("E10", "E9", "E12")
+@pytest.mark.covers("E9", "P2")
 @pytest.mark.usefixtures("spark")
 def test_unusual_messages(make: Make) -> None:
     """Null and empty keys and values, a tombstone, a megabyte, and every way of being invalid."""
@@ -190,8 +195,9 @@ def test_unusual_messages(make: Make) -> None:
         good + b"\n",
         good.replace(b"HTTP", b"GOPHER"),
         long_path,
+        good.replace(b" 200 ", b" 0 "),
     ]
-    keys = [b"k", b"k", b"", None, None, b"", b"k", b"k", None]
+    keys = [b"k", b"k", b"", None, None, b"", b"k", b"k", None, None]
     topic = play.topics[0]
     play.kafka.send([(topic, 0, key, value) for key, value in zip(keys, values, strict=True)])
     (record,) = play.ingest()
@@ -201,8 +207,11 @@ def test_unusual_messages(make: Make) -> None:
     assert rows[topic, 0, 1, 0] == {}
     assert len(rows[topic, 0, 8, 0]["path"]) == 900_001
     dead = {place[2]: fields for place, fields in play.independent.hbase(f"{play.name}_dead").rows}
-    assert set(dead) == {2, 3, 4, 5, 6, 7}
+    assert set(dead) == {2, 3, 4, 5, 6, 7, 9}
+    assert (dead[7]["reason"], dead[9]["reason"]) == ("matches no pattern", "code is 0")
     # The raw bytes are kept, an empty key is not a null key.
     assert dead[3]["value"].encode(errors="surrogateescape") == b"\xff\xfe"
     assert dead[2]["key"] == ""
     assert "key" not in dead[3]
+    # None of them is fetched again.
+    assert play.ingest() == []

@@ -47,7 +47,7 @@ def planned(play: Playground, run: str) -> int:
 KILLED_AFTER = [step for step in Step if step not in (Step.PINNED, Step.SWEPT)]
 
 
-@pytest.mark.covers("F1", "A45", "G3", "F25", "C1")
+@pytest.mark.covers("F1")
 @pytest.mark.parametrize("step", KILLED_AFTER, ids=lambda step: step.value.replace(" ", "-"))
 def test_killed_after_a_step_and_run_again(make: Make, submit: Submit, step: Step) -> None:
     play = make(CDN if list(Step).index(step) % 2 else ORDERS)
@@ -67,7 +67,7 @@ def test_killed_after_a_step_and_run_again(make: Make, submit: Submit, step: Ste
     play.assert_exactly_what_was_read()
 
 
-@pytest.mark.covers("F5", "A46", "G3")
+@pytest.mark.covers("F5", "A46")
 def test_a_paused_attempt_wakes_after_another_has_committed(make: Make, submit: Submit) -> None:
     play = make(CDN)
     play.produce(240)
@@ -84,7 +84,7 @@ def test_a_paused_attempt_wakes_after_another_has_committed(make: Make, submit: 
     assert play.independent.hbase().debris == 0
 
 
-@pytest.mark.covers("F4", "A39", "E39")
+@pytest.mark.covers("A39", "E39")
 def test_another_run_waits_while_the_holder_gives_signs_of_life(make: Make, submit: Submit) -> None:
     play = make(CDN)
     play.produce(100)
@@ -108,7 +108,6 @@ def test_another_run_waits_while_the_holder_gives_signs_of_life(make: Make, subm
     play.assert_exactly_what_was_read()
 
 
-@pytest.mark.covers("G3")
 def test_a_driver_whose_jvm_was_killed_ends_by_itself(make: Make, submit: Submit) -> None:
     play = make(CDN)
     play.produce(100)

@@ -71,7 +71,7 @@ def race(file: Path, racer: int, barrier: Barrier, results: Queue[tuple[int, int
         protocol.settle(opened.book, NoSweep(), INGEST)
 
 
-@pytest.mark.covers("F4", "A39", "A42", "E39")
+@pytest.mark.covers("A39", "E39")
 def test_one_commit_for_each_window(make: Make) -> None:
     play = make(CDN, limits={"max_records": 8})
     play.produce(8 * (WINDOWS + 4))

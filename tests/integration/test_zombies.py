@@ -78,7 +78,7 @@ def zombie(play: Playground, spark: SparkSession, run: str, opened: OpenStream, 
     work.close()
 
 
-@pytest.mark.covers("F5", "A46", "E40", "E42", "G3")
+@pytest.mark.covers("F5", "A46", "E40")
 def test_a_late_attempt_with_other_code_changes_nothing(make: Make, spark: SparkSession, example: Example) -> None:
     """The newer attempt sets aside what the late one stores, and stores what the late one sets aside."""
     play = make(example)
@@ -107,7 +107,7 @@ def test_a_late_attempt_with_other_code_changes_nothing(make: Make, spark: Spark
     assert play.independent.hbase(f"{play.name}_dead").debris == 0
 
 
-@pytest.mark.covers("F5", "E8", "E42")
+@pytest.mark.covers("F5")
 @pytest.mark.parametrize("compacted", [False, True], ids=["fresh", "compacted"])
 def test_rows_that_only_the_old_attempt_produced_do_not_count(make: Make, spark: SparkSession, compacted: bool) -> None:
     """Older code made three rows of a message, and a row of a message that is now set aside or dropped."""

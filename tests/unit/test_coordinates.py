@@ -9,7 +9,6 @@ from tidemark.errors import WrongUse
 from tidemark.ranges import OffsetRange, TopicPartition
 
 
-@pytest.mark.covers("N4")
 def test_records_one_a_line() -> None:
     text = "logs/3@17\n\n# a comment\nlogs.eu_1,0 , 0   # the first\n"
     found = [(one.partition, one.offset) for one in parse_coordinates(text)]
@@ -20,7 +19,6 @@ def test_ranges_one_a_line() -> None:
     assert parse_ranges("logs/0@5-9") == [OffsetRange(TopicPartition("logs", 0), 5, 9)]
 
 
-@pytest.mark.covers("Q6")
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -39,6 +37,13 @@ def test_ranges_one_a_line() -> None:
 def test_what_is_no_coordinate_is_named_with_its_line(text: str, said: str) -> None:
     with pytest.raises(WrongUse, match=said):
         parse_coordinates(text)
+
+
+@pytest.mark.covers("A03")
+def test_a_range_from_a_negative_offset_is_refused() -> None:
+    with pytest.raises(WrongUse, match="line 1: 'logs/0@-99-5' is not a coordinate") as caught:
+        parse_ranges("logs/0@-99-5")
+    assert caught.value.exit_code == 2
 
 
 @pytest.mark.covers("A26")

@@ -56,11 +56,12 @@ def test_mine_is_found_behind_a_later_value() -> None:
     swap_surely(store, KEY, b"before", b"mine", lambda stored: b"mine" in stored)
 
 
-@pytest.mark.covers("F2", "F15")
+@pytest.mark.covers("F2", "E38")
 def test_without_an_answer_the_outcome_is_unknown_and_nobody_claims_otherwise() -> None:
     store = MemoryStore()
     store.values[KEY] = b"before"
     store.faults = [LOST_NOT_APPLIED] * 1_000_000
-    with pytest.raises(OutcomeUnknown, match="whether it was applied is not known"):
+    with pytest.raises(OutcomeUnknown, match="whether it was applied is not known") as caught:
         swap_surely(store, KEY, b"before", b"mine", lambda stored: stored == b"mine", patience=0.05)
+    assert caught.value.exit_code == 5
     assert store.values[KEY] == b"before"

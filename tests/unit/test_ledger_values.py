@@ -31,14 +31,13 @@ def window(seq: int, partitions: int = 1) -> Window:
     return Window(seq=seq, ranges=ranges, topic_ids={"logs": "i"}, isolation="read_committed", pinned_at=1, run="r")
 
 
-@pytest.mark.covers("O5", "E51")
 def test_a_value_survives_the_trip_and_has_one_byte_form() -> None:
     stored = encode(HEAD)
     assert decode(stored, Head, "here") == HEAD
     assert encode(decode(stored, Head, "here")) == stored
 
 
-@pytest.mark.covers("A37", "F19")
+@pytest.mark.covers("A37")
 @pytest.mark.parametrize(
     "stored",
     [
@@ -56,16 +55,15 @@ def test_what_does_not_parse_is_refused_and_shown(stored: bytes) -> None:
     with pytest.raises(LedgerUnreadable, match="s/head/ingest cannot be read") as caught:
         decode(stored, Head, "s/head/ingest")
     assert stored.decode()[:50] in str(caught.value).replace("\\'", "'")
+    assert caught.value.exit_code == 7
 
 
-@pytest.mark.covers("F19")
 def test_a_newer_format_is_refused() -> None:
     newer = encode(HEAD).replace(b'"format":1', b'"format":2')
     with pytest.raises(LedgerUnreadable, match="has format 2; this version of Tidemark knows formats up to 1"):
         decode(newer, Head, "s/head/ingest")
 
 
-@pytest.mark.covers("F19", "A37")
 @pytest.mark.parametrize(
     ("stored", "said"),
     [
@@ -81,7 +79,6 @@ def test_a_head_that_contradicts_itself_is_refused_and_left(stored: bytes, said:
     assert store.values[head_key("ingest")] == stored
 
 
-@pytest.mark.covers("F17")
 def test_a_head_that_could_become_too_large_is_refused_at_pin() -> None:
     store = MemoryStore(max_value_bytes=20_000)
     check_pending(store, HEAD, Pending(window=window(1, 2), token="t", previous=None))
@@ -108,7 +105,6 @@ def test_a_selection_that_was_changed_is_refused() -> None:
         Book(store, "s").selection(ref)
 
 
-@pytest.mark.covers("E44")
 def test_a_lost_register_is_not_begun_anew() -> None:
     from tidemark.ledger.register import draw_generation
 
@@ -119,7 +115,6 @@ def test_a_lost_register_is_not_begun_anew() -> None:
     assert ("register",) not in store.values
 
 
-@pytest.mark.covers("F20", "E52")
 def test_generations_never_fall_whatever_the_clock_says() -> None:
     from tidemark.errors import ClockBehind
     from tidemark.ledger.register import draw_generation

@@ -36,7 +36,6 @@ def loaded(tmp_path: Path, text: str) -> Any:
     return load(path)
 
 
-@pytest.mark.covers("S1")
 def test_the_example_is_valid() -> None:
     stream = load(EXAMPLE).stream
     assert stream.source.topics == ("cdn-logs",)
@@ -45,7 +44,7 @@ def test_the_example_is_valid() -> None:
     ]
 
 
-@pytest.mark.covers("S1", "S12")
+@pytest.mark.covers("S12")
 def test_a_minimal_file_has_defaults_and_a_digest(tmp_path: Path) -> None:
     first = loaded(tmp_path, MINIMAL)
     assert first.stream.source.start == "earliest"
@@ -53,7 +52,6 @@ def test_a_minimal_file_has_defaults_and_a_digest(tmp_path: Path) -> None:
     assert first.digest != loaded(tmp_path, MINIMAL + "description: other\n").digest
 
 
-@pytest.mark.covers("S1")
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -115,7 +113,6 @@ def test_a_pattern_that_does_not_fit_its_fields_is_refused(tmp_path: Path, chang
         loaded(tmp_path, yaml.safe_dump(values))
 
 
-@pytest.mark.covers("A24")
 def test_an_end_cannot_be_configured(tmp_path: Path) -> None:
     with pytest.raises(InvalidStreamFile, match=r"source\.end: Extra inputs"):
         loaded(tmp_path, MINIMAL.replace("  topics: [orders]", "  topics: [orders]\n  end: earliest"))

@@ -10,6 +10,7 @@ from hashlib import sha256
 from tidemark.authority import Authority
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
 from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.doubt import NotMine, swap_surely
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
     Head,
@@ -39,6 +40,10 @@ def head_key(lane: str) -> Key:
 
 def record_key(lane: str, seq: int) -> Key:
     return ("history", lane, sortable(seq))
+
+
+def settled_key(lane: str) -> Key:
+    return ("settled", lane)
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,44 @@ class Book:
         stored = self.store.read(key)
         return None if stored is None else (stored, decode(stored, Record, self._name(key)))
 
+    def is_settled(self, record: Record) -> bool:
+        """Whether everything that follows from a lane's last commit has been done.
+
+        Raises LedgerContradiction when the history holds another record than the head, or none where it has to.
+        """
+        stored = self.store.read(record_key(record.lane, record.seq))
+        recorded = encode(record)
+        if stored is not None and stored != recorded:
+            raise self._contradicting(record, stored)
+        if not self.store.commits_records:
+            return stored is not None
+        if stored is None:
+            raise LedgerContradiction(
+                f"{self.stream}/{record.lane}: window {record.seq} stands in the head and is missing in the history, "
+                "which one transaction has written. Restore the ledger from a backup."
+            )
+        return self.store.read(settled_key(record.lane)) == sortable(record.seq).encode()
+
+    def mark_settled(self, record: Record) -> None:
+        """The last thing of settling: the history record, or a mark where the commit has written that.
+
+        A mark may be put late, over that of a newer window: then that window is settled once more, which harms nobody.
+        """
+        if self.store.commits_records:
+            self.store.put(settled_key(record.lane), sortable(record.seq).encode())
+            return
+        key, recorded = record_key(record.lane, record.seq), encode(record)
+        try:
+            swap_surely(self.store, key, None, recorded, lambda stored: stored == recorded)
+        except NotMine as problem:
+            raise self._contradicting(record, problem.current or b"") from None
+
+    def _contradicting(self, record: Record, stored: bytes) -> LedgerContradiction:
+        return LedgerContradiction(
+            f"{self.stream}/{record.lane}: window {record.seq} stands in the head as {encode(record)!r} "
+            f"and in the history as {stored!r}. Both were left as they are."
+        )
+
     def records_with_bytes(self) -> Iterator[tuple[bytes, Record]]:
         """The history, each record with its stored bytes, by lane and number."""
         for key, stored in self.store.scan(("history",)):
@@ -133,10 +176,7 @@ class Book:
                 continue
             known = found.setdefault(place, record)
             if known != record:
-                raise LedgerContradiction(
-                    f"{self.stream}/{place[0]}: window {place[1]} stands in the head as {encode(record)!r} "
-                    f"and in the history as {encode(known)!r}. Both were left as they are."
-                )
+                raise self._contradicting(record, encode(known))
         return [Committed(record, self.covers(record.window)) for record in found.values()]
 
     def view(self) -> View:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from tidemark.hbase.gateway import MISTAKE, TROUBLE, Gateway, TableMissing, reason
 from tidemark.hbase.tables import FOR_EVER, check_families, ensure_table
 from tidemark.hbase.thrift import BatchMutation, Mutation
-from tidemark.ledger.store import InDoubt, Key
+from tidemark.ledger.store import InDoubt, Key, Offsets
 
 _FAMILY = "l"
 _CELL = b"l:v"
@@ -24,6 +24,7 @@ class HBaseLedgerStore:
 
     # hbase.client.keyvalue.maxsize is 10 MiB; half of it leaves room for a gateway that copies.
     max_value_bytes = 4 * 1024 * 1024
+    commits_records = False
 
     def __init__(self, gateway: Gateway, table: str, stream: str, offsets_table: str | None = None) -> None:
         self._gateway = gateway
@@ -76,7 +77,9 @@ class HBaseLedgerStore:
         except TROUBLE as problem:
             raise InDoubt(f"HBase at {self._gateway.endpoint}: {reason(problem)}") from problem
 
-    def commit(self, head: Key, expected: bytes, value: bytes, record: Key, recorded: bytes) -> bool:
+    def commit(
+        self, head: Key, expected: bytes, value: bytes, record: Key, recorded: bytes, offsets: Offsets | None
+    ) -> bool:
         # HBase changes one row at a time; the history record follows in `settle`, from what the head holds.
         return self.swap(head, expected, value)
 
@@ -85,12 +88,12 @@ class HBaseLedgerStore:
         row = self._row(key)
         self._gateway.repeated("write", lambda client: client.mutateRow(self._table.encode(), row, change, {}))
 
-    def publish(self, group: str, committed_at: int, offsets: dict[str, dict[int, int]]) -> None:
+    def publish(self, committed_at: int, offsets: Offsets) -> None:
         if self._offsets_table is None:
             return
         rows = [
             BatchMutation(
-                row=f"{topic}:{group}:{committed_at}".encode(),
+                row=f"{topic}:{self._stream}:{committed_at}".encode(),
                 mutations=[
                     Mutation(
                         isDelete=False, column=f"{_OFFSETS_FAMILY}:{partition}".encode(), value=str(until).encode()

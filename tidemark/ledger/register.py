@@ -208,7 +208,7 @@ def close_lane(book: Book, lane: str) -> None:
             raise Conflict(
                 f"{book.stream}/{lane} has window {head.pending.window.seq} pending: finish or abandon it first"
             )
-        if head.last is not None and book.record(lane, head.seq) is None:
+        if head.last is not None and not book.is_settled(head.last):
             raise Conflict(f"the last window of {book.stream}/{lane} is not settled yet: run the lane again first")
         if head.state != LaneState.CLOSED:
             closed = structs.replace(head, state=LaneState.CLOSED, token=new_token())

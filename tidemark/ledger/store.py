@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import Protocol
 
 Key = tuple[str, ...]
+# {topic: {partition: next offset}}
+Offsets = dict[str, dict[int, int]]
 
 
 class InDoubt(Exception):
@@ -25,6 +27,11 @@ class LedgerStore(Protocol):
     @property
     def max_value_bytes(self) -> int:
         """The largest value that can be stored with room to spare."""
+        ...
+
+    @property
+    def commits_records(self) -> bool:
+        """Whether `commit` puts the history record together with the head, and the offsets for other tools."""
         ...
 
     def prepare(self) -> None:
@@ -51,18 +58,23 @@ class LedgerStore(Protocol):
         """
         ...
 
-    def commit(self, head: Key, expected: bytes, value: bytes, record: Key, recorded: bytes) -> bool:
-        """As `swap` on the head; a store that has transactions puts the history record in the same one."""
+    def commit(
+        self, head: Key, expected: bytes, value: bytes, record: Key, recorded: bytes, offsets: Offsets | None
+    ) -> bool:
+        """As `swap` on the head. A store with `commits_records` puts the record and shows the offsets in the same step.
+
+        `offsets` are None where other tools are not to see them: of lanes that are not the ingest.
+        """
         ...
 
     def put(self, key: Key, value: bytes) -> None:
         """Put an advisory value (a heartbeat, a report); the last writer wins. Raises Unreachable."""
         ...
 
-    def publish(self, group: str, committed_at: int, offsets: dict[str, dict[int, int]]) -> None:
-        """Show {topic: {partition: next offset}} in the layout that other tools of this store read.
+    def publish(self, committed_at: int, offsets: Offsets) -> None:
+        """Show the ingest's offsets in the layout that other tools of this store read, if `commit` did not.
 
-        Repeatable: the same call writes the same thing. Raises Unreachable.
+        `committed_at` is in milliseconds since 1970. Repeatable: the same call writes the same thing. Raises Unreachable.
         """
         ...
 

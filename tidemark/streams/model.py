@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Strict, Tag, model_validator
 
 T = TypeVar("T")
 
@@ -145,6 +145,28 @@ class HBaseLedger(_Part):
     offsets_table: Table | None = "stream_kafka_offsets"
 
 
+NodePath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", max_length=200)]
+
+
+class ZooKeeperLedger(_Part):
+    """The ledger in ZooKeeper. `consumers` and `storm` are roots of offset nodes that other tools read, null for none."""
+
+    type: Literal["zookeeper"]
+    zookeeper: ConnectionName = "zookeeper_default"
+    path: NodePath = "/tidemark"
+    consumers: NodePath | None = "/consumers"
+    storm: NodePath | None = None
+
+
+def _ledger_type(given: object) -> object:
+    return given.get("type", "hbase") if isinstance(given, dict) else getattr(given, "type", None)
+
+
+Ledger = Annotated[
+    Annotated[HBaseLedger, Tag("hbase")] | Annotated[ZooKeeperLedger, Tag("zookeeper")], Discriminator(_ledger_type)
+]
+
+
 class Limits(_Part):
     """The most messages that one window reads; a run goes on, window after window, to the end that it saw."""
 
@@ -178,7 +200,7 @@ class Stream(_Part):
     checks: Items[Check] = ()
     sinks: Annotated[Items[Sink], Field(min_length=1)]
     dead_letters: DeadLetters
-    ledger: HBaseLedger = HBaseLedger()
+    ledger: Ledger = HBaseLedger()
     limits: Limits = Limits()
     schedule: Schedule = Schedule()
     engine: Engine = Engine()
@@ -189,13 +211,15 @@ class Stream(_Part):
         if len(set(names)) < len(names):
             raise ValueError(f"sinks: two have the name {max(names, key=names.count)!r}; give each its own")
         tables = [sink.table for sink in self.sinks if isinstance(sink, HBaseSink)]
-        tables += [self.dead_letters.table, self.ledger.table]
-        tables += [self.ledger.offsets_table] if self.ledger.offsets_table else []
+        tables.append(self.dead_letters.table)
+        if isinstance(self.ledger, HBaseLedger):
+            tables += [table for table in (self.ledger.table, self.ledger.offsets_table) if table]
         if len(set(tables)) < len(tables):
             raise ValueError(f"table {max(tables, key=tables.count)!r} is named for two purposes")
         return self
 
     def connections(self) -> set[str]:
         """The names of all connections that the stream uses, Spark's aside."""
-        used = {self.source.kafka, self.dead_letters.hbase, self.ledger.hbase}
+        ledger = self.ledger.hbase if isinstance(self.ledger, HBaseLedger) else self.ledger.zookeeper
+        used = {self.source.kafka, self.dead_letters.hbase, ledger}
         return used | {sink.hbase if isinstance(sink, HBaseSink) else sink.files for sink in self.sinks}

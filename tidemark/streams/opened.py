@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidemark.connections import Connections, from_environment, hbase_endpoint, kafka_bootstrap
+from tidemark.connections import Connections, from_environment, hbase_endpoint, kafka_bootstrap, zookeeper_endpoint
 from tidemark.hbase.gateway import Gateway
 from tidemark.kafka_log import KafkaLog
 from tidemark.ledger.book import Book
 from tidemark.ledger.hbase import HBaseLedgerStore
+from tidemark.ledger.store import LedgerStore
+from tidemark.ledger.zookeeper import OffsetLayouts, ZooKeeperLedgerStore
 from tidemark.results.hbase_table import ResultTable
 from tidemark.results.sweeping import SinkSweeper
 from tidemark.streams.loading import StreamFile, load
-from tidemark.streams.model import HBaseLedger, Stream
+from tidemark.streams.model import Ledger, Stream, ZooKeeperLedger
+from tidemark.zookeeper import ZooKeeper
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,10 @@ def open_stream(path: Path, connections: Connections = from_environment) -> Open
     )
 
 
-def ledger_store(ledger: HBaseLedger, stream: str, connections: Connections) -> HBaseLedgerStore:
+def ledger_store(ledger: Ledger, stream: str, connections: Connections) -> LedgerStore:
+    if isinstance(ledger, ZooKeeperLedger):
+        zookeeper = ZooKeeper(zookeeper_endpoint(connections(ledger.zookeeper)))
+        layouts = OffsetLayouts(stream, ledger.consumers, ledger.storm)
+        return ZooKeeperLedgerStore(zookeeper, ledger.path, stream, layouts)
     gateway = Gateway(hbase_endpoint(connections(ledger.hbase)))
     return HBaseLedgerStore(gateway, ledger.table, stream, ledger.offsets_table)

@@ -1,0 +1,155 @@
+"""What every ledger store promises, on real servers: the contract that everything else is built on.
+
+Another store is one file in `tidemark/ledger/`, one line in `tests/stores.py`, and these tests.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.proxy import LossyProxy, lossy
+from tests.stores import Stores, new_stream
+from tidemark.errors import Unreachable
+from tidemark.ledger.doubt import NotMine, swap_surely
+from tidemark.ledger.store import InDoubt, LedgerStore, sortable
+
+KEY = ("head", "ingest")
+
+
+@pytest.fixture
+def store(stores: Stores) -> LedgerStore:
+    return stores.new()
+
+
+@pytest.fixture
+def proxy(stores: Stores) -> Iterator[LossyProxy]:
+    with lossy(stores.port) as made:
+        yield made
+
+
+@pytest.mark.covers("A39")
+def test_a_value_is_changed_only_if_it_is_still_the_expected_one(store: LedgerStore) -> None:
+    assert store.read(KEY) is None
+    assert not store.swap(KEY, b"something", b"first")
+    assert store.swap(KEY, None, b"first")
+    assert not store.swap(KEY, None, b"again")
+    assert not store.swap(KEY, b"First", b"second")
+    assert store.swap(KEY, b"first", b"second")
+    assert store.read(KEY) == b"second"
+
+
+def test_four_threads_increment_one_value(store: LedgerStore) -> None:
+    assert store.swap(KEY, None, b"0")
+
+    def increment() -> None:
+        left = 100
+        while left:
+            before = store.read(KEY)
+            assert before is not None
+            left -= store.swap(KEY, before, str(int(before) + 1).encode())
+
+    threads = [threading.Thread(target=increment) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert store.read(KEY) == b"400"
+
+
+def test_keys_are_scanned_in_their_order_and_streams_do_not_mix(stores: Stores) -> None:
+    stream = new_stream()
+    store, other = stores.make(stream), stores.make(f"{stream}_b")
+    numbers = (10_000, 1_001, 999, 10, 9, 2)
+    for number in numbers:
+        store.put(("history", "ingest", sortable(number)), str(number).encode())
+    store.put(("history", "ingest-2", sortable(1)), b"another lane")
+    other.put(("history", "ingest", sortable(5)), b"another stream")
+    found = list(store.scan(("history", "ingest")))
+    assert [key for key, _ in found] == [("history", "ingest", sortable(number)) for number in sorted(numbers)]
+    assert [int(value) for _, value in found] == sorted(numbers)
+    assert len(list(store.scan(("history",)))) == len(numbers) + 1
+    assert [int(value) for _, value in store.newest(("history", "ingest"), 3)] == [10_000, 1_001, 999]
+    assert list(store.scan(("history", "nowhere"))) == []
+
+
+def test_a_word_may_hold_what_the_names_of_runs_hold(store: LedgerStore) -> None:
+    words = ("cdn__audit/scheduled__2026-11-21T12:00:00+00:00", "a b%2Fé", "..", "0123")
+    for number, word in enumerate(words):
+        store.put(("report", word), str(number).encode())
+    assert [store.read(("report", word)) for word in words] == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_ledger_that_is_not_there_is_empty(stores: Stores) -> None:
+    nowhere = stores.make(new_stream())
+    assert nowhere.read(KEY) is None
+    assert list(nowhere.scan(("history",))) == []
+    assert nowhere.newest(("history",), 5) == []
+
+
+def test_the_largest_value_survives(store: LedgerStore) -> None:
+    value = b"x" * store.max_value_bytes
+    assert store.swap(KEY, None, value)
+    assert store.read(KEY) == value
+
+
+@pytest.mark.parametrize("record", [b"{}", b"longer than the head was"])
+def test_a_commit_changes_the_head_once(store: LedgerStore, record: bytes) -> None:
+    history, offsets = ("history", "ingest", sortable(1)), {"logs": {0: 10}}
+    assert store.swap(KEY, None, b"pinned")
+    assert not store.commit(KEY, b"another", b"committed", history, record, offsets)
+    assert store.read(history) is None
+    assert store.commit(KEY, b"pinned", b"committed", history, record, offsets)
+    assert store.read(KEY) == b"committed"
+    assert store.read(history) == (record if store.commits_records else None)
+    assert not store.commit(KEY, b"pinned", b"committed", history, record, offsets)
+
+
+@pytest.mark.covers("F2", "E38")
+@pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
+def test_a_lost_answer_is_in_doubt_and_then_found_out(stores: Stores, proxy: LossyProxy, applied: bool) -> None:
+    stream = new_stream()
+    store, behind = stores.make(stream), stores.make(stream, port=proxy.port, timeout=5.0)
+    store.prepare()
+    assert behind.swap(KEY, None, b"first")
+    proxy.lose_next(b"second", applied=applied)
+    with pytest.raises(InDoubt):
+        behind.swap(KEY, b"first", b"second")
+    before = b"second" if applied else b"first"
+    assert store.read(KEY) == before
+    proxy.lose_next(b"third", applied=applied)
+    swap_surely(behind, KEY, before, b"third", lambda stored: stored == b"third")
+    assert store.read(KEY) == b"third"
+    with pytest.raises(NotMine):
+        swap_surely(behind, KEY, b"first", b"fourth", lambda stored: stored == b"fourth")
+    assert proxy.lost == 2
+
+
+@pytest.mark.covers("F2", "E38")
+@pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
+def test_the_answer_to_a_commit_is_lost(stores: Stores, proxy: LossyProxy, applied: bool) -> None:
+    stream = new_stream()
+    store, behind = stores.make(stream), stores.make(stream, port=proxy.port, timeout=5.0)
+    store.prepare()
+    history = ("history", "ingest", sortable(1))
+    assert behind.swap(KEY, None, b"pinned")
+    proxy.lose_next(b"committed", applied=applied)
+    with pytest.raises(InDoubt):
+        behind.commit(KEY, b"pinned", b"committed", history, b"record", {"logs": {0: 10}})
+    assert (store.read(KEY) == b"committed") == applied
+    # All of it or nothing of it.
+    assert (store.read(history) == b"record") == (applied and store.commits_records)
+    assert behind.commit(KEY, b"pinned", b"committed", history, b"record", {"logs": {0: 10}}) != applied
+
+
+def test_a_server_that_is_away_is_named_in_bounded_time(stores: Stores) -> None:
+    away = stores.make(new_stream(), port=1, timeout=1.0, patience=1.0)
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match=r" at 127\.0\.0\.1:1 did not (read|answer)"):
+        away.read(KEY)
+    with pytest.raises((Unreachable, InDoubt)):
+        away.swap(KEY, None, b"value")
+    assert time.monotonic() - began < 20

@@ -1,0 +1,153 @@
+"""What failed in Spark gets the name and exit code that it deserves. The texts are Spark 4's own, from real failures."""
+
+from __future__ import annotations
+
+import pytest
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import AnalysisException, PythonException, UnsupportedOperationException
+
+from tidemark import errors
+from tidemark.errors import OffsetsOutOfRange, ProcessingFailed, TidemarkError, Unreachable
+from tidemark_spark.failures import translate
+
+STAGE_FAILED = (
+    "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 8.0 failed 1 times, most recent "
+    "failure: Lost task 0.0 in stage 8.0 (TID 8) (localhost executor driver): {}\n\nDriver stacktrace:"
+)
+LOST = (
+    "org.apache.spark.sql.kafka010.KafkaIllegalStateException: Some data may have been lost because they are not "
+    "available in Kafka any more;\n"
+    "either the data was aged out by Kafka or the topic may have been deleted before all the data in the\n"
+    "topic was processed.\n"
+    "If you don't want your streaming query to fail on such cases, set the source option failOnDataLoss to false.\n"
+    "Reason: Could not read records in offset [0, 100) for topic partition orders-2\n"
+    "with consumer group spark-kafka-relation-9888ed96-d3f0-4651-a4d9-1af2d3cb07f6-executor."
+)
+NOT_IN_TIME = STAGE_FAILED.format(
+    "java.util.concurrent.TimeoutException: Cannot fetch record for offset 7 in 120000 milliseconds"
+)
+
+
+class Thrown:
+    """Stands in for an exception in the JVM, of which py4j asks the text there."""
+
+    _target_id = "o42"
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def in_the_jvm(text: str) -> Py4JJavaError:
+    return Py4JJavaError("An error occurred while calling o42.save.\n", Thrown(text))
+
+
+def in_a_worker(last_lines: str) -> PythonException:
+    return PythonException(
+        "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
+        "Traceback (most recent call last):\n"
+        '  File "/work/tidemark_spark/sinks/hbase.py", line 130, in __call__\n'
+        "    written = self._write(batch)\n"
+        "              ^^^^^^^^^^^^^^^^^^\n"
+        f"{last_lines}\n\n"
+    )
+
+
+def translated(error: BaseException) -> TidemarkError:
+    found = translate(error)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (errors.Fenced, 3),
+        (errors.Unreachable, 5),
+        (errors.OutcomeUnknown, 5),
+        (errors.VerificationFailed, 6),
+        (errors.LedgerContradiction, 7),
+    ],
+)
+def test_our_own_errors_come_back_from_a_worker_as_they_were(kind: type[TidemarkError], code: int) -> None:
+    found = translated(in_a_worker(f"tidemark.errors.{kind.__name__}: topic orders: row 2@7 holds\nanother digest"))
+    assert type(found) is kind
+    assert str(found) == "topic orders: row 2@7 holds\nanother digest"
+    assert found.exit_code == code
+
+
+@pytest.mark.parametrize("name", ["NoSuchError", "exit_code_of", "EXIT_DONE"])
+def test_a_name_that_is_no_error_of_ours_is_a_failure_of_the_work(name: str) -> None:
+    assert type(translated(in_a_worker(f"tidemark.errors.{name}: something"))) is ProcessingFailed
+
+
+def test_what_kafka_has_lost_is_a_changed_source() -> None:
+    found = translated(in_the_jvm(LOST))
+    assert (type(found), found.exit_code) == (OffsetsOutOfRange, 4)
+
+
+def test_what_kafka_has_lost_is_named() -> None:
+    assert "[0, 100) for topic partition orders-2" in str(translated(in_the_jvm(LOST)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # A broker that does not answer: at the plan, and while a task runs.
+        "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.TimeoutException: "
+        "Timed out waiting for a node assignment. Call: listNodes",
+        STAGE_FAILED.format(
+            "org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired before the position for "
+            "partition orders-2 could be determined"
+        ),
+        # An address whose name nobody knows: in a task, and in the driver.
+        STAGE_FAILED.format("org.apache.kafka.common.KafkaException: Failed to construct kafka consumer"),
+        "org.apache.kafka.common.KafkaException: Failed to create new KafkaAdminClient",
+        # A broker that answers, but is too slow.
+        NOT_IN_TIME,
+    ],
+    ids=["plan", "read", "name in a task", "name in the driver", "slow"],
+)
+def test_a_time_out_is_no_loss(text: str) -> None:
+    found = translated(in_the_jvm(text))
+    assert (type(found), found.exit_code, found.retriable) == (Unreachable, 5, True)
+    assert text.splitlines()[0] in str(found)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            in_the_jvm(STAGE_FAILED.format("java.io.IOException: No space left on device")),
+            "java.io.IOException: No space left on device",
+        ),
+        (
+            AnalysisException("[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `nope` cannot be resolved.\n'Project"),
+            "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `nope` cannot be resolved.",
+        ),
+        (Py4JNetworkError("Answer from Java side is empty"), "Answer from Java side is empty"),
+        (Py4JError("An error occurred while calling o41.nothing. Trace:"), "calling o41.nothing"),
+        (in_a_worker("ZeroDivisionError: division by zero"), "ZeroDivisionError: division by zero"),
+        # java.util.Collections.emptyList().add(...), and many others of Java's own, say nothing.
+        (UnsupportedOperationException(""), "UnsupportedOperationException"),
+    ],
+    ids=["stage", "analysis", "empty answer", "gateway", "worker", "no text"],
+)
+def test_whatever_else_fails_in_spark_is_a_failure_of_the_work(error: Exception, said: str) -> None:
+    found = translated(error)
+    assert (type(found), found.exit_code) == (ProcessingFailed, 6)
+    assert said in str(found)
+    # It is printed as the job's last line, which is all that Airflow shows.
+    assert len(str(found).splitlines()) == 1
+
+
+def test_our_own_errors_of_the_driver_are_left_alone() -> None:
+    error = errors.TopicGone("topic orders no longer exists")
+    assert translate(error) is error
+
+
+@pytest.mark.parametrize("error", [ValueError("a bug"), ConnectionRefusedError(), KeyboardInterrupt(), MemoryError()])
+def test_an_error_that_is_not_of_spark_has_no_other_name(error: BaseException) -> None:
+    assert translate(error) is None

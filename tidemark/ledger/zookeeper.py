@@ -1,0 +1,278 @@
+"""The ledger in ZooKeeper: a node for each value, changed at the version that was read.
+
+    ROOT/STREAM/register
+    ROOT/STREAM/head/LANE
+    ROOT/STREAM/history/LANE/0000000000000012/0000000000000012345    a thousand windows in each folder
+
+A commit is one transaction: the head, the history record, and the offset nodes that other tools read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, unquote
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.security import make_acl
+
+from tidemark.errors import LedgerContradiction, TooLarge
+from tidemark.ledger.store import InDoubt, Key, Offsets
+from tidemark.zookeeper import TROUBLE, ZooKeeper, reason
+
+# ZooKeeper takes requests of up to 1 MiB (jute.maxbuffer), 48 KiB of which are left to its own words.
+MAX_REQUEST_BYTES = 1_000_000
+# A commit carries the head, which holds the record, the record once more, and two offset nodes for each partition.
+_MAX_VALUE_BYTES = 320 * 1024
+# Around the path and the value of each operation in a transaction: header, lengths, ACL, version.
+_OPERATION_BYTES = 200
+
+# Numbers that sort are 19 digits long; a thousand of them share a folder, whose name is their first 16 digits.
+_NUMBER = 19
+_FOLDER = 16
+_READ_AT_ONCE = 200
+
+
+@dataclass(frozen=True)
+class OffsetLayouts:
+    """Which offset nodes a commit writes for other tools; None for none.
+
+    `consumers` is the root of `/consumers/GROUP/offsets/TOPIC/PARTITION`; `storm` that of Storm's
+    `ZKROOT/ID/partition_N` (with several topics `ZKROOT/ID/TOPIC/partition_N`).
+    """
+
+    group: str
+    consumers: str | None = None
+    storm: str | None = None
+
+    def nodes(self, offsets: Offsets) -> Iterator[tuple[str, bytes]]:
+        for topic, partitions in sorted(offsets.items()):
+            for partition, offset in sorted(partitions.items()):
+                if self.consumers is not None:
+                    yield f"{self.consumers}/{self.group}/offsets/{topic}/{partition}", str(offset).encode()
+                if self.storm is not None:
+                    place = f"{self.storm}/{self.group}" + (f"/{topic}" if len(offsets) > 1 else "")
+                    yield f"{place}/partition_{partition}", _storm_state(self.group, topic, partition, offset)
+
+    def offset_in(self, path: str, value: bytes) -> int | None:
+        """The offset that such a node holds, None when it is not one of ours or theirs."""
+        with suppress(ValueError, TypeError, KeyError):
+            return int(json.loads(value)["offset"]) if "/partition_" in path else int(value)
+        return None
+
+
+class ZooKeeperLedgerStore:
+    """The ledger of one stream in ZooKeeper; see `LedgerStore` for the contract."""
+
+    max_value_bytes = _MAX_VALUE_BYTES
+    commits_records = True
+
+    def __init__(self, zookeeper: ZooKeeper, root: str, stream: str, layouts: OffsetLayouts | None = None) -> None:
+        self._zookeeper = zookeeper
+        self._base = f"{root.rstrip('/')}/{stream}"
+        self._layouts = layouts or OffsetLayouts(stream)
+
+    def prepare(self) -> None:
+        """Make the stream's folder."""
+        self._make_folder(self._base)
+
+    def read(self, key: Key) -> bytes | None:
+        found = self._get(self._path(key))
+        return found[0] if found and found[0] else None
+
+    def scan(self, prefix: Key) -> Iterator[tuple[Key, bytes]]:
+        yield from self._below(self._path(prefix), descending=False)
+
+    def newest(self, prefix: Key, limit: int) -> list[tuple[Key, bytes]]:
+        found = self._below(self._path(prefix), descending=True)
+        return [one for one, _ in zip(found, range(limit), strict=False)]
+
+    def swap(self, key: Key, expected: bytes | None, value: bytes) -> bool:
+        path = self._path(key)
+        _check_request(path, [len(value)])
+        if expected is None:
+            return self._create(path, value)
+        found = self._get(path)
+        if found is None or found[0] != expected:
+            return False
+        version = found[1].version
+        return self._written(lambda client: client.set_async(path, value, version))
+
+    def commit(
+        self, head: Key, expected: bytes, value: bytes, record: Key, recorded: bytes, offsets: Offsets | None
+    ) -> bool:
+        path, history = self._path(head), self._path(record)
+        found = self._get(path)
+        if found is None or found[0] != expected:
+            return False
+        nodes = dict(self._layouts.nodes(offsets)) if offsets else {}
+        _check_request(path, [len(value), len(history) + len(recorded), *(len(p) + len(v) for p, v in nodes.items())])
+        known = self._known(nodes)
+        for parent in sorted({_parent(history), *(_parent(node) for node in nodes)}):
+            self._make_folder(parent)
+
+        def transaction(client: KazooClient) -> Any:
+            request = client.transaction()
+            request.set_data(path, value, version=found[1].version)
+            request.create(history, recorded)
+            for node, text in nodes.items():
+                if node not in known:
+                    request.create(node, text, acl=_shown(client))
+                elif (known[node][0] or 0) < (self._layouts.offset_in(node, text) or 0):
+                    request.set_data(node, text, version=known[node][1])
+            return request.commit_async()
+
+        try:
+            results: Sequence[Any] = self._zookeeper.once(transaction)
+        except TROUBLE as problem:
+            raise InDoubt(f"ZooKeeper at {self._zookeeper.endpoint}: {reason(problem)}") from problem
+        # The head is still what was expected, or the first operation would have failed.
+        if isinstance(results[1], NodeExistsError):
+            raise LedgerContradiction(
+                f"{history} is there already, and {path} does not know it. Both were left as they are."
+            )
+        return not any(isinstance(result, Exception) for result in results)
+
+    def put(self, key: Key, value: bytes) -> None:
+        path = self._path(key)
+        _check_request(path, [len(value)])
+        while True:
+            try:
+                self._zookeeper.repeated("write", lambda client: client.set_async(path, value))
+                return
+            except NoNodeError:
+                with suppress(InDoubt):
+                    if self._create(path, value):
+                        return
+
+    def publish(self, committed_at: int, offsets: Offsets) -> None:
+        """Nothing: the offset nodes are part of the commit."""
+
+    # nodes
+
+    def _get(self, path: str) -> tuple[bytes, Any] | None:
+        """The newest value with its version. `sync` first: the server of this session may lag behind the others."""
+        try:
+            found: tuple[bytes, Any] = self._zookeeper.repeated(
+                "read", lambda client: client.sync_async(path), lambda client: client.get_async(path)
+            )
+        except NoNodeError:
+            return None
+        return found
+
+    def _create(self, path: str, value: bytes) -> bool:
+        try:
+            return self._written(lambda client: client.create_async(path, value))
+        except NoNodeError:
+            self._make_folder(_parent(path))
+            return self._written(lambda client: client.create_async(path, value))
+
+    def _make_folder(self, path: str) -> None:
+        self._zookeeper.repeated("write", lambda client: client.ensure_path_async(path))
+
+    def _written(self, write: Any) -> bool:
+        try:
+            self._zookeeper.once(write)
+        except (BadVersionError, NodeExistsError):
+            return False
+        except TROUBLE as problem:
+            raise InDoubt(f"ZooKeeper at {self._zookeeper.endpoint}: {reason(problem)}") from problem
+        return True
+
+    def _below(self, path: str, *, descending: bool) -> Iterator[tuple[Key, bytes]]:
+        """Every value below a node, by name. Folders hold nothing themselves."""
+        try:
+            names = self._zookeeper.repeated(
+                "read", lambda client: client.sync_async(path), lambda client: client.get_children_async(path)
+            )
+        except NoNodeError:
+            return
+        # By the words that the names stand for: that is the order of keys.
+        names = sorted(names, key=unquote, reverse=descending)
+        for first in range(0, len(names), _READ_AT_ONCE):
+            children = [f"{path}/{name}" for name in names[first : first + _READ_AT_ONCE]]
+            for child, value in zip(children, self._values(children), strict=True):
+                if value:
+                    yield self._key(child), value
+                else:
+                    yield from self._below(child, descending=descending)
+
+    def _values(self, paths: Sequence[str]) -> list[bytes]:
+        """The values of nodes that were there a moment ago (nodes are never removed), asked for together."""
+
+        def ask(client: KazooClient) -> Any:
+            return _Together([client.get_async(path) for path in paths])
+
+        return [value for value, _ in self._zookeeper.repeated("read", ask)]
+
+    def _known(self, nodes: Mapping[str, bytes]) -> dict[str, tuple[int | None, int]]:
+        """Of some offset nodes those that are there: the offset that each holds, and its version."""
+        found = {path: self._get(path) for path in nodes}
+        return {path: (self._layouts.offset_in(path, at[0]), at[1].version) for path, at in found.items() if at}
+
+    # paths
+
+    def _path(self, key: Key) -> str:
+        return "/".join((self._base, *(part for word in key for part in _parts(word))))
+
+    def _key(self, path: str) -> Key:
+        parts = path.removeprefix(f"{self._base}/").split("/")
+        # The folder of a number is left out: its name is how the next part begins.
+        words = [
+            unquote(part)
+            for part, following in zip(parts, [*parts[1:], ""], strict=True)
+            if not (len(part) == _FOLDER and len(following) == _NUMBER and following.startswith(part))
+        ]
+        return tuple(words)
+
+
+class _Together:
+    """Several answers as one."""
+
+    def __init__(self, waiting: Sequence[Any]) -> None:
+        self._waiting = waiting
+
+    def get(self, timeout: float) -> list[Any]:
+        return [one.get(timeout=timeout) for one in self._waiting]
+
+
+def _parts(word: str) -> tuple[str, ...]:
+    """A word of a key as the names of nodes: quoted where ZooKeeper would not take it, numbers within a folder."""
+    if len(word) == _NUMBER and word.isdecimal():
+        return word[:_FOLDER], word
+    quoted = quote(word, safe="")
+    return (quoted.replace(".", "%2E") if set(quoted) == {"."} else quoted,)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _check_request(path: str, parts: Sequence[int]) -> None:
+    """Size a request before it is sent: ZooKeeper drops the connection over one that is too large."""
+    size = len(path) + sum(parts) + _OPERATION_BYTES * len(parts)
+    if size > MAX_REQUEST_BYTES:
+        raise TooLarge(f"a write to {path} takes {size} bytes; ZooKeeper takes up to {MAX_REQUEST_BYTES}")
+
+
+def _shown(client: KazooClient) -> Any:
+    """The access list of nodes for other tools: theirs to read, ours to write. None where all nodes are open."""
+    if client.default_acl is None:
+        return None
+    return [*client.default_acl, make_acl("world", "anyone", read=True)]
+
+
+def _storm_state(group: str, topic: str, partition: int, offset: int) -> bytes:
+    """As `PartitionManager.commit` of storm-kafka writes it."""
+    state = {
+        "topology": {"id": group, "name": group},
+        "offset": offset,
+        "partition": partition,
+        "broker": {"host": "", "port": 0},
+        "topic": topic,
+    }
+    return json.dumps(state, separators=(",", ":")).encode()

@@ -1,0 +1,127 @@
+"""A ZooKeeper ensemble as seen by one program: bounded waits, one session a process, closed by default.
+
+Kazoo's calls without a time-out wait for as long as the ensemble is away; every call here ends.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    NoAuthError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import CREATOR_ALL_ACL
+
+from tidemark.connections import ZooKeeperEndpoint
+from tidemark.errors import Unreachable, WrongUse
+
+T = TypeVar("T")
+
+# ZooKeeper answers in milliseconds; a call that takes as long as this has lost its server.
+TIMEOUT_SECONDS = 15.0
+SESSION_SECONDS = 10.0
+# How long reads go on trying: an ensemble elects a new leader within seconds.
+PATIENCE_SECONDS = 60.0
+_PAUSE_SECONDS = 0.2
+
+# What happens when the ensemble is away or slow. All of them leave a write in doubt.
+TROUBLE = (
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooTimeoutError,
+    OperationTimeoutError,
+    SessionExpiredError,
+    OSError,
+)
+
+
+class ZooKeeper:
+    """One ensemble. Programs have one session for each endpoint, whatever the number of these."""
+
+    def __init__(
+        self,
+        endpoint: ZooKeeperEndpoint,
+        *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        self.endpoint = endpoint
+        self._timeout_seconds = timeout_seconds
+        self._patience = patience
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # To Spark's workers only the endpoint travels.
+        return ZooKeeper, (self.endpoint,)
+
+    @property
+    def client(self) -> KazooClient:
+        """The session of this process, which goes on by itself after a lost connection or an expired session.
+
+        Raises Unreachable when none can be had in time, before anything was sent.
+        """
+        client = _client(self.endpoint, os.getpid())
+        if not client.connected:
+            started = client.start_async()
+            started.wait(self._timeout_seconds)
+            if not client.connected:
+                raise Unreachable(f"ZooKeeper at {self.endpoint} did not answer within {self._timeout_seconds:.0f} s")
+        return client
+
+    def once(self, *calls: Callable[[KazooClient], Any]) -> Any:
+        """Send some requests together, in this order, and give the last one's answer.
+
+        Each call gives kazoo's IAsyncResult. Raises what kazoo raises; see TROUBLE. WrongUse when the nodes belong to
+        somebody else.
+        """
+        client = self.client
+        try:
+            waiting = [call(client) for call in calls]
+            return [one.get(timeout=self._timeout_seconds) for one in waiting][-1]
+        except (NoAuthError, AuthFailedError) as problem:
+            raise WrongUse(
+                f"ZooKeeper at {self.endpoint} refuses this login: the nodes belong to another one. "
+                "Use the login that made them, or another path."
+            ) from problem
+
+    def repeated(self, what: str, *calls: Callable[[KazooClient], Any]) -> Any:
+        """As `once`, for what may be done twice, until it is answered. Raises Unreachable, naming `what`."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                return self.once(*calls)
+            except (*TROUBLE, Unreachable) as problem:
+                if time.monotonic() > deadline:
+                    raise Unreachable(
+                        f"ZooKeeper at {self.endpoint} did not answer a {what} within {self._patience:.0f} s: {reason(problem)}"
+                    ) from problem
+            time.sleep(_PAUSE_SECONDS)
+
+
+def reason(problem: BaseException) -> str:
+    """Kazoo's errors often have no text of their own."""
+    return str(problem) or type(problem).__name__
+
+
+@lru_cache(maxsize=64)
+def _client(endpoint: ZooKeeperEndpoint, process: int) -> KazooClient:
+    """The client of one process: one that was forked has to have a session of its own."""
+    del process
+    login = [("digest", f"{endpoint.login}:{endpoint.password}")] if endpoint.login else None
+    return KazooClient(
+        hosts=endpoint.hosts,
+        timeout=SESSION_SECONDS,
+        auth_data=login,
+        # Only whoever made a node may read or change it. Without a login, the connection has allowed open nodes.
+        default_acl=CREATOR_ALL_ACL if login else None,
+    )
