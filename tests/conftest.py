@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest_plugins = ["tests.covering", "tests.servers", "tests.playground", "tests.stores"]
+pytest_plugins = ["tests.covering", "tests.servers", "tests.stores", "tests.playground"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

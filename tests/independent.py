@@ -13,9 +13,11 @@ from typing import Any
 
 import happybase
 import pyarrow.parquet as pq
+from kazoo.client import KazooClient
 
 from services.site import Site
 from tests.oracle import LEDGER
+from tests.stores import zookeeper_at
 
 Place = tuple[str, int, int, int]
 
@@ -44,18 +46,38 @@ class Independent:
     def records(self) -> list[dict[str, Any]]:
         """Every committed window, from the heads and the history, as plain JSON."""
         found: dict[tuple[str, int], dict[str, Any]] = {}
-        connection = self._connection()
-        for key, cells in connection.table(LEDGER).scan(row_prefix=f"{self._name}/".encode()):
-            parts = key.decode().split("/")
-            value = json.loads(cells[b"l:v"])
-            if parts[1] == "head":
-                value = value["last"]
-            elif parts[1] != "history":
-                continue
-            if value is not None:
-                found[value["lane"], value["window"]["seq"]] = value
-        connection.close()
+        for path, stored in self._ledger().items():
+            kind = path.split("/")[0]
+            if kind in ("head", "history"):
+                value = json.loads(stored)
+                value = value["last"] if kind == "head" else value
+                if value is not None:
+                    found[value["lane"], value["window"]["seq"]] = value
         return [found[place] for place in sorted(found)]
+
+    def _ledger(self) -> dict[str, bytes]:
+        """Everything that the stream has in a ledger, in HBase or in ZooKeeper, by its path."""
+        connection = self._connection()
+        rows = connection.table(LEDGER).scan(row_prefix=f"{self._name}/".encode())
+        found = {key.decode().removeprefix(f"{self._name}/"): cells[b"l:v"] for key, cells in rows}
+        connection.close()
+        return found or self._nodes()
+
+    def _nodes(self) -> dict[str, bytes]:
+        at = zookeeper_at(self._site.port("zookeeper"))
+        client = KazooClient(hosts=at.hosts, auth_data=[("digest", f"{at.login}:{at.password}")])
+        client.start()
+        found, base = {}, f"/tidemark/{self._name}"
+        waiting = [base] if client.exists(base) else []
+        while waiting:
+            path = waiting.pop()
+            value, _ = client.get(path)
+            if value:
+                found[path.removeprefix(f"{base}/")] = value
+            waiting += [f"{path}/{child}" for child in client.get_children(path)]
+        client.stop()
+        client.close()
+        return found
 
     def generations(self) -> dict[tuple[str, int, int], int]:
         """(topic, partition, offset) to the generation that counts there."""
@@ -73,10 +95,7 @@ class Independent:
     def _selection(self, ref: dict[str, Any] | None) -> set[tuple[str, int, int]] | None:
         if ref is None:
             return None
-        connection = self._connection()
-        key = f"{self._name}/selection/{ref['digest']}".encode()
-        stored = json.loads(connection.table(LEDGER).row(key)[b"l:v"])
-        connection.close()
+        stored = json.loads(self._ledger()[f"selection/{ref['digest']}"])
         return {
             (topic, partition, offset)
             for topic, _, partition, intervals in stored["partitions"]

@@ -36,10 +36,16 @@ class HeadFence:
         pending = stored.head.pending if stored else None
         holder = pending.attempt if pending else None
         if holder is None or holder.generation != self._generation:
-            now = f"run {holder.run} (generation {holder.generation})" if holder else "nobody: committed or abandoned"
+            last = stored.head.last if stored else None
+            if holder is not None:
+                now = f"run {holder.run} holds it (generation {holder.generation})"
+            elif last is not None and last.attempt.generation > self._generation:
+                now = f"run {last.attempt.run} has committed it (generation {last.attempt.generation})"
+            else:
+                now = "it was abandoned"
             raise Fenced(
-                f"generation {self._generation} no longer holds the window of {self._book.stream}/{self._lane}; "
-                f"it is held by {now}. This attempt stops, and nothing that it wrote counts."
+                f"generation {self._generation} no longer holds the window of {self._book.stream}/{self._lane}: {now}. "
+                "This attempt stops, and nothing that it wrote counts."
             )
         self._looked = time.monotonic()
 

@@ -53,13 +53,11 @@ def check_topics(known: Known, topics: tuple[str, ...], read: set[str]) -> None:
 
     `read` are the topics of which something has been read before.
     """
+    for topic in [topic for topic in topics if topic not in known.logs]:
+        if topic in read:
+            raise TopicGone(f"topic {topic} no longer exists, and the lane has positions in it. Nothing was changed.")
+        raise TopicUnknown(f"topic {topic} does not exist; create it, or correct source.topics in the stream file")
     for topic in topics:
-        if topic not in known.logs:
-            if topic in read:
-                raise TopicGone(
-                    f"topic {topic} no longer exists, and the lane has positions in it. Nothing was changed."
-                )
-            raise TopicUnknown(f"topic {topic} does not exist; create it, or correct source.topics in the stream file")
         if topic not in known.incarnations:
             raise TopicRecreated(
                 f"topic {topic} has id {known.logs[topic].topic_id}, which the ledger does not know: it was deleted and "

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from tidemark import __version__, planning, protocol
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST, Head, LaneKind, LaneState, Pending, Position, Window, positions
-from tidemark.ledger.register import close_lane, know_topics, open_lane
+from tidemark.ledger.register import close_lane, know_topics, known_topics, open_lane
 from tidemark.planning import Known, Request
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results.reading import hbase_rows
@@ -110,7 +110,10 @@ def finish(opened: OpenStream, lane: str) -> None:
 def known_now(opened: OpenStream, topics: tuple[str, ...]) -> Known:
     """What Kafka says of these topics, and the incarnations that the ledger knows them as."""
     logs = opened.log.topics(topics, opened.stream.source.isolation)
-    return Known(logs, know_topics(opened.book, {topic: log.topic_id for topic, log in logs.items()}))
+    ids = {topic: log.topic_id for topic, log in logs.items()}
+    # A plan that will be refused for a missing topic leaves the ledger as it is.
+    complete = logs.keys() >= set(topics)
+    return Known(logs, know_topics(opened.book, ids) if complete else known_topics(opened.book, ids))
 
 
 def with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:

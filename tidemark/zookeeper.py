@@ -34,6 +34,8 @@ SESSION_SECONDS = 10.0
 # How long reads go on trying: an ensemble elects a new leader within seconds.
 PATIENCE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
+# A connection on this machine is there within milliseconds.
+_LOOK_SECONDS = 0.01
 
 # What happens when the ensemble is away or slow. All of them leave a write in doubt.
 TROUBLE = (
@@ -71,11 +73,11 @@ class ZooKeeper:
         Raises Unreachable when none can be had in time, before anything was sent.
         """
         client = _client(self.endpoint, os.getpid())
-        if not client.connected:
-            started = client.start_async()
-            started.wait(self._timeout_seconds)
-            if not client.connected:
+        deadline = time.monotonic() + self._timeout_seconds
+        while not client.connected:
+            if time.monotonic() > deadline:
                 raise Unreachable(f"ZooKeeper at {self.endpoint} did not answer within {self._timeout_seconds:.0f} s")
+            time.sleep(_LOOK_SECONDS)
         return client
 
     def once(self, *calls: Callable[[KazooClient], Any]) -> Any:
@@ -118,10 +120,13 @@ def _client(endpoint: ZooKeeperEndpoint, process: int) -> KazooClient:
     """The client of one process: one that was forked has to have a session of its own."""
     del process
     login = [("digest", f"{endpoint.login}:{endpoint.password}")] if endpoint.login else None
-    return KazooClient(
+    client = KazooClient(
         hosts=endpoint.hosts,
         timeout=SESSION_SECONDS,
         auth_data=login,
         # Only whoever made a node may read or change it. Without a login, the connection has allowed open nodes.
         default_acl=CREATOR_ALL_ACL if login else None,
     )
+    # From now on it connects, again and again, in a thread of its own.
+    client.start_async()
+    return client

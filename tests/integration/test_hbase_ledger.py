@@ -16,7 +16,7 @@ from services.site import Site
 from tests.playground import Make
 from tests.proxy import LossyProxy, lossy
 from tidemark.connections import HBaseEndpoint
-from tidemark.errors import OwnedByAnother, WrongUse
+from tidemark.errors import LedgerContradiction, OwnedByAnother, WrongUse
 from tidemark.hbase.gateway import Gateway
 from tidemark.hbase.tables import check_families, ensure_table
 from tidemark.hbase.thrift import ColumnDescriptor, Mutation
@@ -70,9 +70,10 @@ def test_a_table_belongs_to_one_stream_and_one_ledger(make: Make) -> None:
     table = play.opened.result_table("hbase_default", play.name)
     table.prepare("orders", "ledger 1")
     table.prepare("orders", "ledger 1")
-    for stream, ledger in (("orders", "ledger 2"), ("other", "ledger 1")):
-        with pytest.raises(OwnedByAnother, match="belongs to stream orders with ledger ledger 1"):
-            table.prepare(stream, ledger)
+    with pytest.raises(OwnedByAnother, match="belongs to stream orders; this is stream other"):
+        table.prepare("other", "ledger 1")
+    with pytest.raises(LedgerContradiction, match="with ledger ledger 1, its ledger now is ledger 2"):
+        table.prepare("orders", "ledger 2")
     assert table.owner() == {"stream": "orders", "ledger": "ledger 1"}
 
 

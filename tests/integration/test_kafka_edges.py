@@ -68,12 +68,25 @@ def test_transactions(producer: tuple[Playground, KafkaProducer]) -> None:
     assert (report.clean, report.expected) == (True, 10), report.sentence()
 
 
+@pytest.mark.covers("A01")
+@pytest.mark.usefixtures("spark")
 def test_a_topic_that_does_not_exist_is_not_created(make: Make) -> None:
     play = make(CDN, source={"topics": ["not-there"]})
-    with pytest.raises(TopicUnknown, match="topic not-there does not exist"):
+    with pytest.raises(TopicUnknown, match="topic not-there does not exist") as never_read:
         runs.plan_ingest(play.opened, "run")
+    assert never_read.value.exit_code == 2
     assert "not-there" not in play.kafka.admin.list_topics()
-    assert play.opened.book.head("ingest") is None
+    assert list(play.opened.book.store.scan(())) == []
+    # Of a topic that has been read, it is a loss.
+    play = make(CDN)
+    play.produce(10)
+    play.ingest()
+    before = list(play.opened.book.store.scan(()))
+    play.kafka.delete(play.topics[0])
+    with pytest.raises(TopicGone, match=f"topic {play.topics[0]} no longer exists") as read:
+        runs.plan_ingest(play.opened, "run")
+    assert read.value.exit_code == 4
+    assert list(play.opened.book.store.scan(())) == before
 
 
 @pytest.mark.covers("A02")

@@ -35,7 +35,7 @@ def stranger(site: Site) -> Iterator[KazooClient]:
     client.close()
 
 
-@pytest.mark.covers("O3", "S11")
+@pytest.mark.usefixtures("spark")
 def test_a_commit_shows_its_offsets_to_other_tools(make: Make, stranger: KazooClient) -> None:
     """The nodes that consumers of old and Storm's spout read, in the transaction of the commit; they never fall."""
     play = make(ledger={"type": "zookeeper", "consumers": "/consumers", "storm": "/storm"})
@@ -74,7 +74,6 @@ def test_with_several_topics_storms_nodes_have_a_folder_for_each(stores: Stores)
     assert list(nodes) == ["/storm/s/a/partition_0", "/storm/s/b/partition_0"]
 
 
-@pytest.mark.covers("Q18")
 def test_only_its_login_reads_and_changes_the_ledger(stores: Stores, stranger: KazooClient) -> None:
     stream = new_stream()
     store = stores.make(stream)

@@ -105,6 +105,22 @@ def test_a_selection_that_was_changed_is_refused() -> None:
         Book(store, "s").selection(ref)
 
 
+def test_a_range_that_ends_before_it_starts_is_unreadable() -> None:
+    store = MemoryStore()
+    book = Book(store, "s")
+    ref = book.store_selection(RangeSet([OffsetRange(TopicPartition("logs", 1), 3, 9)]))
+    key = ("selection", ref.digest)
+    store.values[key] = store.values[key].replace(b"3,9", b"9,3")
+    with pytest.raises(LedgerUnreadable, match="from 9 until 3 is not a range of offsets") as caught:
+        Book(store, "s").selection(ref)
+    assert caught.value.exit_code == 7
+    stored = encode(Pending(window=window(1), token="t", previous=None))
+    backwards = stored.replace(b'"from":0,"until":5', b'"from":5,"until":0')
+    assert backwards != stored
+    with pytest.raises(LedgerUnreadable, match="from 5 until 0 is not a range of offsets"):
+        decode(encode(HEAD).replace(b'"pending":null', b'"pending":' + backwards), Head, "s/head/ingest")
+
+
 def test_a_lost_register_is_not_begun_anew() -> None:
     from tidemark.ledger.register import draw_generation
 

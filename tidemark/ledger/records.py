@@ -65,6 +65,10 @@ class WindowRange(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     log_end: int
     leader_epoch: int | None = None
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.until:
+            raise ValueError(f"from {self.start} until {self.until} is not a range of offsets")
+
     @property
     def at(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition, self.incarnation)
@@ -227,6 +231,12 @@ class Selection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     format: int = 1
     partitions: tuple[tuple[str, int, int, tuple[tuple[int, int], ...]], ...]
+
+    def __post_init__(self) -> None:
+        for _, _, _, intervals in self.partitions:
+            for start, until in intervals:
+                if not 0 <= start <= until:
+                    raise ValueError(f"from {start} until {until} is not a range of offsets")
 
     def as_ranges(self) -> RangeSet:
         return RangeSet(

@@ -118,11 +118,20 @@ def know_topics(book: Book, topic_ids: dict[str, str]) -> dict[str, int]:
         }
         return structs.replace(register, topics={**register.topics, **learned})
 
-    register = change(book, learn)
+    return _incarnations(change(book, learn), topic_ids)
+
+
+def known_topics(book: Book, topic_ids: dict[str, str]) -> dict[str, int]:
+    """As `know_topics`, of what is known already; nothing is written."""
+    found = book.register()
+    return _incarnations(found[1], topic_ids) if found else {}
+
+
+def _incarnations(register: Register, topic_ids: dict[str, str]) -> dict[str, int]:
     return {
         topic: known.incarnation
         for topic, topic_id in topic_ids.items()
-        for known in register.topics[topic]
+        for known in register.topics.get(topic, ())
         if known.topic_id == topic_id
     }
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark.authority import Authority
-from tidemark.errors import OwnedByAnother
 from tidemark.hbase.gateway import Gateway
 from tidemark.hbase.tables import ALL_VERSIONS, FOR_EVER, check_families, ensure_table
 from tidemark.hbase.thrift import BatchMutation, Mutation
 from tidemark.ranges import OffsetRange, RangeSet
 from tidemark.results.hbase_rows import DATA_FAMILY, MARK, MARK_FAMILY, Mark, PartitionKeys, Place, parse_key
+from tidemark.results.owners import check_owner
 
 # Behind every row of results: their keys begin with a salt below 16.
 _OWNER_ROW = b"\xff\xfftidemark-owner"
@@ -52,7 +52,7 @@ class ResultTable:
     def prepare(self, stream: str, ledger: str) -> None:
         """Make the table if it is not there, check that it keeps all versions, and that it is this stream's own.
 
-        Raises OwnedByAnother when another stream, or another ledger, writes to it.
+        Raises what `check_owner` raises.
         """
         ensure_table(self._gateway, self._table, _FAMILIES)
         check_families(self._gateway, self._table, _FAMILIES)
@@ -64,12 +64,7 @@ class ResultTable:
             lambda client: client.checkAndPut(table, _OWNER_ROW, _OWNER_CELL, None, put, {}),
         )
         owner = self.owner()
-        if owner != {"ledger": ledger, "stream": stream}:
-            raise OwnedByAnother(
-                f"HBase table {self._table} belongs to stream {owner.get('stream')} with ledger {owner.get('ledger')}; "
-                f"this is stream {stream} with ledger {ledger}. Name another table. If this stream's ledger was lost, "
-                "restore it: a new ledger must not write over its results."
-            )
+        check_owner(f"HBase table {self._table}", owner, stream, ledger)
 
     def owner(self) -> dict[str, str]:
         """Whose table it is; empty when nobody has marked it."""

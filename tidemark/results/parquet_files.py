@@ -17,10 +17,11 @@ import pyarrow.dataset as ds
 from pyarrow import fs
 
 from tidemark.authority import Authority
-from tidemark.errors import LedgerContradiction, OwnedByAnother
+from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import Committed
 from tidemark.ledger.records import Record
 from tidemark.ranges import TopicPartition
+from tidemark.results.owners import check_owner
 
 TYPE = "parquet"
 COORDINATE_COLUMNS = ("_topic", "_incarnation", "_partition", "_offset", "_index")
@@ -41,7 +42,7 @@ def exists(folder: str) -> bool:
 
 
 def own(base: str, stream: str, ledger: str) -> None:
-    """Mark a base folder as this stream's. Raises OwnedByAnother when it is another's."""
+    """Mark a base folder as this stream's. Raises what `check_owner` raises."""
     filesystem, path = fs.FileSystem.from_uri(base)
     mark = f"{path}/{_OWNER_FILE}"
     mine = {"stream": stream, "ledger": ledger}
@@ -51,11 +52,7 @@ def own(base: str, stream: str, ledger: str) -> None:
             out.write(json.dumps(mine).encode())
     with filesystem.open_input_stream(mark) as stored:
         owner = json.loads(stored.read())
-    if owner != mine:
-        raise OwnedByAnother(
-            f"{base} belongs to stream {owner.get('stream')} with ledger {owner.get('ledger')}; "
-            f"this is stream {stream} with ledger {ledger}. Name another folder."
-        )
+    check_owner(base, owner, stream, ledger)
 
 
 def sweep(base: str, record: Record) -> None:
