@@ -18,7 +18,7 @@ from services import environment, jars
 from services.servers import HBASE_OPENS
 from services.site import Site
 from tests.covering import REPOSITORY
-from tidemark.connections import from_environment, hbase_endpoint, kafka_bootstrap, lake_folder
+from tidemark.connections import from_environment, hbase_endpoint, kafka_bootstrap, lake_folder, zookeeper_endpoint
 from tidemark.streams.loading import load, stream_files
 
 FILE = REPOSITORY / "docker-compose.yaml"
@@ -252,7 +252,7 @@ def example() -> dict[str, str]:
 
 def test_the_example_names_everything_that_is_asked_for_and_holds_nothing() -> None:
     asked = re.findall(r"\$\{([A-Z_]+)", FILE.read_text())
-    assert len(set(asked)) == 5
+    assert len(set(asked)) == 6
     assert asked == FROM_ENVIRONMENT.findall(FILE.read_text()), "a variable has a default, or may be empty"
     assert example() == dict.fromkeys(asked, "")
 
@@ -434,9 +434,9 @@ def test_hbase_is_where_its_connection_says() -> None:
 
 @pytest.mark.usefixtures("connected")
 def test_zookeeper_is_where_its_connection_says() -> None:
-    connection = from_environment("zookeeper_default")
-    assert connection.host == "zookeeper"
-    assert str(connection.port) == properties(DOCKER / "servers" / "zoo.cfg")["clientPort"]
+    endpoint = zookeeper_endpoint(from_environment("zookeeper_default"))
+    assert endpoint.hosts == f"zookeeper:{properties(DOCKER / 'servers' / 'zoo.cfg')['clientPort']}"
+    assert endpoint.login
 
 
 @pytest.mark.usefixtures("connected")
