@@ -222,6 +222,10 @@ EXAMPLES = (CDN, ORDERS)
 
 # One ledger for all streams of the tests, as streams have it in earnest.
 LEDGER, OFFSETS = "ledger", "offsets"
+LEDGERS: dict[str, dict[str, Any]] = {
+    "hbase": {"table": LEDGER, "offsets_table": OFFSETS},
+    "zookeeper": {"type": "zookeeper"},
+}
 
 
 def stream_of(example: Example, name: str, topics: tuple[str, ...], **changes: Any) -> dict[str, Any]:
@@ -232,6 +236,6 @@ def stream_of(example: Example, name: str, topics: tuple[str, ...], **changes: A
     stream["dead_letters"] = {"table": f"{name}_dead"}
     for sink in stream["sinks"]:
         sink["table" if sink["type"] == "hbase" else "folder"] = name
-    stream["ledger"] = {"table": LEDGER, "offsets_table": OFFSETS}
+    stream["ledger"] = LEDGERS["hbase"]
     stream.pop("engine", None)
     return {**stream, **changes}

@@ -17,7 +17,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 
 from services.site import Site
 from tests.independent import Independent
-from tests.oracle import EXAMPLES, Example, Expected, expected, stream_of
+from tests.oracle import EXAMPLES, LEDGERS, Example, Expected, expected, stream_of
 from tidemark import runs
 from tidemark.ledger.records import INGEST, Head, LaneKind, Record
 from tidemark.protocol import Listener, nobody
@@ -186,7 +186,12 @@ def kafka(site: Site) -> Iterator[Kafka]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Tests marked `both`, and all tests of a full run, take both examples; the others one, always the same one."""
+    """Tests marked `both`, and all tests of a full run, take both examples; the others one, always the same one.
+
+    A full run takes both ledgers too; otherwise it is one or the other, see the fixture `ledger`.
+    """
+    if "ledger" in metafunc.fixturenames and metafunc.config.getoption("--full"):
+        metafunc.parametrize("ledger", LEDGERS)
     if "example" not in metafunc.fixturenames:
         return
     both = metafunc.config.getoption("--full") or metafunc.definition.get_closest_marker("both")
@@ -205,6 +210,12 @@ def make(site: Site, kafka: Kafka, tmp_path: Path) -> Make:
 
 
 @pytest.fixture
-def play(make: Make, example: Example) -> Playground:
-    """A playground for each example."""
-    return make(example)
+def ledger(request: pytest.FixtureRequest) -> str:
+    """Which ledger a test has: always the same one for the same test, and about half of them each."""
+    return sorted(LEDGERS)[crc32(request.node.name.encode()) % len(LEDGERS)]
+
+
+@pytest.fixture
+def play(make: Make, example: Example, ledger: str) -> Playground:
+    """A playground for an example, with either ledger."""
+    return make(example, ledger=LEDGERS[ledger])

@@ -6,7 +6,7 @@ import happybase
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.oracle import CDN, OFFSETS
+from tests.oracle import CDN, OFFSETS, Example
 from tests.playground import Make, Playground
 from tidemark.results.reading import hbase_rows, parquet_tables
 from tidemark_spark import readers
@@ -77,7 +77,8 @@ def test_a_capped_run_goes_on_window_after_window_to_the_end_that_it_saw(make: M
     play.assert_exactly_what_was_read()
 
 
-def test_offsets_are_published_as_spark_jobs_keep_them_in_hbase(play: Playground) -> None:
+def test_offsets_are_published_as_spark_jobs_keep_them_in_hbase(make: Make, example: Example) -> None:
+    play = make(example)
     play.produce(90)
     first, second = play.ingest()[0], None
     play.produce(30)

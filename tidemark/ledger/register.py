@@ -64,7 +64,14 @@ def change(book: Book, edit: Callable[[Register], Register]) -> Register:
     while True:
         found = book.register() or _create(book)
         stored, register = found
-        edited = edit(register)
+        try:
+            edited = edit(register)
+        except LedgerContradiction:
+            # The edit may have read something newer than this register: they contradict each other only if both stay.
+            newest = book.register()
+            if newest is None or newest[0] == stored:
+                raise
+            continue
         if edited is register:
             return register
         edited = structs.replace(edited, token=new_token())
