@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from tidemark.ledger.book import Committed
-from tidemark.ledger.codec import digest
 from tidemark.ledger.records import LaneKind, Record, SelectionRef
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 
@@ -144,26 +143,6 @@ def prove_coverage(
 
 def _is_ingest(record: Record) -> bool:
     return record.kind == LaneKind.INGEST
-
-
-def check_chain(records: Iterable[tuple[bytes, Record]]) -> list[str]:
-    """What is wrong with the history, in words: a record that is missing, or one that is not what its successor says.
-
-    `records` come by lane and number, each with its stored bytes.
-    """
-    problems = []
-    before: tuple[bytes, Record] | None = None
-    for stored, record in records:
-        previous = before[1] if before is not None and before[1].lane == record.lane else None
-        expected_seq = 1 if previous is None else previous.seq + 1
-        if record.seq != expected_seq:
-            problems.append(f"history of {record.lane}: window {expected_seq} is missing before {record.seq}")
-        elif record.previous != (digest(before[0]) if previous is not None and before is not None else None):
-            problems.append(
-                f"history of {record.lane}: window {record.seq - 1} is not the one that {record.seq} followed"
-            )
-        before = (stored, record)
-    return problems
 
 
 def shown(ranges: RangeSet) -> tuple[str, ...]:

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, HTTPException, Response
 
 from tidemark.errors import TidemarkError
+from tidemark.overview import overview
 from tidemark_plugin import streams
 from tidemark_plugin.access import get_user, may_see
-from tidemark_plugin.overview import overview
 
 _PAGE = Path(__file__).parent / "page"
 _FILES = {

@@ -23,7 +23,6 @@ from tidemark.audit import (
     AuditReport,
     CoverageReport,
     PlaceReport,
-    check_chain,
     prove_coverage,
     shown,
 )
@@ -32,6 +31,7 @@ from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, WrongUse
 from tidemark.ledger.book import View
 from tidemark.ledger.codec import encode
 from tidemark.ledger.records import INGEST, Head, newest_incarnation
+from tidemark.ledger.verifying import verify
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream, open_stream
@@ -107,7 +107,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
             )
             for one in coverage
         ),
-        ledger_problems=tuple(check_chain(opened.book.records_with_bytes())),
+        ledger_problems=tuple(verify(opened.book)),
         findings=opened.book.store_selection(findings) if findings else None,
     )
     opened.book.store_report(run, encode(report))

@@ -184,7 +184,7 @@ def test_a_record_that_was_removed_or_changed_is_found(make: Make) -> None:
     changed = second.replace(b'"run":"test', b'"run":"best')
     assert store.swap(record_key("ingest", 2), second, changed)
     report = audited(play)
-    assert report.ledger_problems == ("history of ingest: window 2 is not the one that 3 followed",)
+    assert report.ledger_problems == ("lane ingest: window 2 is not the one that window 3 followed: one was changed",)
     assert not report.clean
 
 

@@ -14,10 +14,10 @@ import pytest
 from tests.oracle import CDN
 from tests.playground import Make
 from tidemark import protocol, runs
-from tidemark.audit import check_chain
 from tidemark.errors import Conflict
 from tidemark.ledger.records import INGEST, Attempt, LaneKind, Receipt, SinkReceipt, Window
 from tidemark.ledger.register import draw_generation
+from tidemark.ledger.verifying import verify
 from tidemark.protocol import Fence, Listener, Taken
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.streams.opened import open_stream
@@ -88,7 +88,7 @@ def test_one_commit_for_each_window(make: Make) -> None:
         said = sorted(outcome for window, _, outcome in outcomes if window == number)
         assert said == ["Fenced", "committed"]
     assert play.head().seq == WINDOWS
-    assert check_chain(play.opened.book.records_with_bytes()) == []
+    assert verify(play.opened.book) == []
 
 
 def draw(file: Path, barrier: Barrier, results: Queue[list[int]]) -> None:

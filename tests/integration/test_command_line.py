@@ -1,0 +1,145 @@
+"""The command line, as a program of its own, on real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.oracle import CDN
+from tests.playground import Make, Playground
+from tidemark import runs
+from tidemark.ledger.book import record_key
+from tidemark.ledger.records import LaneKind
+
+
+def tidemark(*arguments: str, code: int = 0, **variables: str) -> tuple[str, str]:
+    """Run the command, which has to end with `code`; gives standard output and standard error."""
+    command = [sys.executable, "-m", "tidemark", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables}, timeout=120)
+    assert done.returncode == code, done.stderr
+    return done.stdout, done.stderr
+
+
+def asked(*arguments: str) -> Any:
+    out, _ = tidemark(*arguments, "--json")
+    return json.loads(out)
+
+
+@pytest.fixture
+def ingested(play: Playground) -> Playground:
+    play.produce(120)
+    play.ingest()
+    return play
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_is_where(ingested: Playground) -> None:
+    play, file = ingested, str(ingested.file)
+    play.select(LaneKind.REPLAY, play.ranges(0, 1, (3, 5)))
+    play.produce(30)
+
+    partitions = asked("status", file)["partitions"]
+    ends = {(one["topic"], one["partition"]): int(one["end"]) for one in partitions}
+    assert {(one["topic"], one["partition"]): int(one["position"]) for one in partitions} == play.positions()
+    assert sum(int(one["lag"]) for one in partitions) == 30
+    assert sum(ends.values()) == 150
+
+    lanes = {one["lane"]: one for one in asked("ledger", "show", file)}
+    replay = next(name for name in lanes if name != "ingest")
+    assert (lanes["ingest"]["windows"], lanes[replay]["windows"], lanes[replay]["state"]) == (1, 1, "closed")
+
+    at = f"{play.topics[0]}/1"
+    found = {one["partition"]: one for one in asked("ledger", "coverage", file)}[at]
+    position = play.positions()[play.topics[0], 1]
+    assert found["lanes"] == {"ingest": [["0", str(position)]], replay: [["3", "5"]]}
+    assert (found["holes"], found["again"]) == ([], [["3", "5"]])
+
+    # Of a message that was replayed, the newer window counts; both are named.
+    shown = asked("show", file, f"{at}@4")
+    assert [(one["lane"], one["counts"]) for one in shown["windows"]] == [(replay, True), ("ingest", False)]
+    expected = play.expected()
+    place = (play.topics[0], 1, 4, 0)
+    (row,) = shown["rows"]
+    if place in expected.rows:
+        assert row["fields"] == expected.rows[place]
+    else:
+        assert (row["place"], row["fields"]["reason"]) == ("dead letters", expected.dead[place[:3]])
+
+    rows = asked("results", file, "--limit", "1000")
+    assert len(rows) == len(expected.rows)
+    for one in rows:
+        coordinate, _, offset = one["coordinate"].rpartition("@")
+        topic, _, partition = coordinate.rpartition("/")
+        assert one["fields"] == expected.rows[topic, int(partition), int(offset), one["index"]]
+
+    out, _ = tidemark("status", file)
+    assert all(topic in out for topic in play.topics)
+    out, _ = tidemark("ledger", "verify", file)
+    assert out == f"{play.name}: 2 windows, all of them there and unchanged\n"
+    out, _ = tidemark("show", file, f"{at}@{position + 5}")
+    assert out.endswith("is in no committed window\n")
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_changed_record_is_found(play: Playground) -> None:
+    for _ in range(2):
+        play.produce(30)
+        play.ingest()
+    book = play.opened.book
+    found = book.record("ingest", 1)
+    assert found is not None
+    book.store.put(
+        record_key("ingest", 1), found[0].replace(b'"isolation":"read_committed"', b'"isolation":"read_uncommitted"')
+    )
+    _, said = tidemark("ledger", "verify", str(play.file), code=7)
+    assert said == "lane ingest: window 1 is not the one that window 2 followed: one was changed\n"
+
+
+def test_a_pinned_window_is_given_up(play: Playground) -> None:
+    play.produce(30)
+    assert runs.plan_ingest(play.opened, "run") is not None
+    _, said = tidemark("ledger", "abandon", str(play.file), "ingest", "--reason", " ", code=2)
+    assert said == "tidemark: WrongUse: abandon needs a reason\n"
+    out, _ = tidemark("ledger", "abandon", str(play.file), "ingest", "--reason", "a wrong stream file")
+    assert out == f"window 1 of {play.name}/ingest is given up; the next run plans anew\n"
+    abandoned = play.head().abandoned
+    assert abandoned is not None
+    assert abandoned.reason == "a wrong stream file"
+    assert play.head().pending is None
+
+
+@pytest.mark.usefixtures("spark")
+def test_terminal_codes_in_a_message_stay_text(make: Make) -> None:
+    play = make(CDN)
+    evil = "\x1b]0;owned\x07\x1b[31m\u202e"
+    line = f'203.0.113.9 - - [21/Nov/2026:07:10:00 +0000] "GET http://h/{evil} HTTP/1.1" 200 5321 0.132'
+    play.kafka.send([(play.topics[0], 0, b"key", line.encode())])
+    play.ingest()
+    for command in (["results", str(play.file)], ["show", str(play.file), f"{play.topics[0]}/0@0"]):
+        out, _ = tidemark(*command)
+        assert "\\x1b]0;owned\\x07\\x1b[31m\\u202e" in out
+        assert not {"\x1b", "\x07", "\u202e"} & set(out)
+
+
+def test_wrong_use_and_servers_that_are_away(make: Make) -> None:
+    play = make(CDN)
+    folder = str(play.file.parent)
+    _, said = tidemark("status", "nobody", code=2, TIDEMARK_STREAMS=folder)
+    assert f"no stream is called 'nobody' in {folder}; there are: {play.name}" in said
+    out, _ = tidemark("streams", "check", TIDEMARK_STREAMS=folder)
+    assert out == f"{play.file}: stream {play.name}\n"
+    (play.file.parent / "bad.yaml").write_text("stream: bad\nsurprise: 1\n")
+    _, said = tidemark("streams", "check", TIDEMARK_STREAMS=folder, code=2)
+    assert "bad.yaml:2: surprise: Extra inputs are not permitted" in said
+    _, said = tidemark("show", str(play.file), "nonsense", code=2)
+    assert "'nonsense' is not a coordinate; expected topic/partition@offset" in said
+    _, said = tidemark("status", str(play.file.with_name("missing.yaml")), code=2)
+    assert "missing.yaml: cannot be read: No such file or directory" in said
+    away = json.dumps({"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}})
+    _, said = tidemark("status", str(play.file), code=5, AIRFLOW_CONN_KAFKA_DEFAULT=away)
+    assert "tidemark: Unreachable: Kafka at 127.0.0.1:1 did not answer" in said

@@ -1,0 +1,5 @@
+"""`python -m tidemark` is the command `tidemark`."""
+
+from tidemark.cli.app import main
+
+main()

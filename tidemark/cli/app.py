@@ -1,0 +1,137 @@
+"""`tidemark`: the commands. Each ends with the exit code that ./docs/operating.md explains."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidemark.cli import finding, ledger
+from tidemark.cli.output import data, line
+from tidemark.cli.showing import where_is
+from tidemark.coordinates import parse_coordinates
+from tidemark.errors import InvalidStreamFile, TidemarkError, WrongUse
+from tidemark.overview import overview
+from tidemark.results.reading import hbase_rows
+from tidemark.streams.loading import load, stream_files
+from tidemark.streams.model import HBaseSink
+
+app = typer.Typer(
+    help="Kafka topics become tables in bounded batches; this looks at what is where.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+streams = typer.Typer(help="Stream files.", no_args_is_help=True)
+app.add_typer(streams, name="streams")
+app.add_typer(ledger.app, name="ledger")
+
+Stream = Annotated[str, typer.Argument(help="a stream's name, or its file")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
+
+
+@streams.command()
+def check(
+    files: Annotated[list[Path] | None, typer.Argument(help="stream files; without any, all of them")] = None,
+) -> None:
+    """Check stream files, and say of each what is wrong with it.
+
+    Example: tidemark streams check dags/streams/cdn_logs.yaml
+    """
+    bad = 0
+    for path in files or stream_files(*finding.folders()):
+        try:
+            line(f"{path}: stream {load(path).stream.stream}")
+        except InvalidStreamFile as problem:
+            bad += 1
+            for said in str(problem).splitlines():
+                print(said, file=sys.stderr)
+    if bad:
+        raise WrongUse(f"{bad} stream files are not valid")
+
+
+@app.command()
+def status(stream: Stream, as_json: Json = False) -> None:
+    """Position, end and lag of each partition.
+
+    Example: tidemark status cdn_logs
+    """
+    found = overview(finding.opened(stream))
+    columns = ("topic", "partition", "log_start", "position", "end", "lag")
+    rows = [[one[column] for column in columns] for one in found["partitions"]]
+    data(found, as_json=as_json, rows=rows, columns=("topic", "partition", "log start", "position", "end", "lag"))
+    for topic in found["missing_topics"]:
+        print(f"topic {topic} does not exist", file=sys.stderr)
+
+
+@app.command()
+def show(
+    stream: Stream, coordinate: Annotated[str, typer.Argument(help="topic/partition@offset")], as_json: Json = False
+) -> None:
+    """Which windows have read a message, which of them counts, and what is stored of it.
+
+    Example: tidemark show cdn_logs cdn-logs/3@91234
+    """
+    wanted = parse_coordinates(coordinate)
+    if len(wanted) != 1:
+        raise WrongUse(f"{coordinate!r}: expected one coordinate, topic/partition@offset")
+    found = where_is(finding.opened(stream), wanted[0])
+    if as_json:
+        data(found, as_json=True)
+        return
+    windows = [
+        [one["lane"], one["seq"], one["generation"], one["run"], "counts" if one["counts"] else ""]
+        for one in found["windows"]
+    ]
+    data(found, as_json=False, rows=windows, columns=("lane", "window", "generation", "run", ""))
+    for row in found["rows"]:
+        fields = " ".join(f"{name}={value}" for name, value in row["fields"].items())
+        line(f"{row['place']} index {row['index']}: {'tombstone' if row['tombstone'] else fields}")
+    if not found["windows"]:
+        line(f"{found['coordinate']} is in no committed window")
+
+
+@app.command()
+def results(
+    stream: Stream,
+    sink: Annotated[
+        str | None, typer.Option(help="a sink of type hbase, by its name; the first one unless named")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="at most so many rows")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Result rows that count, in the order of their coordinates.
+
+    Example: tidemark results cdn_logs --limit 5
+    """
+    opened = finding.opened(stream)
+    sinks = {one.name: one for one in opened.stream.sinks if isinstance(one, HBaseSink)}
+    if not sinks or (sink is not None and sink not in sinks):
+        raise WrongUse(
+            f"{opened.stream.stream} has no HBase sink {sink or ''}; there are: {', '.join(sinks) or 'none'}"
+        )
+    chosen = sinks[sink] if sink is not None else next(iter(sinks.values()))
+    fields = list(opened.stream.scheme.fields)
+    found: list[dict[str, Any]] = []
+    for row in hbase_rows(opened.book, opened.result_table(chosen.hbase, chosen.table)):
+        texts = {name: value.decode(errors="replace") for name, value in row.fields.items()}
+        found.append(
+            {"coordinate": f"{row.place.partition}@{row.place.offset}", "index": row.place.index, "fields": texts}
+        )
+        if len(found) == limit:
+            break
+    rows = [[one["coordinate"], *(one["fields"].get(name) for name in fields)] for one in found]
+    data(found, as_json=as_json, rows=rows, columns=("coordinate", *fields))
+
+
+def main() -> None:
+    """The program. An error ends it with its own exit code, in one line on standard error."""
+    try:
+        app()
+    except TidemarkError as problem:
+        print(f"tidemark: {type(problem).__name__}: {problem}", file=sys.stderr)
+        sys.exit(problem.exit_code)
+    except BrokenPipeError:
+        sys.exit(0)

@@ -1,0 +1,108 @@
+"""`tidemark ledger`: what the ledger holds, whether it is whole, and giving up a window."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tidemark import protocol
+from tidemark.cli import finding
+from tidemark.cli.output import data, line
+from tidemark.coverage import coverage as coverage_of
+from tidemark.errors import EXIT_LEDGER_UNREADABLE
+from tidemark.ledger.verifying import verify as problems_of
+from tidemark.ranges import RangeSet
+
+app = typer.Typer(help="The ledger of a stream.", no_args_is_help=True)
+
+Stream = Annotated[str, typer.Argument(help="a stream's name, or its file")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
+
+
+@app.command()
+def show(stream: Stream, as_json: Json = False) -> None:
+    """The lanes: how many windows each has committed, and what is pending.
+
+    Example: tidemark ledger show cdn_logs
+    """
+    found = []
+    for lane, stored in finding.opened(stream).book.heads().items():
+        head, attempt = stored.head, stored.head.pending.attempt if stored.head.pending else None
+        found.append(
+            {
+                "lane": lane,
+                "state": head.state.value,
+                "windows": head.seq,
+                "pending": head.pending.window.seq if head.pending else None,
+                "held_by": attempt.run if attempt else None,
+                "positions": {str(position.at): str(position.offset) for position in head.positions},
+            }
+        )
+    columns = ("lane", "state", "windows", "pending", "held_by")
+    data(found, as_json=as_json, rows=[[one[name] for name in columns] for one in found], columns=columns)
+
+
+@app.command()
+def coverage(stream: Stream, as_json: Json = False) -> None:
+    """Per partition which lane has read which offsets, and the holes between them.
+
+    Example: tidemark ledger coverage cdn_logs --json
+    """
+    found = coverage_of(finding.opened(stream).book.committed())
+    plain = [
+        {
+            "partition": str(one.partition),
+            "lanes": {lane: _ranges(ranges) for lane, ranges in one.lanes.items()},
+            "holes": _ranges(one.holes),
+            "again": _ranges(one.again),
+        }
+        for one in found
+    ]
+    rows = [(one.partition, lane, _text(ranges)) for one in found for lane, ranges in one.lanes.items()]
+    rows += [(one.partition, "(hole)", _text(one.holes)) for one in found if one.holes]
+    data(plain, as_json=as_json, rows=rows, columns=("partition", "lane", "offsets"))
+
+
+@app.command()
+def verify(stream: Stream) -> None:
+    """Whether every record is there and is the one that its successor followed; ends with 7 if not.
+
+    Example: tidemark ledger verify cdn_logs
+    """
+    opened = finding.opened(stream)
+    problems = problems_of(opened.book)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    if problems:
+        raise typer.Exit(EXIT_LEDGER_UNREADABLE)
+    windows = sum(stored.head.seq for stored in opened.book.heads().values())
+    line(f"{opened.book.stream}: {windows} windows, all of them there and unchanged")
+
+
+@app.command()
+def abandon(
+    stream: Stream,
+    lane: Annotated[str, typer.Argument(help="the lane whose pending window is given up")],
+    reason: Annotated[str, typer.Option(help="why; it is kept in the ledger")],
+) -> None:
+    """Give up the pending window of a lane. What is committed stays; its offsets are read by the next window.
+
+    Example: tidemark ledger abandon cdn_logs ingest --reason "pinned by a wrong stream file"
+    """
+    opened = finding.opened(stream)
+    window = protocol.abandon(opened.book, lane, reason)
+    if window is None:
+        line(f"{opened.book.stream}/{lane} has no pending window")
+    else:
+        line(f"window {window.seq} of {opened.book.stream}/{lane} is given up; the next run plans anew")
+
+
+def _ranges(ranges: RangeSet) -> list[list[str]]:
+    """[from, until) pairs, as strings: JavaScript loses digits above 2^53."""
+    return [[str(one.start), str(one.until)] for one in ranges]
+
+
+def _text(ranges: RangeSet) -> str:
+    return " ".join(f"[{one.start}, {one.until})" for one in ranges)

@@ -1,0 +1,35 @@
+"""Printing: tables for people, JSON for programs. What comes from Kafka or from people never becomes terminal codes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+def data(value: Any, *, as_json: bool, rows: Iterable[Sequence[object]] = (), columns: Sequence[str] = ()) -> None:
+    """Print `value` as JSON, or `rows` as a table."""
+    if as_json:
+        sys.stdout.write(json.dumps(value, indent=1, ensure_ascii=True) + "\n")
+        return
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*(Text(plain(cell)) for cell in row))
+    # A pipe has no width: nothing is cut or wrapped there.
+    Console(width=None if sys.stdout.isatty() else 10_000, soft_wrap=not sys.stdout.isatty()).print(table)
+
+
+def line(text: str) -> None:
+    sys.stdout.write(plain(text) + "\n")
+
+
+def plain(value: object) -> str:
+    """As text in which control characters are shown and not obeyed."""
+    if value is None:
+        return "-"
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in str(value))
