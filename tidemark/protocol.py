@@ -138,7 +138,8 @@ def pin(book: Book, sweeper: Sweeper, lane: str, plan: Planner, on_step: Listene
     while True:
         # The bytes that were settled are what the pin expects: a head that moves meanwhile is settled and read again.
         settled = {name: settle(book, sweeper, name) for name in book.open_lanes()}
-        if lane not in settled:
+        # The register was read before the heads: the lane may have been closed in between.
+        if lane not in settled or settled[lane].head.state == LaneState.CLOSED:
             raise LaneClosed(f"{book.stream} has no open lane {lane}")
         found = settled[lane]
         head = found.head

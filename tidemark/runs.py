@@ -17,6 +17,7 @@ from tidemark.ledger.register import close_lane, know_topics, known_topics, open
 from tidemark.planning import Known, Request
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results.reading import hbase_rows
+from tidemark.streams.model import StartOffsets
 from tidemark.streams.opened import OpenStream
 
 
@@ -36,9 +37,25 @@ def plan_ingest(opened: OpenStream, run: str) -> Pending | None:
     known = known_now(opened, source.topics)
     if opened.book.head(INGEST) is None:
         planning.check_topics(known, source.topics, set())
-        start = planning.start_positions(known, source.topics, source.start)
+        start = _start_positions(opened, known)
         open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=start)
     return _pin_ingest(opened, run, known)
+
+
+def _start_positions(opened: OpenStream, known: Known) -> tuple[Position, ...]:
+    """Where the ingest begins, as the stream file says."""
+    topics, start = opened.stream.source.topics, opened.stream.source.start
+    if isinstance(start, str):
+        return planning.start_positions(known, topics, start)
+    if isinstance(start, StartOffsets):
+        given = {}
+        for name, offset in start.offsets.items():
+            topic, _, partition = name.rpartition("/")
+            given[topic, int(partition)] = offset
+        return planning.start_positions(known, topics, start.others, given)
+    found = opened.log.first_at_or_after(known.logs, int(start.time.timestamp() * 1000))
+    given = planning.offsets_at_time(known, found, start.time.isoformat(), start.if_none)
+    return planning.start_positions(known, topics, "earliest", given)
 
 
 def _pin_ingest(

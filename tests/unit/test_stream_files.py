@@ -62,7 +62,7 @@ def test_a_minimal_file_has_defaults_and_a_digest(tmp_path: Path) -> None:
         (("  topics: [orders]", "  topic: orders"), r"orders.yaml:2: source.topics: Field required"),
         (
             ("  topics: [orders]", "  topics: [orders]\n  start: first"),
-            r"orders.yaml:4: source.start: .*'earliest'.*'first'",
+            r"orders.yaml:4: source.start: expected earliest, latest, a time with its zone .*'first'",
         ),
         (("    id: integer", "    id: int"), r"orders.yaml:7: scheme.fields.id: .*'integer'.*'int'"),
         (("  type: json", "  type: xml"), r"orders.yaml:4: scheme: .*'regex', 'json'"),

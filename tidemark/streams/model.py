@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Strict, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Strict,
+    Tag,
+    model_validator,
+)
 
 T = TypeVar("T")
 
@@ -37,12 +50,75 @@ class _Part(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
+PartitionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}/[0-9]{1,10}$")]
+
+
+class StartTime(_Part):
+    """The first message at or after a time, for each partition by itself; `if_none` where there is no such message."""
+
+    time: AwareDatetime
+    if_none: Literal["fail", "end"] = "fail"
+
+
+class StartOffsets(_Part):
+    """An offset for each `topic/partition`; `others` for the partitions that are not named."""
+
+    offsets: Annotated[dict[PartitionName, Annotated[int, Field(ge=0, le=2**63 - 2)]], Field(min_length=1)]
+    others: Literal["earliest", "latest"] = "earliest"
+
+
+def _start(given: object) -> object:
+    """A time may stand by itself, as text or as YAML reads it. A number is not taken for one."""
+    if isinstance(given, dict) and "time" in given:
+        return {**given, "time": _time(given["time"])}
+    if isinstance(given, dict) or given in ("earliest", "latest"):
+        return given
+    return {"time": _time(given)}
+
+
+def _time(given: object) -> object:
+    if isinstance(given, bool | int | float):
+        raise ValueError(_two_readings(given))
+    if isinstance(given, str):
+        try:
+            return datetime.fromisoformat(given)
+        except ValueError:
+            raise ValueError(
+                "expected earliest, latest, a time with its zone like 2026-11-21T07:00:00Z, or offsets"
+            ) from None
+    return given
+
+
+def _two_readings(number: float) -> str:
+    readings = []
+    for unit, divisor in (("seconds", 1), ("milliseconds", 1000)):
+        with suppress(ValueError, OverflowError, OSError):
+            readings.append(f"{datetime.fromtimestamp(number / divisor, UTC):%Y-%m-%dT%H:%M:%SZ} if it is {unit}")
+    return f"a number is not taken as a time: {' and '.join(readings) or 'it is none'}; write the time itself"
+
+
+def _start_type(given: object) -> str | None:
+    if isinstance(given, str):
+        return "word"
+    keys = given.keys() if isinstance(given, dict) else set()
+    return "offsets" if "offsets" in keys or isinstance(given, StartOffsets) else "time"
+
+
+Start = Annotated[
+    Annotated[Literal["earliest", "latest"], Tag("word")]
+    | Annotated[StartTime, Tag("time")]
+    | Annotated[StartOffsets, Tag("offsets")],
+    Discriminator(_start_type),
+    BeforeValidator(_start),
+]
+
+
 class Source(_Part):
     """Where the messages come from. `start` counts only until the lane has a position."""
 
     kafka: ConnectionName = "kafka_default"
     topics: Annotated[Items[Topic], Field(min_length=1)]
-    start: Literal["earliest", "latest"] = "earliest"
+    start: Start = "earliest"
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
 
     @model_validator(mode="after")
@@ -51,6 +127,9 @@ class Source(_Part):
             raise ValueError("a topic is named twice")
         if bad := {".", ".."} & set(self.topics):
             raise ValueError(f"{bad.pop()!r} is not a topic name")
+        named = self.start.offsets if isinstance(self.start, StartOffsets) else {}
+        if others := sorted(name for name in named if name.rpartition("/")[0] not in self.topics):
+            raise ValueError(f"start.offsets names {others[0]}, whose topic is not among the topics")
         return self
 
 
