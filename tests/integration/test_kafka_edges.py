@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from kafka import KafkaProducer
@@ -12,7 +13,15 @@ from kafka import KafkaProducer
 from tests.oracle import CDN
 from tests.playground import Make, Playground
 from tidemark import runs
-from tidemark.errors import OffsetsOutOfRange, SourceChanged, TopicGone, TopicRecreated, TopicUnknown, Unreachable
+from tidemark.errors import (
+    OffsetsOutOfRange,
+    SourceChanged,
+    TopicGone,
+    TopicRecreated,
+    TopicUnknown,
+    Unreachable,
+    WrongUse,
+)
 from tidemark.kafka_log import KafkaLog
 from tidemark.protocol import Step
 from tidemark_spark.audit_job import audit
@@ -87,6 +96,48 @@ def test_a_topic_that_does_not_exist_is_not_created(make: Make) -> None:
         runs.plan_ingest(play.opened, "run")
     assert read.value.exit_code == 4
     assert list(play.opened.book.store.scan(())) == before
+
+
+@pytest.mark.covers("E22")
+@pytest.mark.usefixtures("spark")
+def test_a_stream_that_starts_at_a_time(make: Make) -> None:
+    """For each partition by itself: the first message at or after the time, in the order of the log."""
+    noon = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    play = make(CDN)
+    lines = [value for _, value in play.example.generate(12, 0)]
+    minutes = {0: [-2, -1, 0, 1], 1: [-1, 5, -3, 6], 2: [-9, -8, -7, -6]}
+    producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
+    for partition, times in minutes.items():
+        for number, minute in enumerate(times):
+            at = int((noon + timedelta(minutes=minute)).timestamp() * 1000)
+            producer.send(play.topics[0], lines[number], partition=partition, timestamp_ms=at)
+    producer.close()
+    play.rewrite(source={"topics": list(play.topics), "start": noon.isoformat()})
+    with pytest.raises(
+        WrongUse, match=f"no message at or after .*12:00:00.* in {play.topics[0]}/2, {play.topics[0]}/3"
+    ):
+        play.ingest()
+    assert play.opened.book.head("ingest") is None
+    play.rewrite(source={"topics": list(play.topics), "start": {"time": noon.isoformat(), "if_none": "end"}})
+    (record,) = play.ingest()
+    # Partition 1: a late message behind the first one that fits is read too; a log is not split cleanly by time.
+    read = {one.partition: (one.start, one.until) for one in record.window.ranges}
+    assert read == {0: (2, 4), 1: (1, 4), 2: (4, 4), 3: (0, 0)}
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_stream_that_starts_at_offsets(make: Make) -> None:
+    play = make(CDN)
+    play.produce(40)
+    start = {"offsets": {f"{play.topics[0]}/1": 4, f"{play.topics[0]}/3": 0}, "others": "latest"}
+    play.rewrite(source={"topics": list(play.topics), "start": start})
+    (record,) = play.ingest()
+    assert {one.partition: (one.start, one.until) for one in record.window.ranges} == {
+        0: (10, 10),
+        1: (4, 10),
+        2: (10, 10),
+        3: (0, 10),
+    }
 
 
 @pytest.mark.covers("A02")

@@ -8,9 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.errors import LogTruncated, OffsetsOutOfRange, PartitionsChanged, TopicGone, TopicRecreated, TopicUnknown
+from tidemark.errors import (
+    LogTruncated,
+    OffsetsOutOfRange,
+    PartitionsChanged,
+    TopicGone,
+    TopicRecreated,
+    TopicUnknown,
+    WrongUse,
+)
 from tidemark.ledger.records import Head, LaneKind, LaneState, SelectionRef, Window, positions
-from tidemark.planning import Known, Request, next_selected, next_window, offsets_within, share, start_positions
+from tidemark.planning import (
+    Known,
+    Request,
+    next_selected,
+    next_window,
+    offsets_at_time,
+    offsets_within,
+    share,
+    start_positions,
+)
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.topics import PartitionLog, TopicLog
 
@@ -92,6 +109,32 @@ def test_a_log_that_ends_below_the_position_stops_the_plan() -> None:
     with pytest.raises(LogTruncated, match="logs/0 ends at 1, below 3") as caught:
         next_window(head(p0=3), kafka((0, 1)), REQUEST)
     assert caught.value.exit_code == 4
+
+
+def test_a_start_at_offsets_takes_them_and_a_policy_for_the_others() -> None:
+    known = kafka((4, 9), (0, 7))
+    given = {(TOPIC, 0): 6}
+    assert {one.at: one.offset for one in start_positions(known, (TOPIC,), "earliest", given)} == {at(0): 6, at(1): 0}
+    assert {one.at: one.offset for one in start_positions(known, (TOPIC,), "latest", given)} == {at(0): 6, at(1): 7}
+    for wrong, kind, said in (
+        ({(TOPIC, 0): 3}, OffsetsOutOfRange, "logs/0 begins at 4 now, 3 is below it"),
+        ({(TOPIC, 0): 10}, WrongUse, "logs/0 ends at 9 now, 10 lies above it"),
+        ({(TOPIC, 5): 0}, WrongUse, "logs/5 does not exist"),
+    ):
+        with pytest.raises(kind, match=said):
+            start_positions(known, (TOPIC,), "earliest", wrong)
+
+
+def test_a_time_after_the_last_message_is_an_error_or_the_end_and_never_offset_0() -> None:
+    known = kafka((4, 9), (2, 7))
+    found = {(TOPIC, 0): 6, (TOPIC, 1): None}
+    with pytest.raises(
+        WrongUse, match="no message at or after 10:00 in logs/1: take an earlier time, or say `if_none: end`"
+    ):
+        offsets_at_time(known, found, "10:00", "fail")
+    assert offsets_at_time(known, found, "10:00", "end") == {(TOPIC, 0): 6, (TOPIC, 1): 7}
+    # A message that came after the ends were taken is not jumped to.
+    assert offsets_at_time(known, {(TOPIC, 0): 11, (TOPIC, 1): 2}, "10:00", "fail") == {(TOPIC, 0): 9, (TOPIC, 1): 2}
 
 
 @pytest.mark.covers("E20")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,53 @@ def loaded(tmp_path: Path, text: str) -> Any:
     path = tmp_path / "orders.yaml"
     path.write_text(text)
     return load(path)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "2026-11-21T07:00:00Z",
+        "'2026-11-21T08:00:00+01:00'",
+        "{time: 2026-11-21 07:00:00Z, if_none: end}",
+        "{time: '2026-11-21T07:00:00Z'}",
+    ],
+)
+def test_a_stream_may_start_at_a_time(tmp_path: Path, start: str) -> None:
+    source = loaded(tmp_path, MINIMAL.replace("topics: [orders]", f"topics: [orders]\n  start: {start}")).stream.source
+    assert source.start.time == datetime(2026, 11, 21, 7, tzinfo=UTC)
+    assert source.start.if_none == ("end" if "end" in start else "fail")
+
+
+def test_a_stream_may_start_at_offsets(tmp_path: Path) -> None:
+    start = "{offsets: {orders/10: 0, orders/9: 7}, others: latest}"
+    source = loaded(tmp_path, MINIMAL.replace("topics: [orders]", f"topics: [orders]\n  start: {start}")).stream.source
+    assert source.start.offsets == {"orders/10": 0, "orders/9": 7}
+    assert source.start.others == "latest"
+
+
+@pytest.mark.covers("E24")
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        (
+            "1795244400",
+            "source.start: a number is not taken as a time: 2026-11-21T07:00:00Z if it is seconds "
+            "and 1970-01-21T18:40:44Z if it is milliseconds; write the time itself",
+        ),
+        ("{time: 1795244400000}", "2026-11-21T07:00:00Z if it is milliseconds"),
+        ("2026-11-21T07:00:00", "source.start: Input should have timezone info"),
+        ("'7 o''clock'", "source.start: expected earliest, latest, a time with its zone"),
+        ("{offsets: {orders: 5}}", "source.start.offsets"),
+        ("{offsets: {orders/0: -1}}", "greater than or equal to 0"),
+        ("{offsets: {other/0: 1}}", "start.offsets names other/0, whose topic is not among the topics"),
+        ("{offsets: {}}", "at least 1"),
+        ("{until: 3}", "source.start"),
+    ],
+)
+def test_a_start_that_means_nothing_is_refused(tmp_path: Path, start: str, said: str) -> None:
+    with pytest.raises(InvalidStreamFile) as caught:
+        loaded(tmp_path, MINIMAL.replace("topics: [orders]", f"topics: [orders]\n  start: {start}"))
+    assert said in str(caught.value)
 
 
 def test_the_example_is_valid() -> None:
