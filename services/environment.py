@@ -66,8 +66,7 @@ def airflow(site: Site) -> dict[str, str]:
         passwords.write_text(json.dumps({ADMIN: secrets.token_urlsafe(12)}))
     return {
         "AIRFLOW_HOME": str(home),
-        # The repository's stream files, and those that somebody puts beside the servers' state.
-        "TIDEMARK_STREAMS": os.pathsep.join([str(REPOSITORY / "dags" / "streams"), str(site.folder("streams"))]),
+        "TIDEMARK_STREAMS": os.environ.get("TIDEMARK_STREAMS") or _stream_folders(site),
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
@@ -89,6 +88,11 @@ def airflow(site: Site) -> dict[str, str]:
         "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(site.port("airflow-worker-logs")),
         "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(site.port("airflow-triggerer-logs")),
     }
+
+
+def _stream_folders(site: Site) -> str:
+    """The repository's stream files, and those that somebody puts beside the servers' state."""
+    return os.pathsep.join([str(REPOSITORY / "dags" / "streams"), str(site.folder("streams"))])
 
 
 def admin_password(site: Site) -> str:

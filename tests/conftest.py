@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
+import kazoo.protocol.connection
+import kazoo.retry
 import pytest
 
 pytest_plugins = ["tests.covering", "tests.servers", "tests.stores", "tests.playground"]
@@ -18,6 +22,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         items[:] = [item for item in items if item not in long]
         config.hook.pytest_deselected(items=long)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_chance_for_kazoo() -> None:
+    """Its threads draw random numbers at any time, which hypothesis takes for a test that is not repeatable."""
+    kazoo.protocol.connection.random = kazoo.retry.random = random.Random()
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
