@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import Struct
 
 from tidemark.ledger.book import Committed
-from tidemark.ledger.records import LaneKind, Record, SelectionRef
+from tidemark.ledger.records import GapKind, LaneKind, Record, SelectionRef
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 
 # Enough to look at; all of them are in the selection that goes with a report.
@@ -27,6 +27,8 @@ class CoverageReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     covered: int
     holes: tuple[str, ...]
     overlaps: tuple[str, ...]
+    lost: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -99,7 +101,10 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 @dataclass(frozen=True)
 class Coverage:
-    """Proof for one partition: [start, position) minus holes is covered, and nothing but `overlaps` twice."""
+    """Proof for one partition: [start, position) is covered, but for `holes` and for what the ledger names as lost or skipped.
+
+    Nothing but `overlaps` is covered twice.
+    """
 
     partition: TopicPartition
     start: int
@@ -107,10 +112,12 @@ class Coverage:
     covered: RangeSet
     holes: RangeSet
     overlaps: RangeSet
+    lost: RangeSet
+    skipped: RangeSet
 
 
 def prove_coverage(
-    windows: Iterable[Committed], starts: Mapping[TopicPartition, int], positions: Mapping[TopicPartition, int]
+    windows: Sequence[Committed], starts: Mapping[TopicPartition, int], positions: Mapping[TopicPartition, int]
 ) -> list[Coverage]:
     """Whether the windows that read offsets for the first time (ingest, backfill) meet without a hole or an overlap.
 
@@ -122,6 +129,8 @@ def prove_coverage(
     for window in first_readings:
         overlaps |= covered & window.covers
         covered |= window.covers
+    lost, skipped = jumped_over(windows)
+    lost, skipped = lost - covered, skipped - covered
     proof = []
     for at in sorted({*positions, *covered.partitions}):
         intervals = covered.of(at)
@@ -136,9 +145,17 @@ def prove_coverage(
         )
         start = starts.get(at, begun)
         position = positions.get(at, intervals[-1][1] if intervals else start)
-        holes = RangeSet([OffsetRange(at, start, max(start, position))]) - covered
-        proof.append(Coverage(at, start, position, covered.only([at]), holes, overlaps.only([at])))
+        holes = RangeSet([OffsetRange(at, start, max(start, position))]) - covered - lost - skipped
+        parts = (one.only([at]) for one in (covered, holes, overlaps, lost, skipped))
+        proof.append(Coverage(at, start, position, *parts))
     return proof
+
+
+def jumped_over(windows: Iterable[Committed]) -> tuple[RangeSet, RangeSet]:
+    """What committed windows name as lost, and what they name as skipped."""
+    gaps = [gap for window in windows for gap in window.record.window.gaps]
+    lost = RangeSet(gap.as_range() for gap in gaps if gap.kind == GapKind.LOST)
+    return lost, RangeSet(gap.as_range() for gap in gaps if gap.kind == GapKind.SKIPPED)
 
 
 def _is_ingest(record: Record) -> bool:

@@ -14,7 +14,7 @@ from tidemark.errors import (
     TopicUnknown,
     WrongUse,
 )
-from tidemark.ledger.records import Head, Position, SelectionRef, Window, WindowRange, positions
+from tidemark.ledger.records import Gap, GapKind, Head, Position, SelectionRef, Window, WindowRange, positions
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.topics import PartitionLog, TopicLog
 
@@ -29,6 +29,10 @@ class Request:
     now: int
     reason: str | None = None
     max_records: int | None = None
+    # What to do about offsets that Kafka no longer has: `fail`, or go on at the `earliest` or `latest` one.
+    on_out_of_range: str = "fail"
+    # A partition that is further behind than this is read from so far behind its end; None for however far.
+    max_behind: int | None = None
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ def next_window(
     """The next window of an ingest: from the positions to the ends, or to `goal` where that is lower.
 
     None when there is nothing new. A partition that is new begins at its log start. Raises a SourceChanged when a
-    position lies outside its log; nothing is skipped in silence.
+    position lies outside its log, unless a policy says otherwise; what is jumped over is a gap of the window.
     """
     at_positions = head.offsets()
     check_topics(known, request.topics, {at.topic for at in at_positions})
@@ -125,16 +129,52 @@ def next_window(
         if newest == at.incarnation and at not in logs:
             raise PartitionsChanged(f"{at} no longer exists, and the lane's position in it is {at_positions[at]}")
     ranges = {}
+    gaps: list[Gap] = []
     for at, log in sorted(logs.items()):
-        start = at_positions.get(at, log.start)
-        check_inside(OffsetRange(at, start, max(start, log.end)), log, at_positions.get(at))
+        position = at_positions.get(at, log.start)
+        jumped = jumps(at, position, log, request, begins=goal is None)
+        start = jumped[-1].until if jumped else position
+        check_inside(OffsetRange(at, start, max(start, log.end)), log, start)
         until = log.end if goal is None else min(log.end, goal.get(at, start))
         ranges[at] = (start, max(start, until))
-    if all(start == until for start, until in ranges.values()):
+        gaps += jumped
+    if all(start == until for start, until in ranges.values()) and not gaps:
         return None
     ends = positions({at: until for at, (_, until) in ranges.items()})
     capped = share(ranges, request.max_records)
-    return _window(head, known, request, capped, goal=ends)
+    return _window(head, known, request, capped, goal=ends, gaps=tuple(gaps))
+
+
+def jumps(at: TopicPartition, position: int, log: PartitionLog, request: Request, *, begins: bool) -> list[Gap]:
+    """What a partition's position jumps over before it is read on, ascending; nothing unless a policy says so.
+
+    `begins`: whether this is a run's first window. Within a run nobody falls behind further.
+    """
+    found = []
+
+    def jump(kind: GapKind, policy: str, start: int, until: int) -> None:
+        if start < until:
+            gap = Gap(
+                kind=kind,
+                policy=policy,
+                topic=at.topic,
+                incarnation=at.incarnation,
+                partition=at.partition,
+                start=start,
+                until=until,
+            )
+            found.append(gap)
+
+    if position < log.start and request.on_out_of_range != "fail":
+        policy = f"on_out_of_range: {request.on_out_of_range}"
+        jump(GapKind.LOST, policy, position, log.start)
+        position = log.start
+        if request.on_out_of_range == "latest":
+            jump(GapKind.SKIPPED, policy, position, log.end)
+            position = log.end
+    if begins and request.max_behind is not None and log.start <= position:
+        jump(GapKind.SKIPPED, f"max_behind: {request.max_behind}", position, log.end - request.max_behind)
+    return found
 
 
 def next_selected(head: Head, known: Known, request: Request, selection: RangeSet, ref: SelectionRef) -> Window | None:
@@ -162,7 +202,7 @@ def check_inside(wanted: OffsetRange, log: PartitionLog, position: int | None) -
         lost = OffsetRange(wanted.partition, wanted.start, min(log.start, max(wanted.until, wanted.start)))
         raise OffsetsOutOfRange(
             f"{lost} is no longer in Kafka: the log now begins at {log.start}. Retention or DeleteRecords removed it. "
-            "Nothing was changed."
+            "Nothing was changed. To go on behind it, set `on_out_of_range` in the stream file."
         )
     if position is not None and position > log.end:
         raise LogTruncated(
@@ -199,6 +239,7 @@ def _window(
     ranges: Mapping[TopicPartition, tuple[int, int]],
     *,
     goal: tuple[Position, ...] = (),
+    gaps: tuple[Gap, ...] = (),
     selection: SelectionRef | None = None,
 ) -> Window:
     if head.pending is not None:
@@ -220,6 +261,7 @@ def _window(
     return Window(
         seq=head.seq + 1,
         ranges=pinned,
+        gaps=gaps,
         selection=selection,
         topic_ids={at.topic: known.logs[at.topic].topic_id for at in ranges},
         isolation=request.isolation,

@@ -196,4 +196,6 @@ def _request(opened: OpenStream, run: str, reason: str | None = None) -> Request
         now=opened.book.clock(),
         reason=reason,
         max_records=opened.stream.limits.max_records,
+        on_out_of_range=source.on_out_of_range,
+        max_behind=opened.stream.limits.max_behind,
     )

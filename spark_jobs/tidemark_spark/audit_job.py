@@ -104,6 +104,8 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
                 covered=one.covered.count(),
                 holes=shown(one.holes),
                 overlaps=shown(one.overlaps),
+                lost=shown(one.lost),
+                skipped=shown(one.skipped),
             )
             for one in coverage
         ),

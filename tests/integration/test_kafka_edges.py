@@ -23,6 +23,7 @@ from tidemark.errors import (
     WrongUse,
 )
 from tidemark.kafka_log import KafkaLog
+from tidemark.ledger.records import LaneKind
 from tidemark.protocol import Step
 from tidemark_spark.audit_job import audit
 
@@ -123,6 +124,39 @@ def test_a_stream_that_starts_at_a_time(make: Make) -> None:
     # Partition 1: a late message behind the first one that fits is read too; a log is not split cleanly by time.
     read = {one.partition: (one.start, one.until) for one in record.window.ranges}
     assert read == {0: (2, 4), 1: (1, 4), 2: (4, 4), 3: (0, 0)}
+
+
+@pytest.mark.covers("S4", "S5")
+@pytest.mark.usefixtures("spark")
+def test_what_a_policy_jumps_over_is_in_the_ledger_and_a_backfill_may_fill_what_is_left(play: Playground) -> None:
+    play.produce(60)
+    play.ingest()
+    before = play.positions()
+    play.produce(60)
+    topic = play.topics[0]
+    ends = play.opened.log.topics([topic], "read_committed")[topic].partitions
+    start = before[topic, 0] + 3
+    play.kafka.delete_records(topic, 0, start)
+    with pytest.raises(OffsetsOutOfRange, match=rf"{topic}/0 \[{before[topic, 0]}, {start}\) is no longer in Kafka"):
+        play.ingest()
+    assert play.positions() == before
+    changes = {"source": {"topics": list(play.topics), "on_out_of_range": "earliest"}, "limits": {"max_behind": 5}}
+    play.rewrite(ledger=play.opened.stream.ledger.model_dump(), **changes)
+    (record,) = play.ingest()
+    named = {(gap.kind.value, gap.topic, gap.partition, gap.start, gap.until) for gap in record.window.gaps}
+    assert ("lost", topic, 0, before[topic, 0], start) in named
+    assert ("skipped", topic, 1, before[topic, 1], ends[1].end - 5) in named
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
+    at = {one.partition: one for one in report.coverage}
+    assert at[f"{topic}/0"].lost == (f"{topic}/0 [{before[topic, 0]}, {start})",)
+    assert at[f"{topic}/1"].skipped == (f"{topic}/1 [{before[topic, 1]}, {ends[1].end - 5})",)
+    assert not any(one.holes for one in report.coverage)
+    # What was skipped is still in Kafka: a backfill reads it, and then it is no longer skipped.
+    play.select(LaneKind.BACKFILL, play.ranges(0, 1, (before[topic, 1], ends[1].end - 5)))
+    report = audit(play.opened, "audit 2")
+    assert report.clean, report.sentence()
+    assert {one.partition: one for one in report.coverage}[f"{topic}/1"].skipped == ()
 
 
 @pytest.mark.usefixtures("spark")

@@ -111,6 +111,55 @@ def test_a_log_that_ends_below_the_position_stops_the_plan() -> None:
     assert caught.value.exit_code == 4
 
 
+def gaps(window: Window | None) -> list[tuple[str, int, int, int]]:
+    assert window is not None
+    return [(gap.kind.value, gap.partition, gap.start, gap.until) for gap in window.gaps]
+
+
+@pytest.mark.covers("A04")
+def test_out_of_range_goes_on_at_the_log_start_and_names_what_is_lost() -> None:
+    """Position 5, log start 9, end 10."""
+    earliest = replace(REQUEST, on_out_of_range="earliest")
+    window = next_window(head(p0=5), kafka((9, 10)), earliest)
+    assert read(window) == {0: (9, 10)}
+    assert gaps(window) == [("lost", 0, 5, 9)]
+    # Also when there is nothing to read behind it: the loss is recorded all the same.
+    window = next_window(head(p0=5, p1=2), kafka((9, 9), (0, 2)), earliest)
+    assert read(window) == {0: (9, 9), 1: (2, 2)}
+    assert gaps(window) == [("lost", 0, 5, 9)]
+    with pytest.raises(OffsetsOutOfRange, match=r"logs/0 \[5, 9\) is no longer in Kafka.*on_out_of_range"):
+        next_window(head(p0=5), kafka((9, 10)), REQUEST)
+
+
+def test_out_of_range_may_go_on_at_the_end() -> None:
+    latest = replace(REQUEST, on_out_of_range="latest")
+    window = next_window(head(p0=5, p1=1), kafka((9, 12), (0, 4)), latest)
+    assert read(window) == {0: (12, 12), 1: (1, 4)}
+    assert gaps(window) == [("lost", 0, 5, 9), ("skipped", 0, 9, 12)]
+
+
+def test_a_log_that_ends_below_the_position_is_truncated_whatever_the_policy() -> None:
+    for policy in ("earliest", "latest"):
+        with pytest.raises(LogTruncated):
+            next_window(head(p0=5), kafka((0, 3)), replace(REQUEST, on_out_of_range=policy, max_behind=1))
+
+
+@pytest.mark.covers("S4")
+def test_what_lies_too_far_behind_is_skipped_and_named() -> None:
+    request = replace(REQUEST, max_behind=10)
+    window = next_window(head(p0=0, p1=85, p2=90), kafka((0, 100), (0, 100), (0, 100)), request)
+    assert read(window) == {0: (90, 100), 1: (90, 100), 2: (90, 100)}
+    assert gaps(window) == [("skipped", 0, 0, 90), ("skipped", 1, 85, 90)]
+    # Within a run nothing is skipped: it goes on to the end that it saw.
+    window = next_window(head(p0=20), kafka((0, 500)), request, {at(0): 100})
+    assert (read(window), gaps(window)) == ({0: (20, 100)}, [])
+    # Lost and skipped together: each offset is named once.
+    both = replace(request, on_out_of_range="earliest")
+    window = next_window(head(p0=5), kafka((50, 100)), both)
+    assert read(window) == {0: (90, 100)}
+    assert gaps(window) == [("lost", 0, 5, 50), ("skipped", 0, 50, 90)]
+
+
 def test_a_start_at_offsets_takes_them_and_a_policy_for_the_others() -> None:
     known = kafka((4, 9), (0, 7))
     given = {(TOPIC, 0): 6}

@@ -46,7 +46,7 @@ def show(stream: Stream, as_json: Json = False) -> None:
 
 @app.command()
 def coverage(stream: Stream, as_json: Json = False) -> None:
-    """Per partition which lane has read which offsets, and the holes between them.
+    """Per partition which lane has read which offsets, what a policy has jumped over, and the holes.
 
     Example: tidemark ledger coverage cdn_logs --json
     """
@@ -57,11 +57,14 @@ def coverage(stream: Stream, as_json: Json = False) -> None:
             "lanes": {lane: _ranges(ranges) for lane, ranges in one.lanes.items()},
             "holes": _ranges(one.holes),
             "again": _ranges(one.again),
+            "lost": _ranges(one.lost),
+            "skipped": _ranges(one.skipped),
         }
         for one in found
     ]
     rows = [(one.partition, lane, _text(ranges)) for one in found for lane, ranges in one.lanes.items()]
-    rows += [(one.partition, "(hole)", _text(one.holes)) for one in found if one.holes]
+    for what in ("lost", "skipped", "holes"):
+        rows += [(one.partition, f"({what})", _text(part)) for one in found if (part := getattr(one, what))]
     data(plain, as_json=as_json, rows=rows, columns=("partition", "lane", "offsets"))
 
 

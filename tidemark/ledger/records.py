@@ -77,11 +77,41 @@ class WindowRange(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return OffsetRange(self.at, self.start, self.until)
 
 
+class GapKind(StrEnum):
+    """Why a lane has jumped over offsets: Kafka no longer had them, or a policy of the stream file passed them over."""
+
+    LOST = "lost"
+    SKIPPED = "skipped"
+
+
+class Gap(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Offsets that a lane jumps over when the window with this gap commits, and the policy that said so."""
+
+    kind: GapKind
+    policy: str
+    topic: str
+    incarnation: int
+    partition: int
+    start: int = field(name="from")
+    until: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.until:
+            raise ValueError(f"from {self.start} until {self.until} is not a gap")
+
+    def as_range(self) -> OffsetRange:
+        return OffsetRange(TopicPartition(self.topic, self.partition, self.incarnation), self.start, self.until)
+
+
 class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Ranges pinned once, and read exactly so for ever. With a selection, only its offsets within the ranges."""
+    """Ranges pinned once, and read exactly so for ever. With a selection, only its offsets within the ranges.
+
+    `gaps` lie before the ranges: the lane's positions jump over them, and they count as lost or skipped from the commit on.
+    """
 
     seq: int
     ranges: tuple[WindowRange, ...]
+    gaps: tuple[Gap, ...] = ()
     selection: SelectionRef | None = None
     topic_ids: dict[str, str]
     isolation: str

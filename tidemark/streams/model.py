@@ -120,6 +120,8 @@ class Source(_Part):
     topics: Annotated[Items[Topic], Field(min_length=1)]
     start: Start = "earliest"
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    # What to do when Kafka has removed offsets before they were read. What is lost is named in the ledger.
+    on_out_of_range: Literal["fail", "earliest", "latest"] = "fail"
 
     @model_validator(mode="after")
     def _once(self) -> Source:
@@ -247,9 +249,14 @@ Ledger = Annotated[
 
 
 class Limits(_Part):
-    """The most messages that one window reads; a run goes on, window after window, to the end that it saw."""
+    """`max_records`: the most that one window reads; a run goes on, window after window, to the end that it saw.
+
+    `max_behind`: how far behind the end a run may begin, per partition; what lies before that is skipped, and named in the
+    ledger.
+    """
 
     max_records: Annotated[int, Field(ge=1)] | None = None
+    max_behind: Annotated[int, Field(ge=1)] | None = None
 
 
 class Schedule(_Part):
