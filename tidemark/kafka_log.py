@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaTopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, NoError
 from kafka.protocol.consumer.offsets import IsolationLevel
+from kafka.structs import OffsetAndMetadata
 
-from tidemark.errors import Unreachable
+from tidemark.errors import Conflict, Unreachable
 from tidemark.ledger.records import Window
 from tidemark.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
+
+T = TypeVar("T")
 
 # A broker that is up answers metadata in milliseconds; a leader election takes a few seconds.
 TIMEOUT_MS = 20_000
@@ -65,6 +69,30 @@ class KafkaLog:
             found = admin.list_partition_offsets(dict.fromkeys(wanted, timestamp_ms))
         return {(at.topic, at.partition): None if offset.offset < 0 else offset.offset for at, offset in found.items()}
 
+    def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
+        """What a consumer group has committed: {(topic, partition): next offset}. Empty for a group that nobody knows."""
+        with self._admin() as admin:
+            found = self._coordinated(lambda: admin.list_group_offsets(group)).get(group, {})
+        return {(at.topic, at.partition): held.offset for at, held in found.items() if held.offset >= 0}
+
+    def commit_group(self, group: str, offsets: Mapping[str, Mapping[int, int]]) -> None:
+        """Commit {topic: {partition: next offset}} for a consumer group that nobody is a member of.
+
+        Raises Conflict when it has members.
+        """
+        wanted = {
+            KafkaTopicPartition(topic, partition): OffsetAndMetadata(offset, "", -1)
+            for topic, partitions in offsets.items()
+            for partition, offset in partitions.items()
+        }
+        with self._admin() as admin:
+            answers = self._coordinated(lambda: admin.alter_group_offsets(group, wanted))
+        refused = {at: error for at, error in answers.items() if error is not NoError}
+        for at, error in refused.items():
+            raise Conflict(
+                f"Kafka did not take the offset of {at.topic}/{at.partition} for group {group}: {error.__name__}"
+            )
+
     def changes_since_pin(self, window: Window) -> list[str]:
         """What is no longer as it was when the window was pinned, in words; empty when all still fits (step 5)."""
         now = self.topics(window.topic_ids, window.isolation)
@@ -86,6 +114,17 @@ class KafkaLog:
             elif partition.end < one.until:
                 changes.append(f"{one.at}: the log now ends at {partition.end}, the window at {one.until}")
         return changes
+
+    def _coordinated(self, call: Callable[[], T]) -> T:
+        """Make a call to a group's coordinator, which a new cluster, or one that has lost a broker, has to find first."""
+        deadline = time.monotonic() + self._timeout_ms / 1000
+        while True:
+            try:
+                return call()
+            except KafkaError as problem:
+                if not problem.retriable or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.5)
 
     @contextmanager
     def _admin(self) -> Iterator[KafkaAdminClient]:

@@ -255,7 +255,7 @@ def settle(book: Book, sweeper: Sweeper, lane: str, on_step: Listener = nobody) 
     if book.is_settled(record):
         return found
     if record.kind == LaneKind.INGEST:
-        book.store.publish(record.committed_at, _by_topic(record.positions))
+        book.publish(record.committed_at, _by_topic(record.positions))
         on_step(Step.PUBLISHED)
     if record.owes_sweep:
         sweeper.sweep(record, book.covers(record.window))

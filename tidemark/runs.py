@@ -15,7 +15,7 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST, Head, LaneKind, LaneState, Pending, Position, Window, positions
 from tidemark.ledger.register import close_lane, know_topics, known_topics, open_lane
 from tidemark.planning import Known, Request
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
 from tidemark.results.reading import hbase_rows
 from tidemark.streams.model import StartOffsets
 from tidemark.streams.opened import OpenStream
@@ -40,6 +40,36 @@ def plan_ingest(opened: OpenStream, run: str) -> Pending | None:
         start = _start_positions(opened, known)
         open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=start)
     return _pin_ingest(opened, run, known)
+
+
+def import_positions(
+    opened: OpenStream, offsets: Mapping[tuple[str, int], int], others: str, run: str, *, write: bool
+) -> tuple[Position, ...]:
+    """Where a new stream begins: at offsets that another program has stored, `others` for partitions that it does not know.
+
+    Without `write` they are only checked. Raises WrongUse when the stream has positions already, or when there is no offset of
+    its topics.
+    """
+    topics = opened.stream.source.topics
+    if opened.book.head(INGEST) is not None:
+        raise WrongUse(
+            f"{opened.book.stream} has positions already, and they never fall back: an import is for a new stream"
+        )
+    given = {place: offset for place, offset in offsets.items() if place[0] in topics}
+    if not given:
+        raise WrongUse(f"there is no offset of {', '.join(topics)} to import")
+    known = known_now(opened, topics) if write else _known_or_new(opened, topics)
+    start = planning.start_positions(known, topics, others, given)
+    if write:
+        open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=start, reason="import")
+    return start
+
+
+def _known_or_new(opened: OpenStream, topics: tuple[str, ...]) -> Known:
+    """As `known_now`, for a stream that may be new; nothing is written."""
+    logs = opened.log.topics(topics, opened.stream.source.isolation)
+    known = known_topics(opened.book, {topic: log.topic_id for topic, log in logs.items()})
+    return Known(logs, dict.fromkeys(logs, FIRST_INCARNATION) | known)
 
 
 def _start_positions(opened: OpenStream, known: Known) -> tuple[Position, ...]:

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from tidemark import protocol
+from tidemark import protocol, runs
 from tidemark.cli import finding
 from tidemark.cli.output import data, line
+from tidemark.cli.stored import stored_offsets
 from tidemark.coverage import coverage as coverage_of
-from tidemark.errors import EXIT_LEDGER_UNREADABLE
+from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
 from tidemark.ledger.verifying import verify as problems_of
 from tidemark.ranges import RangeSet
 
@@ -100,6 +101,46 @@ def abandon(
         line(f"{opened.book.stream}/{lane} has no pending window")
     else:
         line(f"window {window.seq} of {opened.book.stream}/{lane} is given up; the next run plans anew")
+
+
+@app.command("import")
+def import_(
+    stream: Stream,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="csv:FILE, checkpoint:FOLDER, kafka-group, hbase:TABLE, consumers:ROOT or storm:ROOT",
+        ),
+    ],
+    group: Annotated[str, typer.Option(help="the group (for Storm the id) whose offsets they are")] = "",
+    others: Annotated[
+        str, typer.Option(help="earliest or latest: for partitions without a stored offset")
+    ] = "earliest",
+    connection: Annotated[str | None, typer.Option(help="the HBase or ZooKeeper connection")] = None,
+    write: Annotated[bool, typer.Option("--write", help="do it; without this, it is only shown")] = False,
+    as_json: Json = False,
+) -> None:
+    """Begin a new stream at the offsets that another program has stored.
+
+    Example: tidemark ledger import cdn_logs --from hbase:stream_kafka_offsets --group old-job --write
+    """
+    opened = finding.opened(stream)
+    if others not in ("earliest", "latest"):
+        raise WrongUse(f"--others {others!r}: expected earliest or latest")
+    offsets = stored_offsets(opened, source, group, connection)
+    start = runs.import_positions(opened, offsets, others, f"tidemark ledger import {source}", write=write)
+    found = [
+        {
+            "partition": str(position.at),
+            "offset": str(position.offset),
+            "from": source if (position.topic, position.partition) in offsets else others,
+        }
+        for position in start
+    ]
+    data(found, as_json=as_json, rows=[list(one.values()) for one in found], columns=("partition", "offset", "from"))
+    if not write:
+        print("Nothing was written: say --write to begin there.", file=sys.stderr)
 
 
 def _ranges(ranges: RangeSet) -> list[list[str]]:

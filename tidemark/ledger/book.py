@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 
 from tidemark.authority import Authority
-from tidemark.errors import LedgerContradiction, LedgerUnreadable
+from tidemark.errors import LedgerContradiction, LedgerUnreadable, TidemarkError
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.doubt import NotMine, swap_surely
 from tidemark.ledger.limits import check_size
@@ -23,8 +24,10 @@ from tidemark.ledger.records import (
     Window,
     covers,
 )
-from tidemark.ledger.store import Key, LedgerStore, sortable
+from tidemark.ledger.store import Key, LedgerStore, Offsets, sortable
 from tidemark.ranges import RangeSet
+
+log = logging.getLogger(__name__)
 
 REGISTER: Key = ("register",)
 
@@ -78,8 +81,16 @@ class View:
 class Book:
     """Reading and writing one stream's ledger. `clock` gives milliseconds since 1970."""
 
-    def __init__(self, store: LedgerStore, stream: str, clock: Callable[[], int] = now_ms) -> None:
+    def __init__(
+        self,
+        store: LedgerStore,
+        stream: str,
+        clock: Callable[[], int] = now_ms,
+        export: Callable[[Offsets], None] | None = None,
+    ) -> None:
+        """`export` shows committed offsets to tools that do not read the ledger's server. It may fail: nothing reads it."""
         self.store = store
+        self._export = export
         self.stream = stream
         self.clock = clock
         self._selections: dict[str, RangeSet] = {}
@@ -151,6 +162,15 @@ class Book:
             swap_surely(self.store, key, None, recorded, lambda stored: stored == recorded)
         except NotMine as problem:
             raise self._contradicting(record, problem.current or b"") from None
+
+    def publish(self, committed_at: int, offsets: Offsets) -> None:
+        """Show the ingest's offsets to other tools. An export that fails is logged, and repaired by the next commit's."""
+        self.store.publish(committed_at, offsets)
+        if self._export is not None:
+            try:
+                self._export(offsets)
+            except TidemarkError as problem:
+                log.warning("the offsets of %s were not exported: %s", self.stream, problem)
 
     def _contradicting(self, record: Record, stored: bytes) -> LedgerContradiction:
         return LedgerContradiction(

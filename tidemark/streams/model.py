@@ -120,6 +120,8 @@ class Source(_Part):
     topics: Annotated[Items[Topic], Field(min_length=1)]
     start: Start = "earliest"
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    # A consumer group that shows the committed offsets to other tools; nobody may be a member of it.
+    export_group: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")] | None = None
     # What to do when Kafka has removed offsets before they were read. What is lost is named in the ledger.
     on_out_of_range: Literal["fail", "earliest", "latest"] = "fail"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tidemark.connections import Connections, from_environment, hbase_endpoint, kafka_bootstrap, zookeeper_endpoint
@@ -44,10 +45,16 @@ def open_stream(path: Path, connections: Connections = from_environment) -> Open
     """Open the stream of a file. Raises InvalidStreamFile, ConnectionMissing."""
     file = load(path)
     stream = file.stream
+    log = KafkaLog(kafka_bootstrap(connections(stream.source.kafka)))
+    group = stream.source.export_group
     return OpenStream(
         file=file,
-        book=Book(ledger_store(stream.ledger, stream.stream, connections), stream.stream),
-        log=KafkaLog(kafka_bootstrap(connections(stream.source.kafka))),
+        book=Book(
+            ledger_store(stream.ledger, stream.stream, connections),
+            stream.stream,
+            export=partial(log.commit_group, group) if group else None,
+        ),
+        log=log,
         sweeper=SinkSweeper(connections),
         connections=connections,
     )

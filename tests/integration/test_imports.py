@@ -1,0 +1,195 @@
+"""A new stream begins exactly where another program stopped: its state is written by hand, in its own format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import happybase
+import pytest
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaTopicPartition
+from kafka.structs import OffsetAndMetadata
+from kazoo.client import KazooClient
+
+from tests.integration.test_command_line import tidemark
+from tests.oracle import CDN
+from tests.playground import Make, Playground
+from tidemark import runs
+
+# Eleven partitions, so that 10 comes after 9 as a number and not as text; of four there is no stored offset.
+MANY = replace(CDN, partitions=11)
+STORED = {0: 0, 1: 3, 2: 10, 4: 1, 6: 2, 9: 5, 10: 7}
+GROUP = "old-job"
+
+
+def csv(play: Playground, folder: Path) -> str:
+    lines = ["group,topic,partition,offset", f"another,{play.topics[0]},0,9"]
+    lines += [f"{GROUP},{play.topics[0]},{partition},{offset}" for partition, offset in STORED.items()]
+    (folder / "offsets.csv").write_text("\n".join(lines) + "\n")
+    return f"csv:{folder / 'offsets.csv'}"
+
+
+def checkpoint(play: Playground, folder: Path) -> str:
+    """Batches 8 to 10 are done, 11 was planned and not committed."""
+    for name in ("offsets", "commits"):
+        (folder / "checkpoint" / name).mkdir(parents=True)
+    later = {partition: offset + 1 for partition, offset in STORED.items()}
+    for batch, ends in ((8, dict.fromkeys(STORED, 0)), (10, STORED), (9, dict.fromkeys(STORED, 0)), (11, later)):
+        source = json.dumps({play.topics[0]: {str(partition): end for partition, end in ends.items()}})
+        settings = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1, "conf": {}})
+        (folder / "checkpoint" / "offsets" / str(batch)).write_text(f"v1\n{settings}\n-\n{source}")
+        if batch != 11:
+            (folder / "checkpoint" / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+    (folder / "checkpoint" / "offsets" / ".11.crc").write_bytes(b"crc")
+    return f"checkpoint:{folder / 'checkpoint'}"
+
+
+def kafka_group(play: Playground, folder: Path) -> str:
+    consumer = KafkaConsumer(bootstrap_servers=play.kafka.servers, group_id=GROUP, enable_auto_commit=False)
+    offsets = {
+        KafkaTopicPartition(play.topics[0], partition): OffsetAndMetadata(offset, "", -1)
+        for partition, offset in STORED.items()
+    }
+    consumer.assign(list(offsets))
+    consumer.commit(offsets)
+    consumer.close()
+    return "kafka-group"
+
+
+def hbase(play: Playground, folder: Path) -> str:
+    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
+    name = f"{play.name}_theirs"
+    connection.create_table(name, {"offsets": {}})
+    table = connection.table(name)
+    for time, offsets in ((1795260000000, dict.fromkeys(STORED, 0)), (1795263600000, STORED)):
+        cells = {f"offsets:{partition}".encode(): str(offset).encode() for partition, offset in offsets.items()}
+        table.put(f"{play.topics[0]}:{GROUP}:{time}".encode(), cells)
+    table.put(f"{play.topics[0]}:{GROUP}-b:1795270000000".encode(), {b"offsets:0": b"9"})
+    connection.close()
+    return f"hbase:{name}"
+
+
+def in_zookeeper(play: Playground, nodes: dict[str, str]) -> None:
+    client = KazooClient(hosts=play.site.address("zookeeper"))
+    client.start()
+    for path, value in nodes.items():
+        client.create(path, value.encode(), makepath=True)
+    client.stop()
+    client.close()
+
+
+def consumers(play: Playground, folder: Path) -> str:
+    base = f"/{play.name}/consumers/{GROUP}/offsets/{play.topics[0]}"
+    in_zookeeper(play, {f"{base}/{partition}": str(offset) for partition, offset in STORED.items()})
+    return f"consumers:/{play.name}/consumers"
+
+
+def storm(play: Playground, folder: Path) -> str:
+    nodes = {
+        f"/{play.name}/storm/{GROUP}/partition_{partition}": json.dumps(
+            {
+                "topology": {"id": "t-1", "name": "t"},
+                "offset": offset,
+                "partition": partition,
+                "broker": {"host": "b", "port": 9092},
+                "topic": play.topics[0],
+            }
+        )
+        for partition, offset in STORED.items()
+    }
+    in_zookeeper(play, nodes)
+    return f"storm:/{play.name}/storm"
+
+
+@pytest.mark.covers("O1", "O3", "S11", "E33")
+@pytest.mark.parametrize(
+    "layout", [csv, checkpoint, kafka_group, hbase, consumers, storm], ids=lambda one: one.__name__
+)
+def test_the_first_window_begins_where_the_other_program_stopped(
+    make: Make, tmp_path: Path, layout: Callable[[Playground, Path], str]
+) -> None:
+    play = make(MANY)
+    play.produce(110)
+    source = layout(play, tmp_path)
+    arguments = ["ledger", "import", str(play.file), "--from", source, "--group", GROUP, "--json"]
+    shown, said = tidemark(*arguments)
+    assert "Nothing was written" in said
+    assert list(play.opened.book.store.scan(())) == []
+    assert tidemark(*arguments, "--write")[0] == shown
+    pending = runs.plan_ingest(play.opened, "run")
+    assert pending is not None
+    begun = {one.partition: one.start for one in pending.window.ranges}
+    # A partition without a stored offset starts by the policy.
+    assert begun == {partition: STORED.get(partition, 0) for partition in range(11)}
+    assert [one["from"] for one in json.loads(shown)].count(source) == len(STORED)
+    _, said = tidemark(*arguments, "--write", code=2)
+    assert "has positions already, and they never fall back" in said
+
+
+def test_a_partition_without_a_stored_offset_may_start_at_its_end(make: Make, tmp_path: Path) -> None:
+    play = make(MANY)
+    play.produce(110)
+    source = csv(play, tmp_path)
+    tidemark("ledger", "import", str(play.file), "--from", source, "--group", GROUP, "--others", "latest", "--write")
+    assert {at.partition: offset for at, offset in play.head().offsets().items()} == {
+        partition: STORED.get(partition, 10) for partition in range(11)
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("topic,partition,offset\n", "offsets.csv:1: expected the header group,topic,partition,offset"),
+        ("{0},0\n", "offsets.csv:2: 2 columns; expected group,topic,partition,offset"),
+        ("{0},{1},0,-2\n", "offsets.csv:2: '-2' is not an offset or a partition; expected a number from 0 on"),
+        ("{0},{1},0,1\n{0},{1},0,2\n", "offsets.csv:3: {1}/0 stands there a second time"),
+        ("{0},{1},0,99\n", "{1}/0 ends at 10 now, 99 lies above it"),
+        ("{0},{1},50,1\n", "{1}/50 does not exist"),
+        ("other,{1},0,1\n", "there is no offset of {1} to import"),
+    ],
+)
+def test_stored_offsets_that_cannot_be_are_refused_and_nothing_is_written(
+    make: Make, tmp_path: Path, text: str, said: str
+) -> None:
+    play = make(CDN)
+    play.produce(40)
+    header = "" if text.startswith("topic") else "group,topic,partition,offset\n"
+    (tmp_path / "offsets.csv").write_text(header + text.format(GROUP, play.topics[0]))
+    source = f"csv:{tmp_path / 'offsets.csv'}"
+    _, found = tidemark("ledger", "import", str(play.file), "--from", source, "--group", GROUP, "--write", code=2)
+    assert said.format(GROUP, play.topics[0]) in found
+    assert play.opened.book.head("ingest") is None
+
+
+@pytest.mark.covers("O4")
+@pytest.mark.usefixtures("spark")
+def test_committed_offsets_are_exported_to_a_consumer_group(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    play = make(CDN)
+    group = f"{play.name}-shown"
+    play.rewrite(source={"topics": list(play.topics), "export_group": group})
+    play.produce(40)
+    play.ingest()
+    assert play.opened.log.group_offsets(group) == play.positions()
+    # A new stream can begin there.
+    other = make(CDN)
+    other.rewrite(source={"topics": list(play.topics)})
+    tidemark("ledger", "import", str(other.file), "--from", "kafka-group", "--group", group, "--write")
+    assert other.positions() == play.positions()
+    # Somebody is a member of the group: the commit stands, the export is missed, and the next commit repairs it.
+    consumer = KafkaConsumer(
+        play.topics[0], bootstrap_servers=play.kafka.servers, group_id=group, enable_auto_commit=False
+    )
+    while not consumer.assignment():
+        consumer.poll(timeout_ms=500)
+    before = play.positions()
+    play.produce(40)
+    play.ingest()
+    assert "were not exported" in caplog.text
+    assert play.opened.log.group_offsets(group) == before
+    consumer.close()
+    play.produce(40)
+    play.ingest()
+    assert play.opened.log.group_offsets(group) == play.positions() != before
