@@ -65,6 +65,32 @@ def import_positions(
     return start
 
 
+def preview(opened: OpenStream, run: str = "preview") -> tuple[Window | None, bool]:
+    """The window that the next ingest would work on, and whether it is pinned already; nothing is written.
+
+    None when nothing is new. Raises what planning raises.
+    """
+    known = _known_or_new(opened, opened.stream.source.topics)
+    found = opened.book.head(INGEST)
+    if found is not None and found.head.pending is not None:
+        return found.head.pending.window, True
+    head = found.head if found is not None else _head_before_the_first_run(opened, known)
+    return planning.next_window(head, known, _request(opened, run)), False
+
+
+def _head_before_the_first_run(opened: OpenStream, known: Known) -> Head:
+    start = _start_positions(opened, known)
+    return Head(
+        stream=opened.book.stream,
+        lane=INGEST,
+        kind=LaneKind.INGEST,
+        state=LaneState.OPEN,
+        token="",
+        seq=0,
+        positions=start,
+    )
+
+
 def _known_or_new(opened: OpenStream, topics: tuple[str, ...]) -> Known:
     """As `known_now`, for a stream that may be new; nothing is written."""
     logs = opened.log.topics(topics, opened.stream.source.isolation)

@@ -85,6 +85,25 @@ def test_what_is_where(ingested: Playground) -> None:
     assert out.endswith("is in no committed window\n")
 
 
+def test_a_plan_is_shown_and_nothing_is_pinned(play: Playground) -> None:
+    file = str(play.file)
+    _, said = tidemark("plan", file)
+    assert said == "nothing is new\n"
+    play.produce(120)
+    found = asked("plan", file)
+    assert (found["window"], found["pinned"], found["offsets"]) == (1, False, 120)
+    assert list(play.opened.book.store.scan(())) == []
+    pending = runs.plan_ingest(play.opened, "run")
+    assert pending is not None
+    pinned = [
+        {"partition": str(one.at), "from": str(one.start), "until": str(one.until)} for one in pending.window.ranges
+    ]
+    assert found["ranges"] == pinned
+    play.produce(10)
+    found = asked("plan", file)
+    assert (found["ranges"], found["pinned"]) == (pinned, True)
+
+
 @pytest.mark.usefixtures("spark")
 def test_a_changed_record_is_found(play: Playground) -> None:
     for _ in range(2):

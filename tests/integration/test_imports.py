@@ -104,7 +104,7 @@ def storm(play: Playground, folder: Path) -> str:
     return f"storm:/{play.name}/storm"
 
 
-@pytest.mark.covers("O1", "O3", "S11", "E33")
+@pytest.mark.covers("O1", "O3", "O5", "S11", "E33")
 @pytest.mark.parametrize(
     "layout", [csv, checkpoint, kafka_group, hbase, consumers, storm], ids=lambda one: one.__name__
 )

@@ -6,6 +6,7 @@ import pytest
 
 from tests.memory import MemoryStore
 from tidemark.errors import LedgerContradiction, LedgerUnreadable, TooLarge
+from tidemark.ledger import codec
 from tidemark.ledger.book import Book, head_key
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.limits import check_pending
@@ -147,3 +148,23 @@ def test_generations_never_fall_whatever_the_clock_says() -> None:
         draw_generation(book)
     register = decode(store.values["register",], Register, "register")
     assert register.generation == second
+
+
+@pytest.mark.covers("O5")
+def test_an_older_format_is_migrated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stored value of format 1, read by a version that knows 3: step by step, and only where its kind has changed."""
+    stored = encode(HEAD)
+    monkeypatch.setattr(codec, "CURRENT_FORMAT", 3)
+    changes = {
+        1: {"Head": lambda plain: {**plain, "token": plain["token"] + " of 2"}},
+        2: {"Head": lambda plain: {**plain, "token": plain["token"] + ", then 3"}, "Register": lambda plain: {}},
+    }
+    monkeypatch.setattr(codec, "MIGRATIONS", changes)
+    found = decode(stored, Head, "s/head/ingest")
+    assert (found.format, found.token, found.positions) == (3, "t of 2, then 3", HEAD.positions)
+    # What it expects at the next change are still the bytes that are stored.
+    store = MemoryStore()
+    store.values[head_key("ingest")] = stored
+    read = Book(store, "s").head("ingest")
+    assert read is not None
+    assert read.bytes == stored

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tidemark import runs
 from tidemark.cli import finding, ledger
 from tidemark.cli.output import data, line
 from tidemark.cli.showing import where_is
@@ -64,6 +65,33 @@ def status(stream: Stream, as_json: Json = False) -> None:
     data(found, as_json=as_json, rows=rows, columns=("topic", "partition", "log start", "position", "end", "lag"))
     for topic in found["missing_topics"]:
         print(f"topic {topic} does not exist", file=sys.stderr)
+
+
+@app.command()
+def plan(stream: Stream, as_json: Json = False) -> None:
+    """What the next ingest would read, and what a policy would jump over. Nothing is pinned.
+
+    Example: tidemark plan cdn_logs
+    """
+    opened = finding.opened(stream)
+    window, pinned = runs.preview(opened)
+    ranges = window.ranges if window else ()
+    gaps = window.gaps if window else ()
+    found = {
+        "window": window.seq if window else None,
+        "pinned": pinned,
+        "offsets": sum(one.until - one.start for one in ranges),
+        "ranges": [{"partition": str(one.at), "from": str(one.start), "until": str(one.until)} for one in ranges],
+        "gaps": [{"range": str(gap.as_range()), "kind": gap.kind.value, "policy": gap.policy} for gap in gaps],
+    }
+    rows = [(one.at, one.start, one.until, one.until - one.start) for one in ranges]
+    data(found, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets"))
+    for gap in gaps:
+        print(f"{gap.kind.value}: {gap.as_range()} ({gap.policy})", file=sys.stderr)
+    if window is None:
+        print("nothing is new", file=sys.stderr)
+    elif pinned:
+        print(f"window {window.seq} is pinned already, and will be read as it is", file=sys.stderr)
 
 
 @app.command()

@@ -1,0 +1,126 @@
+"""The limits that docs/ledger.md names: the largest window that is pinned can be committed, whatever its tallies say."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+
+from tests.covering import REPOSITORY
+from tests.memory import MemoryStore
+from tests.unit.test_protocol import NoWork, Sweeps, hold
+from tidemark import protocol
+from tidemark.errors import TooLarge
+from tidemark.ledger.book import Book, head_key
+from tidemark.ledger.hbase import HBaseLedgerStore
+from tidemark.ledger.records import Head, LaneKind, Receipt, Window, WindowRange, positions
+from tidemark.ledger.register import open_lane
+from tidemark.ledger.zookeeper import ZooKeeperLedgerStore
+from tidemark.protocol import Run
+from tidemark.ranges import MAX_OFFSET, TopicPartition
+from tidemark.tallies import Count, PartitionTally
+
+TOPIC = "t" * 20
+LONG = 2**63 - 2
+MOST = Count(LONG, "f" * 16)
+
+
+class LargestTallies(NoWork):
+    """Says that it has read everything, in the largest numbers that there are."""
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+
+    def verify(self) -> Receipt:
+        tallies = tuple(
+            PartitionTally(
+                topic=one.topic,
+                incarnation=one.incarnation,
+                partition=one.partition,
+                read=MOST,
+                stored=MOST,
+                skipped=MOST,
+                invalid=MOST,
+                failed=MOST,
+                rows=MOST,
+                content="f" * 16,
+                first=LONG,
+                last=LONG,
+                bytes=LONG,
+                first_timestamp=LONG,
+                last_timestamp=LONG,
+            )
+            for one in self._window.ranges
+        )
+        return structs.replace(super().verify(), tallies=tallies)
+
+
+def plan_of(partitions: int) -> protocol.Planner:
+    def plan(head: Head) -> Window:
+        ranges = tuple(
+            WindowRange(
+                topic=TOPIC,
+                incarnation=1,
+                partition=number,
+                start=10**9,
+                until=MAX_OFFSET - 10 + head.seq,
+                log_start=0,
+                log_end=MAX_OFFSET,
+                leader_epoch=99,
+            )
+            for number in range(partitions)
+        )
+        return Window(
+            seq=head.seq + 1,
+            ranges=ranges,
+            topic_ids={TOPIC: "i" * 36},
+            isolation="read_committed",
+            pinned_at=10**12,
+            run="r" * 60,
+            goal=positions({one.at: one.until for one in ranges}),
+        )
+
+    return plan
+
+
+def documented(column: int) -> int:
+    """The number of partitions in the table of docs/ledger.md."""
+    (line,) = [
+        line
+        for line in (REPOSITORY / "docs" / "ledger.md").read_text().splitlines()
+        if "partitions in one window" in line
+    ]
+    return int(line.split("|")[column].strip().replace(",", ""))
+
+
+@pytest.mark.parametrize(
+    ("limit", "column"), [(HBaseLedgerStore.max_value_bytes, 2), (ZooKeeperLedgerStore.max_value_bytes, 3)]
+)
+def test_the_largest_window_that_is_pinned_can_be_committed(limit: int, column: int) -> None:
+    partitions = documented(column)
+    store = MemoryStore(max_value_bytes=limit)
+    book = Book(store, "s")
+    start = positions({TopicPartition(TOPIC, number): 10**9 for number in range(partitions)})
+    open_lane(book, "ingest", LaneKind.INGEST, run="r", start=start)
+    # A window behind another one: the head holds the last record and the pending window at once.
+    for _ in range(2):
+        pending = protocol.pin(book, Sweeps(), "ingest", plan_of(partitions))
+        assert pending is not None
+        assert len(store.values[head_key("ingest")]) <= limit
+        work = LargestTallies(pending.window)
+        protocol.process(book, Sweeps(), work, hold, "ingest", pending.window.seq, Run("r" * 60, "v" * 60, "d" * 64))
+        assert len(store.values[head_key("ingest")]) <= limit
+
+
+@pytest.mark.parametrize(
+    ("limit", "column"), [(HBaseLedgerStore.max_value_bytes, 2), (ZooKeeperLedgerStore.max_value_bytes, 3)]
+)
+def test_a_tenth_more_is_refused_when_it_is_pinned(limit: int, column: int) -> None:
+    partitions = documented(column) * 11 // 10
+    store = MemoryStore(max_value_bytes=limit)
+    book = Book(store, "s")
+    start = positions({TopicPartition(TOPIC, number): 10**9 for number in range(partitions)})
+    open_lane(book, "ingest", LaneKind.INGEST, run="r", start=start)
+    before = store.values[head_key("ingest")]
+    with pytest.raises(TooLarge, match=f"a window over {partitions} partitions could make the head of s/ingest"):
+        protocol.pin(book, Sweeps(), "ingest", plan_of(partitions))
+    assert store.values[head_key("ingest")] == before
