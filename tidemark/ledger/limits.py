@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from tidemark.errors import TooLarge
 from tidemark.ledger.codec import encode
-from tidemark.ledger.records import Head, Pending
+from tidemark.ledger.records import Head, Pending, WindowRange, positions
 from tidemark.ledger.store import LedgerStore
+from tidemark.tallies import Count, PartitionTally
 
-# A partition's tally at its longest: 20-digit numbers everywhere, without the topic's name.
-_TALLY_BYTES = 700
-# Receipt, attempt and record around the tallies, with the longest names and places that a stream file can hold.
+# Attempt, receipt and record around the tallies, with the longest names and places that a stream file can hold.
 _RECORD_BYTES = 8_000
+_LARGEST = 2**63 - 1
+_MOST = Count(_LARGEST, "f" * 16)
 
 
 def check_size(store: LedgerStore, value: bytes, what: str, advice: str) -> None:
@@ -21,13 +24,35 @@ def check_size(store: LedgerStore, value: bytes, what: str, advice: str) -> None
 def check_pending(store: LedgerStore, head: Head, pending: Pending) -> None:
     """Refuse at pin what could become too large at commit, when the work would already be done.
 
-    The largest head is the one with this window committed (as `last`, with its tallies) and one like it pending.
+    The largest head is the one with this window committed, as `last` with its tallies and positions, and one like it pending.
     """
-    window = len(encode(pending))
-    tallies = sum(_TALLY_BYTES + 4 * len(one.topic) for one in pending.window.ranges)
-    largest = len(encode(head)) + 3 * window + tallies + _RECORD_BYTES
+    offsets = head.offsets() | {one.at: one.until for one in pending.window.ranges}
+    moved = structs.replace(head, positions=positions(offsets), pending=None, last=None)
+    tallies = sum(len(encode(_largest_tally(one))) + 1 for one in pending.window.ranges)
+    largest = 2 * len(encode(moved)) + 2 * len(encode(pending)) + tallies + _RECORD_BYTES
+    largest = max(largest, len(encode(structs.replace(head, pending=pending))) + _RECORD_BYTES)
     if largest > store.max_value_bytes:
         raise TooLarge(
             f"a window over {len(pending.window.ranges)} partitions could make the head of {head.stream}/{head.lane} "
             f"{largest} bytes large; this ledger holds up to {store.max_value_bytes}: read fewer topics in one stream"
         )
+
+
+def _largest_tally(one: WindowRange) -> PartitionTally:
+    return PartitionTally(
+        topic=one.topic,
+        incarnation=one.incarnation,
+        partition=one.partition,
+        read=_MOST,
+        stored=_MOST,
+        skipped=_MOST,
+        invalid=_MOST,
+        failed=_MOST,
+        rows=_MOST,
+        content="f" * 16,
+        first=_LARGEST,
+        last=_LARGEST,
+        bytes=_LARGEST,
+        first_timestamp=_LARGEST,
+        last_timestamp=_LARGEST,
+    )
