@@ -46,11 +46,11 @@ def coverage(windows: Sequence[Committed]) -> list[PartitionCoverage]:
             lost.only([at]),
             skipped.only([at]),
         )
-        for at in covered.partitions
+        for at in sorted({*covered.partitions, *lost.partitions, *skipped.partitions})
     ]
 
 
 def _below(at: TopicPartition, covered: RangeSet) -> RangeSet:
     """From the first covered offset of a partition to the last."""
     intervals = covered.of(at)
-    return RangeSet([OffsetRange(at, intervals[0][0], intervals[-1][1])])
+    return RangeSet([OffsetRange(at, intervals[0][0], intervals[-1][1])] if intervals else [])

@@ -6,7 +6,7 @@
     4 store    dead letters, then results, each row marked with the generation
     5 verify   what was read = what the sinks acknowledged + skipped + set aside; and Kafka is still the same
     6 commit   one compare-and-set on the head: positions move, results begin to count
-    7 settle   offsets for other tools, sweep of what older attempts left, and last the history record
+    7 settle   offsets for other tools, sweep of what older attempts left, and last the history record (or a mark)
 
 A crash anywhere between is met by running again: a pending window is used as it is, an unsettled one is settled first,
 and whatever an attempt without a commit has written carries a generation that nobody will ever accept.
@@ -58,6 +58,8 @@ from tidemark.ranges import RangeSet
 # less would take windows from machines that are merely busy, waiting longer would only delay another run: correctness
 # does not depend on it, the generation does.
 LEASE_MS = 30_000
+
+MOST_REASON = 500
 
 
 class Step(StrEnum):
@@ -269,6 +271,8 @@ def abandon(book: Book, lane: str, reason: str) -> Window | None:
     """Give up the lane's pending window; its offsets are read by the next one. Touches nothing that is committed."""
     if not reason.strip():
         raise WrongUse("abandon needs a reason")
+    if len(reason) > MOST_REASON:
+        raise WrongUse(f"the reason has {len(reason)} characters; {MOST_REASON} is the most that the head keeps")
     while True:
         found = _required_head(book, lane)
         head = found.head

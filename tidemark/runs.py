@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from tidemark import __version__, planning, protocol
-from tidemark.errors import WrongUse
+from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import INGEST, Head, LaneKind, LaneState, Pending, Position, Window, positions
 from tidemark.ledger.register import close_lane, know_topics, known_topics, open_lane
 from tidemark.planning import Known, Request
@@ -61,7 +61,11 @@ def import_positions(
     known = known_now(opened, topics) if write else _known_or_new(opened, topics)
     start = planning.start_positions(known, topics, others, given)
     if write:
-        open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=start, reason="import")
+        opening = open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=start, reason="import")
+        if opening.head.positions != start:
+            raise Conflict(
+                f"{opened.book.stream} was begun at other positions by somebody else meanwhile; nothing was imported"
+            )
     return start
 
 
@@ -94,8 +98,10 @@ def _head_before_the_first_run(opened: OpenStream, known: Known) -> Head:
 def _known_or_new(opened: OpenStream, topics: tuple[str, ...]) -> Known:
     """As `known_now`, for a stream that may be new; nothing is written."""
     logs = opened.log.topics(topics, opened.stream.source.isolation)
+    found = opened.book.register()
+    new = logs.keys() - (found[1].topics.keys() if found else set())
     known = known_topics(opened.book, {topic: log.topic_id for topic, log in logs.items()})
-    return Known(logs, dict.fromkeys(logs, FIRST_INCARNATION) | known)
+    return Known(logs, dict.fromkeys(new, FIRST_INCARNATION) | known)
 
 
 def _start_positions(opened: OpenStream, known: Known) -> tuple[Position, ...]:

@@ -6,9 +6,10 @@ Kazoo's calls without a time-out wait for as long as the ensemble is away; every
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeVar
 
 from kazoo.client import KazooClient
@@ -48,6 +49,11 @@ TROUBLE = (
 )
 
 
+# Two threads that ask for the first time get one client.
+_making = threading.Lock()
+os.register_at_fork(after_in_child=lambda: globals().update(_making=threading.Lock()))
+
+
 class ZooKeeper:
     """One ensemble. Programs have one session for each endpoint, whatever the number of these."""
 
@@ -72,7 +78,8 @@ class ZooKeeper:
 
         Raises Unreachable when none can be had in time, before anything was sent.
         """
-        client = _client(self.endpoint, os.getpid())
+        with _making:
+            client = _client(self.endpoint, os.getpid())
         deadline = time.monotonic() + self._timeout_seconds
         while not client.connected:
             if time.monotonic() > deadline:
@@ -115,7 +122,7 @@ def reason(problem: BaseException) -> str:
     return str(problem) or type(problem).__name__
 
 
-@lru_cache(maxsize=64)
+@cache
 def _client(endpoint: ZooKeeperEndpoint, process: int) -> KazooClient:
     """The client of one process: one that was forked has to have a session of its own."""
     del process
@@ -126,6 +133,8 @@ def _client(endpoint: ZooKeeperEndpoint, process: int) -> KazooClient:
         auth_data=login,
         # Only whoever made a node may read or change it. Without a login, the connection has allowed open nodes.
         default_acl=CREATOR_ALL_ACL if login else None,
+        # Without a limit the pause between two attempts grows to an hour.
+        connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 1.0},
     )
     # From now on it connects, again and again, in a thread of its own.
     client.start_async()

@@ -148,6 +148,7 @@ def test_a_partition_without_a_stored_offset_may_start_at_its_end(make: Make, tm
         ("{0},{1},0,1\n{0},{1},0,2\n", "offsets.csv:3: {1}/0 stands there a second time"),
         ("{0},{1},0,99\n", "{1}/0 ends at 10 now, 99 lies above it"),
         ("{0},{1},50,1\n", "{1}/50 does not exist"),
+        ("{0},{1}\x1b[31m,0,1\n{0},{1}\x1b[31m,0,2\n", "offsets.csv:3: {1}\\x1b[31m/0 stands there a second time"),
         ("other,{1},0,1\n", "there is no offset of {1} to import"),
     ],
 )

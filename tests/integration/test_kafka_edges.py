@@ -95,6 +95,9 @@ def test_a_topic_that_does_not_exist_is_not_created(make: Make) -> None:
     play.kafka.delete(play.topics[0])
     with pytest.raises(TopicGone, match=f"topic {play.topics[0]} no longer exists") as read:
         runs.plan_ingest(play.opened, "run")
+    play.kafka.create(play.topics[0], CDN.partitions)
+    with pytest.raises(TopicRecreated):
+        runs.preview(play.opened)
     assert read.value.exit_code == 4
     assert list(play.opened.book.store.scan(())) == before
 
@@ -128,7 +131,8 @@ def test_a_stream_that_starts_at_a_time(make: Make) -> None:
 
 @pytest.mark.covers("S4", "S5")
 @pytest.mark.usefixtures("spark")
-def test_what_a_policy_jumps_over_is_in_the_ledger_and_a_backfill_may_fill_what_is_left(play: Playground) -> None:
+def test_what_a_policy_jumps_over_is_in_the_ledger_and_a_backfill_may_fill_what_is_left(make: Make) -> None:
+    play = make(CDN)
     play.produce(60)
     play.ingest()
     before = play.positions()
@@ -141,7 +145,7 @@ def test_what_a_policy_jumps_over_is_in_the_ledger_and_a_backfill_may_fill_what_
         play.ingest()
     assert play.positions() == before
     changes = {"source": {"topics": list(play.topics), "on_out_of_range": "earliest"}, "limits": {"max_behind": 5}}
-    play.rewrite(ledger=play.opened.stream.ledger.model_dump(), **changes)
+    play.rewrite(**changes)
     (record,) = play.ingest()
     named = {(gap.kind.value, gap.topic, gap.partition, gap.start, gap.until) for gap in record.window.gaps}
     assert ("lost", topic, 0, before[topic, 0], start) in named

@@ -21,7 +21,7 @@ from tests.stores import Stores
 from tidemark.errors import LedgerContradiction
 from tidemark.ledger import doubt
 
-QUICK, FULL = 50, 500
+QUICK, FULL = 30, 500
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
+from kazoo.security import make_acl, make_digest_acl
 
 from services.site import Site
 from tests.playground import Make
@@ -85,6 +86,9 @@ def test_only_its_login_reads_and_changes_the_ledger(stores: Stores, stranger: K
             stranger.get(f"/tidemark/{stream}/{path}")
     node = f"/consumers/{stream}/offsets/logs/0"
     assert stranger.get(node)[0] == b"10"
+    # Others can list the offsets, and keep theirs beside them.
+    assert stranger.get_children(f"/consumers/{stream}/offsets") == ["logs"]
+    stranger.create(f"/consumers/{stream}-other/offsets/logs/0", b"3", makepath=True)
     with pytest.raises(NoAuthError):
         stranger.set(node, b"0")
     stranger.add_auth("digest", "somebody:else")
@@ -102,6 +106,20 @@ def test_another_login_is_told_so(stores: Stores, site: Site) -> None:
     other = ZooKeeper(ZooKeeperEndpoint(site.address("zookeeper"), "somebody", "else"))
     with pytest.raises(WrongUse, match="the nodes belong to another one"):
         ZooKeeperLedgerStore(other, "/tidemark", stream).read(HEAD)
+
+
+def test_offset_nodes_of_another_login_stop_a_commit_by_name(stores: Stores, stranger: KazooClient) -> None:
+    stream = new_stream()
+    store = stores.make(stream)
+    store.prepare()
+    node = f"/consumers/{stream}/offsets/logs/0"
+    stranger.add_auth("digest", "somebody:else")
+    theirs = [make_digest_acl("somebody", "else", all=True), make_acl("world", "anyone", read=True, create=True)]
+    stranger.create(node, b"3", acl=theirs, makepath=True)
+    assert store.swap(HEAD, None, b"pinned")
+    with pytest.raises(WrongUse, match=f"{node}.*belongs to another login. Nothing was committed"):
+        store.commit(HEAD, b"pinned", b"done", FIRST, b"{}", {"logs": {0: 10}})
+    assert store.read(HEAD) == b"pinned"
 
 
 def test_what_is_too_large_is_refused_before_it_is_sent(stores: Stores) -> None:

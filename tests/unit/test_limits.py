@@ -103,6 +103,8 @@ def test_the_largest_window_that_is_pinned_can_be_committed(limit: int, column: 
     open_lane(book, "ingest", LaneKind.INGEST, run="r", start=start)
     # A window behind another one: the head holds the last record and the pending window at once.
     for _ in range(2):
+        assert protocol.pin(book, Sweeps(), "ingest", plan_of(partitions)) is not None
+        protocol.abandon(book, "ingest", "r" * protocol.MOST_REASON)
         pending = protocol.pin(book, Sweeps(), "ingest", plan_of(partitions))
         assert pending is not None
         assert len(store.values[head_key("ingest")]) <= limit

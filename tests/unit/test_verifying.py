@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.memory import MemoryStore
-from tests.unit.test_protocol import World
+from tests.unit.test_protocol import RUN, NoWork, World, hold, plan
+from tidemark import protocol
 from tidemark.ledger.book import head_key, record_key
+from tidemark.ledger.records import LaneKind, Record, positions
+from tidemark.ledger.register import open_lane
 from tidemark.ledger.verifying import verify
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 
 
 @pytest.fixture
@@ -68,6 +72,25 @@ def test_a_whole_ledger_has_no_problems(world: World) -> None:
 def test_damage_is_named(world: World, damage: Callable[[MemoryStore], None], said: list[str]) -> None:
     damage(world.store)
     assert verify(world.book) == said
+
+
+def test_a_lane_that_is_opened_meanwhile_is_no_damage(world: World) -> None:
+    """Between reading the heads and reading the history, somebody opens a replay and commits a window in it."""
+    whole = world.book.records_with_bytes
+
+    def open_meanwhile() -> Iterator[tuple[bytes, Record]]:
+        world.book.records_with_bytes = whole  # type: ignore[method-assign]
+        at = TopicPartition("logs", 0)
+        ref = world.book.store_selection(RangeSet([OffsetRange(at, 0, 10)]))
+        start = positions({at: 0})
+        open_lane(world.book, "replay-1", LaneKind.REPLAY, run="r", start=start, selection=ref, reason="a test")
+        pending = protocol.pin(world.book, world.sweeps, "replay-1", plan)
+        assert pending is not None
+        protocol.process(world.book, world.sweeps, NoWork(), hold, "replay-1", 1, RUN)
+        return whole()
+
+    world.book.records_with_bytes = open_meanwhile  # type: ignore[method-assign]
+    assert verify(world.book) == []
 
 
 def test_a_last_window_that_was_changed_is_named(world: World) -> None:

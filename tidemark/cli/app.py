@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +11,10 @@ import typer
 
 from tidemark import runs
 from tidemark.cli import finding, ledger
-from tidemark.cli.output import data, line
+from tidemark.cli.output import data, error, line
 from tidemark.cli.showing import where_is
 from tidemark.coordinates import parse_coordinates
-from tidemark.errors import InvalidStreamFile, TidemarkError, WrongUse
+from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, TidemarkError, WrongUse
 from tidemark.overview import overview
 from tidemark.results.reading import hbase_rows
 from tidemark.streams.loading import load, stream_files
@@ -48,7 +49,7 @@ def check(
         except InvalidStreamFile as problem:
             bad += 1
             for said in str(problem).splitlines():
-                print(said, file=sys.stderr)
+                error(said)
     if bad:
         raise WrongUse(f"{bad} stream files are not valid")
 
@@ -64,7 +65,7 @@ def status(stream: Stream, as_json: Json = False) -> None:
     rows = [[one[column] for column in columns] for one in found["partitions"]]
     data(found, as_json=as_json, rows=rows, columns=("topic", "partition", "log start", "position", "end", "lag"))
     for topic in found["missing_topics"]:
-        print(f"topic {topic} does not exist", file=sys.stderr)
+        error(f"topic {topic} does not exist")
 
 
 @app.command()
@@ -87,11 +88,11 @@ def plan(stream: Stream, as_json: Json = False) -> None:
     rows = [(one.at, one.start, one.until, one.until - one.start) for one in ranges]
     data(found, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets"))
     for gap in gaps:
-        print(f"{gap.kind.value}: {gap.as_range()} ({gap.policy})", file=sys.stderr)
+        error(f"{gap.kind.value}: {gap.as_range()} ({gap.policy})")
     if window is None:
-        print("nothing is new", file=sys.stderr)
+        error("nothing is new")
     elif pinned:
-        print(f"window {window.seq} is pinned already, and will be read as it is", file=sys.stderr)
+        error(f"window {window.seq} is pinned already, and will be read as it is")
 
 
 @app.command()
@@ -159,7 +160,8 @@ def main() -> None:
     try:
         app()
     except TidemarkError as problem:
-        print(f"tidemark: {type(problem).__name__}: {problem}", file=sys.stderr)
+        error(f"tidemark: {type(problem).__name__}: {problem}")
         sys.exit(problem.exit_code)
-    except BrokenPipeError:
-        sys.exit(0)
+    except Exception:
+        traceback.print_exc()
+        sys.exit(EXIT_INTERNAL)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from tidemark import protocol, runs
 from tidemark.cli import finding
-from tidemark.cli.output import data, line
+from tidemark.cli.output import data, error, line
 from tidemark.cli.stored import stored_offsets
 from tidemark.coverage import coverage as coverage_of
 from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
@@ -78,7 +77,7 @@ def verify(stream: Stream) -> None:
     opened = finding.opened(stream)
     problems = problems_of(opened.book)
     for problem in problems:
-        print(problem, file=sys.stderr)
+        error(problem)
     if problems:
         raise typer.Exit(EXIT_LEDGER_UNREADABLE)
     windows = sum(stored.head.seq for stored in opened.book.heads().values())
@@ -140,7 +139,7 @@ def import_(
     ]
     data(found, as_json=as_json, rows=[list(one.values()) for one in found], columns=("partition", "offset", "from"))
     if not write:
-        print("Nothing was written: say --write to begin there.", file=sys.stderr)
+        error("Nothing was written: say --write to begin there.")
 
 
 def _ranges(ranges: RangeSet) -> list[list[str]]:

@@ -28,6 +28,12 @@ def line(text: str) -> None:
     sys.stdout.write(plain(text) + "\n")
 
 
+def error(text: str) -> None:
+    """Print lines to standard error."""
+    for one in text.splitlines():
+        sys.stderr.write(plain(one) + "\n")
+
+
 def plain(value: object) -> str:
     """As text in which control characters are shown and not obeyed."""
     if value is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 from tidemark import importing
@@ -37,6 +38,8 @@ def stored_offsets(opened: OpenStream, source: str, group: str, connection: str 
                 return importing.from_storm_nodes(zookeeper, place, group, topics)
     except OSError as problem:
         raise WrongUse(f"--from {source}: {problem.strerror}") from problem
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise WrongUse(f"--from {source}: not the text that was expected: {problem}") from problem
     except TableMissing:
         raise WrongUse(f"--from {source}: HBase has no such table") from None
     raise WrongUse(f"--from {source}: expected csv:, checkpoint:, kafka-group, hbase:, consumers: or storm:")

@@ -136,9 +136,10 @@ class Book:
 
         Raises LedgerContradiction when the history holds another record than the head, or none where it has to.
         """
-        stored = self.store.read(record_key(record.lane, record.seq))
-        recorded = encode(record)
-        if stored is not None and stored != recorded:
+        key = record_key(record.lane, record.seq)
+        stored = self.store.read(key)
+        # By what they mean: an older version may have written the one, and this one the other.
+        if stored is not None and decode(stored, Record, self._name(key)) != record:
             raise self._contradicting(record, stored)
         if not self.store.commits_records:
             return stored is not None
@@ -159,7 +160,9 @@ class Book:
             return
         key, recorded = record_key(record.lane, record.seq), encode(record)
         try:
-            swap_surely(self.store, key, None, recorded, lambda stored: stored == recorded)
+            swap_surely(
+                self.store, key, None, recorded, lambda stored: decode(stored, Record, self._name(key)) == record
+            )
         except NotMine as problem:
             raise self._contradicting(record, problem.current or b"") from None
 

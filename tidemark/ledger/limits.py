@@ -27,9 +27,10 @@ def check_pending(store: LedgerStore, head: Head, pending: Pending) -> None:
     The largest head is the one with this window committed, as `last` with its tallies and positions, and one like it pending.
     """
     offsets = head.offsets() | {one.at: one.until for one in pending.window.ranges}
-    moved = structs.replace(head, positions=positions(offsets), pending=None, last=None)
+    moved = structs.replace(head, positions=positions(offsets), pending=None, last=None, abandoned=None)
     tallies = sum(len(encode(_largest_tally(one))) + 1 for one in pending.window.ranges)
-    largest = 2 * len(encode(moved)) + 2 * len(encode(pending)) + tallies + _RECORD_BYTES
+    # Thrice the positions: in the head, in its last record, and once more if the window is abandoned.
+    largest = 3 * len(encode(moved)) + 2 * len(encode(pending)) + tallies + _RECORD_BYTES
     largest = max(largest, len(encode(structs.replace(head, pending=pending))) + _RECORD_BYTES)
     if largest > store.max_value_bytes:
         raise TooLarge(

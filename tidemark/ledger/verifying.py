@@ -15,16 +15,27 @@ def verify(book: Book) -> list[str]:
     The heads are read first: a window that is committed meanwhile is then in the history, or not looked at yet.
     """
     heads = {lane: stored.head for lane, stored in book.heads().items()}
-    problems = check_history(heads, book.records_with_bytes(), history_has_last=book.store.commits_records)
+    # Lanes that are opened from now on are looked at next time.
+    records = (
+        (stored, record)
+        for stored, record in book.records_with_bytes()
+        if record.lane in heads or _is_lost(book, record.lane)
+    )
+    problems = check_history(heads, records, history_has_last=book.store.commits_records)
     register = book.register()
     lanes = register[1].lanes if register else {}
     problems += [f"lane {lane} has a head, and the register does not know it" for lane in heads.keys() - lanes.keys()]
     problems += [
         f"lane {name} has no head, and the register says that it is {lane.state.value}"
         for name, lane in lanes.items()
-        if name not in heads and lane.state != LaneState.OPENING
+        if name not in heads and lane.state != LaneState.OPENING and _is_lost(book, name)
     ]
     return problems
+
+
+def _is_lost(book: Book, lane: str) -> bool:
+    """Whether a lane that had no head a moment ago has none now."""
+    return book.head(lane) is None
 
 
 def check_history(

@@ -17,10 +17,10 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError
 from kazoo.security import make_acl
 
-from tidemark.errors import LedgerContradiction, TooLarge
+from tidemark.errors import LedgerContradiction, TooLarge, WrongUse
 from tidemark.ledger.store import InDoubt, Key, Offsets
 from tidemark.zookeeper import TROUBLE, ZooKeeper, reason
 
@@ -112,8 +112,9 @@ class ZooKeeperLedgerStore:
         nodes = dict(self._layouts.nodes(offsets)) if offsets else {}
         _check_request(path, [len(value), len(history) + len(recorded), *(len(p) + len(v) for p, v in nodes.items())])
         known = self._known(nodes)
-        for parent in sorted({_parent(history), *(_parent(node) for node in nodes)}):
-            self._make_folder(parent)
+        self._make_folder(_parent(history))
+        for parent in sorted({_parent(node) for node in nodes}):
+            self._make_folder(parent, shown=True)
 
         def transaction(client: KazooClient) -> Any:
             request = client.transaction()
@@ -135,6 +136,12 @@ class ZooKeeperLedgerStore:
             raise LedgerContradiction(
                 f"{history} is there already, and {path} does not know it. Both were left as they are."
             )
+        for place, result in zip((path, history, *nodes), results, strict=False):
+            if isinstance(result, NoAuthError):
+                raise WrongUse(
+                    f"{place}, or one of the nodes that a commit writes with it, belongs to another login. "
+                    "Nothing was committed: name another root in the stream file, or use that login."
+                )
         return not any(isinstance(result, Exception) for result in results)
 
     def put(self, key: Key, value: bytes) -> None:
@@ -171,8 +178,12 @@ class ZooKeeperLedgerStore:
             self._make_folder(_parent(path))
             return self._written(lambda client: client.create_async(path, value))
 
-    def _make_folder(self, path: str) -> None:
-        self._zookeeper.repeated("write", lambda client: client.ensure_path_async(path))
+    def _make_folder(self, path: str, *, shown: bool = False) -> None:
+        """Make a folder; one that is `shown` can be listed by other tools, which may make folders of their own in it."""
+        self._zookeeper.repeated(
+            "write",
+            lambda client: client.ensure_path_async(path, acl=_shown(client, create=True) if shown else None),
+        )
 
     def _written(self, write: Any) -> bool:
         try:
@@ -259,11 +270,11 @@ def _check_request(path: str, parts: Sequence[int]) -> None:
         raise TooLarge(f"a write to {path} takes {size} bytes; ZooKeeper takes up to {MAX_REQUEST_BYTES}")
 
 
-def _shown(client: KazooClient) -> Any:
+def _shown(client: KazooClient, *, create: bool = False) -> Any:
     """The access list of nodes for other tools: theirs to read, ours to write. None where all nodes are open."""
     if client.default_acl is None:
         return None
-    return [*client.default_acl, make_acl("world", "anyone", read=True)]
+    return [*client.default_acl, make_acl("world", "anyone", read=True, create=create)]
 
 
 def _storm_state(group: str, topic: str, partition: int, offset: int) -> bytes:
