@@ -48,7 +48,7 @@ def in_a_worker(last_lines: str) -> PythonException:
     return PythonException(
         "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
         "Traceback (most recent call last):\n"
-        '  File "/work/tidemark_spark/sinks/hbase.py", line 130, in __call__\n'
+        '  File "/opt/tidemark/tidemark_spark/sinks/hbase.py", line 130, in __call__\n'
         "    written = self._write(batch)\n"
         "              ^^^^^^^^^^^^^^^^^^\n"
         f"{last_lines}\n\n"

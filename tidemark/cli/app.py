@@ -40,7 +40,7 @@ def check(
 ) -> None:
     """Check stream files, and say of each what is wrong with it.
 
-    Example: tidemark streams check dags/streams/cdn_logs.yaml
+    Example: tidemark streams check dags/streams/orders.yaml
     """
     bad = 0
     for path in files or stream_files(*finding.folders()):
@@ -58,7 +58,7 @@ def check(
 def status(stream: Stream, as_json: Json = False) -> None:
     """Position, end and lag of each partition.
 
-    Example: tidemark status cdn_logs
+    Example: tidemark status orders
     """
     found = overview(finding.opened(stream))
     columns = ("topic", "partition", "log_start", "position", "end", "lag")
@@ -72,7 +72,7 @@ def status(stream: Stream, as_json: Json = False) -> None:
 def plan(stream: Stream, as_json: Json = False) -> None:
     """What the next ingest would read, and what a policy would jump over. Nothing is pinned.
 
-    Example: tidemark plan cdn_logs
+    Example: tidemark plan orders
     """
     opened = finding.opened(stream)
     window, pinned = runs.preview(opened)
@@ -101,7 +101,7 @@ def show(
 ) -> None:
     """Which windows have read a message, which of them counts, and what is stored of it.
 
-    Example: tidemark show cdn_logs cdn-logs/3@91234
+    Example: tidemark show orders orders/3@91234
     """
     wanted = parse_coordinates(coordinate)
     if len(wanted) != 1:
@@ -133,7 +133,7 @@ def results(
 ) -> None:
     """Result rows that count, in the order of their coordinates.
 
-    Example: tidemark results cdn_logs --limit 5
+    Example: tidemark results orders --limit 5
     """
     opened = finding.opened(stream)
     sinks = {one.name: one for one in opened.stream.sinks if isinstance(one, HBaseSink)}

@@ -25,7 +25,7 @@ Json = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
 def show(stream: Stream, as_json: Json = False) -> None:
     """The lanes: how many windows each has committed, and what is pending.
 
-    Example: tidemark ledger show cdn_logs
+    Example: tidemark ledger show orders
     """
     found = []
     for lane, stored in finding.opened(stream).book.heads().items():
@@ -48,7 +48,7 @@ def show(stream: Stream, as_json: Json = False) -> None:
 def coverage(stream: Stream, as_json: Json = False) -> None:
     """Per partition which lane has read which offsets, what a policy has jumped over, and the holes.
 
-    Example: tidemark ledger coverage cdn_logs --json
+    Example: tidemark ledger coverage orders --json
     """
     found = coverage_of(finding.opened(stream).book.committed())
     plain = [
@@ -72,7 +72,7 @@ def coverage(stream: Stream, as_json: Json = False) -> None:
 def verify(stream: Stream) -> None:
     """Whether every record is there and is the one that its successor followed; ends with 7 if not.
 
-    Example: tidemark ledger verify cdn_logs
+    Example: tidemark ledger verify orders
     """
     opened = finding.opened(stream)
     problems = problems_of(opened.book)
@@ -92,7 +92,7 @@ def abandon(
 ) -> None:
     """Give up the pending window of a lane. What is committed stays; its offsets are read by the next window.
 
-    Example: tidemark ledger abandon cdn_logs ingest --reason "pinned by a wrong stream file"
+    Example: tidemark ledger abandon orders ingest --reason "pinned by a wrong stream file"
     """
     opened = finding.opened(stream)
     window = protocol.abandon(opened.book, lane, reason)
@@ -122,7 +122,7 @@ def import_(
 ) -> None:
     """Begin a new stream at the offsets that another program has stored.
 
-    Example: tidemark ledger import cdn_logs --from hbase:stream_kafka_offsets --group old-job --write
+    Example: tidemark ledger import orders --from hbase:stream_kafka_offsets --group old-job --write
     """
     opened = finding.opened(stream)
     if others not in ("earliest", "latest"):
