@@ -48,6 +48,7 @@ def test_a_ledger_that_is_not_there_is_empty_and_not_made_by_reading(gateway: Ga
     assert nowhere._table.encode() not in tables
 
 
+@pytest.mark.covers("O1", "E44")
 def test_a_table_that_would_forget_values_is_refused(gateway: Gateway) -> None:
     table = f"forgetful_{secrets.token_hex(3)}"
     column = ColumnDescriptor(name=b"l:", timeToLive=3600)
@@ -65,6 +66,7 @@ def test_a_results_table_must_keep_all_versions(gateway: Gateway) -> None:
         check_families(gateway, table, {"t": {}})
 
 
+@pytest.mark.covers("E44")
 def test_a_table_belongs_to_one_stream_and_one_ledger(make: Make) -> None:
     play = make()
     table = play.opened.result_table("hbase_default", play.name)

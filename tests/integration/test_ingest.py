@@ -77,6 +77,7 @@ def test_a_capped_run_goes_on_window_after_window_to_the_end_that_it_saw(make: M
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.covers("O1")
 def test_offsets_are_published_as_spark_jobs_keep_them_in_hbase(make: Make, example: Example) -> None:
     play = make(example)
     play.produce(90)

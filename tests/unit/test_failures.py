@@ -83,15 +83,18 @@ def test_a_name_that_is_no_error_of_ours_is_a_failure_of_the_work(name: str) -> 
     assert type(translated(in_a_worker(f"tidemark.errors.{name}: something"))) is ProcessingFailed
 
 
+@pytest.mark.covers("E15")
 def test_what_kafka_has_lost_is_a_changed_source() -> None:
     found = translated(in_the_jvm(LOST))
     assert (type(found), found.exit_code) == (OffsetsOutOfRange, 4)
 
 
+@pytest.mark.covers("E15")
 def test_what_kafka_has_lost_is_named() -> None:
     assert "[0, 100) for topic partition orders-2" in str(translated(in_the_jvm(LOST)))
 
 
+@pytest.mark.covers("E15")
 @pytest.mark.parametrize(
     "text",
     [

@@ -38,7 +38,7 @@ def test_a_value_survives_the_trip_and_has_one_byte_form() -> None:
     assert encode(decode(stored, Head, "here")) == stored
 
 
-@pytest.mark.covers("A37")
+@pytest.mark.covers("A37", "F19")
 @pytest.mark.parametrize(
     "stored",
     [
@@ -96,6 +96,7 @@ def test_a_selection_is_found_by_what_it_holds() -> None:
     assert book.find_selection("0" * 64) is None
 
 
+@pytest.mark.covers("F19")
 def test_a_selection_that_was_changed_is_refused() -> None:
     store = MemoryStore()
     book = Book(store, "s")
@@ -106,6 +107,7 @@ def test_a_selection_that_was_changed_is_refused() -> None:
         Book(store, "s").selection(ref)
 
 
+@pytest.mark.covers("F19")
 def test_a_range_that_ends_before_it_starts_is_unreadable() -> None:
     store = MemoryStore()
     book = Book(store, "s")
@@ -122,6 +124,7 @@ def test_a_range_that_ends_before_it_starts_is_unreadable() -> None:
         decode(encode(HEAD).replace(b'"pending":null', b'"pending":' + backwards), Head, "s/head/ingest")
 
 
+@pytest.mark.covers("E44")
 def test_a_lost_register_is_not_begun_anew() -> None:
     from tidemark.ledger.register import draw_generation
 

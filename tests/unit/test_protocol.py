@@ -374,6 +374,7 @@ def test_a_head_that_cannot_be_read_stops_the_stream_and_is_left(world: World) -
     assert world.store.values == before
 
 
+@pytest.mark.covers("E44")
 def test_a_lost_head_is_not_begun_anew(world: World) -> None:
     world.one_window()
     del world.store.values[("head", LANE)]

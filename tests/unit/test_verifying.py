@@ -45,6 +45,7 @@ def test_a_whole_ledger_has_no_problems(world: World) -> None:
     assert verify(world.book) == []
 
 
+@pytest.mark.covers("F19")
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
