@@ -15,7 +15,7 @@ from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import INGEST, Head, LaneKind, LaneState, Pending, Position, Window, positions
 from tidemark.ledger.register import close_lane, know_topics, known_topics, open_lane
 from tidemark.planning import Known, Request
-from tidemark.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results.reading import hbase_rows
 from tidemark.streams.model import StartOffsets
 from tidemark.streams.opened import OpenStream
@@ -58,7 +58,7 @@ def import_positions(
     given = {place: offset for place, offset in offsets.items() if place[0] in topics}
     if not given:
         raise WrongUse(f"there is no offset of {', '.join(topics)} to import")
-    known = known_now(opened, topics) if write else _known_or_new(opened, topics)
+    known = known_now(opened, topics, learn=write)
     start = planning.start_positions(known, topics, others, given)
     if write:
         opening = open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=start, reason="import")
@@ -74,7 +74,7 @@ def preview(opened: OpenStream, run: str = "preview") -> tuple[Window | None, bo
 
     None when nothing is new. Raises what planning raises.
     """
-    known = _known_or_new(opened, opened.stream.source.topics)
+    known = known_now(opened, opened.stream.source.topics, learn=False)
     found = opened.book.head(INGEST)
     if found is not None and found.head.pending is not None:
         return found.head.pending.window, True
@@ -93,15 +93,6 @@ def _head_before_the_first_run(opened: OpenStream, known: Known) -> Head:
         seq=0,
         positions=start,
     )
-
-
-def _known_or_new(opened: OpenStream, topics: tuple[str, ...]) -> Known:
-    """As `known_now`, for a stream that may be new; nothing is written."""
-    logs = opened.log.topics(topics, opened.stream.source.isolation)
-    found = opened.book.register()
-    new = logs.keys() - (found[1].topics.keys() if found else set())
-    known = known_topics(opened.book, {topic: log.topic_id for topic, log in logs.items()})
-    return Known(logs, dict.fromkeys(new, FIRST_INCARNATION) | known)
 
 
 def _start_positions(opened: OpenStream, known: Known) -> tuple[Position, ...]:
@@ -186,13 +177,16 @@ def finish(opened: OpenStream, lane: str) -> None:
             close_lane(opened.book, lane)
 
 
-def known_now(opened: OpenStream, topics: tuple[str, ...]) -> Known:
-    """What Kafka says of these topics, and the incarnations that the ledger knows them as."""
+def known_now(opened: OpenStream, topics: tuple[str, ...], *, learn: bool = True) -> Known:
+    """What Kafka says of these topics, and the incarnations that the ledger knows them as.
+
+    Topics that are new are entered in the ledger; without `learn`, they only get the number that they would have there.
+    """
     logs = opened.log.topics(topics, opened.stream.source.isolation)
     ids = {topic: log.topic_id for topic, log in logs.items()}
     # A plan that will be refused for a missing topic leaves the ledger as it is.
-    complete = logs.keys() >= set(topics)
-    return Known(logs, know_topics(opened.book, ids) if complete else known_topics(opened.book, ids))
+    learn = learn and logs.keys() >= set(topics)
+    return Known(logs, know_topics(opened.book, ids) if learn else known_topics(opened.book, ids))
 
 
 def with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
@@ -26,8 +26,6 @@ from kazoo.security import CREATOR_ALL_ACL
 
 from tidemark.connections import ZooKeeperEndpoint
 from tidemark.errors import Unreachable, WrongUse
-
-T = TypeVar("T")
 
 # ZooKeeper answers in milliseconds; a call that takes as long as this has lost its server.
 TIMEOUT_SECONDS = 15.0

@@ -129,9 +129,12 @@ def know_topics(book: Book, topic_ids: dict[str, str]) -> dict[str, int]:
 
 
 def known_topics(book: Book, topic_ids: dict[str, str]) -> dict[str, int]:
-    """As `know_topics`, of what is known already; nothing is written."""
+    """What `know_topics` would give; nothing is written."""
     found = book.register()
-    return _incarnations(found[1], topic_ids) if found else {}
+    if found is None:
+        return dict.fromkeys(topic_ids, FIRST_INCARNATION)
+    new = topic_ids.keys() - found[1].topics.keys()
+    return dict.fromkeys(new, FIRST_INCARNATION) | _incarnations(found[1], topic_ids)
 
 
 def _incarnations(register: Register, topic_ids: dict[str, str]) -> dict[str, int]:
