@@ -255,7 +255,7 @@ class Story:
         table = Table(
             "partition", "from", "until", "read", "stored", "set aside", "ack value", box=None, pad_edge=False
         )
-        tallies = {tally.at: tally for tally in record.receipt.tallies}
+        tallies = {tally.at: tally for tally in record.tallies}
         for one in record.window.ranges:
             tally = tallies.get(one.at)
             counts = (tally.read, tally.stored, tally.invalid) if tally else None
@@ -310,7 +310,7 @@ class Story:
 
 
 def _counted(records: list[Record], what: str) -> int:
-    tallies = [tally for record in records for tally in record.receipt.tallies]
+    tallies = [tally for record in records for tally in record.tallies]
     if what == "read":
         return sum(tally.read.number for tally in tallies)
     if what == "stored":

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from tidemark.errors import Fenced, TidemarkError
 from tidemark.ledger.book import Book
-from tidemark.ledger.records import Heartbeat
+from tidemark.ledger.records import Guarantee, Heartbeat
 from tidemark.protocol import Taken
 
 log = logging.getLogger(__name__)
@@ -24,7 +24,9 @@ BEAT_SECONDS = 3.0
 class HeadFence:
     """The fence of one attempt: does the head still hold its generation? Travels to Spark's workers."""
 
-    def __init__(self, book: Book, lane: str, generation: int) -> None:
+    def __init__(self, book: Book, lane: str, generation: int, *, committed: bool = False) -> None:
+        """`committed`: the window was committed before it is read (`at_most_once`), and nobody can take it any more."""
+        self._committed = committed
         self._book = book
         self._lane = lane
         self._generation = generation
@@ -32,6 +34,8 @@ class HeadFence:
 
     def check(self) -> None:
         """Look at the head now. Raises Fenced when another attempt has taken or committed the window."""
+        if self._committed:
+            return
         stored = self._book.head(self._lane)
         pending = stored.head.pending if stored else None
         holder = pending.attempt if pending else None
@@ -81,7 +85,8 @@ def holding(book: Book, progress: Progress, taken: Taken) -> Iterator[HeadFence]
     thread = threading.Thread(target=beat, name="heartbeats", daemon=True)
     thread.start()
     try:
-        yield HeadFence(book, lane, attempt.generation)
+        committed = taken.pending.window.guarantee == Guarantee.AT_MOST_ONCE
+        yield HeadFence(book, lane, attempt.generation, committed=committed)
     finally:
         over.set()
         thread.join(BEAT_SECONDS)

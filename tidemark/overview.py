@@ -83,7 +83,7 @@ def _windows(book: Book, heads: dict[str, Stored]) -> list[dict[str, Any]]:
 
 
 def _committed(record: Record) -> dict[str, Any]:
-    tallies = record.receipt.tallies
+    tallies = record.tallies
     return {
         "lane": record.lane,
         "seq": record.seq,

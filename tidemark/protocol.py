@@ -40,6 +40,7 @@ from tidemark.ledger.limits import check_pending, check_size
 from tidemark.ledger.records import (
     Abandoned,
     Attempt,
+    Guarantee,
     Head,
     LaneKind,
     LaneState,
@@ -196,9 +197,10 @@ def take(book: Book, lane: str, seq: int, run: Run, *, take_over: bool = False, 
         return Taken(Stored(encode(head), head), pending, attempt)
 
 
-def commit(book: Book, taken: Taken, receipt: Receipt, on_step: Listener = nobody) -> Record:
+def commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener = nobody) -> Record:
     """Step 6. The atomic point: positions move, the window is no longer pending, its results count.
 
+    Without a receipt the window is committed before it is read (`at_most_once`).
     Raises Fenced when another attempt has taken or committed the window, OutcomeUnknown when no answer could be had.
     """
     head = taken.stored.head
@@ -313,16 +315,45 @@ def process(
     """
     taken = take(book, lane, seq, run, take_over=take_over, on_step=on_step)
     window = taken.pending.window
+    if window.guarantee == Guarantee.AT_MOST_ONCE:
+        return _at_most_once(book, sweeper, work, hold, taken, on_step)
     with hold(taken) as fence:
-        work.read(window, book.covers(window))
-        on_step(Step.READ)
-        fence.check()
-        work.store(taken.attempt, fence, on_step)
-        receipt = work.verify()
-        on_step(Step.VERIFIED)
+        receipt = _work(book, work, fence, taken, on_step)
         record = commit(book, taken, receipt, on_step)
         settle(book, sweeper, lane, on_step)
     return record
+
+
+def _at_most_once(
+    book: Book,
+    sweeper: Sweeper,
+    work: Work,
+    hold: Callable[[Taken], AbstractContextManager[Fence]],
+    taken: Taken,
+    on_step: Listener,
+) -> Record:
+    """Steps 6 and 7 before 3 to 5: whatever happens then, nobody reads these offsets again by themselves.
+
+    The receipt is a record of its own. While it is missing, the window is unproven.
+    """
+    record = commit(book, taken, None, on_step)
+    settle(book, sweeper, record.lane, on_step)
+    with hold(taken) as fence:
+        receipt = _work(book, work, fence, taken, on_step)
+        book.store_receipt(record, receipt)
+    return structs.replace(record, receipt=receipt)
+
+
+def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener) -> Receipt:
+    """Steps 3 to 5."""
+    window = taken.pending.window
+    work.read(window, book.covers(window))
+    on_step(Step.READ)
+    fence.check()
+    work.store(taken.attempt, fence, on_step)
+    receipt = work.verify()
+    on_step(Step.VERIFIED)
+    return receipt
 
 
 def _swap_head(book: Book, found: Stored, head: Head, is_mine: Callable[[Head], bool]) -> None:
@@ -391,6 +422,8 @@ def _respect_lease(book: Book, lane: str, pending: Pending, run: Run) -> None:
 
 
 def _moved(head: Head, window: Window) -> tuple[Position, ...]:
+    if window.guarantee == Guarantee.NONE:
+        return head.positions
     offsets = head.offsets()
     offsets.update({one.at: one.until for one in window.ranges})
     return positions(offsets)
@@ -406,7 +439,12 @@ def _owes_sweep(head: Head) -> bool:
     pending = head.pending
     if pending is None:
         raise LedgerContradiction(f"{head.stream}/{head.lane} has no pending window to commit")
-    if head.kind != LaneKind.INGEST or pending.takes > 1:
+    guarantee = pending.window.guarantee
+    if guarantee == Guarantee.AT_MOST_ONCE:
+        # Whoever took it before has not written, and what will be written is nobody's to remove.
+        return False
+    # Without positions, windows of the same lane cover the same offsets again.
+    if head.kind != LaneKind.INGEST or pending.takes > 1 or guarantee == Guarantee.NONE:
         return True
     # After an abandon the same offsets are pinned anew, in one window or in several.
     given_up = {position.at: position.offset for position in head.abandoned.until} if head.abandoned else {}

@@ -65,9 +65,9 @@ def event_extra(lane: str, records: list[Record]) -> dict[str, Any]:
                 "seq": record.seq,
                 "generation": record.attempt.generation,
                 "ranges": [str(one.as_range()) for one in record.window.ranges],
-                "read": sum(tally.read.number for tally in record.receipt.tallies),
-                "stored": sum(tally.stored.number for tally in record.receipt.tallies),
-                "set_aside": sum(tally.invalid.number + tally.failed.number for tally in record.receipt.tallies),
+                "read": sum(tally.read.number for tally in record.tallies),
+                "stored": sum(tally.stored.number for tally in record.tallies),
+                "set_aside": sum(tally.invalid.number + tally.failed.number for tally in record.tallies),
             }
             for record in records
         ],

@@ -139,8 +139,8 @@ def parquet_rows(spark: SparkSession, view: View, sink: str, scheme: Scheme, *, 
     base = None
     superseded: list[tuple[int, RangeSet]] = []
     for window in view.windows:
-        place = next((one.place for one in window.record.receipt.sinks if one.name == sink), None)
-        if place is None or not any(tally.rows.number for tally in window.record.receipt.tallies):
+        place = next((one.place for one in window.record.places if one.name == sink), None)
+        if place is None or not any(tally.rows.number for tally in window.record.tallies):
             continue
         if gone and not parquet_files.exists(place["folder"]):
             continue

@@ -97,7 +97,7 @@ def test_ingest(
     last = found.head.last
     assert last is not None
     assert last.attempt.run == f"{STREAM}__ingest/{run.run_id}"
-    assert sum(tally.read.number for tally in last.receipt.tallies) == 2_000
+    assert sum(tally.read.number for tally in last.tallies) == 2_000
     # The event for other DAGs names ranges and counts.
     with sqlite3.connect(airflow_home / "airflow.db") as database:
         (extra,) = database.execute("select extra from asset_event order by id desc limit 1").fetchone()

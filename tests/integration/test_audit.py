@@ -63,7 +63,7 @@ def test_a_clean_stream(play: Playground) -> None:
     report = audited(play)
     wanted = play.expected()
     # What the ledger keeps of each range, computed again from Kafka and from the sink.
-    kept = {(tally.topic, tally.partition): tally.content for tally in record.receipt.tallies}
+    kept = {(tally.topic, tally.partition): tally.content for tally in record.tallies}
     assert kept == digests(play, wanted.rows) == digests(play, play.independent.hbase().by_place())
     assert report.clean, report.sentence()
     assert (report.expected, report.stored, report.set_aside) == (300, len(wanted.rows), len(wanted.dead))

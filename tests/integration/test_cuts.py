@@ -55,7 +55,7 @@ def crash(play: Playground, run: str, **how: Any) -> None:
 
 
 def read_by(records: list[Record]) -> int:
-    return sum(tally.read.number for record in records for tally in record.receipt.tallies)
+    return sum(tally.read.number for record in records for tally in record.tallies)
 
 
 CUTS = [
@@ -108,7 +108,7 @@ def test_a_crash_after_the_pin(play: Playground) -> None:
     play.kafka.send((play.topics[0], 2, key, value) for key, value in play.example.generate(9, 100))
     assert runs.plan_ingest(play.opened, run) == pending
     (record,) = play.ingest(run)
-    read = {(tally.topic, tally.partition): tally.read.number for tally in record.receipt.tallies}
+    read = {(tally.topic, tally.partition): tally.read.number for tally in record.tallies}
     assert read == {(play.topics[0], partition): 1 for partition in range(3)}
     (rest,) = play.ingest()
     assert read_by([rest]) == 9

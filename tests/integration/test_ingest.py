@@ -22,8 +22,8 @@ def test_what_counts_is_what_the_topics_hold(play: Playground) -> None:
     wanted = play.expected()
     assert len(wanted.rows) > 900
     assert len(set(wanted.dead.values())) >= 2
-    assert sum(tally.read.number for tally in record.receipt.tallies) == 1_000
-    assert sum(tally.invalid.number for tally in record.receipt.tallies) == len(wanted.dead)
+    assert sum(tally.read.number for tally in record.tallies) == 1_000
+    assert sum(tally.invalid.number for tally in record.tallies) == len(wanted.dead)
     play.assert_exactly_what_was_read()
     # Nothing is fetched again, what was set aside neither.
     assert play.ingest() == []
@@ -38,7 +38,7 @@ def test_the_next_run_reads_exactly_what_has_come_since(play: Playground) -> Non
     play.produce(120)
     (record,) = play.ingest()
     assert {(one.topic, one.partition): one.start for one in record.window.ranges} == before
-    assert sum(tally.read.number for tally in record.receipt.tallies) == 120
+    assert sum(tally.read.number for tally in record.tallies) == 120
     play.assert_exactly_what_was_read()
 
 
@@ -52,7 +52,7 @@ def test_runs_without_anything_new_change_nothing(play: Playground) -> None:
     assert list(play.opened.book.store.scan(())) == before
     play.produce(10)
     (record,) = play.ingest()
-    assert sum(tally.read.number for tally in record.receipt.tallies) == 10
+    assert sum(tally.read.number for tally in record.tallies) == 10
 
 
 @pytest.mark.covers("A30", "S18")
@@ -68,12 +68,12 @@ def test_a_capped_run_goes_on_window_after_window_to_the_end_that_it_saw(make: M
             play.produce(60)
 
     records = play.ingest(on_step=produce_more)
-    reads = [sum(tally.read.number for tally in record.receipt.tallies) for record in records]
+    reads = [sum(tally.read.number for tally in record.tallies) for record in records]
     assert sum(reads) == 250
     assert len(reads) == 3
     assert all(number <= 104 for number in reads)
     (last,) = play.ingest()
-    assert sum(tally.read.number for tally in last.receipt.tallies) == 60
+    assert sum(tally.read.number for tally in last.tallies) == 60
     play.assert_exactly_what_was_read()
 
 
@@ -107,7 +107,7 @@ def test_a_record_says_what_was_read_by_whom_with_what(play: Playground) -> None
     assert record.window.isolation == "read_committed"
     assert set(record.window.topic_ids) == set(play.topics)
     assert all(one.leader_epoch is not None for one in record.window.ranges)
-    for tally in record.receipt.tallies:
+    for tally in record.tallies:
         assert tally.read.number == (tally.last or 0) - (tally.first or 0) + 1
         assert tally.bytes > 0
         assert tally.first_timestamp is not None

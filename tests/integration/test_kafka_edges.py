@@ -65,13 +65,13 @@ def test_transactions(producer: tuple[Playground, KafkaProducer]) -> None:
     # 10 records and their marker, 7 that were aborted and theirs; the open transaction holds the end back.
     window = next(one for one in record.window.ranges if one.partition == 0)
     assert (window.start, window.until) == (0, 19)
-    (tally,) = (one for one in record.receipt.tallies if one.partition == 0)
+    (tally,) = (one for one in record.tallies if one.partition == 0)
     assert (tally.read.number, tally.first, tally.last) == (10, 0, 9)
     # A window that holds nothing but aborted records and markers commits, with nothing in it.
     transactional.abort_transaction()
     time.sleep(1)
     (empty,) = play.ingest()
-    assert sum(one.read.number for one in empty.receipt.tallies) == 0
+    assert sum(one.read.number for one in empty.tallies) == 0
     assert play.positions()[play.topics[0], 0] == 25
     play.assert_exactly_what_was_read()
     report = audit(play.opened, "audit")
@@ -275,7 +275,7 @@ def test_new_partitions_are_read_from_their_start_at_the_next_window(make: Make)
     # The pinned window is as it was.
     assert record.window == pending.window
     (following,) = play.ingest()
-    read = {tally.partition: tally.read.number for tally in following.receipt.tallies}
+    read = {tally.partition: tally.read.number for tally in following.tallies}
     assert read == {4: 10, 5: 10}
     play.assert_exactly_what_was_read()
 
@@ -303,7 +303,7 @@ def test_unusual_messages(make: Make) -> None:
     topic = play.topics[0]
     play.kafka.send([(topic, 0, key, value) for key, value in zip(keys, values, strict=True)])
     (record,) = play.ingest()
-    assert sum(tally.read.number for tally in record.receipt.tallies) == len(values)
+    assert sum(tally.read.number for tally in record.tallies) == len(values)
     play.assert_exactly_what_was_read()
     rows = play.independent.hbase().by_place()
     assert rows[topic, 0, 1, 0] == {}

@@ -25,7 +25,7 @@ def test_a_replay_of_single_records_touches_those_alone(play: Playground) -> Non
     text = f"{play.topics[0]}/0@3\n{play.topics[0]}/0@4\n{play.topics[-1]}/2@9\n{play.topics[0]},0,30\n"
     chosen = runs.with_incarnations(play.opened, RangeSet(one.as_range() for one in parse_coordinates(text)))
     (replayed,) = play.select(LaneKind.REPLAY, chosen)
-    assert sum(tally.read.number for tally in replayed.receipt.tallies) == 4
+    assert sum(tally.read.number for tally in replayed.tallies) == 4
     assert play.positions() == position
     generations = play.independent.generations()
     again = {place for place, generation in generations.items() if generation == replayed.attempt.generation}
@@ -75,8 +75,8 @@ def test_dead_letters_are_replayed_by_their_reason(make: Make) -> None:
     play.rewrite(checks=[])
     (again,) = play.select(LaneKind.REPLAY, found)
     # They alone are read and written again.
-    assert sum(tally.read.number for tally in again.receipt.tallies) == len(wanted)
-    assert sum(tally.rows.number for tally in again.receipt.tallies) == len(wanted)
+    assert sum(tally.read.number for tally in again.tallies) == len(wanted)
+    assert sum(tally.rows.number for tally in again.tallies) == len(wanted)
     generations = play.independent.generations()
     assert {place for place, one in generations.items() if one == again.attempt.generation} == wanted
     left = {place[:3] for place, _ in play.independent.hbase(f"{play.name}_dead").rows}
@@ -151,7 +151,7 @@ def test_a_capped_replay_goes_on_to_the_end_of_its_selection(make: Make) -> None
     play.rewrite(limits={"max_records": 60})
     records = play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 90)) | play.ranges(0, 3, (7, 8), (50, 80)))
     assert len(records) == 3
-    assert sum(tally.read.number for record in records for tally in record.receipt.tallies) == 121
+    assert sum(tally.read.number for record in records for tally in record.tallies) == 121
     play.assert_exactly_what_was_read()
 
 

@@ -10,7 +10,7 @@ from tidemark.ledger import codec
 from tidemark.ledger.book import Book, head_key
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.limits import check_pending
-from tidemark.ledger.records import Head, LaneKind, LaneState, Pending, Register, Window, WindowRange, positions
+from tidemark.ledger.records import FORMAT, Head, LaneKind, LaneState, Pending, Register, Window, WindowRange, positions
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 
 HEAD = Head(
@@ -60,8 +60,9 @@ def test_what_does_not_parse_is_refused_and_shown(stored: bytes) -> None:
 
 
 def test_a_newer_format_is_refused() -> None:
-    newer = encode(HEAD).replace(b'"format":1', b'"format":2')
-    with pytest.raises(LedgerUnreadable, match="has format 2; this version of Tidemark knows formats up to 1"):
+    newer = encode(HEAD).replace(b'"format":%d' % FORMAT, b'"format":%d' % (FORMAT + 1))
+    said = f"has format {FORMAT + 1}; this version of Tidemark knows formats up to {FORMAT}"
+    with pytest.raises(LedgerUnreadable, match=said):
         decode(newer, Head, "s/head/ingest")
 
 
@@ -156,7 +157,7 @@ def test_generations_never_fall_whatever_the_clock_says() -> None:
 @pytest.mark.covers("O5")
 def test_an_older_format_is_migrated(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stored value of format 1, read by a version that knows 3: step by step, and only where its kind has changed."""
-    stored = encode(HEAD)
+    stored = encode(HEAD).replace(b'"format":%d' % FORMAT, b'"format":1')
     monkeypatch.setattr(codec, "CURRENT_FORMAT", 3)
     changes = {
         1: {"Head": lambda plain: {**plain, "token": plain["token"] + " of 2"}},

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 
+from msgspec import structs
+
 from tidemark.authority import Authority
 from tidemark.errors import LedgerContradiction, LedgerUnreadable, TidemarkError
 from tidemark.ledger.codec import decode, encode
@@ -17,6 +19,8 @@ from tidemark.ledger.records import (
     Head,
     Heartbeat,
     LaneState,
+    Late,
+    Receipt,
     Record,
     Register,
     Selection,
@@ -43,6 +47,10 @@ def head_key(lane: str) -> Key:
 
 def record_key(lane: str, seq: int) -> Key:
     return ("history", lane, sortable(seq))
+
+
+def receipt_key(record: Record) -> Key:
+    return ("receipt", record.lane, sortable(record.seq), record.attempt.token)
 
 
 def settled_key(lane: str) -> Key:
@@ -188,7 +196,8 @@ class Book:
 
     def newest_records(self, lane: str, limit: int) -> list[Record]:
         """The last windows of a lane that are in the history, the newest first."""
-        return [decode(stored, Record, self._name(key)) for key, stored in self.store.newest(("history", lane), limit)]
+        newest = self.store.newest(("history", lane), limit)
+        return [self.with_receipt(decode(stored, Record, self._name(key))) for key, stored in newest]
 
     def committed(self) -> list[Committed]:
         """Every committed window: the heads first, then the history, so that none falls between the two."""
@@ -200,7 +209,25 @@ class Book:
             known = found.setdefault(place, record)
             if known != record:
                 raise self._contradicting(record, encode(known))
-        return [Committed(record, self.covers(record.window)) for record in found.values()]
+        return [Committed(self.with_receipt(record), self.covers(record.window)) for record in found.values()]
+
+    def with_receipt(self, record: Record) -> Record:
+        """A record with the receipt that was stored apart, where its window was committed before it was read.
+
+        While there is none, the window is unproven: nobody knows how much of it was processed.
+        """
+        if record.receipt is not None:
+            return record
+        key = receipt_key(record)
+        stored = self.store.read(key)
+        return (
+            record if stored is None else structs.replace(record, receipt=decode(stored, Late, self._name(key)).receipt)
+        )
+
+    def store_receipt(self, record: Record, receipt: Receipt) -> None:
+        """Store what an attempt did that had committed before. Put if absent: it is never another one."""
+        key, value = receipt_key(record), encode(Late(receipt=receipt))
+        swap_surely(self.store, key, None, value, lambda stored: stored == value)
 
     def view(self) -> View:
         """What counts now, with what tells whether that has changed."""

@@ -9,13 +9,18 @@ from typing import Any, TypeVar
 import msgspec
 
 from tidemark.errors import LedgerUnreadable
+from tidemark.ledger.records import FORMAT
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-CURRENT_FORMAT = 1
+CURRENT_FORMAT = FORMAT
 
-# From each older format to the next one: {format: {type name: change}}. Empty until there is a second format.
+# From each older format to the next one: {format: {type name: change}}.
+# 1 to 2: what was added (guarantee, accepted changes of topics, hulls of lanes) has a value that means what 1 meant.
 MIGRATIONS: dict[int, dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {}
+
+# Values with a format that stand inside another one: {type name: {field: its type name}}.
+_HOLDS = {"Head": {"last": "Record"}}
 
 # Enough of a value to recognise it by, in an error.
 _SHOWN_BYTES = 300
@@ -30,24 +35,36 @@ def decode(stored: bytes, kind: type[T], where: str) -> T:
     """The value in `stored`. Raises LedgerUnreadable, which shows the place, the reason and the value."""
     try:
         plain = msgspec.json.decode(stored)
-        found = plain.get("format") if isinstance(plain, dict) else None
-        if type(found) is not int:
-            raise msgspec.ValidationError("it has no format number")
-        if found > CURRENT_FORMAT:
+        if (found := _format_of(plain)) > CURRENT_FORMAT:
             raise LedgerUnreadable(
                 f"{where} has format {found}; this version of Tidemark knows formats up to {CURRENT_FORMAT}. "
                 "Use the version that wrote it, or a newer one. Nothing was changed."
             )
-        for step in range(found, CURRENT_FORMAT):
-            change = MIGRATIONS.get(step, {}).get(kind.__name__)
-            plain = {**(change(plain) if change else plain), "format": step + 1}
-        return msgspec.convert(plain, kind, strict=True)
+        return msgspec.convert(_migrated(plain, kind.__name__), kind, strict=True)
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
         shown = stored[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
         raise LedgerUnreadable(
             f"{where} cannot be read: {problem}. It holds {len(stored)} bytes: {shown!r}. It was left as it is; "
             "restore it from a backup of the ledger, never delete it."
         ) from problem
+
+
+def _migrated(plain: dict[str, Any], kind: str) -> dict[str, Any]:
+    """A value in today's format, with the one that it holds."""
+    for step in range(_format_of(plain), CURRENT_FORMAT):
+        change = MIGRATIONS.get(step, {}).get(kind)
+        plain = {**(change(plain) if change else plain), "format": step + 1}
+    for name, held in _HOLDS.get(kind, {}).items():
+        if isinstance(plain.get(name), dict):
+            plain = {**plain, name: _migrated(plain[name], held)}
+    return plain
+
+
+def _format_of(plain: Any) -> int:
+    found = plain.get("format") if isinstance(plain, dict) else None
+    if type(found) is not int:
+        raise msgspec.ValidationError("it has no format number")
+    return found
 
 
 def digest(stored: bytes) -> str:

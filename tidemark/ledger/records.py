@@ -16,11 +16,25 @@ from tidemark.tallies import PartitionTally
 
 INGEST = "ingest"
 
+# The format of the values that this version writes; `codec.py` migrates older ones.
+FORMAT = 2
+
 
 class LaneKind(StrEnum):
     INGEST = "ingest"
     BACKFILL = "backfill"
     REPLAY = "replay"
+
+
+class Guarantee(StrEnum):
+    """What a crash may cost: nothing; the window that was worked on; or, as no position is kept, nothing again.
+
+    `at_most_once` commits before it reads, `none` keeps no positions. As `TopologyBuilder`'s ways to turn reliability off.
+    """
+
+    AT_LEAST_ONCE = "at_least_once"
+    AT_MOST_ONCE = "at_most_once"
+    NONE = "none"
 
 
 class LaneState(StrEnum):
@@ -118,6 +132,7 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     pinned_at: int
     run: str
     reason: str | None = None
+    guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     # The end that the run saw when it began: it goes on, window after window, until it is there.
     goal: tuple[Position, ...] = ()
 
@@ -165,15 +180,18 @@ class Receipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A committed window: the head holds the last one, the history all of them for good."""
+    """A committed window: the head holds the last one, the history all of them for good.
 
-    format: int = 1
+    Without a `receipt` it was committed before it was read (`at_most_once`): see `Book.receipt`.
+    """
+
+    format: int = FORMAT
     stream: str
     lane: str
     kind: LaneKind
     window: Window
     attempt: Attempt
-    receipt: Receipt
+    receipt: Receipt | None
     positions: tuple[Position, ...]
     committed_at: int
     # An earlier attempt may have left rows that this one did not write again.
@@ -183,6 +201,23 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     @property
     def seq(self) -> int:
         return self.window.seq
+
+    @property
+    def tallies(self) -> tuple[PartitionTally, ...]:
+        """What the attempt counted; nothing while there is no receipt."""
+        return self.receipt.tallies if self.receipt else ()
+
+    @property
+    def places(self) -> tuple[SinkReceipt, ...]:
+        """Where the results and the dead letters are, as far as a receipt says so."""
+        return (*self.receipt.sinks, self.receipt.dead_letters) if self.receipt else ()
+
+
+class Late(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The receipt of a window that was committed before it was read."""
+
+    format: int = FORMAT
+    receipt: Receipt
 
 
 class Abandoned(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -198,7 +233,7 @@ class Abandoned(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class Head(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The state of a lane. `seq` counts its committed windows; no value of a head ever recurs."""
 
-    format: int = 1
+    format: int = FORMAT
     stream: str
     lane: str
     kind: LaneKind
@@ -214,10 +249,34 @@ class Head(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return {position.at: position.offset for position in self.positions}
 
 
+class TopicChange(StrEnum):
+    RECREATED = "recreated"
+    TRUNCATED = "truncated"
+    DELETED = "deleted"
+
+
+class Accepted(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A change of a topic that a policy of the stream file has accepted: an event of the ledger."""
+
+    change: TopicChange
+    policy: str
+    run: str
+    at: int
+
+
 class TopicIncarnation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A topic as the ledger knows it, until it is recreated or truncated.
+
+    `begun` is why this incarnation follows another one, `left` that the topic is gone and is not waited for.
+    """
+
     topic_id: str
     incarnation: int
     since: int
+    begun: Accepted | None = None
+    left: Accepted | None = None
+    # (partition, offset) where its partitions begin, if not at their log starts.
+    starts: tuple[tuple[int, int], ...] = ()
 
 
 class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -236,7 +295,7 @@ class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One per stream. `generation` never falls; `token` is that of the last write, so no value ever recurs."""
 
-    format: int = 1
+    format: int = FORMAT
     stream: str
     ledger: str
     generation: int
@@ -248,7 +307,7 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A sign of life beside the head, and how far the attempt is. Advisory: nothing is decided by it but waiting."""
 
-    format: int = 1
+    format: int = FORMAT
     generation: int
     run: str
     at: int
@@ -259,7 +318,7 @@ class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class Selection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A stored set of offsets: per partition (start, until) pairs, ascending."""
 
-    format: int = 1
+    format: int = FORMAT
     partitions: tuple[tuple[str, int, int, tuple[tuple[int, int], ...]], ...]
 
     def __post_init__(self) -> None:

@@ -71,8 +71,8 @@ def tables_that_count(windows: Iterable[Committed], authority: Authority, sink: 
     Raises LedgerContradiction when a folder that a receipt names is missing.
     """
     for window in sorted(windows, key=lambda one: (one.record.lane, one.record.seq)):
-        place = next((one.place for one in window.record.receipt.sinks if one.name == sink and one.type == TYPE), None)
-        if place is None or not any(tally.rows.number for tally in window.record.receipt.tallies):
+        place = next((one.place for one in window.record.places if one.name == sink and one.type == TYPE), None)
+        if place is None or not any(tally.rows.number for tally in window.record.tallies):
             continue
         filesystem, path = fs.FileSystem.from_uri(place["folder"])
         if filesystem.get_file_info(path).type == fs.FileType.NotFound:

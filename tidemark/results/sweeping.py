@@ -18,7 +18,7 @@ class SinkSweeper:
         self._connections = connections
 
     def sweep(self, record: Record, covers: RangeSet) -> None:
-        for sink in (*record.receipt.sinks, record.receipt.dead_letters):
+        for sink in record.places:
             self._sweep_one(sink, record, covers)
 
     def _sweep_one(self, sink: SinkReceipt, record: Record, covers: RangeSet) -> None:
