@@ -232,7 +232,8 @@ def stream_of(example: Example, name: str, topics: tuple[str, ...], **changes: A
     """The example's stream file under another name, with topics, tables and folders of its own."""
     stream = copy.deepcopy(example.stream)
     stream["stream"] = name
-    stream["source"] = {**stream["source"], "topics": list(topics), **changes.pop("source", {})}
+    source = {**stream["source"], "topics": list(topics), **changes.pop("source", {})}
+    stream["source"] = {key: value for key, value in source.items() if value is not None}
     stream["dead_letters"] = {"table": f"{name}_dead"}
     for sink in stream["sinks"]:
         sink["table" if sink["type"] == "hbase" else "folder"] = name

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaTopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import KafkaError, NoError
-from kafka.protocol.consumer.offsets import IsolationLevel
+from kafka.errors import KafkaError, NoError, for_code
+from kafka.protocol.consumer.offsets import IsolationLevel, OffsetForLeaderEpochRequest
 from kafka.structs import OffsetAndMetadata
 
 from tidemark.errors import Conflict, Unreachable
@@ -30,6 +30,47 @@ class KafkaLog:
     def __init__(self, bootstrap_servers: str, timeout_ms: int = TIMEOUT_MS) -> None:
         self.bootstrap_servers = bootstrap_servers
         self._timeout_ms = timeout_ms
+
+    def names(self) -> set[str]:
+        """The names of all topics that this connection may see."""
+        with self._admin() as admin:
+            return set(admin.list_topics())
+
+    def epoch_ends(self, asked: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        """Per (topic, partition) with a leader epoch, where the log of that epoch ends now (KIP-320).
+
+        An end below what was read under that epoch means that the log was cut there and written anew. A partition of which
+        the broker says nothing is left out.
+        """
+        if not asked:
+            return {}
+        with self._admin() as admin:
+            leaders: dict[int, dict[str, list[Any]]] = {}
+            for topic in admin.describe_topics(sorted({topic for topic, _ in asked})):
+                for partition in topic["partitions"]:
+                    place = (topic["name"], partition["partition_index"])
+                    if place in asked:
+                        wanted = _EpochPartition(
+                            partition=place[1],
+                            current_leader_epoch=partition["leader_epoch"],
+                            leader_epoch=asked[place],
+                        )
+                        leaders.setdefault(partition["leader_id"], {}).setdefault(place[0], []).append(wanted)
+            ends = {}
+            for leader, topics in leaders.items():
+                request = OffsetForLeaderEpochRequest(replica_id=-1, topics=list(topics.items()))
+                # kafka-python asks this only inside its consumer, for positions of its own.
+                answer = admin._manager.run(_sent, admin._manager, request, leader)
+                for topic in answer.topics:
+                    for one in topic.partitions:
+                        error = for_code(one.error_code)
+                        if error is not NoError:
+                            raise Unreachable(
+                                f"Kafka did not say where an epoch of {topic.topic}/{one.partition} ends: {error.__name__}"
+                            )
+                        if one.end_offset >= 0:
+                            ends[topic.topic, one.partition] = one.end_offset
+            return ends
 
     def topics(self, names: Iterable[str], isolation: str) -> dict[str, TopicLog]:
         """The topics of these names that exist. Ends are taken after starts, so that end >= start.
@@ -96,6 +137,7 @@ class KafkaLog:
     def changes_since_pin(self, window: Window) -> list[str]:
         """What is no longer as it was when the window was pinned, in words; empty when all still fits (step 5)."""
         now = self.topics(window.topic_ids, window.isolation)
+        ends = self.epoch_ends(newer_epochs(window, now))
         changes = []
         for topic, topic_id in sorted(window.topic_ids.items()):
             if topic not in now:
@@ -113,6 +155,9 @@ class KafkaLog:
                 changes.append(f"{one.at}: the log now begins at {partition.start}, the window at {one.start}")
             elif partition.end < one.until:
                 changes.append(f"{one.at}: the log now ends at {partition.end}, the window at {one.until}")
+            elif ends.get((one.topic, one.partition), one.until) < one.until:
+                cut = ends[one.topic, one.partition]
+                changes.append(f"{one.at}: the log was cut at {cut} and written anew, the window ends at {one.until}")
         return changes
 
     def _coordinated(self, call: Callable[[], T]) -> T:
@@ -143,6 +188,27 @@ class KafkaLog:
             raise Unreachable(f"Kafka at {self.bootstrap_servers} did not answer: {problem}") from problem
 
 
+def newer_epochs(window: Window, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
+    """The partitions of a window that have a newer leader epoch now, with the one that they had when it was pinned."""
+    found = {}
+    for one in window.ranges:
+        log = logs.get(one.topic)
+        now = log.partitions.get(one.partition) if log and log.topic_id == window.topic_ids.get(one.topic) else None
+        if (
+            now
+            and now.leader_epoch is not None
+            and one.leader_epoch is not None
+            and now.leader_epoch > one.leader_epoch
+        ):
+            found[one.topic, one.partition] = one.leader_epoch
+    return found
+
+
+async def _sent(manager: Any, request: Any, node: int) -> Any:
+    return await manager.send(request, node_id=node)
+
+
+_EpochPartition = OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition
 _LEVELS = {READ_COMMITTED: IsolationLevel.READ_COMMITTED, READ_UNCOMMITTED: IsolationLevel.READ_UNCOMMITTED}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidemark.discovery import topics_now
 from tidemark.ledger.book import Book, Stored
 from tidemark.ledger.records import INGEST, LaneEntry, Pending, Record, Window, WindowRange
 from tidemark.streams.opened import OpenStream
@@ -21,12 +22,13 @@ def overview(opened: OpenStream) -> dict[str, Any]:
     found = book.register()
     lanes = found[1].lanes if found else {}
     heads = {name: stored for name in _newest_lanes(lanes) if (stored := book.head(name)) is not None}
-    logs = opened.log.topics(source.topics, source.isolation)
+    topics = topics_now(opened)
+    logs = opened.log.topics(topics, source.isolation)
     return {
         "stream": opened.stream.stream,
         "description": opened.stream.description,
         "partitions": _partitions(heads.get(INGEST), logs),
-        "missing_topics": sorted(set(source.topics) - set(logs)),
+        "missing_topics": sorted(set(topics) - set(logs)),
         "lanes": [_lane(name, lanes[name], heads.get(name)) for name in heads],
         "windows": _windows(book, heads),
     }

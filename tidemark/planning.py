@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from tidemark.errors import (
     LogTruncated,
@@ -14,9 +14,35 @@ from tidemark.errors import (
     TopicUnknown,
     WrongUse,
 )
-from tidemark.ledger.records import Gap, GapKind, Head, Position, SelectionRef, Window, WindowRange, positions
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.ledger.incarnations import Change
+from tidemark.ledger.records import (
+    Gap,
+    GapKind,
+    Guarantee,
+    Head,
+    LaneKind,
+    Position,
+    SelectionRef,
+    TopicChange,
+    Window,
+    WindowRange,
+    positions,
+)
+from tidemark.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
 from tidemark.topics import PartitionLog, TopicLog
+
+
+@dataclass(frozen=True)
+class Policies:
+    """What to do when Kafka no longer has what the ledger knows: stop (`fail`), or what a stream file says in its place."""
+
+    # Go on at the `earliest` or `latest` offset that is there.
+    on_out_of_range: str = "fail"
+    # `accept` a recreated topic, or a log that was cut and written anew, as a new incarnation.
+    on_recreated: str = "fail"
+    on_truncated: str = "fail"
+    # `leave` a deleted topic: read the others.
+    on_deleted: str = "fail"
 
 
 @dataclass(frozen=True)
@@ -29,18 +55,31 @@ class Request:
     now: int
     reason: str | None = None
     max_records: int | None = None
-    # What to do about offsets that Kafka no longer has: `fail`, or go on at the `earliest` or `latest` one.
-    on_out_of_range: str = "fail"
+    policies: Policies = Policies()
+    by_topic: Mapping[str, Policies] = field(default_factory=dict)
+    guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     # A partition that is further behind than this is read from so far behind its end; None for however far.
     max_behind: int | None = None
+
+    def policy(self, topic: str) -> Policies:
+        return self.by_topic.get(topic, self.policies)
 
 
 @dataclass(frozen=True)
 class Known:
-    """What Kafka says of the topics now, and which incarnation the ledger knows each topic id as."""
+    """What Kafka says of the topics now, and which incarnation the ledger knows each topic id as.
+
+    `chosen`: only these partitions of each topic are read; None for all. `left`: topics that are gone and not waited for.
+    `starts`: where partitions of an accepted incarnation begin. `epoch_ends`: of partitions with a newer leader, where the
+    log ends that was read under the older one.
+    """
 
     logs: Mapping[str, TopicLog]
     incarnations: Mapping[str, int]
+    chosen: Mapping[str, tuple[int, ...]] | None = None
+    left: frozenset[str] = frozenset()
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    epoch_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def partitions(self) -> dict[TopicPartition, PartitionLog]:
         """The partitions of the topics that the ledger knows by their ids."""
@@ -51,22 +90,79 @@ class Known:
             for partition, log in found.partitions.items()
         }
 
+    def to_read(self) -> dict[TopicPartition, PartitionLog]:
+        """Those of them that the stream reads, in their order."""
+        chosen = self.chosen
+        return {
+            at: log
+            for at, log in sorted(self.partitions().items())
+            if chosen is None or at.partition in chosen[at.topic]
+        }
+
+    def cut(self, at: TopicPartition, position: int) -> int | None:
+        """Where a log was cut below a position, None when it was not."""
+        log = self.partitions().get(at)
+        cut = min(log.end if log else position, self.epoch_ends.get(at, position))
+        return cut if cut < position else None
+
 
 def check_topics(known: Known, topics: tuple[str, ...], read: set[str]) -> None:
     """Raise TopicUnknown, TopicGone or TopicRecreated unless every topic is there and the one that the ledger knows.
 
     `read` are the topics of which something has been read before.
     """
-    for topic in [topic for topic in topics if topic not in known.logs]:
+    for topic in [topic for topic in topics if topic not in known.logs and topic not in known.left]:
         if topic in read:
-            raise TopicGone(f"topic {topic} no longer exists, and the lane has positions in it. Nothing was changed.")
-        raise TopicUnknown(f"topic {topic} does not exist; create it, or correct source.topics in the stream file")
-    for topic in topics:
+            raise TopicGone(
+                f"topic {topic} no longer exists, and the lane has positions in it. Nothing was changed. "
+                "To go on without it, set `on_deleted: leave` in the stream file."
+            )
+        raise TopicUnknown(f"topic {topic} does not exist; create it, or correct `source` in the stream file")
+    for topic in [topic for topic in topics if topic in known.logs]:
         if topic not in known.incarnations:
             raise TopicRecreated(
                 f"topic {topic} has id {known.logs[topic].topic_id}, which the ledger does not know: it was deleted and "
-                "created again, and its offsets are not the ones that were read. Nothing was changed."
+                "created again, and its offsets are not the ones that were read. Nothing was changed. "
+                "To read it as a new topic, set `on_recreated: accept` in the stream file."
             )
+        there = known.logs[topic].partitions
+        for partition in known.chosen[topic] if known.chosen else ():
+            if partition not in there:
+                raise WrongUse(f"source.partitions: {topic}/{partition} does not exist; there are {_numbers(there)}")
+
+
+def _numbers(partitions: Mapping[int, object]) -> str:
+    return f"0 to {max(partitions)}" if len(partitions) > 1 else "only 0"
+
+
+def changes(head: Head, known: Known, request: Request) -> list[Change]:
+    """What has changed under the lane's positions, as far as a policy accepts it; each topic once.
+
+    What no policy accepts is refused when the window is planned.
+    """
+    newest: dict[str, int] = {}
+    for at in head.offsets():
+        newest[at.topic] = max(at.incarnation, newest.get(at.topic, 0))
+    found = []
+    for topic in request.topics:
+        policy, log = request.policy(topic), known.logs.get(topic)
+        if log is None:
+            if topic in newest and topic not in known.left and policy.on_deleted == "leave":
+                found.append(Change(TopicChange.DELETED, topic, "", newest[topic], "on_deleted: leave"))
+        elif topic not in known.incarnations:
+            if policy.on_recreated == "accept":
+                after = newest.get(topic, FIRST_INCARNATION)
+                found.append(Change(TopicChange.RECREATED, topic, log.topic_id, after, "on_recreated: accept"))
+        elif policy.on_truncated == "accept":
+            offsets = {
+                at: offset for at, offset in head.offsets().items() if at in known.partitions() and at.topic == topic
+            }
+            cuts = {at: cut for at, offset in offsets.items() if (cut := known.cut(at, offset)) is not None}
+            if cuts:
+                starts = tuple((at.partition, cuts.get(at, offset)) for at, offset in sorted(offsets.items()))
+                after = known.incarnations[topic]
+                found.append(Change(TopicChange.TRUNCATED, topic, log.topic_id, after, "on_truncated: accept", starts))
+    return found
 
 
 def start_positions(
@@ -78,7 +174,7 @@ def start_positions(
     OffsetsOutOfRange for an offset below its log, WrongUse for one above its end.
     """
     check_topics(known, topics, set())
-    logs = known.partitions()
+    logs = known.to_read()
     found = {at: log.start if start == "earliest" else log.end for at, log in logs.items()}
     by_name = {(at.topic, at.partition): at for at in logs}
     for name, offset in (given or {}).items():
@@ -103,7 +199,7 @@ def offsets_at_time(
     There, `if_none` decides: `fail` raises WrongUse naming the partitions, `end` takes the end of the log. The ends were taken
     before the times were looked up, so nothing lies above them.
     """
-    ends = {(at.topic, at.partition): log.end for at, log in known.partitions().items()}
+    ends = {(at.topic, at.partition): log.end for at, log in known.to_read().items()}
     missing = sorted(f"{topic}/{partition}" for topic, partition in ends if found.get((topic, partition)) is None)
     if missing and if_none == "fail":
         raise WrongUse(
@@ -130,8 +226,9 @@ def next_window(
             raise PartitionsChanged(f"{at} no longer exists, and the lane's position in it is {at_positions[at]}")
     ranges = {}
     gaps: list[Gap] = []
-    for at, log in sorted(logs.items()):
-        position = at_positions.get(at, log.start)
+    for at, log in known.to_read().items():
+        position = at_positions.get(at, known.starts.get(at, log.start))
+        _check_cut(known, OffsetRange(at, position, position))
         jumped = jumps(at, position, log, request, begins=goal is None)
         start = jumped[-1].until if jumped else position
         check_inside(OffsetRange(at, start, max(start, log.end)), log, start)
@@ -154,27 +251,49 @@ def jumps(at: TopicPartition, position: int, log: PartitionLog, request: Request
 
     def jump(kind: GapKind, policy: str, start: int, until: int) -> None:
         if start < until:
-            gap = Gap(
-                kind=kind,
-                policy=policy,
-                topic=at.topic,
-                incarnation=at.incarnation,
-                partition=at.partition,
-                start=start,
-                until=until,
-            )
-            found.append(gap)
+            found.append(_gap(kind, policy, at, start, until))
 
-    if position < log.start and request.on_out_of_range != "fail":
-        policy = f"on_out_of_range: {request.on_out_of_range}"
+    on_out_of_range = request.policy(at.topic).on_out_of_range
+    if position < log.start and on_out_of_range != "fail":
+        policy = f"on_out_of_range: {on_out_of_range}"
         jump(GapKind.LOST, policy, position, log.start)
         position = log.start
-        if request.on_out_of_range == "latest":
+        if on_out_of_range == "latest":
             jump(GapKind.SKIPPED, policy, position, log.end)
             position = log.end
     if begins and request.max_behind is not None and log.start <= position:
         jump(GapKind.SKIPPED, f"max_behind: {request.max_behind}", position, log.end - request.max_behind)
     return found
+
+
+def skipping(head: Head, known: Known, request: Request, to: Mapping[TopicPartition, int]) -> Window:
+    """A window without anything to read, whose gaps lead from the positions to `to`.
+
+    Raises WrongUse when a position would fall, when an offset lies above its log's end, or when nothing would be skipped.
+    """
+    check_topics(known, request.topics, {at.topic for at in head.offsets()})
+    ranges, gaps = {}, []
+    for at, log in known.to_read().items():
+        position = head.offsets().get(at, known.starts.get(at, log.start))
+        _check_cut(known, OffsetRange(at, position, position))
+        target = to.get(at, position)
+        if target < position:
+            raise WrongUse(
+                f"{at}: the position is {position}, and it never falls back to {target}; a replay reads it again"
+            )
+        if target > log.end:
+            raise WrongUse(f"{at} ends at {log.end} now, {target} lies above it")
+        for kind, start, until in (
+            (GapKind.LOST, position, min(target, log.start)),
+            (GapKind.SKIPPED, max(position, log.start), target),
+        ):
+            if start < until:
+                gaps.append(_gap(kind, "ledger skip", at, start, until))
+        ranges[at] = (target, target)
+    if not gaps:
+        raise WrongUse("nothing would be skipped: every position is there already")
+    request = replace(request, guarantee=Guarantee.AT_LEAST_ONCE)
+    return _window(head, known, request, ranges, gaps=tuple(gaps))
 
 
 def next_selected(head: Head, known: Known, request: Request, selection: RangeSet, ref: SelectionRef) -> Window | None:
@@ -187,6 +306,7 @@ def next_selected(head: Head, known: Known, request: Request, selection: RangeSe
     for one in left:
         if one.partition not in logs:
             raise PartitionsChanged(f"{one} cannot be read: the partition, or this incarnation of the topic, is gone")
+        _check_cut(known, one)
         check_inside(one, logs[one.partition], one.until)
     lengths = {at: (0, sum(until - start for start, until in left.of(at))) for at in left.partitions}
     chosen = RangeSet(
@@ -207,8 +327,21 @@ def check_inside(wanted: OffsetRange, log: PartitionLog, position: int | None) -
     if position is not None and position > log.end:
         raise LogTruncated(
             f"{wanted.partition} ends at {log.end}, below {position}, which the ledger knows of: the log was truncated or "
-            "an older state restored. Nothing was changed."
+            f"an older state restored. {_TO_ACCEPT_A_CUT}"
         )
+
+
+def _check_cut(known: Known, wanted: OffsetRange) -> None:
+    """Raise LogTruncated when a log was cut below what was read of it and has grown again: its offsets look valid."""
+    end = known.epoch_ends.get(wanted.partition, wanted.until)
+    if end < wanted.until:
+        raise LogTruncated(
+            f"{OffsetRange(wanted.partition, end, wanted.until)} is not what was read: the log was cut at {end}, and written "
+            f"anew under another leader. {_TO_ACCEPT_A_CUT}"
+        )
+
+
+_TO_ACCEPT_A_CUT = "Nothing was changed. To read on from the cut, set `on_truncated: accept` in the stream file."
 
 
 def share(ranges: Mapping[TopicPartition, tuple[int, int]], limit: int | None) -> dict[TopicPartition, tuple[int, int]]:
@@ -230,6 +363,18 @@ def offsets_within(known: Known, wanted: RangeSet) -> RangeSet:
     """The part of a request that Kafka still holds."""
     logs = known.partitions()
     return wanted & RangeSet(OffsetRange(at, log.start, log.end) for at, log in logs.items())
+
+
+def _gap(kind: GapKind, policy: str, at: TopicPartition, start: int, until: int) -> Gap:
+    return Gap(
+        kind=kind,
+        policy=policy,
+        topic=at.topic,
+        incarnation=at.incarnation,
+        partition=at.partition,
+        start=start,
+        until=until,
+    )
 
 
 def _window(
@@ -269,4 +414,5 @@ def _window(
         run=request.run,
         reason=request.reason,
         goal=goal,
+        guarantee=request.guarantee if head.kind == LaneKind.INGEST else Guarantee.AT_LEAST_ONCE,
     )

@@ -9,15 +9,19 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import fields
+
+from msgspec import structs
 
 from tidemark import __version__, planning, protocol
+from tidemark.discovery import known_now, known_to_ingest, topics_now, with_epoch_ends
 from tidemark.errors import Conflict, WrongUse
-from tidemark.ledger.records import INGEST, Head, LaneKind, LaneState, Pending, Position, Window, positions
-from tidemark.ledger.register import close_lane, know_topics, known_topics, open_lane
-from tidemark.planning import Known, Request
+from tidemark.ledger.records import INGEST, Guarantee, Head, LaneKind, LaneState, Pending, Position, Window, positions
+from tidemark.ledger.register import close_lane, open_lane
+from tidemark.planning import Known, Policies, Request
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results.reading import hbase_rows
-from tidemark.streams.model import StartOffsets
+from tidemark.streams.model import Source, StartOffsets, TopicPolicies
 from tidemark.streams.opened import OpenStream
 
 
@@ -33,13 +37,13 @@ def this_run(opened: OpenStream, name: str) -> protocol.Run:
 
 def plan_ingest(opened: OpenStream, run: str) -> Pending | None:
     """Step 1 for the ingest lane: its pending window, or a new one up to the ends of now; None when nothing is new."""
-    source = opened.stream.source
-    known = known_now(opened, source.topics)
     if opened.book.head(INGEST) is None:
-        planning.check_topics(known, source.topics, set())
-        start = _start_positions(opened, known)
-        open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=start)
-    return _pin_ingest(opened, run, known)
+        topics = topics_now(opened)
+        known = known_now(opened, topics)
+        start = _start_positions(opened, known, topics)
+        kept = () if Guarantee(opened.stream.guarantee) == Guarantee.NONE else start
+        open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=kept)
+    return _pin_ingest(opened, run)
 
 
 def import_positions(
@@ -50,7 +54,7 @@ def import_positions(
     Without `write` they are only checked. Raises WrongUse when the stream has positions already, or when there is no offset of
     its topics.
     """
-    topics = opened.stream.source.topics
+    topics = topics_now(opened)
     if opened.book.head(INGEST) is not None:
         raise WrongUse(
             f"{opened.book.stream} has positions already, and they never fall back: an import is for a new stream"
@@ -74,16 +78,16 @@ def preview(opened: OpenStream, run: str = "preview") -> tuple[Window | None, bo
 
     None when nothing is new. Raises what planning raises.
     """
-    known = known_now(opened, opened.stream.source.topics, learn=False)
     found = opened.book.head(INGEST)
     if found is not None and found.head.pending is not None:
         return found.head.pending.window, True
-    head = found.head if found is not None else _head_before_the_first_run(opened, known)
-    return planning.next_window(head, known, _request(opened, run)), False
+    asked = request(opened, run, topics_now(opened))
+    head = found.head if found is not None else _head_before_the_first_run(opened, asked.topics)
+    return _next_of_ingest(opened, asked, head, learn=False), False
 
 
-def _head_before_the_first_run(opened: OpenStream, known: Known) -> Head:
-    start = _start_positions(opened, known)
+def _head_before_the_first_run(opened: OpenStream, topics: tuple[str, ...]) -> Head:
+    start = _start_positions(opened, known_now(opened, topics, learn=False), topics)
     return Head(
         stream=opened.book.stream,
         lane=INGEST,
@@ -95,9 +99,9 @@ def _head_before_the_first_run(opened: OpenStream, known: Known) -> Head:
     )
 
 
-def _start_positions(opened: OpenStream, known: Known) -> tuple[Position, ...]:
+def _start_positions(opened: OpenStream, known: Known, topics: tuple[str, ...]) -> tuple[Position, ...]:
     """Where the ingest begins, as the stream file says."""
-    topics, start = opened.stream.source.topics, opened.stream.source.start
+    start = opened.stream.source.start
     if isinstance(start, str):
         return planning.start_positions(known, topics, start)
     if isinstance(start, StartOffsets):
@@ -111,15 +115,32 @@ def _start_positions(opened: OpenStream, known: Known) -> tuple[Position, ...]:
     return planning.start_positions(known, topics, "earliest", given)
 
 
-def _pin_ingest(
-    opened: OpenStream, run: str, known: Known, goal: Mapping[TopicPartition, int] | None = None
-) -> Pending | None:
-    request = _request(opened, run)
-
+def _pin_ingest(opened: OpenStream, run: str, goal: Mapping[TopicPartition, int] | None = None) -> Pending | None:
     def plan(head: Head) -> Window | None:
-        return planning.next_window(head, known, request, goal)
+        return _next_of_ingest(opened, request(opened, run, topics_now(opened)), head, goal)
 
     return protocol.pin(opened.book, opened.sweeper, INGEST, plan)
+
+
+def _next_of_ingest(
+    opened: OpenStream,
+    request: Request,
+    head: Head,
+    goal: Mapping[TopicPartition, int] | None = None,
+    *,
+    learn: bool = True,
+) -> Window | None:
+    known = known_to_ingest(opened, request, head, learn=learn)
+    if request.guarantee == Guarantee.NONE or not head.positions:
+        head = structs.replace(head, positions=_positions_of_run(opened, known, request, head))
+    return planning.next_window(head, known, request, goal)
+
+
+def _positions_of_run(opened: OpenStream, known: Known, request: Request, head: Head) -> tuple[Position, ...]:
+    """Without stored positions: where this run is after its last window, or where `start` says."""
+    if head.last is not None and head.last.window.run == request.run:
+        return positions({one.at: one.until for one in head.last.window.ranges})
+    return _start_positions(opened, known, request.topics)
 
 
 def open_selected(opened: OpenStream, kind: LaneKind, run: str, selection: RangeSet, reason: str) -> str:
@@ -148,11 +169,13 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
     if entry is None or entry.selection is None:
         raise WrongUse(f"{opened.book.stream} has no lane {lane} over a selection")
     ref, selection = entry.selection, opened.book.selection(entry.selection)
-    request = _request(opened, run, entry.reason)
+    topics = tuple(sorted({at.topic for at in selection.partitions}))
+    asked = request(opened, run, topics, entry.reason)
 
     def plan(head: Head) -> Window | None:
-        topics = tuple(sorted({at.topic for at in selection.partitions}))
-        return planning.next_selected(head, known_now(opened, topics), request, selection, ref)
+        ingest, known = opened.book.head(INGEST), known_now(opened, topics)
+        known = with_epoch_ends(opened, known, ingest.head) if ingest else known
+        return planning.next_selected(head, known, asked, selection, ref)
 
     return protocol.pin(opened.book, opened.sweeper, lane, plan)
 
@@ -164,7 +187,7 @@ def next_window(opened: OpenStream, lane: str, run: str, goal: tuple[Position, .
     """
     if lane == INGEST:
         ends = {position.at: position.offset for position in goal} or None
-        return _pin_ingest(opened, run, known_now(opened, opened.stream.source.topics), ends)
+        return _pin_ingest(opened, run, ends)
     return plan_lane(opened, lane, run)
 
 
@@ -175,18 +198,6 @@ def finish(opened: OpenStream, lane: str) -> None:
         found = opened.book.head(lane)
         if found is not None and found.head.state != LaneState.CLOSED:
             close_lane(opened.book, lane)
-
-
-def known_now(opened: OpenStream, topics: tuple[str, ...], *, learn: bool = True) -> Known:
-    """What Kafka says of these topics, and the incarnations that the ledger knows them as.
-
-    Topics that are new are entered in the ledger; without `learn`, they only get the number that they would have there.
-    """
-    logs = opened.log.topics(topics, opened.stream.source.isolation)
-    ids = {topic: log.topic_id for topic, log in logs.items()}
-    # A plan that will be refused for a missing topic leaves the ledger as it is.
-    learn = learn and logs.keys() >= set(topics)
-    return Known(logs, know_topics(opened.book, ids) if learn else known_topics(opened.book, ids))
 
 
 def with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:
@@ -207,8 +218,7 @@ def with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:
 
 def before_the_first_window(opened: OpenStream) -> RangeSet:
     """Everything that Kafka still holds below what the ingest began with, and that no lane has covered."""
-    source = opened.stream.source
-    known = known_now(opened, source.topics)
+    known = known_now(opened, topics_now(opened))
     found = opened.book.head(INGEST)
     if found is None:
         raise WrongUse(f"{opened.book.stream} has no ingest lane yet: run the ingest once first")
@@ -243,15 +253,23 @@ def dead_letters_by_reason(opened: OpenStream, reason: str | None) -> RangeSet:
     return RangeSet(found)
 
 
-def _request(opened: OpenStream, run: str, reason: str | None = None) -> Request:
+def request(opened: OpenStream, run: str, topics: tuple[str, ...], reason: str | None = None) -> Request:
     source = opened.stream.source
     return Request(
-        topics=source.topics,
+        topics=topics,
         isolation=source.isolation,
         run=run,
         now=opened.book.clock(),
         reason=reason,
         max_records=opened.stream.limits.max_records,
-        on_out_of_range=source.on_out_of_range,
         max_behind=opened.stream.limits.max_behind,
+        policies=_policies(source),
+        by_topic={topic: _policies(said, source) for topic, said in source.by_topic.items()},
+        guarantee=Guarantee(opened.stream.guarantee),
     )
+
+
+def _policies(said: Source | TopicPolicies, otherwise: Source | None = None) -> Policies:
+    """The policies that a stream file gives; what a topic does not say of its own is as for the others."""
+    names = [policy.name for policy in fields(Policies)]
+    return Policies(**{name: getattr(said, name) or getattr(otherwise, name) for name in names})

@@ -17,7 +17,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark import planning, runs
+from tidemark import discovery, planning, runs
 from tidemark.audit import (
     SHOWN_COORDINATES,
     AuditReport,
@@ -30,7 +30,7 @@ from tidemark.coordinates import Coordinate
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, WrongUse
 from tidemark.ledger.book import View
 from tidemark.ledger.codec import encode
-from tidemark.ledger.records import INGEST, Head, newest_incarnation
+from tidemark.ledger.records import INGEST, Head
 from tidemark.ledger.verifying import verify
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.streams.model import HBaseSink
@@ -77,8 +77,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
     covered = view.authority.covered() if within is None else view.authority.covered() & within
     in_kafka = _in_kafka(opened, covered)
 
-    newest = {topic: known.incarnation for topic in register.topics if (known := newest_incarnation(register, topic))}
-    expected = _expected(spark, opened, in_kafka, newest)
+    expected = _expected(spark, opened, in_kafka, discovery.newest_incarnations(register))
     counts = tallies(expected) if in_kafka else ()
     places = [*_sinks(spark, opened, view, in_kafka, expected)] if in_kafka else []
     coverage = prove_coverage(
@@ -126,7 +125,7 @@ class _Place:
 def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:
     """The covered offsets that Kafka still holds, in the incarnations that it holds."""
     topics = tuple(sorted({at.topic for at in covered.partitions}))
-    return planning.offsets_within(runs.known_now(opened, topics), covered) if topics else RangeSet()
+    return planning.offsets_within(discovery.known_now(opened, topics), covered) if topics else RangeSet()
 
 
 def _expected(spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incarnations: dict[str, int]) -> DataFrame:

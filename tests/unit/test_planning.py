@@ -20,7 +20,9 @@ from tidemark.errors import (
 from tidemark.ledger.records import Head, LaneKind, LaneState, SelectionRef, Window, positions
 from tidemark.planning import (
     Known,
+    Policies,
     Request,
+    changes,
     next_selected,
     next_window,
     offsets_at_time,
@@ -119,7 +121,7 @@ def gaps(window: Window | None) -> list[tuple[str, int, int, int]]:
 @pytest.mark.covers("A04")
 def test_out_of_range_goes_on_at_the_log_start_and_names_what_is_lost() -> None:
     """Position 5, log start 9, end 10."""
-    earliest = replace(REQUEST, on_out_of_range="earliest")
+    earliest = replace(REQUEST, policies=Policies(on_out_of_range="earliest"))
     window = next_window(head(p0=5), kafka((9, 10)), earliest)
     assert read(window) == {0: (9, 10)}
     assert gaps(window) == [("lost", 0, 5, 9)]
@@ -132,7 +134,7 @@ def test_out_of_range_goes_on_at_the_log_start_and_names_what_is_lost() -> None:
 
 
 def test_out_of_range_may_go_on_at_the_end() -> None:
-    latest = replace(REQUEST, on_out_of_range="latest")
+    latest = replace(REQUEST, policies=Policies(on_out_of_range="latest"))
     window = next_window(head(p0=5, p1=1), kafka((9, 12), (0, 4)), latest)
     assert read(window) == {0: (12, 12), 1: (1, 4)}
     assert gaps(window) == [("lost", 0, 5, 9), ("skipped", 0, 9, 12)]
@@ -141,7 +143,9 @@ def test_out_of_range_may_go_on_at_the_end() -> None:
 def test_a_log_that_ends_below_the_position_is_truncated_whatever_the_policy() -> None:
     for policy in ("earliest", "latest"):
         with pytest.raises(LogTruncated):
-            next_window(head(p0=5), kafka((0, 3)), replace(REQUEST, on_out_of_range=policy, max_behind=1))
+            next_window(
+                head(p0=5), kafka((0, 3)), replace(REQUEST, policies=Policies(on_out_of_range=policy), max_behind=1)
+            )
 
 
 @pytest.mark.covers("S4")
@@ -154,7 +158,7 @@ def test_what_lies_too_far_behind_is_skipped_and_named() -> None:
     window = next_window(head(p0=20), kafka((0, 500)), request, {at(0): 100})
     assert (read(window), gaps(window)) == ({0: (20, 100)}, [])
     # Lost and skipped together: each offset is named once.
-    both = replace(request, on_out_of_range="earliest")
+    both = replace(request, policies=Policies(on_out_of_range="earliest"))
     window = next_window(head(p0=5), kafka((50, 100)), both)
     assert read(window) == {0: (90, 100)}
     assert gaps(window) == [("lost", 0, 5, 50), ("skipped", 0, 50, 90)]
@@ -199,6 +203,63 @@ def test_a_topic_that_is_not_there() -> None:
         start_positions(nothing, (TOPIC,), "earliest")
     with pytest.raises(TopicGone, match="no longer exists"):
         next_window(head(p0=5), nothing, REQUEST)
+
+
+def request(**policies: str) -> Request:
+    return replace(REQUEST, policies=Policies(**policies))
+
+
+def found(head: Head, known: Known, request: Request) -> list[tuple[str, str, int, tuple[tuple[int, int], ...]]]:
+    return [(one.change.value, one.topic, one.after, one.starts) for one in changes(head, known, request)]
+
+
+def test_only_a_policy_accepts_another_topic_and_it_may_be_one_of_that_topic_alone() -> None:
+    recreated = kafka((0, 100), topic_id="new", known_as=None)
+    assert found(head(p0=5), recreated, REQUEST) == []
+    assert found(head(p0=5), recreated, request(on_recreated="accept")) == [("recreated", TOPIC, 1, ())]
+    by_topic = replace(REQUEST, by_topic={TOPIC: Policies(on_recreated="accept")})
+    assert len(changes(head(p0=5), recreated, by_topic)) == 1
+    assert changes(head(p0=5), recreated, replace(by_topic, by_topic={"other": Policies(on_recreated="accept")})) == []
+    # Accepted once, there is nothing left to accept.
+    assert found(head(p0=5), kafka((0, 100), topic_id="new", known_as=2), request(on_recreated="accept")) == []
+
+
+def test_a_deleted_topic_that_is_left_is_not_waited_for() -> None:
+    gone = Known({}, {})
+    assert found(head(p0=5), gone, request(on_deleted="leave")) == [("deleted", TOPIC, 1, ())]
+    # A topic that was never read is a mistake whatever the policy.
+    assert found(head(), gone, request(on_deleted="leave")) == []
+    left = replace(gone, left=frozenset({TOPIC}))
+    assert found(head(p0=5), left, request(on_deleted="leave")) == []
+    assert next_window(head(p0=5), left, REQUEST) is None
+
+
+@pytest.mark.covers("E21")
+def test_a_log_that_was_cut_is_read_on_from_the_cut() -> None:
+    """Partition 0 ends below its position; partition 1 was cut at 4 and has grown over its position again."""
+    known = replace(kafka((0, 3), (0, 50), (0, 9)), epoch_ends={at(1): 4, at(2): 9})
+    before = head(p0=5, p1=7, p2=8)
+    with pytest.raises(LogTruncated, match="logs/0 ends at 3, below 5"):
+        next_window(before, known, REQUEST)
+    with pytest.raises(LogTruncated, match=r"logs/1 \[4, 7\) is not what was read: the log was cut at 4"):
+        next_window(head(p1=7), known, REQUEST)
+    accept = request(on_truncated="accept")
+    assert found(before, known, accept) == [("truncated", TOPIC, 1, ((0, 3), (1, 4), (2, 8)))]
+    # The next incarnation begins at the cuts, and where the others were.
+    again = [replace(at(partition), incarnation=2) for partition in range(3)]
+    known = replace(known, incarnations={TOPIC: 2}, starts=dict(zip(again, (3, 4, 8), strict=True)), epoch_ends={})
+    window = next_window(before, known, accept)
+    assert read(window) == {0: (3, 3), 1: (4, 50), 2: (8, 9)}
+    assert {one.incarnation for one in window.ranges} == {2} if window else False
+
+
+def test_chosen_partitions() -> None:
+    known = replace(kafka((0, 5), (0, 6), (0, 7)), chosen={TOPIC: (0, 2)})
+    assert {one.at: one.offset for one in start_positions(known, (TOPIC,), "latest")} == {at(0): 5, at(2): 7}
+    # One that was read before and is no longer chosen keeps its position.
+    assert read(next_window(head(p0=1, p1=2), known, REQUEST)) == {0: (1, 5), 2: (0, 7)}
+    with pytest.raises(WrongUse, match=r"source\.partitions: logs/9 does not exist; there are 0 to 2"):
+        next_window(head(), replace(known, chosen={TOPIC: (0, 9)}), REQUEST)
 
 
 def test_a_partition_that_is_gone_stops_the_plan() -> None:

@@ -12,6 +12,7 @@ import yaml
 from tests.covering import REPOSITORY
 from tidemark.errors import InvalidStreamFile
 from tidemark.streams.loading import load
+from tidemark.streams.model import Source
 
 EXAMPLE = REPOSITORY / "dags" / "streams" / "cdn_logs.yaml"
 
@@ -73,7 +74,7 @@ def test_a_stream_may_start_at_offsets(tmp_path: Path) -> None:
         ("'7 o''clock'", "source.start: expected earliest, latest, a time with its zone"),
         ("{offsets: {orders: 5}}", "source.start.offsets"),
         ("{offsets: {orders/0: -1}}", "greater than or equal to 0"),
-        ("{offsets: {other/0: 1}}", "start.offsets names other/0, whose topic is not among the topics"),
+        ("{offsets: {other/0: 1}}", "start.offsets names other, which is not among the topics"),
         ("{offsets: {}}", "at least 1"),
         ("{until: 3}", "source.start"),
     ],
@@ -107,7 +108,31 @@ def test_a_minimal_file_has_defaults_and_a_digest(tmp_path: Path) -> None:
         (("  topics: [orders]", "  topics: []"), r"orders.yaml:3: source.topics: .*at least 1"),
         (("  topics: [orders]", "  topics: [a, a]"), r"orders.yaml:2: source: a topic is named twice"),
         (("  topics: [orders]", "  topics: ['a b']"), r"orders.yaml:3: source.topics.0: .*pattern.*found 'a b'"),
-        (("  topics: [orders]", "  topic: orders"), r"orders.yaml:2: source.topics: Field required"),
+        (("  topics: [orders]", "  topic: orders"), r"orders.yaml:3: source.topic: Extra inputs are not permitted"),
+        (
+            ("  topics: [orders]", "  start: latest"),
+            r"orders.yaml:2: source: expected one of .*, found none of them",
+        ),
+        (
+            ("  topics: [orders]", "  topics: [orders]\n  pattern: o.*"),
+            r"source: expected one of .*, found topics and pattern",
+        ),
+        (("  topics: [orders]", "  topics: [orders]\n  exclude: [o.*]"), r"source: exclude goes with pattern"),
+        (("  topics: [orders]", "  pattern: '('"), r"orders.yaml:3: source.pattern: not a regular expression"),
+        (("  topics: [orders]", "  partitions: {orders: []}"), r"source.partitions.orders: .*at least 1"),
+        (("  topics: [orders]", "  partitions: {orders: [0, 0]}"), r"source: partitions: one of orders is named twice"),
+        (
+            ("  topics: [orders]", "  topics: [orders]\n  end: earliest"),
+            r"orders.yaml:4: source.end: Extra inputs are not permitted",
+        ),
+        (
+            ("  topics: [orders]", "  topics: [orders]\n  by_topic: {other: {on_deleted: leave}}"),
+            r"source: by_topic names other, which is not among the topics",
+        ),
+        (
+            ("  topics: [orders]", "  topics: [orders]\n  on_recreated: always"),
+            r"orders.yaml:4: source.on_recreated: Input should be 'fail' or 'accept'",
+        ),
         (
             ("  topics: [orders]", "  topics: [orders]\n  start: first"),
             r"orders.yaml:4: source.start: expected earliest, latest, a time with its zone .*'first'",
@@ -164,3 +189,13 @@ def test_a_pattern_that_does_not_fit_its_fields_is_refused(tmp_path: Path, chang
 def test_an_end_cannot_be_configured(tmp_path: Path) -> None:
     with pytest.raises(InvalidStreamFile, match=r"source\.end: Extra inputs"):
         loaded(tmp_path, MINIMAL.replace("  topics: [orders]", "  topics: [orders]\n  end: earliest"))
+
+
+def test_a_pattern_takes_whole_names_and_never_kafkas_own_topics() -> None:
+    source = Source(pattern="cdn-.*|__.*", exclude=("cdn-test", ".*-tmp"))
+    reads = [
+        topic
+        for topic in ("cdn-logs", "cdn-test", "cdn-a-tmp", "my-cdn-logs", "__consumer_offsets")
+        if source.reads(topic)
+    ]
+    assert reads == ["cdn-logs"]

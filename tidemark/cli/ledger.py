@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from tidemark import protocol, runs
+from tidemark import protocol, runs, skipping
 from tidemark.cli import finding
-from tidemark.cli.output import data, error, line
+from tidemark.cli.asking import target
+from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.stored import stored_offsets
 from tidemark.coverage import coverage as coverage_of
 from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
+from tidemark.events import events as events_of
+from tidemark.ledger.register import new_token
 from tidemark.ledger.verifying import verify as problems_of
 from tidemark.ranges import RangeSet
 
@@ -100,6 +104,41 @@ def abandon(
         line(f"{opened.book.stream}/{lane} has no pending window")
     else:
         line(f"window {window.seq} of {opened.book.stream}/{lane} is given up; the next run plans anew")
+
+
+@app.command()
+def events(stream: Stream, as_json: Json = False) -> None:
+    """What was lost, skipped, given up, or accepted by a policy of the stream file.
+
+    Example: tidemark ledger events orders
+    """
+    found = [asdict(one) for one in events_of(finding.opened(stream).book)]
+    rows = [(moment(one["at"]), *(one[name] for name in ("what", "where", "why", "run"))) for one in found]
+    data(found, as_json=as_json, rows=rows, columns=("at", "what", "where", "why", "run"))
+
+
+@app.command()
+def skip(
+    stream: Stream,
+    to: Annotated[
+        list[str],
+        typer.Option(help="latest, a time with its zone, or topic/partition@offset (once for each partition)"),
+    ],
+    reason: Annotated[str, typer.Option(help="why; it is kept in the ledger")],
+    write: Annotated[bool, typer.Option("--write", help="do it; without this, it is only shown")] = False,
+    as_json: Json = False,
+) -> None:
+    """Move the ingest forward over offsets that it will not read. They are recorded as skipped; a backfill can read them.
+
+    Example: tidemark ledger skip orders --to latest --reason "a load test filled the topic" --write
+    """
+    opened = finding.opened(stream)
+    run = f"tidemark ledger skip {new_token()[:8]}"
+    window = skipping.skip(opened, target(to), reason, run, write=write)
+    found = [{"range": str(gap.as_range()), "kind": gap.kind.value} for gap in window.gaps]
+    data(found, as_json=as_json, rows=[list(one.values()) for one in found], columns=("offsets", ""))
+    if not write:
+        error("Nothing was written: say --write to skip them.")
 
 
 @app.command("import")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
@@ -32,6 +33,11 @@ def error(text: str) -> None:
     """Print lines to standard error."""
     for one in text.splitlines():
         sys.stderr.write(plain(one) + "\n")
+
+
+def moment(at: int | None) -> str | None:
+    """A time in milliseconds since 1970 as people read it."""
+    return None if at is None else f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
 def plain(value: object) -> str:

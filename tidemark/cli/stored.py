@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tidemark import importing
 from tidemark.connections import hbase_endpoint, zookeeper_endpoint
+from tidemark.discovery import topics_now
 from tidemark.errors import WrongUse
 from tidemark.hbase.gateway import Gateway, TableMissing
 from tidemark.importing import Offsets
@@ -17,7 +18,7 @@ from tidemark.zookeeper import ZooKeeper
 def stored_offsets(opened: OpenStream, source: str, group: str, connection: str | None) -> Offsets:
     """Read the offsets of `KIND:PLACE`. Raises WrongUse for what does not exist or cannot be read."""
     kind, _, place = source.partition(":")
-    topics = opened.stream.source.topics
+    topics = topics_now(opened)
     if kind != "checkpoint" and not group:
         raise WrongUse(f"--from {source} needs --group: whose offsets they are")
     try:

@@ -6,7 +6,6 @@ Each stored value begins with its format; `codec.py` turns them into bytes and b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
 
 from msgspec import Struct, field
@@ -174,7 +173,8 @@ class Receipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     tallies: tuple[PartitionTally, ...]
     sinks: tuple[SinkReceipt, ...]
-    dead_letters: SinkReceipt
+    # None of a window that had nothing to read.
+    dead_letters: SinkReceipt | None
     started_at: int
     finished_at: int
 
@@ -210,7 +210,10 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     @property
     def places(self) -> tuple[SinkReceipt, ...]:
         """Where the results and the dead letters are, as far as a receipt says so."""
-        return (*self.receipt.sinks, self.receipt.dead_letters) if self.receipt else ()
+        if self.receipt is None:
+            return ()
+        dead_letters = self.receipt.dead_letters
+        return (*self.receipt.sinks, dead_letters) if dead_letters else self.receipt.sinks
 
 
 class Late(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -344,8 +347,3 @@ class Selection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def covers(window: Window, selection: RangeSet | None) -> RangeSet:
     """The offsets that a window is about."""
     return window.hull() if selection is None else window.hull() & selection
-
-
-def newest_incarnation(register: Register, topic: str) -> TopicIncarnation | None:
-    known: Iterable[TopicIncarnation] = register.topics.get(topic, ())
-    return max(known, key=lambda one: one.incarnation, default=None)

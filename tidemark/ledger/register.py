@@ -12,6 +12,7 @@ from tidemark.errors import ClaimOverlap, ClockBehind, Conflict, LaneClosed, Led
 from tidemark.ledger.book import REGISTER, Book, Stored, head_key
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.doubt import NotMine, swap_surely
+from tidemark.ledger.incarnations import Topics
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
     INGEST,
@@ -22,9 +23,8 @@ from tidemark.ledger.records import (
     Position,
     Register,
     SelectionRef,
-    TopicIncarnation,
 )
-from tidemark.ranges import FIRST_INCARNATION, OffsetRange, RangeSet
+from tidemark.ranges import OffsetRange, RangeSet
 
 # Machines with time synchronisation differ by milliseconds. A last generation further ahead of this clock than this
 # means that one of the two clocks is wrong, and drawing on would carry the error into every later generation.
@@ -109,41 +109,14 @@ def _create(book: Book) -> tuple[bytes, Register]:
     return value, register
 
 
-def know_topics(book: Book, topic_ids: dict[str, str]) -> dict[str, int]:
-    """The incarnation of each topic, by its id; a topic never seen before gets the first one.
+def change_topics(book: Book, edit: Callable[[Topics], Topics]) -> Topics:
+    """Change what the register says of topics; gives all of it."""
 
-    A topic whose id is another than the newest known one is left to the planner to refuse: it gets no number here.
-    """
+    def edited(register: Register) -> Register:
+        topics = edit(register.topics)
+        return register if topics is register.topics else structs.replace(register, topics=topics)
 
-    def learn(register: Register) -> Register:
-        new = {topic: topic_id for topic, topic_id in topic_ids.items() if topic not in register.topics}
-        if not new:
-            return register
-        learned = {
-            topic: (TopicIncarnation(topic_id=topic_id, incarnation=FIRST_INCARNATION, since=book.clock()),)
-            for topic, topic_id in new.items()
-        }
-        return structs.replace(register, topics={**register.topics, **learned})
-
-    return _incarnations(change(book, learn), topic_ids)
-
-
-def known_topics(book: Book, topic_ids: dict[str, str]) -> dict[str, int]:
-    """What `know_topics` would give; nothing is written."""
-    found = book.register()
-    if found is None:
-        return dict.fromkeys(topic_ids, FIRST_INCARNATION)
-    new = topic_ids.keys() - found[1].topics.keys()
-    return dict.fromkeys(new, FIRST_INCARNATION) | _incarnations(found[1], topic_ids)
-
-
-def _incarnations(register: Register, topic_ids: dict[str, str]) -> dict[str, int]:
-    return {
-        topic: known.incarnation
-        for topic, topic_id in topic_ids.items()
-        for known in register.topics.get(topic, ())
-        if known.topic_id == topic_id
-    }
+    return change(book, edited).topics
 
 
 def open_lane(

@@ -43,6 +43,18 @@ def _java_regex(text: str) -> str:
 
 
 Regex = Annotated[str, AfterValidator(_java_regex)]
+
+
+def _python_regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as problem:
+        raise ValueError(f"not a regular expression: {problem}") from problem
+    return text
+
+
+# For the names of topics.
+PythonRegex = Annotated[str, Field(min_length=1, max_length=249), AfterValidator(_python_regex)]
 FieldType = Literal["string", "integer", "double", "timestamp", "boolean"]
 
 
@@ -113,28 +125,91 @@ Start = Annotated[
 ]
 
 
+OnOutOfRange = Literal["fail", "earliest", "latest"]
+OnChange = Literal["fail", "accept"]
+OnDeleted = Literal["fail", "leave"]
+
+
+class TopicPolicies(_Part):
+    """What to do, for one topic, when Kafka no longer has what the ledger knows; what is not said is as for the others."""
+
+    on_out_of_range: OnOutOfRange | None = None
+    on_recreated: OnChange | None = None
+    on_truncated: OnChange | None = None
+    on_deleted: OnDeleted | None = None
+
+
 class Source(_Part):
-    """Where the messages come from. `start` counts only until the lane has a position."""
+    """Where the messages come from. `start` counts only until the lane has a position.
+
+    Exactly one of `topics`, `pattern` and `partitions` says what is read.
+    """
 
     kafka: ConnectionName = "kafka_default"
-    topics: Annotated[Items[Topic], Field(min_length=1)]
+    topics: Annotated[Items[Topic], Field(min_length=1)] | None = None
+    # Topics whose whole name matches, but for those that match one of `exclude`.
+    pattern: PythonRegex | None = None
+    exclude: Items[PythonRegex] = ()
+    # Only these partitions of these topics.
+    partitions: (
+        Annotated[
+            dict[Topic, Annotated[Items[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(min_length=1)]],
+            Field(min_length=1),
+        ]
+        | None
+    ) = None
     start: Start = "earliest"
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
     # A consumer group that shows the committed offsets to other tools; nobody may be a member of it.
     export_group: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")] | None = None
-    # What to do when Kafka has removed offsets before they were read. What is lost is named in the ledger.
-    on_out_of_range: Literal["fail", "earliest", "latest"] = "fail"
+    # What to do when Kafka has removed offsets before they were read, or has another topic or log than the one that was read.
+    # What is lost, and every change that is accepted, stands in the ledger.
+    on_out_of_range: OnOutOfRange = "fail"
+    on_recreated: OnChange = "fail"
+    on_truncated: OnChange = "fail"
+    on_deleted: OnDeleted = "fail"
+    by_topic: dict[Topic, TopicPolicies] = {}
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Source:
+        ways = [name for name in ("topics", "pattern", "partitions") if getattr(self, name) is not None]
+        if len(ways) != 1:
+            said = " and ".join(ways) or "none of them"
+            raise ValueError(f"expected one of topics, pattern and partitions, found {said}")
+        if self.exclude and self.pattern is None:
+            raise ValueError("exclude goes with pattern")
+        return self
 
     @model_validator(mode="after")
     def _once(self) -> Source:
-        if len(set(self.topics)) < len(self.topics):
+        named = self.named()
+        if len(set(named)) < len(named):
             raise ValueError("a topic is named twice")
-        if bad := {".", ".."} & set(self.topics):
+        if bad := {".", ".."} & set(named):
             raise ValueError(f"{bad.pop()!r} is not a topic name")
-        named = self.start.offsets if isinstance(self.start, StartOffsets) else {}
-        if others := sorted(name for name in named if name.rpartition("/")[0] not in self.topics):
-            raise ValueError(f"start.offsets names {others[0]}, whose topic is not among the topics")
+        for topic, numbers in (self.partitions or {}).items():
+            if len(set(numbers)) < len(numbers):
+                raise ValueError(f"partitions: one of {topic} is named twice")
+        offsets = self.start.offsets if isinstance(self.start, StartOffsets) else {}
+        for key, topics in (
+            ("start.offsets", {name.rpartition("/")[0] for name in offsets}),
+            ("by_topic", self.by_topic),
+        ):
+            if others := sorted(topic for topic in topics if not self.reads(topic)):
+                raise ValueError(f"{key} names {others[0]}, which is not among the topics")
         return self
+
+    def named(self) -> tuple[str, ...]:
+        """The topics that are named; of a pattern, none."""
+        return self.topics or tuple(self.partitions or ())
+
+    def reads(self, topic: str) -> bool:
+        """Whether a topic of this name is read. Kafka's own topics never match a pattern."""
+        if self.pattern is None:
+            return topic in self.named()
+        if topic.startswith("__") or not re.fullmatch(self.pattern, topic):
+            return False
+        return not any(re.fullmatch(one, topic) for one in self.exclude)
 
 
 class Pattern(_Part):
@@ -290,6 +365,8 @@ class Stream(_Part):
     dead_letters: DeadLetters
     ledger: Ledger = HBaseLedger()
     limits: Limits = Limits()
+    # What a crash may cost, see docs/stream-files.md.
+    guarantee: Literal["at_least_once", "at_most_once", "none"] = "at_least_once"
     schedule: Schedule = Schedule()
     engine: Engine = Engine()
 

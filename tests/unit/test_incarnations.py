@@ -1,0 +1,49 @@
+"""How the ledger knows topics again, and what an accepted change makes of them."""
+
+from __future__ import annotations
+
+from tidemark.ledger.incarnations import Change, Topics, accepted, learned, newest
+from tidemark.ledger.records import TopicChange
+
+FIRST: Topics = learned({}, {"logs": "a"}, 1)
+
+
+def change(kind: TopicChange, topic_id: str, after: int, *starts: tuple[int, int]) -> Change:
+    return Change(kind, "logs", topic_id, after, "a policy", starts)
+
+
+def test_a_topic_is_learned_once() -> None:
+    assert [(one.topic_id, one.incarnation) for one in FIRST["logs"]] == [("a", 1)]
+    # Another id under a known name is not learned: that is for a policy to accept.
+    assert learned(FIRST, {"logs": "b"}, 2) is FIRST
+    assert sorted(learned(FIRST, {"logs": "b", "more": "c"}, 2)) == ["logs", "more"]
+
+
+def test_a_recreated_topic_is_the_next_incarnation_and_accepted_once() -> None:
+    recreated = change(TopicChange.RECREATED, "b", 1)
+    topics = accepted(FIRST, recreated, "run 1", 5)
+    last = newest(topics, "logs")
+    assert (last.topic_id, last.incarnation, last.since, last.starts) == ("b", 2, 5, ())
+    assert last.begun is not None
+    assert (last.begun.change, last.begun.policy, last.begun.run) == ("recreated", "a policy", "run 1")
+    assert accepted(topics, recreated, "run 2", 6) is topics
+    assert topics["logs"][0] == FIRST["logs"][0]
+
+
+def test_a_log_that_was_cut_is_the_next_incarnation_of_the_same_topic() -> None:
+    cut = change(TopicChange.TRUNCATED, "a", 1, (0, 3), (1, 8))
+    topics = accepted(FIRST, cut, "run 1", 5)
+    last = newest(topics, "logs")
+    assert (last.topic_id, last.incarnation, last.starts) == ("a", 2, ((0, 3), (1, 8)))
+    assert accepted(topics, cut, "run 2", 6) is topics
+    # It may be cut again.
+    assert newest(accepted(topics, change(TopicChange.TRUNCATED, "a", 2, (0, 1)), "run 3", 7), "logs").incarnation == 3
+
+
+def test_a_deleted_topic_is_left_and_may_come_back() -> None:
+    gone = change(TopicChange.DELETED, "", 1)
+    topics = accepted(FIRST, gone, "run 1", 5)
+    assert newest(topics, "logs").left is not None
+    assert accepted(topics, gone, "run 2", 6) is topics
+    back = newest(accepted(topics, change(TopicChange.RECREATED, "b", 1), "run 3", 7), "logs")
+    assert (back.topic_id, back.incarnation, back.left) == ("b", 2, None)

@@ -1,0 +1,63 @@
+"""What the ledger knows of topics: which id is which incarnation, and how an accepted change begins a new one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from tidemark.ledger.records import Accepted, TopicChange, TopicIncarnation
+from tidemark.ranges import FIRST_INCARNATION
+
+# As the register has them.
+Topics = dict[str, tuple[TopicIncarnation, ...]]
+
+
+@dataclass(frozen=True)
+class Change:
+    """Another topic or log under a known name, which a policy accepts. `starts` are (partition, offset) pairs."""
+
+    change: TopicChange
+    topic: str
+    topic_id: str
+    # The incarnation that the ledger knows until now.
+    after: int
+    policy: str
+    starts: tuple[tuple[int, int], ...] = ()
+
+
+def newest(topics: Topics, topic: str) -> TopicIncarnation:
+    return max(topics[topic], key=lambda one: one.incarnation)
+
+
+def learned(topics: Topics, topic_ids: Mapping[str, str], now: int) -> Topics:
+    """The topics with those that are new, in their first incarnation. `now` is in milliseconds since 1970.
+
+    A known topic with another id stays as it is: the planner refuses it, or accepts the change.
+    """
+    new = {
+        topic: (TopicIncarnation(topic_id=topic_id, incarnation=FIRST_INCARNATION, since=now),)
+        for topic, topic_id in topic_ids.items()
+        if topic not in topics
+    }
+    return {**topics, **new} if new else topics
+
+
+def accepted(topics: Topics, change: Change, run: str, now: int) -> Topics:
+    """The topics with a change that a policy accepts; as they are when another run has accepted it already."""
+    last = newest(topics, change.topic)
+    event = Accepted(change=change.change, policy=change.policy, run=run, at=now)
+    others = tuple(one for one in topics[change.topic] if one is not last)
+    if change.change == TopicChange.DELETED:
+        return topics if last.left else {**topics, change.topic: (*others, structs.replace(last, left=event))}
+    if last.incarnation != change.after:
+        return topics
+    following = TopicIncarnation(
+        topic_id=change.topic_id,
+        incarnation=last.incarnation + 1,
+        since=now,
+        begun=event,
+        starts=change.starts,
+    )
+    return {**topics, change.topic: (*others, last, following)}
