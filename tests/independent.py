@@ -136,8 +136,9 @@ class Independent:
         generations = self.generations()
         rows, debris = [], 0
         for record in self.records():
-            for sink in record["receipt"]["sinks"]:
-                if sink["type"] != "parquet" or not any(tally["rows"][0] for tally in record["receipt"]["tallies"]):
+            receipt = record["receipt"] or self._late_receipt(record["attempt"]["token"])
+            for sink in receipt["sinks"]:
+                if sink["type"] != "parquet" or not any(tally["rows"][0] for tally in receipt["tallies"]):
                     continue
                 folder = sink["place"]["folder"].removeprefix("file://")
                 for row in pq.read_table(folder, partitioning=None).to_pylist():
@@ -148,6 +149,13 @@ class Independent:
                     texts = {name: _text(row[name]) for name in fields if row[name] is not None}
                     rows.append(((*coordinate, row["_index"]), texts))
         return Counting(rows, debris)
+
+    def _late_receipt(self, token: str) -> dict[str, Any]:
+        """Of a window that was committed before it was read; nothing when its attempt did not finish."""
+        stored = [
+            value for path, value in self._ledger().items() if path.startswith("receipt/") and path.endswith(token)
+        ]
+        return json.loads(stored[0])["receipt"] if stored else {"sinks": (), "tallies": ()}
 
     def _connection(self) -> happybase.Connection:
         return happybase.Connection("127.0.0.1", self._site.port("thrift"), timeout=60_000)

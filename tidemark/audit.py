@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from tidemark.ledger.book import Committed
-from tidemark.ledger.records import GapKind, LaneKind, Record, SelectionRef
+from tidemark.ledger.records import GapKind, Guarantee, LaneKind, Record, SelectionRef
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 
 # Enough to look at; all of them are in the selection that goes with a report.
@@ -55,6 +55,8 @@ class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The outcome of an audit. Messages are those that Kafka still holds; `unproven` offsets lie below its log starts.
 
+    `unfinished` offsets were committed before they were read (`at_most_once`), by attempts that have not finished.
+
     `findings` is the stored selection of every coordinate with a difference, ready to be replayed.
     """
 
@@ -68,6 +70,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     set_aside: int
     skipped: int
     unproven: int
+    unfinished: int = 0
     places: tuple[PlaceReport, ...]
     coverage: tuple[CoverageReport, ...]
     ledger_problems: tuple[str, ...]
@@ -96,6 +99,8 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             text += f"; coverage: {holes} holes, {overlaps} overlaps"
         if self.unproven:
             text += f"; {self.unproven} offsets are no longer in Kafka"
+        if self.unfinished:
+            text += f"; {self.unfinished} offsets were committed before they were read, by attempts that did not finish"
         return text + "".join(f"; {problem}" for problem in self.ledger_problems)
 
 
@@ -123,7 +128,12 @@ def prove_coverage(
 
     `starts` and `positions` are those of the ingest; a partition that came later begins with its first window.
     """
-    first_readings = [window for window in windows if window.record.kind != LaneKind.REPLAY]
+    # Without positions every window reads anew what others have read.
+    first_readings = [
+        window
+        for window in windows
+        if window.record.kind != LaneKind.REPLAY and window.record.window.guarantee != Guarantee.NONE
+    ]
     covered = RangeSet()
     overlaps = RangeSet()
     for window in first_readings:

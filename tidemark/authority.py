@@ -63,6 +63,15 @@ class Authority:
                 return
             yield Segment(max(segment.start, wanted.start), min(segment.until, wanted.until), segment.generation)
 
+    def held_by(self, generation: int, covers: RangeSet) -> RangeSet:
+        """The part of a window's offsets that is still its own: no newer window has covered it."""
+        return RangeSet(
+            OffsetRange(one.partition, segment.start, segment.until)
+            for one in covers
+            for segment in self.within(one)
+            if segment.generation == generation
+        )
+
     def covered(self) -> RangeSet:
         return RangeSet(
             OffsetRange(partition, segment.start, segment.until)

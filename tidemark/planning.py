@@ -228,10 +228,10 @@ def next_window(
     gaps: list[Gap] = []
     for at, log in known.to_read().items():
         position = at_positions.get(at, known.starts.get(at, log.start))
-        _check_cut(known, OffsetRange(at, position, position))
         jumped = jumps(at, position, log, request, begins=goal is None)
         start = jumped[-1].until if jumped else position
         check_inside(OffsetRange(at, start, max(start, log.end)), log, start)
+        _check_cut(known, OffsetRange(at, position, position))
         until = log.end if goal is None else min(log.end, goal.get(at, start))
         ranges[at] = (start, max(start, until))
         gaps += jumped
@@ -288,7 +288,7 @@ def skipping(head: Head, known: Known, request: Request, to: Mapping[TopicPartit
             (GapKind.SKIPPED, max(position, log.start), target),
         ):
             if start < until:
-                gaps.append(_gap(kind, "ledger skip", at, start, until))
+                gaps.append(_gap(kind, f"ledger skip: {request.reason}", at, start, until))
         ranges[at] = (target, target)
     if not gaps:
         raise WrongUse("nothing would be skipped: every position is there already")
@@ -306,8 +306,8 @@ def next_selected(head: Head, known: Known, request: Request, selection: RangeSe
     for one in left:
         if one.partition not in logs:
             raise PartitionsChanged(f"{one} cannot be read: the partition, or this incarnation of the topic, is gone")
-        _check_cut(known, one)
         check_inside(one, logs[one.partition], one.until)
+        _check_cut(known, one)
     lengths = {at: (0, sum(until - start for start, until in left.of(at))) for at in left.partitions}
     chosen = RangeSet(
         one for at, (_, count) in share(lengths, request.max_records).items() for one in left.only([at]).first(count)

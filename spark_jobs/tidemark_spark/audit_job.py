@@ -75,7 +75,8 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
     register = found[1]
     view = opened.book.view()
     covered = view.authority.covered() if within is None else view.authority.covered() & within
-    in_kafka = _in_kafka(opened, covered)
+    unfinished = _unfinished(view) & covered
+    in_kafka = _in_kafka(opened, covered - unfinished)
 
     expected = _expected(spark, opened, in_kafka, discovery.newest_incarnations(register))
     counts = tallies(expected) if in_kafka else ()
@@ -93,7 +94,8 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
         stored=sum(tally.stored.number for tally in counts),
         set_aside=sum(tally.invalid.number + tally.failed.number for tally in counts),
         skipped=sum(tally.skipped.number for tally in counts),
-        unproven=covered.count() - in_kafka.count(),
+        unproven=covered.count() - unfinished.count() - in_kafka.count(),
+        unfinished=unfinished.count(),
         places=tuple(place.report for place in places),
         coverage=tuple(
             CoverageReport(
@@ -120,6 +122,16 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
 class _Place:
     report: PlaceReport
     findings: list[OffsetRange]
+
+
+def _unfinished(view: View) -> RangeSet:
+    """Offsets that were committed before they were read, by attempts that have not finished."""
+    return RangeSet(
+        one
+        for window in view.windows
+        if window.record.receipt is None
+        for one in view.authority.held_by(window.generation, window.covers)
+    )
 
 
 def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:

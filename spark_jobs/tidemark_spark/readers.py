@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tidemark.authority import Authority
 from tidemark.errors import WrongUse
 from tidemark.hashing import content_hash, coordinate_hash, row_hash
 from tidemark.ledger.book import Book, View
@@ -146,7 +145,7 @@ def parquet_rows(spark: SparkSession, view: View, sink: str, scheme: Scheme, *, 
             continue
         base = place["base"]
         folders.append(place["folder"])
-        lost = window.covers - _authority_of(view.authority, window.generation, window.covers)
+        lost = window.covers - view.authority.held_by(window.generation, window.covers)
         if lost:
             superseded.append((window.generation, lost))
     # The schema of today's stream file: a field that older files do not have is null.
@@ -170,16 +169,6 @@ def _parquet_schema(scheme: Scheme) -> str:
 def parquet_found_digest(rows: DataFrame, fields: Sequence[str]) -> DataFrame:
     """Parquet rows with `_found_digest`: the digest of what their columns hold."""
     return rows.withColumn(FOUND_DIGEST, content_digest([text(name) for name in fields]))
-
-
-def _authority_of(authority: Authority, generation: int, covers: RangeSet) -> RangeSet:
-    """The part of a window that is still its own."""
-    return RangeSet(
-        OffsetRange(one.partition, segment.start, segment.until)
-        for one in covers
-        for segment in authority.within(one)
-        if segment.generation == generation
-    )
 
 
 def _signed(number: int) -> int:

@@ -1,0 +1,171 @@
+"""What a crash costs under each guarantee, and moving on over offsets on somebody's word."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.test_command_line import asked, tidemark
+from tests.integration.test_cuts import crash, cut_after, read_by
+from tests.oracle import CDN, LEDGERS
+from tests.playground import Make, Playground
+from tidemark import runs
+from tidemark.errors import Conflict, WrongUse
+from tidemark.ledger.records import Guarantee, LaneKind, Record
+from tidemark.protocol import Step
+from tidemark.ranges import OffsetRange, RangeSet
+from tidemark.skipping import skip
+from tidemark_spark.audit_job import audit
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def records(play: Playground) -> list[Record]:
+    return [window.record for window in play.opened.book.committed()]
+
+
+@pytest.mark.covers("G4", "C1", "O7")
+@pytest.mark.parametrize("ledger_type", sorted(LEDGERS))
+def test_what_a_crash_costs(make: Make, ledger_type: str) -> None:
+    """The same messages and the same crash, after the first of two sinks, under each guarantee."""
+    for guarantee in Guarantee:
+        play = make(CDN, ledger=LEDGERS[ledger_type], guarantee=guarantee.value)
+        play.produce(240)
+        run = play.new_run()
+        crash(play, run, on_step=cut_after(Step.SINK_STORED))
+        head = play.head()
+        read_before = read_by(records(play))
+        play.ingest(run)
+        report = audit(play.opened, "audit")
+        play.produce(20)
+        play.ingest()
+        assert {record.window.guarantee for record in records(play)} == {guarantee}
+        if guarantee == Guarantee.AT_LEAST_ONCE:
+            # Nothing was committed: the same window is read again, and everything is there once.
+            assert (head.seq, head.pending is None) == (0, False)
+            assert (report.clean, report.expected, report.unfinished) == (True, 240, 0), report.sentence()
+            assert [read_by([record]) for record in records(play)] == [240, 20]
+            play.assert_exactly_what_was_read()
+        elif guarantee == Guarantee.AT_MOST_ONCE:
+            # The window was committed, nobody reads it again, and nobody claims to know how much of it is there.
+            assert (head.seq, head.pending, read_before) == (1, None, 0)
+            assert sum(head.offsets().values()) == 240
+            assert (report.clean, report.expected, report.unfinished) == (True, 0, 240), report.sentence()
+            assert [record.receipt is None for record in records(play)] == [True, False]
+            assert read_by(records(play)) == 20
+            hbase, files = play.independent.hbase(), play.independent.parquet(play.fields)
+            wanted = play.expected().rows
+            # The sink that was written before the crash has its rows, the other one has none of them; none is twice.
+            assert (hbase.twice(), files.twice()) == (0, 0)
+            assert hbase.by_place() == wanted
+            assert 0 < len(files.rows) < len(wanted)
+            # A replay is at least once, and fills in what is missing.
+            play.select(
+                LaneKind.REPLAY, RangeSet(OffsetRange(at, 0, until) for at, until in play.head().offsets().items())
+            )
+            play.assert_exactly_what_was_read()
+            report = audit(play.opened, "audit 2")
+            assert (report.clean, report.expected, report.unfinished) == (True, 260, 0), report.sentence()
+        else:
+            # Nothing was committed, and no position is kept: each run reads everything, and it is there once all the same.
+            assert (head.seq, head.pending is None, head.positions) == (0, False, ())
+            assert (report.clean, report.expected) == (True, 240), report.sentence()
+            assert [read_by([record]) for record in records(play)] == [240, 260]
+            assert play.head().positions == ()
+            assert play.opened.book.authority().covered().count() == 260
+            report = audit(play.opened, "audit 2")
+            assert (report.clean, report.expected) == (True, 260), report.sentence()
+
+
+@pytest.mark.parametrize("step", [Step.TAKEN, Step.COMMITTED, Step.SETTLED, Step.READ, Step.VERIFIED])
+def test_at_most_once_never_reads_a_window_twice(make: Make, step: Step) -> None:
+    play = make(CDN, guarantee="at_most_once")
+    play.produce(120)
+    run = play.new_run()
+    crash(play, run, on_step=cut_after(step))
+    play.ingest(run)
+    # Before the commit nothing has begun, so the retry reads; after it, nobody does.
+    assert read_by(records(play)) == (120 if step == Step.TAKEN else 0)
+    assert sum(play.positions().values()) == 120
+    assert play.ingest() == []
+    hbase = play.independent.hbase()
+    assert hbase.twice() == 0
+    assert len(hbase.rows) == (len(play.expected().rows) if step in (Step.TAKEN, Step.VERIFIED) else 0)
+    assert audit(play.opened, "audit").clean
+
+
+@pytest.mark.covers("O7")
+def test_without_positions_a_run_goes_on_to_its_end_all_the_same(make: Make) -> None:
+    play = make(CDN, guarantee="none", limits={"max_records": 50})
+    play.produce(120)
+    assert [read_by([record]) for record in play.ingest()] == [50, 50, 20]
+    # The next run begins where `start` says; a change to the default goes on from there too.
+    assert sum(read_by([record]) for record in play.ingest()) == 120
+    play.rewrite(limits={}, source={"start": "latest"}, guarantee="none")
+    assert play.ingest() == []
+    play.rewrite()
+    (record,) = play.ingest()
+    assert read_by([record]) == 120
+    assert sum(play.positions().values()) == 120
+    play.assert_exactly_what_was_read()
+    assert audit(play.opened, "audit").clean
+
+
+def test_skipping_offsets(play: Playground) -> None:
+    file = str(play.file)
+    topic = play.topics[0]
+    play.produce(60)
+    _, said = tidemark("ledger", "skip", file, "--to", "latest", "--reason", "a test", code=2)
+    assert "has no positions yet" in said
+    play.ingest()
+    before = play.positions()
+    play.produce(60)
+    ends = play.opened.log.topics([topic], "read_committed")[topic].partitions
+    target = before[topic, 1] + 2
+
+    found = asked("ledger", "skip", file, "--to", f"{topic}/1@{target}", "--reason", "a load test")
+    assert found == [{"range": f"{topic}/1 [{before[topic, 1]}, {target})", "kind": "skipped"}]
+    assert play.positions() == before
+    _, said = tidemark("ledger", "skip", file, "--to", f"{topic}/1@{before[topic, 1] - 1}", "--reason", "back", code=2)
+    assert f"the position is {before[topic, 1]}, and it never falls back" in said
+    _, said = tidemark("ledger", "skip", file, "--to", f"{topic}/1@{ends[1].end + 1}", "--reason", "far", code=2)
+    assert f"ends at {ends[1].end} now" in said
+    _, said = tidemark("ledger", "skip", file, "--to", f"{topic}/99@1", "--reason", "nowhere", code=2)
+    assert f"{topic}/99 is not among the partitions" in said
+    for wrong, reason in (("earliest", "expected latest, one time"), ("1763710000", "if it is seconds")):
+        _, said = tidemark("ledger", "skip", file, "--to", wrong, "--reason", "wrong", code=2)
+        assert reason in said
+    assert play.positions() == before
+
+    tidemark("ledger", "skip", file, "--to", f"{topic}/1@{target}", "--reason", "a load test", "--write")
+    assert play.positions() == {**before, (topic, 1): target}
+    skipped = [event for event in asked("ledger", "events", file) if event["what"] == "skipped"]
+    assert [event["why"] for event in skipped] == ["ledger skip: a load test"]
+    assert audit(play.opened, "audit").clean
+    play.ingest()
+    # What was skipped is still in Kafka: a backfill fills it, and then it is all there.
+    play.select(LaneKind.BACKFILL, play.ranges(0, 1, (before[topic, 1], target)))
+    play.assert_exactly_what_was_read()
+    out, _ = tidemark("ledger", "verify", file)
+    assert "all of them there and unchanged" in out
+
+
+def test_a_skip_waits_for_the_window_that_is_pending(make: Make) -> None:
+    play = make(CDN)
+    play.produce(40)
+    assert runs.plan_ingest(play.opened, "run") is not None
+    play.produce(40)
+    with pytest.raises(Conflict, match="window 1 of .* is pending"):
+        skip(play.opened, "latest", "a reason", "skip", write=True)
+    play.ingest("run")
+    skip(play.opened, "latest", "a reason", "skip", write=True)
+    assert sum(play.positions().values()) == 80
+    with pytest.raises(WrongUse, match="nothing would be skipped"):
+        skip(play.opened, "latest", "a reason", "skip 2", write=True)
+    assert play.ingest() == []
+
+
+def test_a_guarantee_that_does_not_exist_is_refused(make: Make) -> None:
+    play = make(CDN)
+    play.rewrite(guarantee="exactly_once")
+    _, said = tidemark("status", str(play.file), code=2)
+    assert "guarantee: Input should be 'at_least_once', 'at_most_once' or 'none'" in said
