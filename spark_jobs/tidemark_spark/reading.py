@@ -24,6 +24,11 @@ _LONG = 10_000
 _RECORDS_PER_TASK = 50_000
 
 
+_COLUMNS = (
+    f"{TOPIC} string, {INCARNATION} int, {PARTITION} int, {OFFSET} long, {KEY} binary, {VALUE} binary, {TIMESTAMP} timestamp"
+)
+
+
 @dataclass(frozen=True)
 class Read:
     """One read of Spark's Kafka source, which takes one range per partition. `exact`: everything in them is wanted."""
@@ -52,7 +57,7 @@ def read_offsets(
             F.col("timestamp").alias(TIMESTAMP),
         )
         frames.append(messages if one.exact else only(messages, RangeSet(one.ranges) & wanted))
-    return reduce(DataFrame.unionAll, frames)
+    return reduce(DataFrame.unionAll, frames) if frames else spark.createDataFrame([], _COLUMNS)
 
 
 def reads(wanted: RangeSet) -> list[Read]:
