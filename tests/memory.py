@@ -5,7 +5,7 @@ The contract itself is tested on the real stores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from tidemark.ledger.store import InDoubt, Key, Offsets
 
@@ -34,6 +34,9 @@ class MemoryStore:
 
     def newest(self, prefix: Key, limit: int) -> list[tuple[Key, bytes]]:
         return list(self.scan(prefix))[::-1][:limit]
+
+    def read_several(self, keys: Sequence[Key]) -> list[bytes | None]:
+        return [self.values.get(key) for key in keys]
 
     def swap(self, key: Key, expected: bytes | None, value: bytes) -> bool:
         self.before_swap(key)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tidemark.discovery import topics_now
 from tidemark.ledger.book import Book, Stored
+from tidemark.ledger.newest import newest_windows, open_heads
 from tidemark.ledger.records import INGEST, LaneEntry, Pending, Record, Window, WindowRange
 from tidemark.streams.opened import OpenStream
 from tidemark.topics import TopicLog
 
-# Windows shown for each lane, and in all.
-_LANE_WINDOWS = 20
 _WINDOWS = 50
 _LANES = 20
 
@@ -21,7 +21,8 @@ def overview(opened: OpenStream) -> dict[str, Any]:
     book, source = opened.book, opened.stream.source
     found = book.register()
     lanes = found[1].lanes if found else {}
-    heads = {name: stored for name in _newest_lanes(lanes) if (stored := book.head(name)) is not None}
+    heads = open_heads(book, lanes)
+    windows = {name: _committed_windows(book, name, lanes[name], heads.get(name)) for name in _newest_lanes(lanes)}
     topics = topics_now(opened)
     logs = opened.log.topics(topics, source.isolation)
     return {
@@ -29,8 +30,8 @@ def overview(opened: OpenStream) -> dict[str, Any]:
         "description": opened.stream.description,
         "partitions": _partitions(heads.get(INGEST), logs),
         "missing_topics": sorted(set(topics) - set(logs)),
-        "lanes": [_lane(name, lanes[name], heads.get(name)) for name in heads],
-        "windows": _windows(book, heads),
+        "lanes": [_lane(name, lanes[name], number) for name, number in windows.items() if number is not None],
+        "windows": _windows(book, lanes, heads),
     }
 
 
@@ -59,7 +60,15 @@ def _partitions(ingest: Stored | None, logs: dict[str, TopicLog]) -> list[dict[s
     return rows
 
 
-def _lane(name: str, entry: LaneEntry, stored: Stored | None) -> dict[str, Any]:
+def _committed_windows(book: Book, name: str, entry: LaneEntry, stored: Stored | None) -> int | None:
+    """How many windows a lane has committed; None for one that is only just being opened."""
+    if stored is None and entry.windows is not None:
+        return entry.windows
+    stored = stored or book.head(name)
+    return stored.head.seq if stored else None
+
+
+def _lane(name: str, entry: LaneEntry, windows: int) -> dict[str, Any]:
     return {
         "lane": name,
         "kind": entry.kind.value,
@@ -67,21 +76,15 @@ def _lane(name: str, entry: LaneEntry, stored: Stored | None) -> dict[str, Any]:
         "run": entry.run,
         "reason": entry.reason,
         "opened_at": entry.opened_at,
-        "windows": stored.head.seq if stored else 0,
+        "windows": windows,
     }
 
 
-def _windows(book: Book, heads: dict[str, Stored]) -> list[dict[str, Any]]:
-    rows = []
-    for lane, stored in heads.items():
-        head = stored.head
-        records = {record.seq: record for record in book.newest_records(lane, _LANE_WINDOWS)}
-        if head.last is not None:
-            records[head.seq] = head.last
-        rows += [_committed(record) for record in records.values()]
-        if head.pending is not None:
-            rows.append(_pending(book, lane, head.pending))
-    return sorted(rows, key=lambda row: (row["state"] == "committed", -row["at"]))[:_WINDOWS]
+def _windows(book: Book, lanes: Mapping[str, LaneEntry], heads: Mapping[str, Stored]) -> list[dict[str, Any]]:
+    pending = [_pending(book, lane, stored.head.pending) for lane, stored in heads.items() if stored.head.pending]
+    pending.sort(key=lambda row: -row["at"])
+    committed = [_committed(record) for record in newest_windows(book, lanes, heads, _WINDOWS)]
+    return [*pending, *committed][:_WINDOWS]
 
 
 def _committed(record: Record) -> dict[str, Any]:

@@ -76,6 +76,23 @@ def test_keys_are_scanned_in_their_order_and_streams_do_not_mix(stores: Stores) 
     assert list(store.scan(("history", "nowhere"))) == []
 
 
+def test_several_values_are_read_at_once(store: LedgerStore) -> None:
+    keys = [("history", "ingest", sortable(number)) for number in (999, 1_000, 1, 10_000)]
+    for key in keys[:3]:
+        store.put(key, key[-1].encode())
+    assert store.swap(KEY, None, b"head")
+    nowhere = ("history", "another", sortable(1))
+    # In the order of the question; also where a value, or all below a name, is not there.
+    assert store.read_several([*keys, KEY, nowhere, ("history", "ingest")]) == [
+        *(key[-1].encode() for key in keys[:3]),
+        None,
+        b"head",
+        None,
+        None,
+    ]
+    assert store.read_several([]) == []
+
+
 def test_a_word_may_hold_what_the_names_of_runs_hold(store: LedgerStore) -> None:
     words = ("cdn__audit/scheduled__2026-11-21T12:00:00+00:00", "a b%2Fé", "..", "0123")
     for number, word in enumerate(words):
@@ -88,6 +105,7 @@ def test_a_ledger_that_is_not_there_is_empty(stores: Stores) -> None:
     assert nowhere.read(KEY) is None
     assert list(nowhere.scan(("history",))) == []
     assert nowhere.newest(("history",), 5) == []
+    assert nowhere.read_several([KEY, ("register",)]) == [None, None]
 
 
 def test_the_largest_value_survives(store: LedgerStore) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tidemark.ledger.store import InDoubt, Key, LedgerStore, Offsets
@@ -82,6 +82,10 @@ class Transport:
     def newest(self, prefix: Key, limit: int) -> list[tuple[Key, bytes]]:
         self._seen = self._network.state
         return self._store.newest(prefix, limit)
+
+    def read_several(self, keys: Sequence[Key]) -> list[bytes | None]:
+        self._seen = self._network.state
+        return self._store.read_several(keys)
 
     def swap(self, key: Key, expected: bytes | None, value: bytes) -> bool:
         return self._sent(lambda: self._store.swap(key, expected, value), (key, value))

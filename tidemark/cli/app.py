@@ -120,6 +120,8 @@ def show(
         line(f"{row['place']} index {row['index']}: {'tombstone' if row['tombstone'] else fields}")
     if not found["windows"]:
         line(f"{found['coordinate']} is in no committed window")
+    for gap in found["gaps"]:
+        line(f"{gap['kind']}: window {gap['seq']} of {gap['lane']} jumped over {gap['range']} ({gap['policy']})")
 
 
 @app.command()

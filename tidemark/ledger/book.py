@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -117,6 +117,12 @@ class Book:
         """Every lane's head, closed lanes included."""
         return {key[1]: self._head(key[1], stored) for key, stored in self.store.scan(("head",))}
 
+    def heads_of(self, lanes: Iterable[str]) -> dict[str, Stored]:
+        """The heads of some lanes, as far as they are there, in one read."""
+        names = list(lanes)
+        found = zip(names, self.store.read_several([head_key(name) for name in names]), strict=True)
+        return {name: self._head(name, stored) for name, stored in found if stored is not None}
+
     def open_lanes(self) -> list[str]:
         found = self.register()
         return (
@@ -193,6 +199,27 @@ class Book:
         """The history, each record with its stored bytes, by lane and number."""
         for key, stored in self.store.scan(("history",)):
             yield stored, decode(stored, Record, self._name(key))
+
+    def records(self, places: Sequence[tuple[str, int]]) -> list[Record]:
+        """Some windows, by lane and number, that have to be in the history; in one read.
+
+        Raises LedgerContradiction naming one that is missing there, or is another one.
+        """
+        keys = [record_key(lane, seq) for lane, seq in places]
+        found = []
+        for place, key, stored in zip(places, keys, self.store.read_several(keys), strict=True):
+            if stored is None:
+                raise LedgerContradiction(
+                    f"{self._name(key)} is missing, although the lane has committed that window. "
+                    "Restore the ledger from a backup."
+                )
+            record = decode(stored, Record, self._name(key))
+            if (record.lane, record.seq) != place:
+                raise LedgerContradiction(
+                    f"{self._name(key)} holds window {record.seq} of lane {record.lane}. It was left as it is."
+                )
+            found.append(record)
+        return found
 
     def newest_records(self, lane: str, limit: int) -> list[Record]:
         """The last windows of a lane that are in the history, the newest first."""

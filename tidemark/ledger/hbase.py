@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from tidemark.hbase.gateway import MISTAKE, TROUBLE, Gateway, TableMissing, reason
@@ -62,6 +62,16 @@ class HBaseLedgerStore:
             ]
         except TableMissing:
             return []
+
+    def read_several(self, keys: Sequence[Key]) -> list[bytes | None]:
+        table, rows = self._table.encode(), [self._row(key) for key in keys]
+        try:
+            found = self._gateway.repeated("read", lambda client: client.getRowsWithColumns(table, rows, [_CELL], {}))
+        except TableMissing:
+            return [None] * len(keys)
+        # Rows that are not there are left out of the answer.
+        values = {one.row: one.columns[_CELL].value for one in found}
+        return [values.get(row) for row in rows]
 
     def swap(self, key: Key, expected: bytes | None, value: bytes) -> bool:
         row = self._row(key)

@@ -283,7 +283,11 @@ class TopicIncarnation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the register says of a lane; everything but `ingest` works on a selection, and that is its claim."""
+    """What the register says of a lane; everything but `ingest` works on a selection, and that is its claim.
+
+    `until` is where the selection ends in each partition of `start`, in that order: a look-up need not read it for what lies
+    outside. Empty in lanes without a selection, and in those that older versions opened.
+    """
 
     kind: LaneKind
     state: LaneState
@@ -292,7 +296,11 @@ class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     run: str
     reason: str | None = None
     start: tuple[Position, ...] = ()
+    until: tuple[int, ...] = ()
     selection: SelectionRef | None = None
+    # Of a closed lane: behind the time of its last commit, and how many windows it has. Older versions wrote neither.
+    closed_at: int | None = None
+    windows: int | None = None
 
 
 class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

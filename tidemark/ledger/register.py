@@ -151,6 +151,7 @@ def open_lane(
             run=run,
             reason=reason,
             start=start,
+            until=_ends(book, start, selection),
             selection=selection,
         )
         return structs.replace(register, lanes={**register.lanes, lane: entry})
@@ -159,6 +160,16 @@ def open_lane(
     head = _head_of(book, lane, register.lanes[lane])
     change(book, lambda newest: _marked(newest, lane, LaneState.OPENING, LaneState.OPEN))
     return head
+
+
+def _ends(book: Book, start: tuple[Position, ...], selection: SelectionRef | None) -> tuple[int, ...]:
+    """Where a selection ends in each partition; nothing if it does not begin at `start`, which then says too little."""
+    if selection is None:
+        return ()
+    hull = {one.partition: (one.start, one.until) for one in book.selection(selection).hull()}
+    if {position.at: position.offset for position in start} != {at: begins for at, (begins, _) in hull.items()}:
+        return ()
+    return tuple(hull[position.at][1] for position in start)
 
 
 def _head_of(book: Book, lane: str, entry: LaneEntry) -> Stored:
@@ -208,19 +219,30 @@ def close_lane(book: Book, lane: str) -> None:
                 swap_surely(book.store, head_key(lane), found.bytes, encode(closed), _closed_by(closed.token))
             except NotMine:
                 continue
-        change(book, lambda register: _marked(register, lane, LaneState.OPEN, LaneState.CLOSED))
+        _release(book, head)
         return
+
+
+def _release(book: Book, head: Head) -> None:
+    # Whatever the clocks say, behind the last commit: by that the newest windows of all lanes are found.
+    closed_at = max(book.clock(), head.last.committed_at + 1 if head.last else 0)
+    change(
+        book,
+        lambda register: _marked(
+            register, head.lane, LaneState.OPEN, LaneState.CLOSED, closed_at=closed_at, windows=head.seq
+        ),
+    )
 
 
 def _closed_by(token: str) -> Callable[[bytes], bool]:
     return lambda stored: decode(stored, Head, "the head").token == token
 
 
-def _marked(register: Register, lane: str, before: LaneState, after: LaneState) -> Register:
+def _marked(register: Register, lane: str, before: LaneState, after: LaneState, **more: int) -> Register:
     entry = register.lanes[lane]
     if entry.state != before:
         return register
-    return structs.replace(register, lanes={**register.lanes, lane: structs.replace(entry, state=after)})
+    return structs.replace(register, lanes={**register.lanes, lane: structs.replace(entry, state=after, **more)})
 
 
 def _check_same(book: Book, lane: str, known: LaneEntry, kind: LaneKind, selection: SelectionRef | None) -> None:

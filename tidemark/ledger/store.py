@@ -6,7 +6,7 @@ still `expected`, in one atomic step. Everything else in the ledger is built on 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 Key = tuple[str, ...]
@@ -48,6 +48,10 @@ class LedgerStore(Protocol):
 
     def newest(self, prefix: Key, limit: int) -> list[tuple[Key, bytes]]:
         """The last `limit` keys that begin with `prefix`, descending, with their values. Raises Unreachable."""
+        ...
+
+    def read_several(self, keys: Sequence[Key]) -> list[bytes | None]:
+        """As `read`, for several keys in one question. Raises Unreachable."""
         ...
 
     def swap(self, key: Key, expected: bytes | None, value: bytes) -> bool:

@@ -88,8 +88,12 @@ class ZooKeeperLedgerStore:
         yield from self._below(self._path(prefix), descending=False)
 
     def newest(self, prefix: Key, limit: int) -> list[tuple[Key, bytes]]:
-        found = self._below(self._path(prefix), descending=True)
+        found = self._below(self._path(prefix), descending=True, at_once=max(1, min(limit, _READ_AT_ONCE)))
         return [one for one, _ in zip(found, range(limit), strict=False)]
+
+    def read_several(self, keys: Sequence[Key]) -> list[bytes | None]:
+        # Folders hold nothing themselves.
+        return [value or None for value in self._values([self._path(key) for key in keys])]
 
     def swap(self, key: Key, expected: bytes | None, value: bytes) -> bool:
         path = self._path(key)
@@ -194,7 +198,7 @@ class ZooKeeperLedgerStore:
             raise InDoubt(f"ZooKeeper at {self._zookeeper.endpoint}: {reason(problem)}") from problem
         return True
 
-    def _below(self, path: str, *, descending: bool) -> Iterator[tuple[Key, bytes]]:
+    def _below(self, path: str, *, descending: bool, at_once: int = _READ_AT_ONCE) -> Iterator[tuple[Key, bytes]]:
         """Every value below a node, by name. Folders hold nothing themselves."""
         try:
             names = self._zookeeper.repeated(
@@ -204,21 +208,22 @@ class ZooKeeperLedgerStore:
             return
         # By the words that the names stand for: that is the order of keys.
         names = sorted(names, key=unquote, reverse=descending)
-        for first in range(0, len(names), _READ_AT_ONCE):
-            children = [f"{path}/{name}" for name in names[first : first + _READ_AT_ONCE]]
+        for first in range(0, len(names), at_once):
+            children = [f"{path}/{name}" for name in names[first : first + at_once]]
             for child, value in zip(children, self._values(children), strict=True):
                 if value:
                     yield self._key(child), value
                 else:
-                    yield from self._below(child, descending=descending)
+                    yield from self._below(child, descending=descending, at_once=at_once)
 
-    def _values(self, paths: Sequence[str]) -> list[bytes]:
-        """The values of nodes that were there a moment ago (nodes are never removed), asked for together."""
+    def _values(self, paths: Sequence[str]) -> list[bytes | None]:
+        """The newest values of some nodes, asked for together; None for a node that is not there."""
 
         def ask(client: KazooClient) -> Any:
             return _Together([client.get_async(path) for path in paths])
 
-        return [value for value, _ in self._zookeeper.repeated("read", ask)]
+        found: list[bytes | None] = self._zookeeper.repeated("read", lambda client: client.sync_async(self._base), ask)
+        return found
 
     def _known(self, nodes: Mapping[str, bytes]) -> dict[str, tuple[int | None, int]]:
         """Of some offset nodes those that are there: the offset that each holds, and its version."""
@@ -242,13 +247,20 @@ class ZooKeeperLedgerStore:
 
 
 class _Together:
-    """Several answers as one."""
+    """The values of several nodes as one answer; None for a node that is not there."""
 
     def __init__(self, waiting: Sequence[Any]) -> None:
         self._waiting = waiting
 
-    def get(self, timeout: float) -> list[Any]:
-        return [one.get(timeout=timeout) for one in self._waiting]
+    def get(self, timeout: float) -> list[bytes | None]:
+        return [self._value(one, timeout) for one in self._waiting]
+
+    def _value(self, one: Any, timeout: float) -> bytes | None:
+        try:
+            value: bytes = one.get(timeout=timeout)[0]
+        except NoNodeError:
+            return None
+        return value
 
 
 def _parts(word: str) -> tuple[str, ...]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 import pyarrow as pa
 
+from tidemark.authority import Authority
+from tidemark.coordinates import Coordinate
 from tidemark.ledger.book import Book, View
+from tidemark.ledger.lookup import Found, look_up
 from tidemark.ranges import OffsetRange, RangeSet
 from tidemark.results import parquet_files
 from tidemark.results.hbase_rows import BLOCK_BITS, Place
@@ -53,6 +56,23 @@ def places_of_piece(
         return list(table.rows(known.authority, piece))
 
     return _steady(book, view, read, lambda known: list(known.authority.within(piece)))
+
+
+def rows_at(
+    book: Book, tables: Mapping[str, ResultTable], place: Coordinate
+) -> tuple[Found, dict[str, list[StoredRow]]]:
+    """The rows of one coordinate that count, by the name of their table, and what the ledger says of it.
+
+    The history is not read. The coordinate is looked up again behind the rows: were it committed anew, so are they read anew.
+    """
+    found, wanted = look_up(book, place), place.as_range()
+    while True:
+        authority = Authority((window.attempt.generation, RangeSet([wanted])) for window in found.windows)
+        rows = {name: list(table.rows_that_count(authority, wanted)) for name, table in tables.items()}
+        newer = look_up(book, place)
+        if newer.generation == found.generation:
+            return newer, rows
+        found = newer
 
 
 def parquet_tables(book: Book, sink: str) -> list[pa.Table]:

@@ -1,0 +1,230 @@
+"""Finding windows among very many: the right ones, in few reads. On real servers: tests/integration/test_large_ledger.py."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.bulk import ADDED, AGAIN, BEFORE, LOGS, STREAM, History, as_an_older_version_left, ingest_of, load
+from tests.counting import CountingStore
+from tests.memory import MemoryStore
+from tests.naive import Scan, named, names
+from tests.unit.test_protocol import RUN, NoWork, World, hold, plan
+from tidemark import protocol
+from tidemark.coordinates import Coordinate
+from tidemark.errors import LedgerContradiction
+from tidemark.ledger.book import REGISTER, Book, head_key, record_key
+from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.lookup import look_up
+from tidemark.ledger.newest import newest_windows, open_heads
+from tidemark.ledger.records import LaneKind, Record, Register, positions
+from tidemark.ledger.register import close_lane, open_lane
+from tidemark.ledger.verifying import verify
+from tidemark.ranges import OffsetRange, RangeSet
+
+WINDOWS, LANES, MOST_READS = 100_000, 50, 20
+PARTITIONS = [*LOGS, ADDED, BEFORE, AGAIN]
+
+
+@pytest.fixture(scope="module")
+def large() -> MemoryStore:
+    store = MemoryStore()
+    load(store, History(WINDOWS, LANES).values)
+    return store
+
+
+@pytest.fixture(scope="module")
+def scan(large: MemoryStore) -> Scan:
+    return Scan(Book(large, STREAM))
+
+
+def places(records: list[Record], chance: random.Random) -> Iterator[Coordinate]:
+    """Coordinates in, at the edges of, and just outside windows of all kinds; and anywhere."""
+    others = [record for record in records if record.kind != LaneKind.INGEST]
+    jumping = [record for record in records if record.window.gaps]
+    kinds = [kind for kind in (records, others, jumping) if kind]
+    while True:
+        record = chance.choice(chance.choice(kinds))
+        one = chance.choice([*record.window.ranges, *record.window.gaps]).as_range()
+        anywhere = chance.randrange(one.start, one.until + 1)
+        offset = chance.choice([one.start - 1, one.start, anywhere, one.until - 1, one.until, anywhere * 3 // 2])
+        yield Coordinate(one.partition, max(0, offset))
+
+
+def newest(book: Book, limit: int) -> list[Record]:
+    found = book.register()
+    lanes = found[1].lanes if found else {}
+    return newest_windows(book, lanes, open_heads(book, lanes), limit)
+
+
+def test_the_large_ledger_is_whole(large: MemoryStore, scan: Scan) -> None:
+    book = Book(large, STREAM)
+    assert verify(book) == []
+    found = book.register()
+    assert found is not None
+    assert (len(scan.records), len(found[1].lanes)) == (WINDOWS, LANES)
+    assert sum(lane.closed_at is None for lane in found[1].lanes.values()) == 4
+
+
+def test_a_head_is_read_in_one_read_of_one_value(large: MemoryStore) -> None:
+    store = CountingStore(large)
+    found = Book(store, STREAM).head("ingest")
+    assert found is not None
+    assert found.head.seq > WINDOWS // 2
+    assert (store.reads, store.values) == (1, 1)
+
+
+def test_any_coordinate_is_found_among_many_windows(large: MemoryStore, scan: Scan) -> None:
+    chance, seen = random.Random(5), Counter[str]()
+    for place, _ in zip(places(scan.records, chance), range(300), strict=False):
+        store = CountingStore(large)
+        found = look_up(Book(store, STREAM), place)
+        assert named(found) == scan.at(place)
+        assert store.reads <= MOST_READS
+        # Most of what is read are records, and of those there are few too.
+        assert store.values < WINDOWS // 200
+        assert found.generation == max((one.attempt.generation for one in found.windows), default=None)
+        seen.update({one.kind.value for one in found.windows} or {"uncovered"})
+        seen.update({"jumped over": len(found.gaps), "again": len(found.windows) > 1})
+        seen[str(place.partition)] += 1
+    # The coordinates were of all kinds.
+    kinds = ("ingest", "replay", "backfill", "uncovered", "jumped over", "again", *map(str, PARTITIONS))
+    assert min(seen[kind] for kind in kinds) >= 5, seen
+
+
+def test_the_newest_windows_are_found_among_many(large: MemoryStore, scan: Scan) -> None:
+    for limit in (1, 50, 200):
+        store = CountingStore(large)
+        assert names(newest(Book(store, STREAM), limit)) == scan.newest(limit)
+        assert store.reads <= MOST_READS
+
+
+def test_lanes_that_an_older_version_closed_are_searched_too(large: MemoryStore, scan: Scan) -> None:
+    store = MemoryStore()
+    store.values = dict(large.values)
+    register = decode(store.values[REGISTER], Register, "register")
+    for lane in ("replay-1", "replay-9", "replay-45", "backfill-44"):
+        register = as_an_older_version_left(register, lane)
+    store.values[REGISTER] = encode(register)
+    of_them = [record for record in scan.records if register.lanes[record.lane].windows is None]
+    for place, _ in zip(places(of_them, random.Random(6)), range(100), strict=False):
+        counting = CountingStore(store)
+        assert named(look_up(Book(counting, STREAM), place)) == scan.at(place)
+        assert counting.reads <= MOST_READS
+    assert names(newest(Book(store, STREAM), 50)) == scan.newest(50)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(30, 400), st.integers(2, 12), st.integers(0, 1_000))
+def test_any_ledger_is_searched_as_if_every_window_was_looked_at(windows: int, lanes: int, seed: int) -> None:
+    store = MemoryStore()
+    load(store, History(max(windows, 10 * lanes), lanes, seed).values)
+    book = Book(store, STREAM)
+    assert verify(book) == []
+    scan = Scan(book)
+    for place, _ in zip(places(scan.records, random.Random(seed)), range(60), strict=False):
+        assert named(look_up(book, place)) == scan.at(place)
+    assert names(newest(book, 20)) == scan.newest(20)
+
+
+SIZES = {
+    "one": [7],
+    "all alike": [5] * 4_000,
+    "each twice the one before, again and again": [2 ** (number % 50) for number in range(4_000)],
+    "the first is nearly everything": [2**60, *[1] * 4_000],
+    "the last is nearly everything": [*[1] * 4_000, 2**60],
+    "mostly nothing": [number % 100 == 99 for number in range(4_000)],
+    "a giant among dwarfs": [*[1] * 1_234, 2**50, *[1] * 2_766],
+}
+
+
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_no_sizes_of_windows_make_a_search_long(sizes: list[int]) -> None:
+    store = CountingStore(MemoryStore())
+    load(store._store, ingest_of(sizes))
+    end, chance = sum(sizes), random.Random(7)
+    ends = [sum(sizes[:number]) for number in (1, 1_234, 1_235, len(sizes) // 2, len(sizes) - 1)]
+    edges = [offset for one in ends for offset in (one - 1, one, one + 1)]
+    scan = Scan(Book(store, STREAM))
+    for offset in {0, end - 1, end, *edges, *(chance.randrange(end) for _ in range(50))}:
+        if offset < 0:
+            continue
+        place = Coordinate(LOGS[0], offset)
+        store.reads = 0
+        found = look_up(Book(store, STREAM), place)
+        assert named(found) == scan.at(place)
+        assert bool(found.windows) == (offset < end)
+        # The register, the head, and three for 4,000 windows: 17 to the power of 3 is 4,913.
+        assert store.reads <= 5
+
+
+def test_a_gap_is_named_with_the_window_that_jumped(large: MemoryStore, scan: Scan) -> None:
+    jumping = next(record for record in scan.records if record.window.gaps)
+    (gap, *_) = jumping.window.gaps
+    found = look_up(Book(large, STREAM), Coordinate(gap.as_range().partition, gap.start))
+    assert found.gaps == ((jumping, gap),)
+
+
+def test_a_record_that_was_lost_is_never_taken_for_no_window() -> None:
+    whole = ingest_of([10] * 1_000)
+    # The last one stands in the head.
+    for seq in [*range(1, 1_000, 37), 999]:
+        store = MemoryStore()
+        load(store, {key: value for key, value in whole.items() if key != record_key("ingest", seq)})
+        place = Coordinate(LOGS[0], seq * 10 - 5)
+        with pytest.raises(LedgerContradiction, match=rf"history/ingest/0*{seq} is missing"):
+            look_up(Book(store, STREAM), place)
+
+
+def test_a_record_in_the_place_of_another_is_found_out() -> None:
+    store = MemoryStore()
+    load(store, ingest_of([10] * 10))
+    store.values[record_key("ingest", 4)] = store.values[record_key("ingest", 5)]
+    with pytest.raises(LedgerContradiction, match="holds window 5 of lane ingest"):
+        look_up(Book(store, STREAM), Coordinate(LOGS[0], 35))
+
+
+def test_a_head_that_was_lost_is_never_taken_for_no_window() -> None:
+    store = MemoryStore()
+    load(store, ingest_of([10] * 10))
+    del store.values[head_key("ingest")]
+    with pytest.raises(LedgerContradiction, match="the head of bulk/ingest is missing"):
+        look_up(Book(store, STREAM), Coordinate(LOGS[0], 35))
+
+
+def test_nothing_is_found_in_a_ledger_that_is_not_there() -> None:
+    book = Book(MemoryStore(), STREAM)
+    assert look_up(book, Coordinate(LOGS[0], 0)).windows == ()
+    assert newest(book, 50) == []
+
+
+def test_what_the_protocol_leaves_is_found() -> None:
+    """The register's entries as `open_lane` and `close_lane` write them, with a clock that goes back in between."""
+    world = World()
+    world.open()
+    for _ in range(3):
+        world.process(world.pin())
+    at = LOGS[0]
+    ref = world.book.store_selection(RangeSet([OffsetRange(at, 10, 20)]))
+    open_lane(world.book, "replay-1", LaneKind.REPLAY, run="r", start=positions({at: 10}), selection=ref)
+    assert protocol.pin(world.book, world.sweeps, "replay-1", plan) is not None
+    record = protocol.process(world.book, world.sweeps, NoWork(), hold, "replay-1", 1, RUN)
+    world.now -= 60_000
+    close_lane(world.book, "replay-1")
+    found = world.book.register()
+    assert found is not None
+    entry = found[1].lanes["replay-1"]
+    assert (entry.until, entry.windows) == ((20,), 1)
+    assert entry.closed_at is not None
+    assert entry.closed_at > record.committed_at
+    scan = Scan(world.book)
+    for offset in range(40):
+        place = Coordinate(at, offset)
+        assert named(look_up(world.book, place)) == scan.at(place)
+    assert named(look_up(world.book, Coordinate(at, 15))) == ([("replay-1", 1), ("ingest", 2)], [])
+    assert names(newest(world.book, 2)) == scan.newest(2)
