@@ -14,9 +14,11 @@ from kafka.errors import KafkaError, NoError
 from kafka.protocol.consumer.offsets import IsolationLevel
 from kafka.structs import OffsetAndMetadata
 
+from tidemark import kafka_transactions, transactions
 from tidemark.errors import Conflict, Unreachable
 from tidemark.ledger.records import Window
 from tidemark.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
+from tidemark.transactions import OpenTransaction
 
 T = TypeVar("T")
 
@@ -68,6 +70,34 @@ class KafkaLog:
         with self._admin() as admin:
             found = admin.list_partition_offsets(dict.fromkeys(wanted, timestamp_ms))
         return {(at.topic, at.partition): None if offset.offset < 0 else offset.offset for at, offset in found.items()}
+
+    def high_watermarks(self, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
+        """Per (topic, partition), where the log ends now, whatever the isolation level and open transactions."""
+        partitions = [
+            KafkaTopicPartition(topic, partition) for topic, log in logs.items() for partition in log.partitions
+        ]
+        with self._admin() as admin:
+            found = _offsets(admin, partitions, OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
+        return {(at.topic, at.partition): offset for at, offset in found.items()}
+
+    def open_transactions(
+        self, logs: Mapping[str, TopicLog], high: Mapping[tuple[str, int], int]
+    ) -> tuple[OpenTransaction, ...]:
+        """The transactions that hold back ends taken under read_committed.
+
+        Asks only where such an end is below the high watermark.
+        """
+        held = transactions.held_back(logs, high)
+        if not held:
+            return ()
+        with self._admin() as admin:
+            first = self._coordinated(lambda: kafka_transactions.open_producers(admin, held))
+            ids = {one.producer_id for found in first.values() for one in found}
+            known = self._coordinated(lambda: kafka_transactions.coordinated(admin, ids))
+            # Asked again, since what has ended meanwhile is not open: a coordinator would no longer know of it.
+            again = self._coordinated(lambda: kafka_transactions.open_producers(admin, held)) if ids else {}
+        still = {place: [one for one in found if one.producer_id in ids] for place, found in again.items()}
+        return transactions.open_transactions(held, still, known)
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """What a consumer group has committed: {(topic, partition): next offset}. Empty for a group that nobody knows."""

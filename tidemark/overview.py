@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tidemark.ledger.book import Book, Stored
 from tidemark.ledger.records import INGEST, LaneEntry, Pending, Record, Window, WindowRange
 from tidemark.streams.opened import OpenStream
-from tidemark.topics import TopicLog
+from tidemark.topics import READ_COMMITTED, TopicLog
+from tidemark.transactions import OpenTransaction
 
 # Windows shown for each lane, and in all.
 _LANE_WINDOWS = 20
@@ -22,14 +24,37 @@ def overview(opened: OpenStream) -> dict[str, Any]:
     lanes = found[1].lanes if found else {}
     heads = {name: stored for name in _newest_lanes(lanes) if (stored := book.head(name)) is not None}
     logs = opened.log.topics(source.topics, source.isolation)
+    held: tuple[OpenTransaction, ...] = ()
+    if source.isolation == READ_COMMITTED:
+        held = opened.log.open_transactions(logs, opened.log.high_watermarks(logs))
     return {
         "stream": opened.stream.stream,
         "description": opened.stream.description,
         "partitions": _partitions(heads.get(INGEST), logs),
         "missing_topics": sorted(set(source.topics) - set(logs)),
+        "open_transactions": transactions_shown(held, book.clock()),
         "lanes": [_lane(name, lanes[name], heads.get(name)) for name in heads],
         "windows": _windows(book, heads),
     }
+
+
+def transactions_shown(held: Iterable[OpenTransaction], now: int) -> list[dict[str, Any]]:
+    """Open transactions as plain values, each with a sentence for people. Times are milliseconds since 1970."""
+    return [
+        {
+            "topic": one.topic,
+            "partition": one.partition,
+            "offset": str(one.start),
+            "behind": str(one.behind),
+            "producer_id": str(one.producer_id),
+            "producer_epoch": one.epoch,
+            "transactional_id": one.transactional_id,
+            "started": one.started,
+            "last_timestamp": one.last_timestamp,
+            "sentence": one.sentence(now),
+        }
+        for one in held
+    ]
 
 
 def _newest_lanes(lanes: dict[str, LaneEntry]) -> list[str]:

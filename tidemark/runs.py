@@ -19,6 +19,8 @@ from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results.reading import hbase_rows
 from tidemark.streams.model import StartOffsets
 from tidemark.streams.opened import OpenStream
+from tidemark.topics import READ_UNCOMMITTED
+from tidemark.transactions import OpenTransaction
 
 
 def code_version() -> str:
@@ -80,6 +82,15 @@ def preview(opened: OpenStream, run: str = "preview") -> tuple[Window | None, bo
         return found.head.pending.window, True
     head = found.head if found is not None else _head_before_the_first_run(opened, known)
     return planning.next_window(head, known, _request(opened, run)), False
+
+
+def open_transactions(opened: OpenStream) -> tuple[OpenTransaction, ...]:
+    """The transactions that hold back what the ingest could read now; none under read_uncommitted."""
+    source = opened.stream.source
+    if source.isolation == READ_UNCOMMITTED:
+        return ()
+    logs = opened.log.topics(source.topics, source.isolation)
+    return opened.log.open_transactions(logs, opened.log.high_watermarks(logs))
 
 
 def _head_before_the_first_run(opened: OpenStream, known: Known) -> Head:

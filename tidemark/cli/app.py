@@ -15,7 +15,7 @@ from tidemark.cli.output import data, error, line
 from tidemark.cli.showing import where_is
 from tidemark.coordinates import parse_coordinates
 from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, TidemarkError, WrongUse
-from tidemark.overview import overview
+from tidemark.overview import overview, transactions_shown
 from tidemark.results.reading import hbase_rows
 from tidemark.streams.loading import load, stream_files
 from tidemark.streams.model import HBaseSink
@@ -66,6 +66,8 @@ def status(stream: Stream, as_json: Json = False) -> None:
     data(found, as_json=as_json, rows=rows, columns=("topic", "partition", "log start", "position", "end", "lag"))
     for topic in found["missing_topics"]:
         error(f"topic {topic} does not exist")
+    for one in found["open_transactions"]:
+        error(one["sentence"])
 
 
 @app.command()
@@ -76,6 +78,7 @@ def plan(stream: Stream, as_json: Json = False) -> None:
     """
     opened = finding.opened(stream)
     window, pinned = runs.preview(opened)
+    held = transactions_shown(runs.open_transactions(opened), opened.book.clock())
     ranges = window.ranges if window else ()
     gaps = window.gaps if window else ()
     found = {
@@ -84,11 +87,14 @@ def plan(stream: Stream, as_json: Json = False) -> None:
         "offsets": sum(one.until - one.start for one in ranges),
         "ranges": [{"partition": str(one.at), "from": str(one.start), "until": str(one.until)} for one in ranges],
         "gaps": [{"range": str(gap.as_range()), "kind": gap.kind.value, "policy": gap.policy} for gap in gaps],
+        "open_transactions": held,
     }
     rows = [(one.at, one.start, one.until, one.until - one.start) for one in ranges]
     data(found, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets"))
     for gap in gaps:
         error(f"{gap.kind.value}: {gap.as_range()} ({gap.policy})")
+    for one in held:
+        error(one["sentence"])
     if window is None:
         error("nothing is new")
     elif pinned:
