@@ -14,9 +14,10 @@ from kafka.errors import KafkaError, NoError
 from kafka.protocol.consumer.offsets import IsolationLevel
 from kafka.structs import OffsetAndMetadata
 
-from tidemark import kafka_transactions, transactions
+from tidemark import kafka_retention, kafka_transactions, transactions
 from tidemark.errors import Conflict, Unreachable
 from tidemark.ledger.records import Window
+from tidemark.retention import Settings
 from tidemark.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
 from tidemark.transactions import OpenTransaction
 
@@ -24,6 +25,9 @@ T = TypeVar("T")
 
 # A broker that is up answers metadata in milliseconds; a leader election takes a few seconds.
 TIMEOUT_MS = 20_000
+
+# Timestamps are only for a forecast, which can do without.
+TIMESTAMPS_MS = 5_000
 
 
 class KafkaLog:
@@ -99,6 +103,22 @@ class KafkaLog:
         still = {place: [one for one in found if one.producer_id in ids] for place, found in again.items()}
         return transactions.open_transactions(held, still, known)
 
+    def retention(self, topics: Iterable[str]) -> dict[str, Settings]:
+        """What topics keep. A topic whose settings we may not see is left out."""
+        with self._admin() as admin:
+            return kafka_retention.settings(admin, topics)
+
+    def sizes(self, topics: Iterable[str]) -> dict[tuple[str, int], int]:
+        """Per (topic, partition), the bytes on disk of its largest replica. Empty when we may not see them."""
+        with self._admin() as admin:
+            return kafka_retention.sizes(admin, topics)
+
+    def timestamps(self, ends: Mapping[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
+        """Per (topic, partition), the timestamp (ms) of the first message of [offset, end); what takes too long is left out."""
+        with self._errors():
+            servers = self.bootstrap_servers.split(",")
+            return kafka_retention.timestamps(servers, ends, min(self._timeout_ms, TIMESTAMPS_MS))
+
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """What a consumer group has committed: {(topic, partition): next offset}. Empty for a group that nobody knows."""
         with self._admin() as admin:
@@ -158,7 +178,7 @@ class KafkaLog:
 
     @contextmanager
     def _admin(self) -> Iterator[KafkaAdminClient]:
-        try:
+        with self._errors():
             # kafka-python gives up on the first connection after this time, and on each request after it too.
             admin = KafkaAdminClient(
                 bootstrap_servers=self.bootstrap_servers.split(","),
@@ -169,6 +189,11 @@ class KafkaLog:
                 yield admin
             finally:
                 admin.close()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
         except KafkaError as problem:
             raise Unreachable(f"Kafka at {self.bootstrap_servers} did not answer: {problem}") from problem
 

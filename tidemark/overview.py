@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tidemark.forecasting import Forecasted, forecasts
 from tidemark.ledger.book import Book, Stored
-from tidemark.ledger.records import INGEST, LaneEntry, Pending, Record, Window, WindowRange
+from tidemark.ledger.records import INGEST, Head, LaneEntry, Pending, Record, Register, Window, WindowRange
+from tidemark.ranges import TopicPartition
+from tidemark.retention import Moment, alarm, in_table
 from tidemark.streams.opened import OpenStream
 from tidemark.topics import READ_COMMITTED, TopicLog
 from tidemark.transactions import OpenTransaction
@@ -23,18 +26,22 @@ def overview(opened: OpenStream) -> dict[str, Any]:
     found = book.register()
     lanes = found[1].lanes if found else {}
     heads = {name: stored for name in _newest_lanes(lanes) if (stored := book.head(name)) is not None}
+    records = {name: _newest_windows(book, name, stored) for name, stored in heads.items()}
     logs = opened.log.topics(source.topics, source.isolation)
-    held: tuple[OpenTransaction, ...] = ()
-    if source.isolation == READ_COMMITTED:
-        held = opened.log.open_transactions(logs, opened.log.high_watermarks(logs))
+    high = opened.log.high_watermarks(logs)
+    held = opened.log.open_transactions(logs, high) if source.isolation == READ_COMMITTED else ()
+    moments = _moments(found[1], heads[INGEST].head, logs, high, book.clock()) if found and INGEST in heads else {}
+    warn_hours = opened.stream.limits.warn_retention_hours
+    forecasted = forecasts(opened.log, moments, records.get(INGEST, ()), warn_hours)
     return {
         "stream": opened.stream.stream,
         "description": opened.stream.description,
-        "partitions": _partitions(heads.get(INGEST), logs),
+        "partitions": _partitions(heads.get(INGEST), logs, forecasted),
         "missing_topics": sorted(set(source.topics) - set(logs)),
+        "retention_alarms": [said for at, one in forecasted.items() if (said := alarm(str(at), one.now, one.forecast))],
         "open_transactions": transactions_shown(held, book.clock()),
         "lanes": [_lane(name, lanes[name], heads.get(name)) for name in heads],
-        "windows": _windows(book, heads),
+        "windows": _windows(book, heads, records),
     }
 
 
@@ -62,13 +69,43 @@ def _newest_lanes(lanes: dict[str, LaneEntry]) -> list[str]:
     return [*([INGEST] if INGEST in lanes else []), *others[:_LANES]]
 
 
-def _partitions(ingest: Stored | None, logs: dict[str, TopicLog]) -> list[dict[str, Any]]:
+def _newest_windows(book: Book, lane: str, stored: Stored) -> list[Record]:
+    """The last committed windows of a lane; the very last one may not be in the history yet."""
+    records = {record.seq: record for record in book.newest_records(lane, _LANE_WINDOWS)}
+    if stored.head.last is not None:
+        records[stored.head.seq] = stored.head.last
+    return list(records.values())
+
+
+def _moments(
+    register: Register,
+    ingest: Head,
+    logs: dict[str, TopicLog],
+    high: Mapping[tuple[str, int], int],
+    now: int,
+) -> dict[TopicPartition, Moment]:
+    """The partitions that the ingest has a position in, as they are now; none of a topic that is another one now."""
+    ids = {(topic, one.incarnation): one.topic_id for topic, known in register.topics.items() for one in known}
+    return {
+        at: Moment(now, log.partitions[at.partition].start, high[at.topic, at.partition], offset)
+        for at, offset in ingest.offsets().items()
+        if (log := logs.get(at.topic)) is not None
+        and log.topic_id == ids.get((at.topic, at.incarnation))
+        and at.partition in log.partitions
+    }
+
+
+def _partitions(
+    ingest: Stored | None, logs: dict[str, TopicLog], forecasted: Mapping[TopicPartition, Forecasted]
+) -> list[dict[str, Any]]:
     offsets = ingest.head.offsets() if ingest else {}
     newest = {(at.topic, at.partition): offset for at, offset in sorted(offsets.items())}
+    expected = {(at.topic, at.partition): one.forecast for at, one in forecasted.items()}
     rows = []
     for topic, log in sorted(logs.items()):
         for partition, now in sorted(log.partitions.items()):
             position = newest.get((topic, partition))
+            forecast = expected.get((topic, partition))
             rows.append(
                 {
                     "topic": topic,
@@ -77,6 +114,10 @@ def _partitions(ingest: Stored | None, logs: dict[str, TopicLog]) -> list[dict[s
                     "position": None if position is None else str(position),
                     "end": str(now.end),
                     "lag": None if position is None else str(max(0, now.end - position)),
+                    "retention": forecast.state.value if forecast else None,
+                    "retention_shown": in_table(forecast) if forecast else None,
+                    "retention_ms": forecast.in_ms if forecast else None,
+                    "retention_reason": forecast.reason.value if forecast and forecast.reason else None,
                 }
             )
     return rows
@@ -94,16 +135,12 @@ def _lane(name: str, entry: LaneEntry, stored: Stored | None) -> dict[str, Any]:
     }
 
 
-def _windows(book: Book, heads: dict[str, Stored]) -> list[dict[str, Any]]:
+def _windows(book: Book, heads: dict[str, Stored], records: dict[str, list[Record]]) -> list[dict[str, Any]]:
     rows = []
     for lane, stored in heads.items():
-        head = stored.head
-        records = {record.seq: record for record in book.newest_records(lane, _LANE_WINDOWS)}
-        if head.last is not None:
-            records[head.seq] = head.last
-        rows += [_committed(record) for record in records.values()]
-        if head.pending is not None:
-            rows.append(_pending(book, lane, head.pending))
+        rows += [_committed(record) for record in records[lane]]
+        if stored.head.pending is not None:
+            rows.append(_pending(book, lane, stored.head.pending))
     return sorted(rows, key=lambda row: (row["state"] == "committed", -row["at"]))[:_WINDOWS]
 
 

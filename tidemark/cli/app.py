@@ -56,16 +56,19 @@ def check(
 
 @app.command()
 def status(stream: Stream, as_json: Json = False) -> None:
-    """Position, end and lag of each partition.
+    """Position, end and lag of each partition, and when retention may delete what is not read yet.
 
     Example: tidemark status orders
     """
     found = overview(finding.opened(stream))
-    columns = ("topic", "partition", "log_start", "position", "end", "lag")
+    columns = ("topic", "partition", "log_start", "position", "end", "lag", "retention_shown")
     rows = [[one[column] for column in columns] for one in found["partitions"]]
-    data(found, as_json=as_json, rows=rows, columns=("topic", "partition", "log start", "position", "end", "lag"))
+    headings = ("topic", "partition", "log start", "position", "end", "lag", "retention")
+    data(found, as_json=as_json, rows=rows, columns=headings)
     for topic in found["missing_topics"]:
         error(f"topic {topic} does not exist")
+    for said in found["retention_alarms"]:
+        error(f"retention: {said}")
     for one in found["open_transactions"]:
         error(one["sentence"])
 
