@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 
-from tidemark import __version__, planning, protocol
+from tidemark import __version__, message_sizes, planning, protocol
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import INGEST, Head, LaneKind, LaneState, Pending, Position, Window, positions
 from tidemark.ledger.register import close_lane, know_topics, known_topics, open_lane
@@ -21,6 +21,9 @@ from tidemark.streams.model import StartOffsets
 from tidemark.streams.opened import OpenStream
 from tidemark.topics import READ_UNCOMMITTED
 from tidemark.transactions import OpenTransaction
+
+# Windows whose messages say how large the next ones are: enough to even out one that was unusual.
+_SIZED_WINDOWS = 5
 
 
 def code_version() -> str:
@@ -81,7 +84,7 @@ def preview(opened: OpenStream, run: str = "preview") -> tuple[Window | None, bo
     if found is not None and found.head.pending is not None:
         return found.head.pending.window, True
     head = found.head if found is not None else _head_before_the_first_run(opened, known)
-    return planning.next_window(head, known, _request(opened, run)), False
+    return planning.next_window(head, known, _request(opened, run, known)), False
 
 
 def open_transactions(opened: OpenStream) -> tuple[OpenTransaction, ...]:
@@ -125,7 +128,7 @@ def _start_positions(opened: OpenStream, known: Known) -> tuple[Position, ...]:
 def _pin_ingest(
     opened: OpenStream, run: str, known: Known, goal: Mapping[TopicPartition, int] | None = None
 ) -> Pending | None:
-    request = _request(opened, run)
+    request = _request(opened, run, known)
 
     def plan(head: Head) -> Window | None:
         return planning.next_window(head, known, request, goal)
@@ -159,11 +162,11 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
     if entry is None or entry.selection is None:
         raise WrongUse(f"{opened.book.stream} has no lane {lane} over a selection")
     ref, selection = entry.selection, opened.book.selection(entry.selection)
-    request = _request(opened, run, entry.reason)
+    reason = entry.reason
 
     def plan(head: Head) -> Window | None:
-        topics = tuple(sorted({at.topic for at in selection.partitions}))
-        return planning.next_selected(head, known_now(opened, topics), request, selection, ref)
+        known = known_now(opened, tuple(sorted({at.topic for at in selection.partitions})))
+        return planning.next_selected(head, known, _request(opened, run, known, reason), selection, ref)
 
     return protocol.pin(opened.book, opened.sweeper, lane, plan)
 
@@ -254,15 +257,29 @@ def dead_letters_by_reason(opened: OpenStream, reason: str | None) -> RangeSet:
     return RangeSet(found)
 
 
-def _request(opened: OpenStream, run: str, reason: str | None = None) -> Request:
-    source = opened.stream.source
+def _request(opened: OpenStream, run: str, known: Known, reason: str | None = None) -> Request:
+    source, limits = opened.stream.source, opened.stream.limits
     return Request(
         topics=source.topics,
         isolation=source.isolation,
         run=run,
         now=opened.book.clock(),
         reason=reason,
-        max_records=opened.stream.limits.max_records,
+        max_records=limits.max_records,
+        max_bytes=limits.max_bytes,
+        bytes_per_offset=_bytes_per_offset(opened, known) if limits.max_bytes is not None else None,
         on_out_of_range=source.on_out_of_range,
-        max_behind=opened.stream.limits.max_behind,
+        max_behind=limits.max_behind,
     )
+
+
+def _bytes_per_offset(opened: OpenStream, known: Known) -> dict[TopicPartition, float]:
+    """How large messages are: in the ingest's last windows, and in Kafka's logs where those have read nothing."""
+    stored = opened.book.head(INGEST)
+    records = opened.book.newest_records(INGEST, _SIZED_WINDOWS)
+    if stored is not None and (last := stored.head.last) is not None and last not in records:
+        records.append(last)
+    read = message_sizes.from_tallies(tally for record in records for tally in record.receipt.tallies)
+    others = {at: log for at, log in known.partitions().items() if at not in read and log.start < log.end}
+    sizes = opened.log.sizes({at.topic for at in others}) if others else {}
+    return {**message_sizes.from_logs(sizes, others), **read}
