@@ -14,14 +14,20 @@ from kafka.errors import KafkaError, NoError, for_code
 from kafka.protocol.consumer.offsets import IsolationLevel, OffsetForLeaderEpochRequest
 from kafka.structs import OffsetAndMetadata
 
+from tidemark import kafka_retention, kafka_transactions, transactions
 from tidemark.errors import Conflict, Unreachable
 from tidemark.ledger.records import Window
+from tidemark.retention import Settings
 from tidemark.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
+from tidemark.transactions import OpenTransaction
 
 T = TypeVar("T")
 
 # A broker that is up answers metadata in milliseconds; a leader election takes a few seconds.
 TIMEOUT_MS = 20_000
+
+# Timestamps are only for a forecast, which can do without.
+TIMESTAMPS_MS = 5_000
 
 
 class KafkaLog:
@@ -110,6 +116,50 @@ class KafkaLog:
             found = admin.list_partition_offsets(dict.fromkeys(wanted, timestamp_ms))
         return {(at.topic, at.partition): None if offset.offset < 0 else offset.offset for at, offset in found.items()}
 
+    def high_watermarks(self, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
+        """Per (topic, partition), where the log ends now, whatever the isolation level and open transactions."""
+        partitions = [
+            KafkaTopicPartition(topic, partition) for topic, log in logs.items() for partition in log.partitions
+        ]
+        with self._admin() as admin:
+            found = _offsets(admin, partitions, OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
+        return {(at.topic, at.partition): offset for at, offset in found.items()}
+
+    def open_transactions(
+        self, logs: Mapping[str, TopicLog], high: Mapping[tuple[str, int], int]
+    ) -> tuple[OpenTransaction, ...]:
+        """The transactions that hold back ends taken under read_committed.
+
+        Asks only where such an end is below the high watermark.
+        """
+        held = transactions.held_back(logs, high)
+        if not held:
+            return ()
+        with self._admin() as admin:
+            first = self._coordinated(lambda: kafka_transactions.open_producers(admin, held))
+            ids = {one.producer_id for found in first.values() for one in found}
+            known = self._coordinated(lambda: kafka_transactions.coordinated(admin, ids))
+            # Asked again, since what has ended meanwhile is not open: a coordinator would no longer know of it.
+            again = self._coordinated(lambda: kafka_transactions.open_producers(admin, held)) if ids else {}
+        still = {place: [one for one in found if one.producer_id in ids] for place, found in again.items()}
+        return transactions.open_transactions(held, still, known)
+
+    def retention(self, topics: Iterable[str]) -> dict[str, Settings]:
+        """What topics keep. A topic whose settings we may not see is left out."""
+        with self._admin() as admin:
+            return kafka_retention.settings(admin, topics)
+
+    def sizes(self, topics: Iterable[str]) -> dict[tuple[str, int], int]:
+        """Per (topic, partition), the bytes on disk of its largest replica. Empty when we may not see them."""
+        with self._admin() as admin:
+            return kafka_retention.sizes(admin, topics)
+
+    def timestamps(self, ends: Mapping[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
+        """Per (topic, partition), the timestamp (ms) of the first message of [offset, end); what takes too long is left out."""
+        with self._errors():
+            servers = self.bootstrap_servers.split(",")
+            return kafka_retention.timestamps(servers, ends, min(self._timeout_ms, TIMESTAMPS_MS))
+
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """What a consumer group has committed: {(topic, partition): next offset}. Empty for a group that nobody knows."""
         with self._admin() as admin:
@@ -173,7 +223,7 @@ class KafkaLog:
 
     @contextmanager
     def _admin(self) -> Iterator[KafkaAdminClient]:
-        try:
+        with self._errors():
             # kafka-python gives up on the first connection after this time, and on each request after it too.
             admin = KafkaAdminClient(
                 bootstrap_servers=self.bootstrap_servers.split(","),
@@ -184,6 +234,11 @@ class KafkaLog:
                 yield admin
             finally:
                 admin.close()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
         except KafkaError as problem:
             raise Unreachable(f"Kafka at {self.bootstrap_servers} did not answer: {problem}") from problem
 

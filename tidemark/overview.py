@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tidemark.discovery import topics_now
+from tidemark.forecasting import Forecasted, forecasts
 from tidemark.ledger.book import Book, Stored
-from tidemark.ledger.newest import newest_windows, open_heads
-from tidemark.ledger.records import INGEST, LaneEntry, Pending, Record, Window, WindowRange
+from tidemark.ledger.incarnations import newest
+from tidemark.ledger.newest import newest_of_lane, newest_windows, open_heads
+from tidemark.ledger.records import INGEST, Head, LaneEntry, Pending, Record, Register, Window, WindowRange
+from tidemark.ranges import TopicPartition
+from tidemark.retention import Moment, alarm, in_table
 from tidemark.streams.opened import OpenStream
-from tidemark.topics import TopicLog
+from tidemark.topics import READ_COMMITTED, TopicLog
+from tidemark.transactions import OpenTransaction
 
 _WINDOWS = 50
+# The windows whose log starts and positions a forecast goes by.
+_FORECAST_WINDOWS = 20
 _LANES = 20
 
 
@@ -25,14 +32,42 @@ def overview(opened: OpenStream) -> dict[str, Any]:
     windows = {name: _committed_windows(book, name, lanes[name], heads.get(name)) for name in _newest_lanes(lanes)}
     topics = topics_now(opened)
     logs = opened.log.topics(topics, source.isolation)
+    high = opened.log.high_watermarks(logs)
+    held = opened.log.open_transactions(logs, high) if source.isolation == READ_COMMITTED else ()
+    moments, lately = {}, []
+    if found and INGEST in heads:
+        moments = _moments(found[1], heads[INGEST].head, logs, high, book.clock())
+        lately = newest_of_lane(book, INGEST, heads[INGEST].head, _FORECAST_WINDOWS)
+    forecasted = forecasts(opened.log, moments, lately, opened.stream.limits.warn_retention_hours)
     return {
         "stream": opened.stream.stream,
         "description": opened.stream.description,
-        "partitions": _partitions(heads.get(INGEST), logs),
+        "partitions": _partitions(heads.get(INGEST), logs, forecasted),
         "missing_topics": sorted(set(topics) - set(logs)),
+        "retention_alarms": [said for at, one in forecasted.items() if (said := alarm(str(at), one.now, one.forecast))],
+        "open_transactions": transactions_shown(held, book.clock()),
         "lanes": [_lane(name, lanes[name], number) for name, number in windows.items() if number is not None],
         "windows": _windows(book, lanes, heads),
     }
+
+
+def transactions_shown(held: Iterable[OpenTransaction], now: int) -> list[dict[str, Any]]:
+    """Open transactions as plain values, each with a sentence for people. Times are milliseconds since 1970."""
+    return [
+        {
+            "topic": one.topic,
+            "partition": one.partition,
+            "offset": str(one.start),
+            "behind": str(one.behind),
+            "producer_id": str(one.producer_id),
+            "producer_epoch": one.epoch,
+            "transactional_id": one.transactional_id,
+            "started": one.started,
+            "last_timestamp": one.last_timestamp,
+            "sentence": one.sentence(now),
+        }
+        for one in held
+    ]
 
 
 def _newest_lanes(lanes: dict[str, LaneEntry]) -> list[str]:
@@ -40,13 +75,35 @@ def _newest_lanes(lanes: dict[str, LaneEntry]) -> list[str]:
     return [*([INGEST] if INGEST in lanes else []), *others[:_LANES]]
 
 
-def _partitions(ingest: Stored | None, logs: dict[str, TopicLog]) -> list[dict[str, Any]]:
+def _moments(
+    register: Register,
+    ingest: Head,
+    logs: dict[str, TopicLog],
+    high: Mapping[tuple[str, int], int],
+    now: int,
+) -> dict[TopicPartition, Moment]:
+    """The partitions that the ingest has a position in, as they are now; none of a topic that is another one now."""
+    known = {topic: newest(register.topics, topic) for topic in register.topics}
+    return {
+        at: Moment(now, log.partitions[at.partition].start, high[at.topic, at.partition], offset)
+        for at, offset in ingest.offsets().items()
+        if (log := logs.get(at.topic)) is not None
+        and (known[at.topic].topic_id, known[at.topic].incarnation) == (log.topic_id, at.incarnation)
+        and at.partition in log.partitions
+    }
+
+
+def _partitions(
+    ingest: Stored | None, logs: dict[str, TopicLog], forecasted: Mapping[TopicPartition, Forecasted]
+) -> list[dict[str, Any]]:
     offsets = ingest.head.offsets() if ingest else {}
     newest = {(at.topic, at.partition): offset for at, offset in sorted(offsets.items())}
+    expected = {(at.topic, at.partition): one.forecast for at, one in forecasted.items()}
     rows = []
     for topic, log in sorted(logs.items()):
         for partition, now in sorted(log.partitions.items()):
             position = newest.get((topic, partition))
+            forecast = expected.get((topic, partition))
             rows.append(
                 {
                     "topic": topic,
@@ -55,6 +112,10 @@ def _partitions(ingest: Stored | None, logs: dict[str, TopicLog]) -> list[dict[s
                     "position": None if position is None else str(position),
                     "end": str(now.end),
                     "lag": None if position is None else str(max(0, now.end - position)),
+                    "retention": forecast.state.value if forecast else None,
+                    "retention_shown": in_table(forecast) if forecast else None,
+                    "retention_ms": forecast.in_ms if forecast else None,
+                    "retention_reason": forecast.reason.value if forecast and forecast.reason else None,
                 }
             )
     return rows

@@ -28,6 +28,7 @@ from tidemark.ledger.records import (
     WindowRange,
     positions,
 )
+from tidemark.message_sizes import UNKNOWN_BYTES
 from tidemark.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
 from tidemark.topics import PartitionLog, TopicLog
 
@@ -58,6 +59,9 @@ class Request:
     policies: Policies = Policies()
     by_topic: Mapping[str, Policies] = field(default_factory=dict)
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
+    # Bytes, as far as `bytes_per_offset` tells; partitions that it does not name count as UNKNOWN_BYTES an offset.
+    max_bytes: int | None = None
+    bytes_per_offset: Mapping[TopicPartition, float] | None = None
     # A partition that is further behind than this is read from so far behind its end; None for however far.
     max_behind: int | None = None
 
@@ -238,7 +242,7 @@ def next_window(
     if all(start == until for start, until in ranges.values()) and not gaps:
         return None
     ends = positions({at: until for at, (_, until) in ranges.items()})
-    capped = share(ranges, request.max_records)
+    capped = share(ranges, limit_of(ranges, request))
     return _window(head, known, request, capped, goal=ends, gaps=tuple(gaps))
 
 
@@ -310,7 +314,9 @@ def next_selected(head: Head, known: Known, request: Request, selection: RangeSe
         _check_cut(known, one)
     lengths = {at: (0, sum(until - start for start, until in left.of(at))) for at in left.partitions}
     chosen = RangeSet(
-        one for at, (_, count) in share(lengths, request.max_records).items() for one in left.only([at]).first(count)
+        one
+        for at, (_, count) in share(lengths, limit_of(lengths, request)).items()
+        for one in left.only([at]).first(count)
     )
     hull = {one.partition: (one.start, one.until) for one in chosen.hull()}
     return _window(head, known, request, hull, selection=ref)
@@ -329,6 +335,22 @@ def check_inside(wanted: OffsetRange, log: PartitionLog, position: int | None) -
             f"{wanted.partition} ends at {log.end}, below {position}, which the ledger knows of: the log was truncated or "
             f"an older state restored. {_TO_ACCEPT_A_CUT}"
         )
+
+
+def limit_of(ranges: Mapping[TopicPartition, tuple[int, int]], request: Request) -> int | None:
+    """The most records that a window of these ranges may take: the tighter of `max_records` and `max_bytes`.
+
+    Shared by `share`, so many records take the same part of each partition's lag, and so about `max_bytes` in all.
+    """
+    limits = [] if request.max_records is None else [request.max_records]
+    if request.max_bytes is not None:
+        known = request.bytes_per_offset or {}
+        lags = {at: until - start for at, (start, until) in ranges.items()}
+        size = sum(lag * known.get(at, UNKNOWN_BYTES) for at, lag in lags.items())
+        if size > request.max_bytes:
+            # At least one, so that `share` gives each partition that lags its one.
+            limits.append(max(1, int(request.max_bytes / size * sum(lags.values()))))
+    return min(limits, default=None)
 
 
 def _check_cut(known: Known, wanted: OffsetRange) -> None:

@@ -9,20 +9,22 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import fields
 
 from msgspec import structs
 
 from tidemark import __version__, planning, protocol
+from tidemark.conditions import request, sized
 from tidemark.discovery import known_now, known_to_ingest, topics_now, with_epoch_ends
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import INGEST, Guarantee, Head, LaneKind, LaneState, Pending, Position, Window, positions
 from tidemark.ledger.register import close_lane, open_lane
-from tidemark.planning import Known, Policies, Request
+from tidemark.planning import Known, Request
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results.reading import hbase_rows
-from tidemark.streams.model import Source, StartOffsets, TopicPolicies
+from tidemark.streams.model import StartOffsets
 from tidemark.streams.opened import OpenStream
+from tidemark.topics import READ_UNCOMMITTED
+from tidemark.transactions import OpenTransaction
 
 
 def code_version() -> str:
@@ -86,6 +88,15 @@ def preview(opened: OpenStream, run: str = "preview") -> tuple[Window | None, bo
     return _next_of_ingest(opened, asked, head, learn=False), False
 
 
+def open_transactions(opened: OpenStream) -> tuple[OpenTransaction, ...]:
+    """The transactions that hold back what the ingest could read now; none under read_uncommitted."""
+    source = opened.stream.source
+    if source.isolation == READ_UNCOMMITTED:
+        return ()
+    logs = opened.log.topics(topics_now(opened), source.isolation)
+    return opened.log.open_transactions(logs, opened.log.high_watermarks(logs))
+
+
 def _head_before_the_first_run(opened: OpenStream, topics: tuple[str, ...]) -> Head:
     start = _start_positions(opened, known_now(opened, topics, learn=False), topics)
     return Head(
@@ -124,23 +135,23 @@ def _pin_ingest(opened: OpenStream, run: str, goal: Mapping[TopicPartition, int]
 
 def _next_of_ingest(
     opened: OpenStream,
-    request: Request,
+    asked: Request,
     head: Head,
     goal: Mapping[TopicPartition, int] | None = None,
     *,
     learn: bool = True,
 ) -> Window | None:
-    known = known_to_ingest(opened, request, head, learn=learn)
-    if request.guarantee == Guarantee.NONE or not head.positions:
-        head = structs.replace(head, positions=_positions_of_run(opened, known, request, head))
-    return planning.next_window(head, known, request, goal)
+    known = known_to_ingest(opened, asked, head, learn=learn)
+    if asked.guarantee == Guarantee.NONE or not head.positions:
+        head = structs.replace(head, positions=_positions_of_run(opened, known, asked, head))
+    return planning.next_window(head, known, sized(opened, known, asked), goal)
 
 
-def _positions_of_run(opened: OpenStream, known: Known, request: Request, head: Head) -> tuple[Position, ...]:
+def _positions_of_run(opened: OpenStream, known: Known, asked: Request, head: Head) -> tuple[Position, ...]:
     """Without stored positions: where this run is after its last window, or where `start` says."""
-    if head.last is not None and head.last.window.run == request.run:
+    if head.last is not None and head.last.window.run == asked.run:
         return positions({one.at: one.until for one in head.last.window.ranges})
-    return _start_positions(opened, known, request.topics)
+    return _start_positions(opened, known, asked.topics)
 
 
 def open_selected(opened: OpenStream, kind: LaneKind, run: str, selection: RangeSet, reason: str) -> str:
@@ -175,7 +186,7 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
     def plan(head: Head) -> Window | None:
         ingest, known = opened.book.head(INGEST), known_now(opened, topics)
         known = with_epoch_ends(opened, known, ingest.head) if ingest else known
-        return planning.next_selected(head, known, asked, selection, ref)
+        return planning.next_selected(head, known, sized(opened, known, asked), selection, ref)
 
     return protocol.pin(opened.book, opened.sweeper, lane, plan)
 
@@ -251,25 +262,3 @@ def dead_letters_by_reason(opened: OpenStream, reason: str | None) -> RangeSet:
         known = ", ".join(f"{why!r} ({number})" for why, number in seen.most_common()) or "there are none at all"
         raise WrongUse(f"no dead letter of {opened.book.stream} has the reason {reason!r}; reasons are: {known}")
     return RangeSet(found)
-
-
-def request(opened: OpenStream, run: str, topics: tuple[str, ...], reason: str | None = None) -> Request:
-    source = opened.stream.source
-    return Request(
-        topics=topics,
-        isolation=source.isolation,
-        run=run,
-        now=opened.book.clock(),
-        reason=reason,
-        max_records=opened.stream.limits.max_records,
-        max_behind=opened.stream.limits.max_behind,
-        policies=_policies(source),
-        by_topic={topic: _policies(said, source) for topic, said in source.by_topic.items()},
-        guarantee=Guarantee(opened.stream.guarantee),
-    )
-
-
-def _policies(said: Source | TopicPolicies, otherwise: Source | None = None) -> Policies:
-    """The policies that a stream file gives; what a topic does not say of its own is as for the others."""
-    names = [policy.name for policy in fields(Policies)]
-    return Policies(**{name: getattr(said, name) or getattr(otherwise, name) for name in names})

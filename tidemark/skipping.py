@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from datetime import datetime
 
 from tidemark import planning, protocol, runs
+from tidemark.conditions import request
 from tidemark.discovery import known_to_ingest, topics_now
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import INGEST, Attempt, Guarantee, Head, Receipt, Record, Window
@@ -57,9 +58,9 @@ def skip(opened: OpenStream, to: Target, reason: str, run: str, *, write: bool) 
         )
 
     def plan(head: Head) -> Window:
-        request = runs.request(opened, run, topics_now(opened), reason)
-        known = known_to_ingest(opened, request, head, learn=write)
-        return planning.skipping(head, known, request, _offsets(opened, known, to))
+        asked = request(opened, run, topics_now(opened), reason)
+        known = known_to_ingest(opened, asked, head, learn=write)
+        return planning.skipping(head, known, asked, _offsets(opened, known, to))
 
     if not write:
         return plan(found.head)

@@ -41,9 +41,12 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
             from tidemark_dags.connections import open_here
 
             with airflow_errors():
-                pending = runs.plan_ingest(open_here(file), run_name(context))
+                opened = open_here(file)
+                pending = runs.plan_ingest(opened, run_name(context))
+                held = runs.open_transactions(opened) if pending is None else ()
             if pending is None:
-                raise AirflowSkipException("nothing new in Kafka")
+                now = opened.book.clock()
+                raise AirflowSkipException("; ".join(["nothing new in Kafka", *(one.sentence(now) for one in held)]))
             return pending.window.seq
 
         pinned = plan()

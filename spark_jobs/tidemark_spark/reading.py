@@ -24,9 +24,8 @@ _LONG = 10_000
 _RECORDS_PER_TASK = 50_000
 
 
-_COLUMNS = (
-    f"{TOPIC} string, {INCARNATION} int, {PARTITION} int, {OFFSET} long, {KEY} binary, {VALUE} binary, {TIMESTAMP} timestamp"
-)
+_COORDINATE = f"{TOPIC} string, {INCARNATION} int, {PARTITION} int, {OFFSET} long"
+_COLUMNS = f"{_COORDINATE}, {KEY} binary, {VALUE} binary, {TIMESTAMP} timestamp"
 
 
 @dataclass(frozen=True)

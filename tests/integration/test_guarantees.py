@@ -154,7 +154,7 @@ def test_a_skip_waits_for_the_window_that_is_pending(make: Make) -> None:
     play.produce(40)
     assert runs.plan_ingest(play.opened, "run") is not None
     play.produce(40)
-    with pytest.raises(Conflict, match="window 1 of .* is pending"):
+    with pytest.raises(Conflict, match=r"window 1 of .* is pending"):
         skip(play.opened, "latest", "a reason", "skip", write=True)
     play.ingest("run")
     skip(play.opened, "latest", "a reason", "skip", write=True)

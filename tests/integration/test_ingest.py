@@ -151,3 +151,27 @@ def test_the_readers_show_what_counts(play: Playground, spark: SparkSession) -> 
         assert dict(rows.dtypes)[play.fields[-1]] in ("double", "boolean")
         places = {(row["_topic"], row["_partition"], row["_offset"], row["_index"]) for row in rows.collect()}
         assert places == set(wanted)
+
+
+@pytest.mark.covers("C2")
+@pytest.mark.usefixtures("spark")
+def test_a_run_in_windows_of_so_many_bytes(make: Make) -> None:
+    play = make(CDN, limits={"max_bytes": 200_000})
+    line = b'203.0.113.9 - - [21/Nov/2026:07:10:00 +0000] "GET http://h/%s HTTP/1.1" 200 5321 0.132'
+    path = b"x" * (10_000 - len(line) + 2)
+    play.kafka.send([(play.topics[0], number % 4, None, line % path) for number in range(100)])
+    # The first window goes by the size of the logs, the others by what was read.
+    records = play.ingest()
+    sizes = [sum(tally.bytes for tally in record.tallies) for record in records]
+    assert sum(sizes) == 1_000_000
+    assert 5 <= len(sizes) <= 7
+    assert all(size <= 200_000 for size in sizes)
+    assert all(size >= 150_000 for size in sizes[:-1])
+    # The partitions go on together.
+    first = {tally.partition: tally.read.number for tally in records[0].tallies}
+    assert len(set(first.values())) == 1
+    # A message larger than the limit passes by itself.
+    play.rewrite(limits={"max_bytes": 5_000})
+    play.kafka.send([(play.topics[0], 0, None, line % path) for _ in range(3)])
+    assert [sum(tally.read.number for tally in one.tallies) for one in play.ingest()] == [1, 1, 1]
+    play.assert_exactly_what_was_read()

@@ -135,7 +135,7 @@ def test_the_page_shows_which_offsets_are_where(airflow: Airflow, page: Page) ->
     shown = rows.nth(0).locator("td").all_inner_texts()
     first = stream["partitions"][0]
     assert [text.replace(" ", "") for text in shown] == [
-        *("cdn-logs", "0", first["log_start"], first["position"], first["end"], "0")
+        *("cdn-logs", "0", first["log_start"], first["position"], first["end"], "0", "safe")
     ]
     window = section.locator(".windows tbody tr").nth(0).inner_text()
     newest = stream["windows"][0]

@@ -23,6 +23,7 @@ from tidemark.planning import (
     Policies,
     Request,
     changes,
+    limit_of,
     next_selected,
     next_window,
     offsets_at_time,
@@ -297,6 +298,62 @@ def test_a_cap_starves_nobody(lags: list[int], limit: int) -> None:
     # At most one record a partition above the cap, for those that would have got none.
     assert sum(taken) <= limit + len(lags)
     if sum(lags) <= limit:
+        assert taken == lags
+
+
+def limited(
+    lags: dict[int, int], max_bytes: int, sizes: dict[int, float], max_records: int | None = None
+) -> dict[int, int]:
+    """How many records of each partition a window takes."""
+    ranges = {at(number): (100, 100 + lag) for number, lag in lags.items()}
+    known = {at(number): size for number, size in sizes.items()}
+    request = replace(REQUEST, max_records=max_records, max_bytes=max_bytes, bytes_per_offset=known)
+    return {one.partition: until - 100 for one, (_, until) in share(ranges, limit_of(ranges, request)).items()}
+
+
+def test_a_window_is_limited_in_bytes() -> None:
+    assert limited({0: 100}, 1_000, {0: 50}) == {0: 20}
+    assert limited({0: 100}, 1_000, {0: 0.5}) == {0: 100}
+    assert limited({0: 100_000}, 1_000, {0: 0.5}) == {0: 2_000}
+    # The same part of each lag, whatever the sizes: 50 and 10 messages are 500 and 500 bytes.
+    assert limited({0: 100, 1: 20}, 1_000, {0: 10, 1: 50}) == {0: 50, 1: 10}
+    # Messages without keys and values weigh nothing, and take their part all the same.
+    assert limited({0: 100}, 1, {0: 0}) == {0: 100}
+    assert limited({0: 100, 1: 100}, 1_000, {0: 0, 1: 20}) == {0: 50, 1: 50}
+    assert limited({}, 1, {}) == {}
+
+
+def test_a_message_larger_than_the_limit_passes_by_itself() -> None:
+    assert limited({0: 100, 1: 7, 2: 0}, 1_000, {0: 1e15, 1: 3, 2: 5}) == {0: 1, 1: 1, 2: 0}
+
+
+def test_a_partition_of_which_nothing_is_known_begins_with_few_messages() -> None:
+    assert limited({0: 1_000}, 10 * 1024 * 1024, {}) == {0: 10}
+
+
+def test_of_both_limits_the_tighter_one_holds() -> None:
+    assert limited({0: 100}, 1_000, {0: 50}, max_records=5) == {0: 5}
+    assert limited({0: 100}, 1_000, {0: 50}, max_records=50) == {0: 20}
+
+
+def test_a_selection_is_limited_in_bytes_too() -> None:
+    selection = RangeSet([OffsetRange(at(0), 5, 6), OffsetRange(at(0), 9, 12)])
+    request = replace(REQUEST, max_bytes=30, bytes_per_offset={at(0): 10})
+    window = next_selected(head(p0=5), kafka((0, 50)), request, selection, SelectionRef("d", 4))
+    assert read(window) == {0: (5, 11)}
+
+
+@given(st.lists(st.tuples(st.integers(0, 10_000), st.floats(0, 1e9)), min_size=1, max_size=8), st.integers(1, 10**9))
+def test_a_limit_in_bytes_starves_nobody(partitions: list[tuple[int, float]], limit: int) -> None:
+    lags = {number: lag for number, (lag, _) in enumerate(partitions)}
+    sizes = {number: size for number, (_, size) in enumerate(partitions)}
+    taken = limited(lags, limit, sizes)
+    assert all(0 <= part <= lags[number] for number, part in taken.items())
+    assert all(taken[number] > 0 for number, lag in lags.items() if lag)
+    # At most one message of each partition above the limit, for those that would have got none.
+    size = sum(part * sizes[number] for number, part in taken.items())
+    assert size <= (limit + sum(sizes.values())) * 1.000001
+    if sum(lag * sizes[number] for number, lag in lags.items()) <= limit:
         assert taken == lags
 
 

@@ -15,7 +15,7 @@ from tidemark.cli.output import data, error, line
 from tidemark.cli.showing import where_is
 from tidemark.coordinates import parse_coordinates
 from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, TidemarkError, WrongUse
-from tidemark.overview import overview
+from tidemark.overview import overview, transactions_shown
 from tidemark.results.reading import hbase_rows
 from tidemark.streams.loading import load, stream_files
 from tidemark.streams.model import HBaseSink
@@ -56,16 +56,21 @@ def check(
 
 @app.command()
 def status(stream: Stream, as_json: Json = False) -> None:
-    """Position, end and lag of each partition.
+    """Position, end and lag of each partition, and when retention may delete what is not read yet.
 
     Example: tidemark status orders
     """
     found = overview(finding.opened(stream))
-    columns = ("topic", "partition", "log_start", "position", "end", "lag")
+    columns = ("topic", "partition", "log_start", "position", "end", "lag", "retention_shown")
     rows = [[one[column] for column in columns] for one in found["partitions"]]
-    data(found, as_json=as_json, rows=rows, columns=("topic", "partition", "log start", "position", "end", "lag"))
+    headings = ("topic", "partition", "log start", "position", "end", "lag", "retention")
+    data(found, as_json=as_json, rows=rows, columns=headings)
     for topic in found["missing_topics"]:
         error(f"topic {topic} does not exist")
+    for said in found["retention_alarms"]:
+        error(f"retention: {said}")
+    for one in found["open_transactions"]:
+        error(one["sentence"])
 
 
 @app.command()
@@ -76,6 +81,7 @@ def plan(stream: Stream, as_json: Json = False) -> None:
     """
     opened = finding.opened(stream)
     window, pinned = runs.preview(opened)
+    held = transactions_shown(runs.open_transactions(opened), opened.book.clock())
     ranges = window.ranges if window else ()
     gaps = window.gaps if window else ()
     found = {
@@ -84,11 +90,14 @@ def plan(stream: Stream, as_json: Json = False) -> None:
         "offsets": sum(one.until - one.start for one in ranges),
         "ranges": [{"partition": str(one.at), "from": str(one.start), "until": str(one.until)} for one in ranges],
         "gaps": [{"range": str(gap.as_range()), "kind": gap.kind.value, "policy": gap.policy} for gap in gaps],
+        "open_transactions": held,
     }
     rows = [(one.at, one.start, one.until, one.until - one.start) for one in ranges]
     data(found, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets"))
     for gap in gaps:
         error(f"{gap.kind.value}: {gap.as_range()} ({gap.policy})")
+    for one in held:
+        error(one["sentence"])
     if window is None:
         error("nothing is new")
     elif pinned:

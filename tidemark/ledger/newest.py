@@ -31,11 +31,11 @@ def newest_windows(book: Book, lanes: Mapping[str, LaneEntry], heads: Mapping[st
     for lane in sorted(newest, key=lambda name: -newest[name]):
         if sum(record.committed_at >= newest[lane] for record in found) >= limit:
             break
-        found += _of_lane(book, lane, heads[lane].head if lane in heads else None, limit)
+        found += newest_of_lane(book, lane, heads[lane].head if lane in heads else None, limit)
     return sorted(found, key=lambda record: -record.committed_at)[:limit]
 
 
-def _of_lane(book: Book, lane: str, head: Head | None, limit: int) -> list[Record]:
+def newest_of_lane(book: Book, lane: str, head: Head | None, limit: int) -> list[Record]:
     """The last windows of a lane. That of the head may not be in the history yet."""
     records = {record.seq: record for record in book.newest_records(lane, limit)}
     if head is not None and head.last is not None:

@@ -326,14 +326,17 @@ Ledger = Annotated[
 
 
 class Limits(_Part):
-    """`max_records`: the most that one window reads; a run goes on, window after window, to the end that it saw.
+    """`max_records`, `max_bytes`: the most that one window reads; a run goes on, window after window, to the end that it saw.
 
     `max_behind`: how far behind the end a run may begin, per partition; what lies before that is skipped, and named in the
-    ledger.
+    ledger. `warn_retention_hours`: how long before Kafka deletes an unread offset it is said.
     """
 
     max_records: Annotated[int, Field(ge=1)] | None = None
+    max_bytes: Annotated[int, Field(ge=1)] | None = None
     max_behind: Annotated[int, Field(ge=1)] | None = None
+    # A day: somebody sees it during working hours, and it is far below the seven days that Kafka keeps by default.
+    warn_retention_hours: Annotated[int, Field(ge=0)] = 24
 
 
 class Schedule(_Part):

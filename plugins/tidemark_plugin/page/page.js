@@ -40,6 +40,7 @@ function partitionRow(row, one) {
   cell(row, grouped(one.position), "number");
   cell(row, grouped(one.end), "number");
   cell(row, grouped(one.lag), one.lag === "0" ? "number good" : "number busy");
+  cell(row, one.retention_shown, { warning: "busy", lost: "bad" }[one.retention]);
 }
 
 function windowRow(row, one) {
@@ -87,8 +88,8 @@ async function show(name) {
   const problem = place.querySelector(".problem");
   try {
     const stream = await load(`streams/${encodeURIComponent(name)}`);
-    const missing = stream.missing_topics.map((topic) => `Topic ${topic} does not exist.`).join("\n");
-    complain(problem, missing);
+    const missing = stream.missing_topics.map((topic) => `Topic ${topic} does not exist.`);
+    complain(problem, [...missing, ...stream.retention_alarms].join("\n"));
     place.querySelector(".description").textContent = stream.description;
     fill(place.querySelector(".partitions"), stream.partitions, partitionRow, "No topic yet");
     fill(place.querySelector(".windows"), stream.windows, windowRow, "No window yet");

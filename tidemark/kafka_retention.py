@@ -1,0 +1,90 @@
+"""What Kafka says that decides how long it keeps messages: settings, sizes of logs, timestamps. Read-only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer
+from kafka import TopicPartition as KafkaTopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from tidemark.retention import Settings
+
+Place = tuple[str, int]
+
+_TIME, _SIZE, _POLICY = "retention.ms", "retention.bytes", "cleanup.policy"
+
+# One message of each partition is wanted: the broker sends whole batches all the same, and few of them.
+_FETCH_BYTES = 4096
+
+
+def settings(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Settings]:
+    """What topics keep. A topic whose settings we may not see is left out."""
+    wanted = [
+        ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys((_TIME, _SIZE, _POLICY))) for topic in topics
+    ]
+    if not wanted:
+        return {}
+    described = admin.describe_configs(wanted, config_filter="all")["topic"]
+    return {topic: _settings(found) for topic, found in described.items() if _POLICY in found}
+
+
+def _settings(found: Mapping[str, Mapping[str, Any]]) -> Settings:
+    # Only `delete` deletes by age or size; compaction alone keeps the newest value of each key for ever.
+    if "delete" not in found[_POLICY]["value"]:
+        return Settings(None, None)
+    return Settings(*(None if (value := int(found[name]["value"])) < 0 else value for name in (_TIME, _SIZE)))
+
+
+def sizes(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[Place, int]:
+    """The bytes of each partition on disk, of its largest replica. Empty when we may not see them."""
+    found: dict[Place, int] = {}
+    for broker in admin.describe_log_dirs(sorted(set(topics))):
+        for folder in broker["log_dirs"]:
+            for topic in folder["topics"]:
+                for one in topic["partitions"]:
+                    place = (topic["name"], one["partition_index"])
+                    found[place] = max(found.get(place, 0), one["partition_size"])
+    return found
+
+
+def timestamps(servers: list[str], ends: Mapping[Place, tuple[int, int]], timeout_ms: int) -> dict[Place, int]:
+    """The timestamp (ms) of the first message at or after an offset, per partition. `ends` are (offset, end of the log).
+
+    Partitions without such a message, or whose message has no timestamp, are left out, and those that were not read in time.
+    Uncommitted messages count: deletion does not ask whether somebody may see them.
+    """
+    if not ends:
+        return {}
+    found: dict[Place, int] = {}
+    consumer = KafkaConsumer(
+        bootstrap_servers=servers,
+        group_id=None,
+        enable_auto_commit=False,
+        isolation_level="read_uncommitted",
+        # Where the log start has passed an offset meanwhile, the first message that is left is the one.
+        auto_offset_reset="earliest",
+        max_partition_fetch_bytes=_FETCH_BYTES,
+        bootstrap_timeout_ms=timeout_ms,
+    )
+    try:
+        waiting = {KafkaTopicPartition(*place): until for place, (_, until) in ends.items()}
+        consumer.assign(list(waiting))
+        for at in waiting:
+            consumer.seek(at, ends[at.topic, at.partition][0])
+        deadline = time.monotonic() + timeout_ms / 1000
+        while waiting and time.monotonic() < deadline:
+            polled = consumer.poll(timeout_ms=500)
+            for at, records in polled.items():
+                if at in waiting and records[0].timestamp >= 0:
+                    found[at.topic, at.partition] = records[0].timestamp
+            # Markers and compacted messages give nothing, but the consumer's position passes them.
+            done = [at for at, until in waiting.items() if at in polled or consumer.position(at) >= until]
+            for at in done:
+                del waiting[at]
+            consumer.pause(*done)
+    finally:
+        consumer.close()
+    return found
