@@ -43,11 +43,12 @@ def plan_ingest(opened: OpenStream, run: str) -> Pending | None:
 
 
 def import_positions(
-    opened: OpenStream, offsets: Mapping[tuple[str, int], int], others: str, run: str, *, write: bool
+    opened: OpenStream, offsets: Mapping[tuple[str, int], int], others: str, run: str, *, write: bool, shift: int = 0
 ) -> tuple[Position, ...]:
     """Where a new stream begins: at offsets that another program has stored, `others` for partitions that it does not know.
 
-    Without `write` they are only checked. Raises WrongUse when the stream has positions already, or when there is no offset of
+    With a `shift` they are moved by it, within what Kafka's logs hold. Without `write` they are only checked.
+    Raises WrongUse when the stream has positions already, or when there is no offset of
     its topics.
     """
     topics = opened.stream.source.topics
@@ -59,6 +60,8 @@ def import_positions(
     if not given:
         raise WrongUse(f"there is no offset of {', '.join(topics)} to import")
     known = known_now(opened, topics, learn=write)
+    if shift:
+        given = planning.shifted(known, given, shift)
     start = planning.start_positions(known, topics, others, given)
     if write:
         opening = open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=start, reason="import")

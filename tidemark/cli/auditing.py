@@ -43,12 +43,13 @@ def audit(
     if asked.ranges:
         within = runs.with_incarnations(opened, RangeSet(parse_ranges(asked.ranges)))
         arguments += ["--selection", opened.book.store_selection(within).digest]
+    began = opened.book.clock()
     code = submit(opened, AUDIT_JOB, arguments, accepted=(EXIT_DONE, EXIT_DIFFERENCES))
     stored = opened.book.report(name)
-    if stored is None:
+    report = decode(stored, AuditReport, f"the report of {name}") if stored is not None else None
+    if report is None or report.at < began:
         # spark-submit too ends with 1, when it could not start the job.
         raise ProcessingFailed(f"the Spark job ended with code {code} and left no report. Its log is above.")
-    report = decode(stored, AuditReport, f"the report of {name}")
     _show(report, as_json=as_json)
     if asked.repair and report.findings is not None:
         found = runs.stored_selection(opened, report.findings.digest)

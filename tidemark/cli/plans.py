@@ -9,7 +9,7 @@ from tidemark import saved_plans
 from tidemark.cli.estimates import counted, estimated, show_estimate
 from tidemark.cli.output import data, error
 from tidemark.coordinates import parse_coordinates
-from tidemark.errors import ConnectionMissing, WrongUse
+from tidemark.errors import WrongUse
 from tidemark.jobs import local_cores, master
 from tidemark.ranges import RangeSet
 from tidemark.selecting import between_offsets, divided, within_times
@@ -90,5 +90,6 @@ def compare(opened: OpenStream, path: Path, *, as_json: bool) -> None:
 def _cores(opened: OpenStream) -> int | None:
     try:
         return local_cores(master(opened.connections(opened.stream.engine.spark)))
-    except ConnectionMissing:
+    except WrongUse:
+        # Nothing is started here: a plan can be looked at where Spark is not.
         return None
