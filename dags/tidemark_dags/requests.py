@@ -75,6 +75,7 @@ def _times(which: str) -> dict[str, Param]:
         "if_none": Param(
             "fail",
             "Where no message is at or after `since`: fail, or take nothing of that partition (end)",
+            type="string",
             enum=["fail", "end"],
             title="If there is none",
         ),

@@ -149,6 +149,7 @@ def test_an_interrupt_before_the_job_is_not_taken_for_differences(play: Playgrou
             assert command.wait(60) == 128 + signal.SIGINT
 
 
+@pytest.mark.covers("S14")
 def test_a_saved_plan_is_carried_out_exactly_so(play: Playground, tmp_path: Path) -> None:
     file, plan = str(play.file), tmp_path / "plan.json"
     _, said = tidemark("plan", file, "--save", str(plan), code=2)
@@ -156,6 +157,9 @@ def test_a_saved_plan_is_carried_out_exactly_so(play: Playground, tmp_path: Path
     play.produce(120)
     shown = asked("plan", file, "--save", str(plan))
     assert (shown["offsets"], shown["estimate"]) == (120, None)
+    # So few are one task for each partition, over two cores.
+    assert shown["tasks"] == [one for one in shown["ranges"] if one["from"] != one["until"]]
+    assert [core["offsets"] > 0 for core in shown["cores"]] == [True, True]
     assert sum(core["offsets"] for core in shown["cores"]) == 120
     assert asked("plan", file, "--compare", str(plan))["same"] is True
     # Nothing is in the ledger yet.

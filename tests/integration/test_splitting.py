@@ -14,6 +14,7 @@ from tidemark_spark.columns import OFFSET, PARTITION
 from tidemark_spark.reading import read_offsets
 
 
+@pytest.mark.covers("S14")
 @pytest.mark.parametrize(
     "wanted",
     [

@@ -25,6 +25,7 @@ def test_partitions_are_shared_out_evenly() -> None:
             share_of(one, cores, index)
 
 
+@pytest.mark.covers("S14")
 def test_a_hot_partition_is_split_and_keeps_all_cores_busy() -> None:
     found = tasks(ranges(400_000, 100, 100, start=7))
     hot = [one for one in found if one.partition.partition == 0]
