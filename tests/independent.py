@@ -58,7 +58,8 @@ class Independent:
     def _ledger(self) -> dict[str, bytes]:
         """Everything that the stream has in a ledger, in HBase or in ZooKeeper, by its path."""
         connection = self._connection()
-        rows = connection.table(LEDGER).scan(row_prefix=f"{self._name}/".encode())
+        there = LEDGER.encode() in connection.tables()
+        rows = connection.table(LEDGER).scan(row_prefix=f"{self._name}/".encode()) if there else ()
         found = {key.decode().removeprefix(f"{self._name}/"): cells[b"l:v"] for key, cells in rows}
         connection.close()
         return found or self._nodes()

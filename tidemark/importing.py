@@ -21,26 +21,38 @@ from tidemark.zookeeper import ZooKeeper
 
 Offsets = dict[tuple[str, int], int]
 
-_CSV_COLUMNS = ["group", "topic", "partition", "offset"]
+CSV_COLUMNS = ["group", "topic", "partition", "offset"]
+# What a spreadsheet takes for the beginning of a formula.
+FORMULAS = ("=", "+", "-", "@")
 
 
 def from_csv(path: Path, group: str) -> Offsets:
-    """Rows of group,topic,partition,offset, with that header. Raises WrongUse naming the line."""
+    """Rows of group,topic,partition,offset, with that header, as an export writes them too. Raises WrongUse naming the line."""
     found: Offsets = {}
     with path.open(newline="", encoding="utf-8") as file:
         rows = csv.reader(file)
-        if next(rows, None) != _CSV_COLUMNS:
-            raise WrongUse(f"{path}:1: expected the header {','.join(_CSV_COLUMNS)}")
+        if next(rows, None) != CSV_COLUMNS:
+            raise WrongUse(f"{path}:1: expected the header {','.join(CSV_COLUMNS)}")
         for number, row in enumerate(rows, start=2):
             where = f"{path}:{number}"
-            if len(row) != len(_CSV_COLUMNS):
-                raise WrongUse(f"{where}: {len(row)} columns; expected {','.join(_CSV_COLUMNS)}")
-            if row[0] == group:
-                place = row[1], _number(row[2], where)
+            if len(row) != len(CSV_COLUMNS):
+                raise WrongUse(f"{where}: {len(row)} columns; expected {','.join(CSV_COLUMNS)}")
+            if plain(row[0]) == group:
+                place = plain(row[1]), _number(row[2], where)
                 if place in found:
                     raise WrongUse(f"{where}: {place[0]}/{place[1]} stands there a second time")
                 found[place] = _number(row[3], where)
     return found
+
+
+def harmless(text: str) -> str:
+    """A cell that no spreadsheet takes for a formula: one that would be begins with an apostrophe."""
+    return f"'{text}" if text.startswith(FORMULAS) else text
+
+
+def plain(cell: str) -> str:
+    """The text that `harmless` has made a cell of."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULAS) else cell
 
 
 def from_hbase_rows(gateway: Gateway, table: str, group: str, topics: Iterable[str]) -> Offsets:

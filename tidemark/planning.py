@@ -195,6 +195,15 @@ def start_positions(
     return positions(found)
 
 
+def shifted(known: Known, given: Mapping[tuple[str, int], int], shift: int) -> dict[tuple[str, int], int]:
+    """Offsets of (topic, partition) moved by `shift`, forwards or backwards, and cut to where Kafka's logs begin and end."""
+    logs = {(at.topic, at.partition): log for at, log in known.partitions().items()}
+    return {
+        place: min(max(offset + shift, logs[place].start), logs[place].end) if place in logs else offset
+        for place, offset in given.items()
+    }
+
+
 def offsets_at_time(
     known: Known, found: Mapping[tuple[str, int], int | None], time: str, if_none: str
 ) -> dict[tuple[str, int], int]:

@@ -217,7 +217,14 @@ def commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener 
         owes_sweep=_owes_sweep(head),
         previous=taken.pending.previous,
     )
-    committed = structs.replace(head, seq=window.seq, positions=record.positions, pending=None, last=record)
+    committed = structs.replace(
+        head,
+        seq=window.seq,
+        positions=record.positions,
+        pending=None,
+        last=record,
+        unpositioned=window.seq if window.guarantee == Guarantee.NONE else head.unpositioned,
+    )
     value, recorded = encode(committed), encode(record)
     check_size(book.store, value, f"the head of {book.stream}/{head.lane}", "read fewer topics in one stream")
     offsets = _by_topic(record.positions) if record.kind == LaneKind.INGEST else None

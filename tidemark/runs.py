@@ -19,7 +19,7 @@ from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import INGEST, Guarantee, Head, LaneKind, LaneState, Pending, Position, Window, positions
 from tidemark.ledger.register import close_lane, open_lane
 from tidemark.planning import Known, Request
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.results.reading import hbase_rows
 from tidemark.streams.model import StartOffsets
 from tidemark.streams.opened import OpenStream
@@ -49,11 +49,12 @@ def plan_ingest(opened: OpenStream, run: str) -> Pending | None:
 
 
 def import_positions(
-    opened: OpenStream, offsets: Mapping[tuple[str, int], int], others: str, run: str, *, write: bool
+    opened: OpenStream, offsets: Mapping[tuple[str, int], int], others: str, run: str, *, write: bool, shift: int = 0
 ) -> tuple[Position, ...]:
     """Where a new stream begins: at offsets that another program has stored, `others` for partitions that it does not know.
 
-    Without `write` they are only checked. Raises WrongUse when the stream has positions already, or when there is no offset of
+    With a `shift` they are moved by it, within what Kafka's logs hold. Without `write` they are only checked.
+    Raises WrongUse when the stream has positions already, or when there is no offset of
     its topics.
     """
     topics = topics_now(opened)
@@ -65,6 +66,8 @@ def import_positions(
     if not given:
         raise WrongUse(f"there is no offset of {', '.join(topics)} to import")
     known = known_now(opened, topics, learn=write)
+    if shift:
+        given = planning.shifted(known, given, shift)
     start = planning.start_positions(known, topics, others, given)
     if write:
         opening = open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=start, reason="import")
@@ -225,6 +228,15 @@ def with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:
         at = TopicPartition(one.partition.topic, one.partition.partition, max(topic.incarnation for topic in known))
         filled.append(OffsetRange(at, one.start, one.until))
     return RangeSet(filled)
+
+
+def everything_from_the_start(opened: OpenStream) -> RangeSet:
+    """What windows have read from where `start` says now, as far as Kafka still holds it: the stored positions are ignored."""
+    topics = topics_now(opened)
+    known = known_now(opened, topics)
+    start = _start_positions(opened, known, topics)
+    above = RangeSet(OffsetRange(one.at, one.offset, MAX_OFFSET) for one in start)
+    return planning.offsets_within(known, above) & opened.book.authority().covered()
 
 
 def before_the_first_window(opened: OpenStream) -> RangeSet:

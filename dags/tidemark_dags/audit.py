@@ -11,9 +11,10 @@ from airflow.sdk import DAG, TriggerRule, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
+from tidemark.requests import AuditRequest, checked
 from tidemark.streams.model import Stream
 from tidemark_dags.ingest import task_defaults
-from tidemark_dags.requests import AuditRequest, audit_params, checked
+from tidemark_dags.requests import audit_params
 from tidemark_dags.spark_job import SparkJob
 from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, run_name
 

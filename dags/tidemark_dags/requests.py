@@ -1,76 +1,17 @@
-"""What people may ask of the manual DAGs: the form's fields, and the rules over several of them.
+"""The forms of the manual DAGs. What may be asked, and the rules over several fields, are `tidemark.requests`.
 
 Airflow checks each field against its JSON schema when a run is triggered. It adds keys that it does not know, and knows
-no rules over several fields: both are checked here, by the first task of a run.
+no rules over several fields: both are checked by the first task of a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, TypeVar
-
 from airflow.sdk import Param
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from tidemark.errors import WrongUse
-
-# The longest text that a form takes: about 30,000 records pasted as lines.
-_MOST_TEXT = 1_000_000
-_Lines = Annotated[str, Field(max_length=_MOST_TEXT)]
-_Reason = Annotated[str, Field(min_length=3, max_length=500)]
-_Digest = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
+from tidemark.requests import MOST_TEXT, MOST_TIME
 
 _RANGES = "Half-open offset ranges, one a line: `topic/partition@from-until`"
 _RECORDS = "Records, one a line: `topic/partition@offset` or `topic,partition,offset`"
-
-
-class _Request(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    # The fields of which exactly one has to be filled in.
-    _one_of: ClassVar[tuple[str, ...]] = ()
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> _Request:
-        given = [name for name in self._one_of if getattr(self, name)]
-        if self._one_of and len(given) != 1:
-            found = " and ".join(given) or "none of them"
-            raise ValueError(f"fill in exactly one of {', '.join(self._one_of)}; found {found}")
-        return self
-
-
-class BackfillRequest(_Request):
-    """What a backfill reads: ranges, or all that lies before the first window."""
-
-    ranges: _Lines = ""
-    everything_before: bool = False
-    reason: _Reason
-    dry_run: bool = False
-
-    _one_of = ("ranges", "everything_before")
-
-
-class ReplayRequest(_Request):
-    """What a replay reads again."""
-
-    records: _Lines = ""
-    ranges: _Lines = ""
-    dead_letters: Annotated[str, Field(max_length=200)] = ""
-    selection: _Digest = ""
-    reason: _Reason
-    dry_run: bool = True
-
-    _one_of = ("records", "ranges", "dead_letters", "selection")
-
-
-class AuditRequest(_Request):
-    """What an audit looks at, and whether it hands its findings to a replay."""
-
-    ranges: _Lines = ""
-    repair: bool = False
-
-
-Request = TypeVar("Request", bound=_Request)
 
 
 def backfill_params() -> dict[str, Param]:
@@ -82,6 +23,7 @@ def backfill_params() -> dict[str, Param]:
             type="boolean",
             title="All before",
         ),
+        **_times("no window has read"),
         "reason": _reason(),
         "dry_run": Param(False, "Only show what would be read", type="boolean", title="Dry run"),
     }
@@ -105,6 +47,13 @@ def replay_params() -> dict[str, Param]:
             pattern="^([0-9a-f]{64})?$",
             title="Selection",
         ),
+        "ignore_stored": Param(
+            False,
+            "Everything from where `start` in the stream file says; the ingest stays where it is",
+            type="boolean",
+            title="All from the start",
+        ),
+        **_times("a window has read before"),
         "reason": _reason(),
         "dry_run": Param(True, "Only show what would be read again", type="boolean", title="Dry run"),
     }
@@ -117,26 +66,26 @@ def audit_params() -> dict[str, Param]:
     }
 
 
-def checked(kind: type[Request], values: Mapping[str, Any], sent: Mapping[str, Any]) -> Request:
-    """The request in a run's params. `sent` is the run's conf, whose unknown keys Airflow would add in silence.
-
-    Raises WrongUse naming each field and what was expected of it.
-    """
-    unknown = sorted(set(sent) - set(kind.model_fields))
-    if unknown:
-        raise WrongUse(f"unknown: {', '.join(unknown)}; known are {', '.join(kind.model_fields)}")
-    try:
-        return kind.model_validate({name: values[name] for name in kind.model_fields if name in values})
-    except ValidationError as problem:
-        lines = [
-            f"{'.'.join(map(str, error['loc'])) or 'request'}: {error['msg'].removeprefix('Value error, ')}"
-            for error in problem.errors()
-        ]
-        raise WrongUse("; ".join(lines)) from None
-
-
 def _text(description: str, title: str) -> Param:
-    return Param("", description, type="string", format="multiline", maxLength=_MOST_TEXT, title=title)
+    return Param("", description, type="string", format="multiline", maxLength=MOST_TEXT, title=title)
+
+
+def _times(which: str) -> dict[str, Param]:
+    """Bounds in time. They are texts, so that a number is not taken for a time."""
+    form = "ISO 8601 with a zone, like `2026-11-21T07:00:00Z`"
+    since = f"From the first message at or after this time, per partition: {form}. Only what {which}."
+    until = "Up to the first message at or after this time, which is not read; where there is none, to the end"
+    return {
+        "since": Param("", since, type="string", maxLength=MOST_TIME, title="Since"),
+        "until_time": Param("", until, type="string", maxLength=MOST_TIME, title="Until (time)"),
+        "if_none": Param(
+            "fail",
+            "Where no message is at or after `since`: fail, or take nothing of that partition (end)",
+            type="string",
+            enum=["fail", "end"],
+            title="If there is none",
+        ),
+    }
 
 
 def _reason() -> Param:

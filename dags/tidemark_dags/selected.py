@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from tidemark.ledger.records import LaneKind
+from tidemark.requests import BackfillRequest, ReplayRequest, checked
 from tidemark.streams.model import Stream
 from tidemark_dags.ingest import process_windows, task_defaults
-from tidemark_dags.requests import BackfillRequest, ReplayRequest, checked
 from tidemark_dags.steps import ON_REQUEST, airflow_errors, describe, publish, run_name
-
-if TYPE_CHECKING:
-    from tidemark.ranges import RangeSet
-    from tidemark.streams.opened import OpenStream
-
-Selecting = Callable[["OpenStream", Any], "RangeSet"]
 
 
 def selected_dag(
     path: Path,
     stream: Stream,
-    kind: LaneKind,
     request: type[BackfillRequest] | type[ReplayRequest],
     params: dict[str, Param],
-    select: Selecting,
     description: str,
 ) -> DAG:
-    """A DAG that is triggered by hand. `select` gives the offsets that a request names; it may raise a TidemarkError.
+    """A DAG that is triggered by hand, for what a request selects.
 
     The lane's name follows from the run's, so that a retried task finds what it began.
     """
-    file = str(path)
+    file, kind = str(path), request.kind
     with DAG(
         dag_id=f"{stream.stream}__{kind.value}",
         description=description,
@@ -51,14 +41,17 @@ def selected_dag(
         @task(retries=0)
         def check(**context: Any) -> dict[str, Any]:
             """Check the request and find its offsets; a dry run shows them and ends here."""
+            from tidemark.selecting import select
             from tidemark_dags.connections import open_here
 
             with airflow_errors():
                 asked = checked(request, context["params"], context["dag_run"].conf or {})
                 opened = open_here(file)
-                chosen = select(opened, asked)
-                ref = opened.book.store_selection(chosen)
-            found = {**describe(chosen), "selection": ref.digest}
+                selected = select(opened, asked)
+                ref = opened.book.store_selection(selected.ranges)
+            found = {**describe(selected.ranges), "selection": ref.digest}
+            if selected.left_out:
+                found["left_out"] = {why: describe(ranges) for why, ranges in selected.left_out.items()}
             context["ti"].xcom_push(key="found", value=found)
             if asked.dry_run:
                 raise AirflowSkipException(f"dry run: {found['offsets']} offsets would be read: {found['ranges']}")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark import errors
+from tidemark.jobs import job_script
 from tidemark_dags.connections import exported
 
 if TYPE_CHECKING:
@@ -101,12 +100,3 @@ class SparkJob(SparkSubmitOperator):
         lines = list(self._hook._last_submit_log_lines) if self._hook else []
         said = [line for line in lines if line.startswith("tidemark:")]
         return (said or lines or ["(it printed nothing)"])[-1]
-
-
-def job_script(name: str) -> Path:
-    """Where a job's script is: beside its package in a checkout, inside it in an installed wheel."""
-    spec = find_spec("tidemark_spark")
-    if spec is None or spec.origin is None:
-        raise AirflowFailException("the package tidemark_spark is not installed beside tidemark_dags")
-    package = Path(spec.origin).parent
-    return next(path for path in (package.parent / name, package / "scripts" / name) if path.is_file())

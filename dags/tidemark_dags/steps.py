@@ -12,10 +12,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from tidemark.errors import TidemarkError
 
 if TYPE_CHECKING:
-    from tidemark.ledger.records import Record
     from tidemark.ranges import RangeSet
     from tidemark.streams.model import Stream
-    from tidemark.streams.opened import OpenStream
 
 # Which runs a DAG allows, in the words that Airflow turns into an enum of its own (which is not public).
 ON_SCHEDULE: list[Any] = ["scheduled", "manual"]
@@ -50,40 +48,17 @@ def describe(ranges: RangeSet) -> dict[str, Any]:
     return {"offsets": ranges.count(), "ranges": shown}
 
 
-def committed_by(opened: OpenStream, lane: str, run: str) -> list[Record]:
-    """The windows that a run committed in a lane, in their order."""
-    found = [record for _, record in opened.book.records_with_bytes() if record.lane == lane]
-    return [record for record in found if record.attempt.run == run]
-
-
-def event_extra(lane: str, records: list[Record]) -> dict[str, Any]:
-    """What an asset event says: the lane's windows with their ranges and counts."""
-    return {
-        "lane": lane,
-        "windows": [
-            {
-                "seq": record.seq,
-                "generation": record.attempt.generation,
-                "ranges": [str(one.as_range()) for one in record.window.ranges],
-                "read": sum(tally.read.number for tally in record.tallies),
-                "stored": sum(tally.stored.number for tally in record.tallies),
-                "set_aside": sum(tally.invalid.number + tally.failed.number for tally in record.tallies),
-            }
-            for record in records
-        ],
-    }
-
-
 def publish(stream_file: str, stream: Stream, lane: Any) -> Any:
     """The task `publish`: an asset event with the ranges and counts of what the run committed in a lane."""
     asset = results_asset(stream)
 
     @task(task_id="publish", outlets=[asset])
     def publish_committed(lane: str, **context: Any) -> None:
+        from tidemark.summary import committed_by, windows
         from tidemark_dags.connections import open_here
 
         with airflow_errors():
             records = committed_by(open_here(stream_file), lane, run_name(context))
-        context["outlet_events"][asset].extra = event_extra(lane, records)
+        context["outlet_events"][asset].extra = {"lane": lane, "windows": windows(records)}
 
     return publish_committed(lane)

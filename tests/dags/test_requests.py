@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tidemark.errors import WrongUse
-from tidemark_dags.requests import AuditRequest, BackfillRequest, ReplayRequest, checked
+from tidemark.requests import AuditRequest, BackfillRequest, ReplayRequest, checked
 
 REPLAY = {"records": "", "ranges": "", "dead_letters": "", "selection": "", "reason": "bug 17", "dry_run": True}
 BACKFILL = {"ranges": "", "everything_before": False, "reason": "bug 17", "dry_run": False}
@@ -18,15 +18,29 @@ def test_a_replay_of_records() -> None:
     assert (asked.records, asked.dry_run) == ("logs/0@5", True)
 
 
+def test_a_time_has_two_bounds_at_most_and_one_at_least() -> None:
+    for times in ({"since": "2026-11-21T07:00:00Z"}, {"until_time": "2026-11-21T15:00+08:00"}):
+        assert checked(ReplayRequest, {**REPLAY, **times}, times).if_none == "fail"
+
+
 @pytest.mark.parametrize(
     ("values", "sent", "said"),
     [
-        ({}, {}, "exactly one of records, ranges, dead_letters, selection; found none of them"),
+        (
+            {},
+            {},
+            "exactly one of records, ranges, dead_letters, selection, ignore_stored, since/until_time; found none of them",
+        ),
         ({"records": "a", "ranges": "b"}, {}, "found records and ranges"),
         ({"records": "a", "reason": "x"}, {}, "reason: String should have at least 3 characters"),
         ({"records": "a", "dry_run": "false"}, {}, "dry_run: Input should be a valid boolean"),
         ({"selection": "abc"}, {}, "selection: String should match pattern"),
         ({"records": "a"}, {"record": "b"}, "unknown: record; known are records, ranges"),
+        ({"since": "2026-11-21T07:00:00Z", "ranges": "b"}, {}, "found ranges and since/until_time"),
+        ({"since": "1795244400"}, {}, "since: a number is not taken as a time: .* if it is milliseconds"),
+        ({"until_time": "2026-11-21T07:00:00"}, {}, "until_time: '2026-11-21T07:00:00' has no zone"),
+        ({"until_time": "noon"}, {}, "until_time: 'noon' is not a time; expected one with its zone"),
+        ({"since": "2026-11-21T07:00:00Z", "if_none": "start"}, {}, "if_none: Input should be 'fail' or 'end'"),
         ({"records": "a" * 1_000_001}, {}, "records: String should have at most 1000000 characters"),
     ],
 )
@@ -38,7 +52,7 @@ def test_a_replay_that_makes_no_sense_is_refused(values: dict[str, Any], sent: d
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({}, "exactly one of ranges, everything_before; found none"),
+        ({}, "exactly one of ranges, everything_before, since/until_time; found none"),
         ({"ranges": "logs/0@0-5", "everything_before": True}, "found ranges and everything_before"),
     ],
 )

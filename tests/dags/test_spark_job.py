@@ -9,10 +9,11 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tests.unit.test_stream_files import MINIMAL
+from tidemark.jobs import job_script
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
 from tidemark_dags import spark_job
-from tidemark_dags.spark_job import SparkJob, SparkJobFailed, SparkJobRefused, job_script
+from tidemark_dags.spark_job import SparkJob, SparkJobFailed, SparkJobRefused
 
 pytestmark = pytest.mark.usefixtures("airflow_home", "submitting")
 

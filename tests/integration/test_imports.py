@@ -14,7 +14,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 from kafka.structs import OffsetAndMetadata
 from kazoo.client import KazooClient
 
-from tests.integration.test_command_line import tidemark
+from tests.integration.test_command_line import asked, tidemark
 from tests.oracle import CDN
 from tests.playground import Make, Playground
 from tidemark import runs
@@ -163,6 +163,20 @@ def test_stored_offsets_that_cannot_be_are_refused_and_nothing_is_written(
     _, found = tidemark("ledger", "import", str(play.file), "--from", source, "--group", GROUP, "--write", code=2)
     assert said.format(GROUP, play.topics[0]) in found
     assert play.opened.book.head("ingest") is None
+
+
+@pytest.mark.covers("A36")
+def test_the_plan_after_an_import(make: Make) -> None:
+    play = make(replace(CDN, partitions=2), limits={"max_records": 300})
+    topic, file = play.topics[0], str(play.file)
+    play.kafka.send((topic, partition, None, b"x") for partition in range(2) for _ in range(500))
+    play.opened.log.commit_group(GROUP, {topic: {0: 400, 1: 500}})
+    tidemark("ledger", "import", file, "--from", "kafka-group", "--group", GROUP, "--write")
+    # What has nothing new is listed all the same, and no task reads it.
+    found = asked("plan", file)
+    first = {"partition": f"{topic}/0", "from": "400", "until": "500"}
+    assert found["ranges"] == [first, {"partition": f"{topic}/1", "from": "500", "until": "500"}]
+    assert found["tasks"] == [first]
 
 
 @pytest.mark.covers("O4")

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import traceback
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
 from tidemark import runs
-from tidemark.cli import finding, ledger
+from tidemark.cli import auditing, finding, ledger, offsets, plans, running, selected
+from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, UntilTime
 from tidemark.cli.output import data, error, line
 from tidemark.cli.showing import where_is
 from tidemark.coordinates import parse_coordinates
 from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, TidemarkError, WrongUse
 from tidemark.overview import overview, transactions_shown
+from tidemark.programs import Interrupted
+from tidemark.ranges import RangeSet
 from tidemark.results.reading import hbase_rows
 from tidemark.streams.loading import load, stream_files
 from tidemark.streams.model import HBaseSink
 
 app = typer.Typer(
-    help="Kafka topics become tables in bounded batches; this looks at what is where.",
+    help="Kafka topics become tables in bounded batches; this runs them, and looks at what is where.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -29,9 +34,8 @@ app = typer.Typer(
 streams = typer.Typer(help="Stream files.", no_args_is_help=True)
 app.add_typer(streams, name="streams")
 app.add_typer(ledger.app, name="ledger")
-
-Stream = Annotated[str, typer.Argument(help="a stream's name, or its file")]
-Json = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
+for command in (running.run, selected.backfill, selected.replay, auditing.audit, offsets.offsets):
+    app.command()(command)
 
 
 @streams.command()
@@ -74,15 +78,37 @@ def status(stream: Stream, as_json: Json = False) -> None:
 
 
 @app.command()
-def plan(stream: Stream, as_json: Json = False) -> None:
-    """What the next ingest would read, and what a policy would jump over. Nothing is pinned.
+def plan(
+    stream: Stream,
+    from_: From = None,
+    until: Until = None,
+    since: Since = "",
+    until_time: UntilTime = "",
+    if_none: IfNone = "fail",
+    save: Annotated[Path | None, typer.Option(help="write the plan into a new file, for `tidemark run --plan`")] = None,
+    compare: Annotated[Path | None, typer.Option(help="say what would be planned otherwise than in this file")] = None,
+    as_json: Json = False,
+) -> None:
+    """What the next ingest would read, or what lies between bounds: ranges, tasks and an estimate. Nothing is pinned.
 
-    Example: tidemark plan orders
+    Example: tidemark plan orders --save friday.json
     """
     opened = finding.opened(stream)
+    bounded = from_ or until or since or until_time
+    if sum(map(bool, (bounded, save, compare))) > 1:
+        raise WrongUse("bounds, --save and --compare go one at a time; what is saved is the plan of the next ingest")
+    if bounded:
+        plans.show_within(opened, from_, until, since, until_time, if_none, as_json=as_json)
+        return
+    if compare is not None:
+        plans.compare(opened, compare, as_json=as_json)
+        return
+    if save is not None:
+        plans.save(opened, save)
     window, pinned = runs.preview(opened)
     held = transactions_shown(runs.open_transactions(opened), opened.book.clock())
     ranges = window.ranges if window else ()
+    planned = plans.work(opened, window.hull() if window else RangeSet())
     gaps = window.gaps if window else ()
     found = {
         "window": window.seq if window else None,
@@ -91,9 +117,12 @@ def plan(stream: Stream, as_json: Json = False) -> None:
         "ranges": [{"partition": str(one.at), "from": str(one.start), "until": str(one.until)} for one in ranges],
         "gaps": [{"range": str(gap.as_range()), "kind": gap.kind.value, "policy": gap.policy} for gap in gaps],
         "open_transactions": held,
+        **planned,
     }
     rows = [(one.at, one.start, one.until, one.until - one.start) for one in ranges]
     data(found, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets"))
+    if planned["tasks"] and not as_json:
+        plans.show_work(planned)
     for gap in gaps:
         error(f"{gap.kind.value}: {gap.as_range()} ({gap.policy})")
     for one in held:
@@ -168,11 +197,21 @@ def results(
 
 def main() -> None:
     """The program. An error ends it with its own exit code, in one line on standard error."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupted)
     try:
         app()
     except TidemarkError as problem:
         error(f"tidemark: {type(problem).__name__}: {problem}")
         sys.exit(problem.exit_code)
+    except Interrupted as problem:
+        error(f"tidemark: {problem}. What was not committed does not count.")
+        # As a shell says of a program that a signal has ended.
+        sys.exit(128 + problem.number)
     except Exception:
         traceback.print_exc()
         sys.exit(EXIT_INTERNAL)
+
+
+def _interrupted(number: int, _: FrameType | None) -> None:
+    raise Interrupted(number)

@@ -10,6 +10,7 @@ import typer
 from tidemark import protocol, runs, skipping
 from tidemark.cli import finding
 from tidemark.cli.asking import target
+from tidemark.cli.exporting import export
 from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.stored import stored_offsets
 from tidemark.coverage import coverage as coverage_of
@@ -155,6 +156,7 @@ def import_(
     others: Annotated[
         str, typer.Option(help="earliest or latest: for partitions without a stored offset")
     ] = "earliest",
+    shift: Annotated[int, typer.Option(help="so many messages later, or earlier if negative, than is stored")] = 0,
     connection: Annotated[str | None, typer.Option(help="the HBase or ZooKeeper connection")] = None,
     write: Annotated[bool, typer.Option("--write", help="do it; without this, it is only shown")] = False,
     as_json: Json = False,
@@ -167,7 +169,7 @@ def import_(
     if others not in ("earliest", "latest"):
         raise WrongUse(f"--others {others!r}: expected earliest or latest")
     offsets = stored_offsets(opened, source, group, connection)
-    start = runs.import_positions(opened, offsets, others, f"tidemark ledger import {source}", write=write)
+    start = runs.import_positions(opened, offsets, others, f"tidemark ledger import {source}", write=write, shift=shift)
     found = [
         {
             "partition": str(position.at),
@@ -177,8 +179,16 @@ def import_(
         for position in start
     ]
     data(found, as_json=as_json, rows=[list(one.values()) for one in found], columns=("partition", "offset", "from"))
+    for position in start:
+        before = offsets.get((position.topic, position.partition))
+        if before is not None and position.offset != before + shift:
+            end = "beginning" if position.offset > before + shift else "end"
+            error(f"{position.at}: {before}{shift:+d} is outside the log: cut to its {end}, {position.offset}")
     if not write:
         error("Nothing was written: say --write to begin there.")
+
+
+app.command()(export)
 
 
 def _ranges(ranges: RangeSet) -> list[list[str]]:

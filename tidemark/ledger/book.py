@@ -200,6 +200,11 @@ class Book:
         for key, stored in self.store.scan(("history",)):
             yield stored, decode(stored, Record, self._name(key))
 
+    def records_of(self, lane: str) -> Iterator[Record]:
+        """The windows of a lane that are in the history, by number."""
+        for key, stored in self.store.scan(("history", lane)):
+            yield decode(stored, Record, self._name(key))
+
     def records(self, places: Sequence[tuple[str, int]]) -> list[Record]:
         """Some windows, by lane and number, that have to be in the history; in one read.
 

@@ -6,13 +6,13 @@ one that read it, or the one that jumped over it. It is searched among the lane'
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.coordinates import Coordinate
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger.book import Book
-from tidemark.ledger.records import Gap, LaneEntry, LaneState, Position, Record, WindowRange
+from tidemark.ledger.book import Book, Stored
+from tidemark.ledger.records import Gap, Head, LaneEntry, LaneState, Position, Record, WindowRange
 
 # Records of a lane that are read at once: each read leaves a 17th of its windows, so that four are enough for 83,520.
 # Guessing from the offsets would read fewer records of a calm stream, and ask far more often after one burst.
@@ -38,13 +38,17 @@ def look_up(book: Book, place: Coordinate) -> Found:
     """The windows that cover a coordinate: all that were committed when this began, and perhaps newer ones.
 
     One read for the register, one for the heads, one for each selection with holes that has the coordinate between its ends,
-    and a few for the history. Raises LedgerContradiction when a head or a record is missing.
+    and a few for the history; all of it only up to a window that kept no positions.
+    Raises LedgerContradiction when a head or a record is missing.
     """
     register = book.register()
     lanes: Mapping[str, LaneEntry] = register[1].lanes if register else {}
-    claiming = {lane: entry for lane, entry in lanes.items() if _claims(book, entry, place)}
+    heads = _heads(book, lanes)
+    claiming = [lane for lane, entry in lanes.items() if _claims(book, entry, place)]
+    passing = _passing(book, _searches(lanes, heads, claiming, place), place)
+    passing |= {(one.lane, one.seq): one for stored in heads.values() for one in _unpositioned(book, stored.head)}
     windows, gaps = [], []
-    for lane, record in _passing(book, claiming, place).items():
+    for (lane, _), record in passing.items():
         if any(_holds(one, place) for one in record.window.ranges) and _selects(book, lanes[lane], record, place):
             windows.append(record)
         gaps += [(record, gap) for gap in record.window.gaps if _holds(gap, place)]
@@ -110,32 +114,46 @@ class _Search:
             self.behind, self.record = record.seq, record
 
 
-def _passing(book: Book, lanes: Mapping[str, LaneEntry], place: Coordinate) -> dict[str, Record]:
+def _passing(book: Book, found: Iterable[_Search], place: Coordinate) -> dict[tuple[str, int], Record]:
     """Of each lane the window that moved its position over a coordinate, by reading or by jumping; none if none has yet."""
-    searches = {search.lane: search for search in _searches(book, lanes, place)}
+    searches = {search.lane: search for search in found}
     while wanted := [search for search in searches.values() if search.next()]:
         for record in book.records([one for search in wanted[:_LANES_AT_ONCE] for one in search.next()]):
             searches[record.lane].learn(record, place)
-    return {lane: search.record for lane, search in searches.items() if search.record is not None}
+    return {(lane, search.record.seq): search.record for lane, search in searches.items() if search.record is not None}
 
 
-def _searches(book: Book, lanes: Mapping[str, LaneEntry], place: Coordinate) -> list[_Search]:
-    # All windows of a closed lane are in the history, so its head need not be asked for.
-    closed = {lane: entry.windows for lane, entry in lanes.items() if entry.windows is not None}
-    searches = [_Search(lane, 0, windows + 1, None) for lane, windows in closed.items()]
-    others = [lane for lane in lanes if lane not in closed]
-    heads = book.heads_of(others)
-    for lane in others:
-        if lane in heads:
-            head = heads[lane].head
-            if _is_past(head.positions, place):
-                searches.append(_Search(lane, 0, head.seq, head.last))
-        elif lanes[lane].state != LaneState.OPENING:
+def _heads(book: Book, lanes: Mapping[str, LaneEntry]) -> dict[str, Stored]:
+    """The heads of the lanes that are not known to be closed: of those that are, all windows are in the history."""
+    names = [lane for lane, entry in lanes.items() if entry.windows is None]
+    heads = book.heads_of(names)
+    for lane in names:
+        if lane not in heads and lanes[lane].state != LaneState.OPENING:
             raise LedgerContradiction(
                 f"the head of {book.stream}/{lane} is missing, although the register says that the lane is "
                 f"{lanes[lane].state.value}. Restore it from a backup of the ledger."
             )
-    return searches
+    return heads
+
+
+def _searches(
+    lanes: Mapping[str, LaneEntry], heads: Mapping[str, Stored], claiming: Iterable[str], place: Coordinate
+) -> Iterator[_Search]:
+    for lane in claiming:
+        windows = lanes[lane].windows
+        if windows is not None:
+            yield _Search(lane, 0, windows + 1, None)
+        elif lane in heads and _is_past(heads[lane].head.positions, place):
+            yield _Search(lane, 0, heads[lane].head.seq, heads[lane].head.last)
+
+
+def _unpositioned(book: Book, head: Head) -> Iterator[Record]:
+    """The windows of a lane up to the last one that moved no position: positions do not lead to these."""
+    if not head.unpositioned:
+        return
+    yield from (record for record in book.records_of(head.lane) if record.seq <= head.unpositioned)
+    if head.last is not None and head.last.seq == head.unpositioned:
+        yield head.last
 
 
 def _is_past(positions: Sequence[Position], place: Coordinate) -> bool:

@@ -247,6 +247,8 @@ class Head(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     pending: Pending | None = None
     last: Record | None = None
     abandoned: Abandoned | None = None
+    # The last window that moved no position (`guarantee: none`): up to it, positions do not say which window read what.
+    unpositioned: int = 0
 
     def offsets(self) -> dict[TopicPartition, int]:
         return {position.at: position.offset for position in self.positions}

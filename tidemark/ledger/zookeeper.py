@@ -126,7 +126,7 @@ class ZooKeeperLedgerStore:
             request.create(history, recorded)
             for node, text in nodes.items():
                 if node not in known:
-                    request.create(node, text, acl=_shown(client))
+                    request.create(node, text, acl=shown_acl(client))
                 elif (known[node][0] or 0) < (self._layouts.offset_in(node, text) or 0):
                     request.set_data(node, text, version=known[node][1])
             return request.commit_async()
@@ -186,7 +186,7 @@ class ZooKeeperLedgerStore:
         """Make a folder; one that is `shown` can be listed by other tools, which may make folders of their own in it."""
         self._zookeeper.repeated(
             "write",
-            lambda client: client.ensure_path_async(path, acl=_shown(client, create=True) if shown else None),
+            lambda client: client.ensure_path_async(path, acl=shown_acl(client, create=True) if shown else None),
         )
 
     def _written(self, write: Any) -> bool:
@@ -282,7 +282,7 @@ def _check_request(path: str, parts: Sequence[int]) -> None:
         raise TooLarge(f"a write to {path} takes {size} bytes; ZooKeeper takes up to {MAX_REQUEST_BYTES}")
 
 
-def _shown(client: KazooClient, *, create: bool = False) -> Any:
+def shown_acl(client: KazooClient, *, create: bool = False) -> Any:
     """The access list of nodes for other tools: theirs to read, ours to write. None where all nodes are open."""
     if client.default_acl is None:
         return None

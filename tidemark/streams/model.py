@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
@@ -19,6 +18,8 @@ from pydantic import (
     Tag,
     model_validator,
 )
+
+from tidemark.times import two_readings
 
 T = TypeVar("T")
 
@@ -90,7 +91,7 @@ def _start(given: object) -> object:
 
 def _time(given: object) -> object:
     if isinstance(given, bool | int | float):
-        raise ValueError(_two_readings(given))
+        raise ValueError(two_readings(given))
     if isinstance(given, str):
         try:
             return datetime.fromisoformat(given)
@@ -99,14 +100,6 @@ def _time(given: object) -> object:
                 "expected earliest, latest, a time with its zone like 2026-11-21T07:00:00Z, or offsets"
             ) from None
     return given
-
-
-def _two_readings(number: float) -> str:
-    readings = []
-    for unit, divisor in (("seconds", 1), ("milliseconds", 1000)):
-        with suppress(ValueError, OverflowError, OSError):
-            readings.append(f"{datetime.fromtimestamp(number / divisor, UTC):%Y-%m-%dT%H:%M:%SZ} if it is {unit}")
-    return f"a number is not taken as a time: {' and '.join(readings) or 'it is none'}; write the time itself"
 
 
 def _start_type(given: object) -> str | None:

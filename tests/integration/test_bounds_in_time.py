@@ -1,0 +1,110 @@
+"""Bounds in time become offsets, for each partition by itself; a plan and a dry run show which."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from kafka import KafkaProducer
+
+from tests.integration.test_command_line import asked, tidemark
+from tests.oracle import CDN
+from tests.playground import Make, Playground
+from tidemark.requests import BackfillRequest, ReplayRequest
+from tidemark.selecting import select
+
+# The hour in which the messages were sent, partition by partition: the last one has none at all.
+HOURS = ([1, 2, 3, 4], [3, 2, 4], [1, 1], [])
+
+
+def at(hour: int) -> str:
+    return datetime(2026, 11, 20, hour, tzinfo=UTC).isoformat()
+
+
+@pytest.fixture
+def timed(make: Make) -> Playground:
+    play = make(CDN)
+    producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
+    lines = iter(CDN.generate(20, 0))
+    for partition, hours in enumerate(HOURS):
+        for hour in hours:
+            key, value = next(lines)
+            sent = int(datetime(2026, 11, 20, hour, tzinfo=UTC).timestamp() * 1000)
+            producer.send(play.topics[0], value, key, partition=partition, timestamp_ms=sent)
+            producer.flush()
+    producer.close()
+    return play
+
+
+def shown(play: Playground, *arguments: str) -> dict[int, tuple[int, int]]:
+    """The ranges that a plan shows, by partition."""
+    found = asked("plan", str(play.file), *arguments)
+    return {int(one["partition"].rpartition("/")[2]): (int(one["from"]), int(one["until"])) for one in found["ranges"]}
+
+
+@pytest.mark.covers("A32", "E22", "E23", "E24")
+def test_each_partition_is_resolved_by_itself(timed: Playground) -> None:
+    play, file = timed, str(timed.file)
+    # Per partition from the first message at or after it, however the times go on behind.
+    assert shown(play, "--since", at(2), "--until-time", at(4), "--if-none", "end") == {0: (1, 3), 1: (0, 2)}
+    # An end after the last message takes all, and so does no end; a bound is exclusive.
+    everything = {partition: (0, len(hours)) for partition, hours in enumerate(HOURS) if hours}
+    for arguments in (["--since", at(1), "--until-time", at(20)], ["--since", at(0)]):
+        assert shown(play, *arguments, "--if-none", "end") == everything
+    assert shown(play, "--until-time", at(20)) == everything
+    assert shown(play, "--until-time", at(1)) == {}
+    # A start after the last message is an error that names the partitions, or nothing of them: never offset 0.
+    _, said = tidemark("plan", file, "--since", at(2), code=2)
+    assert f"no message at or after {at(2)} in {play.topics[0]}/2, {play.topics[0]}/3" in said
+    assert shown(play, "--since", at(20), "--if-none", "end") == {}
+    # The same by the command that shows offsets.
+    found = {one["partition"]: one["at"] for one in asked("offsets", file, "--at", at(2))}
+    assert found == {0: "1", 1: "0", 2: None, 3: None}
+    # A number is no time; both its readings are shown.
+    for command in (["plan", file, "--since"], ["offsets", file, "--at"]):
+        _, said = tidemark(*command, "1795244400000", code=2)
+        assert "a number is not taken as a time: " in said
+        assert "2026-11-21T07:00:00Z if it is milliseconds" in said
+    _, said = tidemark("plan", file, "--since", at(3), "--until-time", at(3), code=2)
+    assert "the first has to lie before the second" in said
+    assert list(play.opened.book.store.scan(())) == []
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_backfill_takes_what_is_not_covered_and_a_replay_what_is(timed: Playground) -> None:
+    play, file, topic = timed, str(timed.file), timed.topics[0]
+    play.rewrite(source={"start": {"offsets": {f"{topic}/0": 2, f"{topic}/1": 1}}})
+    play.ingest()
+    play.kafka.send([(topic, 0, b"k", b"later")])
+    times = ["--since", at(2), "--if-none", "end", "--reason", "a test", "--dry-run"]
+    found = {kind: asked(kind, file, *times) for kind in ("backfill", "replay")}
+    ranges = {
+        kind: [f"{one['partition']}@{one['from']}-{one['until']}" for one in shown["ranges"]]
+        for kind, shown in found.items()
+    }
+    assert ranges == {
+        "backfill": [f"{topic}/0@1-2", f"{topic}/1@0-1"],
+        "replay": [f"{topic}/0@2-4", f"{topic}/1@1-3"],
+    }
+    left_out = {kind: {why: one["offsets"] for why, one in shown["left_out"].items()} for kind, shown in found.items()}
+    assert left_out == {
+        "backfill": {"a window has read them": 4, "at or above the ingest position": 1},
+        "replay": {"no window has read them": 2, "at or above the ingest position": 1},
+    }
+    assert (found["backfill"]["stored_before"], found["replay"]["stored_before"]) == (0, _stored(play))
+    # The forms in Airflow ask the same.
+    for request, kind in ((BackfillRequest, "backfill"), (ReplayRequest, "replay")):
+        selected = select(play.opened, request(since=at(2), if_none="end", reason="a test"))
+        assert [f"{one.partition}@{one.start}-{one.until}" for one in selected.ranges] == ranges[kind]
+    # Explicit ranges are not cut: a dry run says what would be refused.
+    shown = asked("replay", file, "--from", f"{topic}/0@0", "--reason", "a test", "--dry-run")
+    assert {why: one["offsets"] for why, one in shown["refused"].items()} == {"no window has read them": 2}
+    assert shown["offsets"] == 4
+
+
+def _stored(play: Playground) -> int:
+    return sum(
+        1
+        for topic, partition, offset, _ in play.expected().rows
+        if (partition, offset) in {(0, 2), (0, 3), (1, 1), (1, 2)}
+    )

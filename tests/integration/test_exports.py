@@ -1,0 +1,129 @@
+"""Positions go out as other programs keep them, and come in again the same; shifted, they stay within the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import happybase
+import pytest
+
+from tests.integration.test_command_line import asked, tidemark
+from tests.oracle import CDN
+from tests.playground import Make, Playground
+from tidemark import runs
+
+WIDE = replace(CDN, partitions=3)
+# What a spreadsheet would take for a formula.
+GROUP = "=cmd"
+
+
+def csv(play: Playground, folder: Path) -> str:
+    return f"csv:{folder / 'out.csv'}"
+
+
+def kafka_group(play: Playground, folder: Path) -> str:
+    return "kafka-group"
+
+
+def hbase(play: Playground, folder: Path) -> str:
+    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
+    connection.create_table(f"{play.name}_theirs", {"offsets": {}})
+    connection.close()
+    return f"hbase:{play.name}_theirs"
+
+
+def consumers(play: Playground, folder: Path) -> str:
+    return f"consumers:/{play.name}/consumers"
+
+
+def storm(play: Playground, folder: Path) -> str:
+    return f"storm:/{play.name}/storm"
+
+
+def begun(make: Make, offsets: dict[int, int], messages: int) -> Playground:
+    """A stream whose ingest has these positions."""
+    play = make(WIDE)
+    play.kafka.send((play.topics[0], partition, None, b"x") for partition in range(3) for _ in range(messages))
+    topic = play.topics[0]
+    play.rewrite(
+        source={"start": {"offsets": {f"{topic}/{partition}": offset for partition, offset in offsets.items()}}}
+    )
+    assert runs.plan_ingest(play.opened, "begin") is not None
+    return play
+
+
+def beside(make: Make, play: Playground) -> Playground:
+    """A new stream over the same topics."""
+    other = make(WIDE)
+    other.rewrite(source={"topics": list(play.topics)})
+    return other
+
+
+@pytest.mark.covers("A48")
+@pytest.mark.parametrize("layout", [csv, kafka_group, hbase, consumers, storm], ids=lambda one: one.__name__)
+def test_what_is_exported_is_what_is_imported(
+    make: Make, tmp_path: Path, layout: Callable[[Playground, Path], str]
+) -> None:
+    play = begun(make, {0: 50, 1: 7, 2: 0}, 60)
+    file, place = str(play.file), layout(play, tmp_path)
+    arguments = ["ledger", "export", file, "--to", place, "--group", GROUP, "--json"]
+    shown, said = tidemark(*arguments)
+    assert "Nothing was written" in said
+    other = beside(make, play)
+    imported = ["ledger", "import", str(other.file), "--from", place, "--group", GROUP]
+    _, said = tidemark(*imported, code=2)
+    assert "--from csv:" in said or f"there is no offset of {play.topics[0]}" in said
+    assert tidemark(*arguments, "--write")[0] == shown
+    # As a dry run, the import changes nothing; written, it is what was exported.
+    tidemark(*imported)
+    assert list(other.opened.book.store.scan(())) == []
+    tidemark(*imported, "--write")
+    assert other.positions() == play.positions()
+    assert {int(one["partition"][-1]): int(one["offset"]) for one in json.loads(shown)} == {0: 50, 1: 7, 2: 0}
+
+
+@pytest.mark.covers("A48")
+def test_a_plan_to_an_offset_and_a_shift_beyond_the_log(make: Make, tmp_path: Path) -> None:
+    play = begun(make, {0: 50, 1: 150, 2: 200}, 200)
+    topic, file = play.topics[0], str(play.file)
+    # A plan to offset 50 is shown, and changes nothing.
+    before = list(play.opened.book.store.scan(()))
+    shown = asked("plan", file, "--until", f"{topic}/0@50")
+    assert shown["ranges"] == [{"partition": f"{topic}/0", "from": "0", "until": "50"}]
+    assert list(play.opened.book.store.scan(())) == before
+
+    place = f"csv:{tmp_path / 'out.csv'}"
+    tidemark("ledger", "export", file, "--to", place, "--group", GROUP, "--write")
+    assert (tmp_path / "out.csv").read_text().splitlines()[1] == f"'=cmd,{topic},0,50"
+    _, said = tidemark("ledger", "export", file, "--to", place, "--group", GROUP, "--write", code=2)
+    assert "cannot be written: File exists" in said
+    for shift, offsets, cut in (
+        ("-150", [0, 0, 50], [f"{topic}/0: 50-150 is outside the log: cut to its beginning, 0"]),
+        (
+            "150",
+            [200, 200, 200],
+            [
+                f"{topic}/{at}: {offset}+150 is outside the log: cut to its end, 200"
+                for at, offset in ((1, 150), (2, 200))
+            ],
+        ),
+    ):
+        other = beside(make, play)
+        arguments = ["ledger", "import", str(other.file), "--from", place, "--group", GROUP, "--shift", shift]
+        _, said = tidemark(*arguments)
+        assert [line for line in said.splitlines() if "cut to" in line] == cut
+        assert list(other.opened.book.store.scan(())) == []
+        tidemark(*arguments, "--write")
+        assert [offset for _, offset in sorted(other.positions().items())] == offsets
+
+
+def test_what_cannot_be_exported_is_named(make: Make) -> None:
+    play = make(CDN)
+    _, said = tidemark("ledger", "export", str(play.file), "--to", "kafka-group", "--group", GROUP, code=2)
+    assert f"{play.name} has no positions yet" in said
+    for to in ("csv:", "checkpoint:x", "storm:", "nonsense"):
+        _, said = tidemark("ledger", "export", str(play.file), "--to", to, "--group", GROUP, code=2)
+        assert f"--to {to}: expected csv:FILE, kafka-group" in said

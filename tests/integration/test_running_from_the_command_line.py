@@ -1,0 +1,256 @@
+"""What the DAGs do, done by the command line: as a program that starts spark-submit, on real servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from services import environment
+from services.site import Site
+from tests.integration.test_audit import delete_rows, rows_at
+from tests.integration.test_command_line import asked, tidemark
+from tests.oracle import CDN
+from tests.playground import Make, Playground
+from tidemark import runs
+
+
+@pytest.fixture(autouse=True)
+def submitting(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What spark-submit needs, in the environment."""
+    for key, value in {**environment.spark(site), **environment.connections(site)}.items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+
+
+def counts(found: dict[str, Any]) -> list[int]:
+    return [one["read"] for one in found["windows"]]
+
+
+def test_runs_a_replay_and_audits(play: Playground) -> None:
+    """The life of a stream: nothing yet, a first run, nothing new, damage, its repair."""
+    file = str(play.file)
+    play.produce(240)
+    out, said = tidemark("run", file, "--run", "mine", "--json")
+    found = json.loads(out)
+    assert (found["lane"], found["run"], counts(found)) == ("ingest", "mine", [240])
+    # The job's log is on standard error, and nothing else than the data on standard output.
+    assert f"run mine: window 1 of {play.name}/ingest" in said
+    assert f"{play.name}/ingest window 1: committed" in said
+    play.assert_exactly_what_was_read()
+
+    before = dict(play.opened.book.store.scan(("head",)))
+    out, said = tidemark("run", file, "--json")
+    assert (json.loads(out)["windows"], said) == ([], "nothing is new\n")
+    assert dict(play.opened.book.store.scan(("head",))) == before
+
+    out, _ = tidemark("audit", file, "--run", "clean", "--json")
+    report = json.loads(out)
+    assert (report["clean"], report["expected"], report["findings"]) == (True, 240, None)
+    assert all(isinstance(one["position"], str) for one in report["coverage"])
+    gone = rows_at(play, 0, 1, 2)
+    delete_rows(play, play.name, 0, 1, *gone)
+    out, said = tidemark("audit", file, "--ranges", f"{play.topics[0]}/1@0-{gone[-1] + 1}", code=1)
+    assert "missing 2, different 0, extra 0" in out
+    assert [f"hbase: missing {play.topics[0]}/1@{offset}" in out for offset in gone] == [True, True]
+    digest = said.rpartition("All findings are the selection ")[2].partition(";")[0]
+
+    position = play.positions()
+    shown = asked("replay", file, "--selection", digest, "--reason", "a repair", "--dry-run")
+    assert (shown["offsets"], shown["refused"], shown["left_out"]) == (2, {}, {})
+    assert shown["estimate"]["records"] == 2
+    out, _ = tidemark("replay", file, "--selection", digest, "--reason", "a repair", "--json")
+    assert counts(json.loads(out)) == [2]
+    assert play.positions() == position
+    play.assert_exactly_what_was_read()
+
+
+def test_a_backfill_reads_what_the_ingest_left_out(make: Make) -> None:
+    play = make(CDN, source={"start": "latest"})
+    file, topic = str(play.file), play.topics[0]
+    play.produce(200)
+    assert runs.plan_ingest(play.opened, "begin") is None
+    shown = asked("backfill", file, "--before-first", "--reason", "a test", "--dry-run")
+    assert (shown["offsets"], shown["stored_before"], shown["estimate"]) == (200, 0, None)
+    out, _ = tidemark(
+        "backfill", file, "--from", f"{topic}/1@10", "--until", f"{topic}/1@30", "--reason", "part", "--json"
+    )
+    assert counts(json.loads(out)) == [20]
+    _, said = tidemark("backfill", file, "--ranges", f"{topic}/1@20-40", "--reason", "again", code=2)
+    assert "committed already; a replay reads it again" in said
+    # Bounds in time take what is left.
+    out, said = tidemark(
+        "backfill", file, "--since", "2020-01-01T00:00:00Z", "--reason", "rest", "--run", "rest", "--json"
+    )
+    assert "left out, a window has read them: 20 offsets" in said
+    assert counts(json.loads(out)) == [180]
+    play.assert_exactly_what_was_read()
+    _, said = tidemark("backfill", file, "--run", "rest", code=3)
+    assert "the backfill of run rest is done" in said
+
+
+def test_a_job_that_was_killed_is_run_again(play: Playground, tmp_path: Path) -> None:
+    play.produce(240)
+    with running(tmp_path, "run", str(play.file), "--run", "killed") as command:
+        job = _job_that_holds(play, command, "killed")
+        os.killpg(job.pid, signal.SIGKILL)
+        assert command.wait(60) == 6
+    said = (tmp_path / "said").read_text()
+    assert (
+        "tidemark: ProcessingFailed: the Spark job was killed by signal 9; what it has not committed does not" in said
+    )
+    assert "To go on: tidemark run" in said
+    assert _gone(job)
+    play.produce(60)
+    # The same run goes on at once, with the window as it was pinned.
+    out, _ = tidemark("run", str(play.file), "--run", "killed", "--json")
+    assert counts(json.loads(out)) == [240]
+    play.assert_exactly_what_was_read()
+
+
+def test_an_interrupt_leaves_no_child(make: Make, tmp_path: Path) -> None:
+    play = make(CDN)
+    play.produce(240)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with running(tmp_path, "run", str(play.file), "--run", number.name, "--take-over") as command:
+            _job_that_holds(play, command, number.name)
+            family = psutil.Process(command.pid).children(recursive=True)
+            # The JVM, the Python driver, and perhaps its workers.
+            assert len(family) >= 2
+            command.send_signal(number)
+            assert command.wait(60) == 128 + number
+        assert f"tidemark: interrupted by {number.name}" in (tmp_path / "said").read_text()
+        assert all(_gone(one) for one in family)
+        assert play.head().seq == 0
+    out, _ = tidemark("run", str(play.file), "--take-over", "--json")
+    assert counts(json.loads(out)) == [240]
+    play.assert_exactly_what_was_read()
+
+
+def test_an_interrupt_before_the_job_is_not_taken_for_differences(play: Playground, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}"}}
+        with running(tmp_path, "run", str(play.file), AIRFLOW_CONN_KAFKA_DEFAULT=json.dumps(kafka)) as command:
+            # It has asked, and is waiting for an answer.
+            silent.settimeout(60)
+            silent.accept()[0].close()
+            command.send_signal(signal.SIGINT)
+            assert command.wait(60) == 128 + signal.SIGINT
+
+
+@pytest.mark.covers("S14")
+def test_a_saved_plan_is_carried_out_exactly_so(play: Playground, tmp_path: Path) -> None:
+    file, plan = str(play.file), tmp_path / "plan.json"
+    _, said = tidemark("plan", file, "--save", str(plan), code=2)
+    assert "nothing is new: there is no plan to save" in said
+    play.produce(120)
+    shown = asked("plan", file, "--save", str(plan))
+    assert (shown["offsets"], shown["estimate"]) == (120, None)
+    # So few are one task for each partition, over two cores.
+    assert shown["tasks"] == [one for one in shown["ranges"] if one["from"] != one["until"]]
+    assert [core["offsets"] > 0 for core in shown["cores"]] == [True, True]
+    assert sum(core["offsets"] for core in shown["cores"]) == 120
+    assert asked("plan", file, "--compare", str(plan))["same"] is True
+    # Nothing is in the ledger yet.
+    assert list(play.opened.book.store.scan(())) == []
+    play.produce(30)
+    differing = asked("plan", file, "--compare", str(plan))["differences"]
+    assert {one["what"].split()[0] for one in differing} == {"range"}
+    out, _ = tidemark("run", file, "--plan", str(plan), "--json")
+    found = json.loads(out)
+    # Exactly what was planned, and not what has come since.
+    assert counts(found) == [120]
+    assert found["windows"][0]["ranges"] == [
+        f"{one['partition']} [{one['from']}, {one['until']})" for one in shown["ranges"]
+    ]
+    play.assert_exactly_what_was_read()
+    assert asked("plan", file)["estimate"]["records"] == 30
+
+    _, said = tidemark("run", file, "--plan", str(plan), code=3)
+    assert "tidemark: StaleLedger: " in said
+    assert "1 windows are committed, 0 were when the plan was made" in said
+
+
+def test_a_saved_plan_is_refused_when_it_does_not_fit(play: Playground, make: Make, tmp_path: Path) -> None:
+    file, plan, changed = str(play.file), tmp_path / "plan.json", tmp_path / "changed.json"
+    play.produce(120)
+    tidemark("plan", file, "--save", str(plan))
+    _, said = tidemark("plan", file, "--save", str(plan), code=2)
+    assert "the plan cannot be written: File exists" in said
+    values = json.loads(plan.read_text())
+    values["window"]["ranges"][0]["until"] -= 1
+    changed.write_text(json.dumps(values))
+    _, said = tidemark("run", file, "--plan", str(changed), code=2)
+    assert "changed.json: was changed by hand: its digest is" in said
+    for text, expected in (("[]", "not a plan of format 1"), ("{", "not a saved plan")):
+        changed.write_text(text)
+        _, said = tidemark("run", file, "--plan", str(changed), code=2)
+        assert expected in said
+    other = make(CDN)
+    _, said = tidemark("run", str(other.file), "--plan", str(plan), code=2)
+    assert f"the plan is one of the stream {play.name}, this is {other.name}" in said
+    # Kafka has changed: something of the plan is gone.
+    play.kafka.delete_records(play.topics[0], 0, 2)
+    _, said = tidemark("run", file, "--plan", str(plan), code=4)
+    assert f"{play.topics[0]}/0: the log now begins at 2, the window at 0" in said
+    assert play.opened.book.head("ingest") is None
+    # Another window is pinned meanwhile.
+    tidemark("plan", file, "--save", str(tmp_path / "second.json"))
+    play.produce(10)
+    assert runs.plan_ingest(play.opened, "another") is not None
+    _, said = tidemark("run", file, "--plan", str(tmp_path / "second.json"), code=3)
+    assert "tidemark: StaleLedger: " in said
+    assert "window 1 is pinned with other ranges, by run another" in said
+
+
+@contextmanager
+def running(folder: Path, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The command while it runs, with what it says in the file `said`."""
+    with (folder / "said").open("wb") as said:
+        command = subprocess.Popen(
+            [sys.executable, "-m", "tidemark", *arguments], stdout=said, stderr=said, env={**os.environ, **variables}
+        )
+        try:
+            yield command
+        finally:
+            command.kill()
+            command.wait(10)
+
+
+def _job_that_holds(play: Playground, command: subprocess.Popen[bytes], run: str) -> psutil.Process:
+    """The command's spark-submit, once its job holds the window."""
+
+    def holds() -> bool:
+        found = play.opened.book.head("ingest")
+        pending = found.head.pending if found else None
+        return pending is not None and pending.attempt is not None and pending.attempt.run == run
+
+    _until(holds)
+    (job,) = psutil.Process(command.pid).children()
+    return job
+
+
+def _gone(process: psutil.Process) -> bool:
+    try:
+        process.wait(30)
+    except psutil.TimeoutExpired:
+        return False
+    return True
+
+
+def _until(happened: Callable[[], bool], seconds: float = 300) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

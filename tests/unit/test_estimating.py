@@ -1,0 +1,63 @@
+"""What a plan will be, by the windows before it."""
+
+from __future__ import annotations
+
+from tests.memory import MemoryStore
+from tests.unit.test_protocol import Sweeps
+from tidemark import protocol
+from tidemark.estimating import Estimate, estimate, stored_before
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import INGEST, Head, LaneKind, Receipt, Record, SinkReceipt, Window, WindowRange, positions
+from tidemark.ledger.register import open_lane
+from tidemark.protocol import Run
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.tallies import Count, PartitionTally
+
+AT = TopicPartition("t", 0)
+NOWHERE = SinkReceipt(name="s", type="s", place={})
+
+
+def committed(book: Book, until: int, read: int, stored: int, seconds: float) -> Record:
+    """Commit the next window of a stream's only partition."""
+
+    def plan(head: Head) -> Window:
+        start = head.offsets()[AT]
+        one = WindowRange(topic="t", incarnation=1, partition=0, start=start, until=until, log_start=0, log_end=until)
+        return Window(seq=head.seq + 1, ranges=(one,), topic_ids={}, isolation="", pinned_at=0, run="r")
+
+    pending = protocol.pin(book, Sweeps(), INGEST, plan)
+    assert pending is not None
+    taken = protocol.take(book, INGEST, pending.window.seq, Run("r", "1", "d"))
+    tally = PartitionTally(
+        topic="t", incarnation=1, partition=0, read=Count(read), stored=Count(stored), bytes=read * 100
+    )
+    receipt = Receipt(
+        tallies=(tally,), sinks=(), dead_letters=NOWHERE, started_at=1_000, finished_at=1_000 + int(seconds * 1000)
+    )
+    return protocol.commit(book, taken, receipt)
+
+
+def begun() -> Book:
+    book = Book(MemoryStore(), "s")
+    open_lane(book, INGEST, LaneKind.INGEST, run="r", start=positions({AT: 0}))
+    return book
+
+
+def test_as_the_windows_before() -> None:
+    book = begun()
+    assert estimate(1_000, []) is None
+    # Two offsets in ten are no records: transactions have left their markers.
+    records = [committed(book, 100, 80, 80, 2), committed(book, 200, 80, 80, 6)]
+    assert estimate(1_000, records) == Estimate(records=800, bytes=80_000, seconds=40.0)
+
+
+def test_what_is_stored_already() -> None:
+    book = begun()
+    committed(book, 100, 100, 50, 1)
+    committed(book, 200, 100, 100, 1)
+    view = book.view()
+    assert stored_before(view, RangeSet([OffsetRange(AT, 0, 200)])) == 150
+    assert stored_before(view, RangeSet([OffsetRange(AT, 0, 100)])) == 50
+    # Half of a window: in proportion. Beyond the windows there is nothing.
+    assert stored_before(view, RangeSet([OffsetRange(AT, 150, 300)])) == 50
+    assert stored_before(view, RangeSet([OffsetRange(AT, 200, 300)])) == 0

@@ -1,0 +1,65 @@
+"""How a Spark job is started without Airflow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_stream_files import MINIMAL
+from tidemark.connections import Connection
+from tidemark.errors import WrongUse
+from tidemark.jobs import WINDOW_JOB, local_cores, master, submit_command
+from tidemark.streams.loading import load
+from tidemark.streams.model import Stream
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Stream:
+    path = tmp_path / "orders.yaml"
+    path.write_text(f"{MINIMAL}\nengine: {{conf: {{spark.executor.memory: 2g}}}}\n")
+    return load(path).stream
+
+
+def spark(host: str, port: int | None = None, **extra: str) -> Connection:
+    return Connection("spark_default", host, port, extra=extra)
+
+
+def test_the_master_is_what_the_connection_says() -> None:
+    assert master(spark("local[2]")) == "local[2]"
+    assert master(spark("spark://head", 7077)) == "spark://head:7077"
+    assert master(spark("head", 7077)) == "spark://head:7077"
+    assert master(spark("yarn")) == "yarn"
+    assert (local_cores("local"), local_cores("local[3]"), local_cores("local[4,2]"), local_cores("yarn")) == (
+        1,
+        3,
+        4,
+        None,
+    )
+
+
+def test_the_command_holds_settings_and_no_connection(stream: Stream) -> None:
+    secret = Connection("spark_default", "local[2]", password="canary", extra={"queue": "nightly"})
+    command = submit_command(stream, secret, WINDOW_JOB, ["--seq", "1"])
+    assert Path(command[0]).name == "spark-submit"
+    assert command[1:9] == [
+        *("--master", "local[2]", "--name", "tidemark orders", "--queue", "nightly"),
+        *("--conf", "spark.executor.memory=2g"),
+    ]
+    assert (Path(command[9]).name, command[10:]) == (WINDOW_JOB, ["--seq", "1"])
+    assert "canary" not in str(command)
+
+
+@pytest.mark.parametrize(
+    ("connection", "expected", "said"),
+    [
+        (spark("spark://other", 7077), "local[2]", "gives master spark://other:7077; the stream file expects local"),
+        (spark("yarn", **{"deploy-mode": "cluster"}), None, "jobs run in client mode"),
+        (spark("yarn", **{"spark-binary": "/bin/sh"}), None, "spark-binary '/bin/sh'; expected one of spark-submit"),
+        (spark(""), None, "has no host, which is the Spark master"),
+    ],
+)
+def test_what_is_not_started(stream: Stream, connection: Connection, expected: str | None, said: str) -> None:
+    expecting = stream.model_copy(update={"engine": stream.engine.model_copy(update={"master": expected})})
+    with pytest.raises(WrongUse, match=said):
+        submit_command(expecting, connection, WINDOW_JOB, [])

@@ -1,0 +1,76 @@
+"""`tidemark audit`: what the audit DAG does."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from tidemark import runs
+from tidemark.audit import AuditReport
+from tidemark.cli import finding
+from tidemark.cli.options import Json, Ranges, RunName, Stream
+from tidemark.cli.output import data, error, line
+from tidemark.cli.selected import lines
+from tidemark.cli.selected import repair as replay_findings
+from tidemark.cli.submitting import new_run, submit
+from tidemark.coordinates import parse_ranges
+from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, ProcessingFailed
+from tidemark.jobs import AUDIT_JOB
+from tidemark.ledger.codec import decode
+from tidemark.ranges import RangeSet
+from tidemark.requests import AuditRequest, checked
+
+_PLACE = ("name", "expected", "found", "missing", "different", "extra", "twice", "debris")
+
+
+def audit(
+    stream: Stream,
+    ranges: Ranges = None,
+    repair: Annotated[bool, typer.Option("--repair", help="replay what is found")] = False,
+    run_name: RunName = "",
+    as_json: Json = False,
+) -> None:
+    """Compare what has to be in the results with what is there; ends with 1 when there are differences.
+
+    Example: tidemark audit orders --ranges orders/3@0-5000
+    """
+    opened = finding.opened(stream)
+    asked = checked(AuditRequest, {"ranges": lines(ranges), "repair": repair}, {})
+    name = run_name or new_run()
+    arguments = ["--stream-file", str(opened.file.path), "--run", name]
+    if asked.ranges:
+        within = runs.with_incarnations(opened, RangeSet(parse_ranges(asked.ranges)))
+        arguments += ["--selection", opened.book.store_selection(within).digest]
+    began = opened.book.clock()
+    code = submit(opened, AUDIT_JOB, arguments, accepted=(EXIT_DONE, EXIT_DIFFERENCES))
+    stored = opened.book.report(name)
+    report = decode(stored, AuditReport, f"the report of {name}") if stored is not None else None
+    if report is None or report.at < began:
+        # spark-submit too ends with 1, when it could not start the job.
+        raise ProcessingFailed(f"the Spark job ended with code {code} and left no report. Its log is above.")
+    _show(report, as_json=as_json)
+    if asked.repair and report.findings is not None:
+        found = runs.stored_selection(opened, report.findings.digest)
+        reason = f"repair of what {name} found"
+        replay_findings(opened, new_run(), found, reason, f"tidemark replay {stream}")
+    if not report.clean:
+        raise typer.Exit(EXIT_DIFFERENCES)
+
+
+def _show(report: AuditReport, *, as_json: bool) -> None:
+    if as_json:
+        value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
+        for one in value["coverage"]:
+            one.update(start=str(one["start"]), position=str(one["position"]))
+        data({**value, "clean": report.clean, "sentence": report.sentence()}, as_json=True)
+        return
+    line(report.sentence())
+    data(None, as_json=False, rows=[[getattr(one, name) for name in _PLACE] for one in report.places], columns=_PLACE)
+    for place in report.places:
+        for kind in ("missing", "different", "extra", "twice"):
+            for coordinate in getattr(place, f"{kind}_at"):
+                line(f"{place.name}: {kind} {coordinate}")
+    if report.findings is not None:
+        error(f"All findings are the selection {report.findings.digest}; a replay takes it.")

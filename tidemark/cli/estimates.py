@@ -1,0 +1,43 @@
+"""Offsets and estimates as the commands show them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidemark.cli.output import error
+from tidemark.estimating import estimate
+from tidemark.ledger.records import INGEST
+from tidemark.ranges import RangeSet
+from tidemark.streams.opened import OpenStream
+
+# The windows that an estimate goes by: enough for a day of hourly runs, and not the code of last year.
+_WINDOWS = 24
+
+
+def counted(ranges: RangeSet) -> dict[str, Any]:
+    """Offsets for JSON: how many, and which."""
+    shown = [{"partition": str(one.partition), "from": str(one.start), "until": str(one.until)} for one in ranges]
+    return {"offsets": ranges.count(), "ranges": shown}
+
+
+def estimated(opened: OpenStream, offsets: int) -> dict[str, Any] | None:
+    """What reading so many offsets will be, by the ingest's last windows; None before the first one."""
+    head = opened.book.head(INGEST)
+    if head is None or head.head.last is None:
+        return None
+    records = {one.seq: one for one in opened.book.newest_records(INGEST, _WINDOWS)}
+    records[head.head.seq] = head.head.last
+    found = estimate(offsets, records.values())
+    if found is None:
+        return None
+    return {"records": found.records, "bytes": found.bytes, "seconds": round(found.seconds, 1)}
+
+
+def show_estimate(found: dict[str, Any] | None) -> None:
+    if found is None:
+        error("estimate: unknown, since no window has been read yet")
+    else:
+        error(
+            f"estimate: {found['records']} records, {found['bytes']} bytes, {found['seconds']} seconds "
+            "and the start of Spark, by the windows before"
+        )

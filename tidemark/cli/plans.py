@@ -1,0 +1,95 @@
+"""What `tidemark plan` shows beside the ranges: Spark's tasks, estimates, bounds, and plans that were saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tidemark import saved_plans
+from tidemark.cli.estimates import counted, estimated, show_estimate
+from tidemark.cli.output import data, error
+from tidemark.coordinates import parse_coordinates
+from tidemark.errors import WrongUse
+from tidemark.jobs import local_cores, master
+from tidemark.ranges import RangeSet
+from tidemark.selecting import between_offsets, divided, within_times
+from tidemark.splitting import share_of, tasks
+from tidemark.streams.opened import OpenStream
+
+
+def work(opened: OpenStream, wanted: RangeSet) -> dict[str, Any]:
+    """How Spark would read some offsets: the range of each task, what that is for each core, and an estimate."""
+    found = tasks(wanted)
+    cores = _cores(opened)
+    shares = [share_of(found, cores, index) for index in range(cores)] if cores else []
+    return {
+        "estimate": estimated(opened, wanted.count()),
+        "tasks": [{"partition": str(one.partition), "from": str(one.start), "until": str(one.until)} for one in found],
+        "cores": [{"tasks": len(share), "offsets": sum(map(len, share))} for share in shares] or None,
+    }
+
+
+def show_work(found: dict[str, Any]) -> None:
+    """The tasks as a table, and the rest on standard error."""
+    rows = [(number, one["partition"], one["from"], one["until"]) for number, one in enumerate(found["tasks"])]
+    data(found, as_json=False, rows=rows, columns=("task", "partition", "from", "until"))
+    if found["cores"]:
+        offsets = [core["offsets"] for core in found["cores"]]
+        error(f"{len(rows)} tasks over {len(offsets)} cores, which read {', '.join(map(str, offsets))} offsets")
+    show_estimate(found["estimate"])
+
+
+def show_within(
+    opened: OpenStream,
+    lower: list[str] | None,
+    upper: list[str] | None,
+    since: str,
+    until_time: str,
+    if_none: str,
+    *,
+    as_json: bool,
+) -> None:
+    """A plan between bounds: which offsets they are, and which kind of run may read them."""
+    if (lower or upper) and (since or until_time):
+        raise WrongUse("--from, --until and --since, --until-time are two ways to say which offsets: use one of them")
+    if if_none not in ("fail", "end"):
+        raise WrongUse(f"--if-none {if_none!r}: expected fail or end")
+    if lower or upper:
+        bounds = (parse_coordinates("\n".join(found or ())) for found in (lower, upper))
+        wanted = between_offsets(opened, *bounds, to_the_end=True)
+    else:
+        wanted = within_times(opened, since, until_time, if_none)
+    parts = {why: ranges for why, ranges in divided(opened, wanted).items() if ranges}
+    planned = work(opened, wanted)
+    if as_json:
+        data({**counted(wanted), "parts": {why: counted(part) for why, part in parts.items()}, **planned}, as_json=True)
+        return
+    rows = [(one.partition, one.start, one.until, len(one), why) for why, part in parts.items() for one in part]
+    data(None, as_json=False, rows=rows, columns=("partition", "from", "until", "offsets", ""))
+    show_work(planned)
+
+
+def save(opened: OpenStream, path: Path) -> None:
+    plan = saved_plans.make(opened)
+    if plan is None:
+        raise WrongUse("nothing is new: there is no plan to save")
+    saved_plans.save(plan, path)
+    error(f"saved as {path}, digest {plan.digest}; carry it out with `tidemark run --plan`")
+
+
+def compare(opened: OpenStream, path: Path, *, as_json: bool) -> None:
+    """What would be planned now, where that is not what a saved plan says."""
+    saved = saved_plans.load(path)
+    found = saved_plans.differences(saved, saved_plans.make(opened))
+    value = {"digest": saved.digest, "same": not found, "differences": found}
+    data(value, as_json=as_json, rows=[list(one.values()) for one in found], columns=("what", "saved", "now"))
+    if not found:
+        error(f"{path}: the plan would be the same now")
+
+
+def _cores(opened: OpenStream) -> int | None:
+    try:
+        return local_cores(master(opened.connections(opened.stream.engine.spark)))
+    except WrongUse:
+        # Nothing is started here: a plan can be looked at where Spark is not.
+        return None

@@ -1,0 +1,214 @@
+"""`tidemark backfill` and `tidemark replay`: what those DAGs do, for the same requests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidemark import runs
+from tidemark.cli import finding
+from tidemark.cli.estimates import counted, estimated, show_estimate
+from tidemark.cli.options import (
+    DryRun,
+    From,
+    IfNone,
+    Json,
+    Ranges,
+    Reason,
+    RunName,
+    Since,
+    Stream,
+    TakeOver,
+    Until,
+    UntilTime,
+)
+from tidemark.cli.output import data, error
+from tidemark.cli.submitting import new_run, process, show_committed
+from tidemark.coordinates import parse_coordinates
+from tidemark.errors import LaneClosed, WrongUse
+from tidemark.estimating import stored_before
+from tidemark.ledger.records import LaneKind, LaneState, Pending
+from tidemark.ranges import RangeSet
+from tidemark.requests import BackfillRequest, ReplayRequest, checked
+from tidemark.selecting import Selected, between_offsets, of_kind, select
+from tidemark.streams.opened import OpenStream
+
+Requests = type[BackfillRequest] | type[ReplayRequest]
+
+
+def backfill(
+    stream: Stream,
+    ranges: Ranges = None,
+    from_: From = None,
+    until: Until = None,
+    everything_before: Annotated[
+        bool,
+        typer.Option(
+            "--before-first", "--everything-before", help="all that Kafka holds below what the ingest began with"
+        ),
+    ] = False,
+    since: Since = "",
+    until_time: UntilTime = "",
+    if_none: IfNone = "fail",
+    reason: Reason = "",
+    run_name: RunName = "",
+    take_over: TakeOver = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Read offsets that no window has read yet, in a lane of their own.
+
+    Example: tidemark backfill orders --before-first --reason "the first days too"
+    """
+    opened = finding.opened(stream)
+    values = {
+        "ranges": _ranges(opened, ranges, from_, until),
+        "everything_before": everything_before,
+        "since": since,
+        "until_time": until_time,
+        "if_none": if_none,
+        "reason": reason,
+        "dry_run": dry_run,
+    }
+    _selected(opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, take_over, as_json)
+
+
+def replay(
+    stream: Stream,
+    records: Annotated[
+        list[str] | None, typer.Option(help="topic/partition@offset, or @FILE with one a line; may be repeated")
+    ] = None,
+    ranges: Ranges = None,
+    from_: From = None,
+    until: Until = None,
+    dead_letters: Annotated[
+        str, typer.Option(help="the messages that were set aside with exactly this reason; * for all")
+    ] = "",
+    selection: Annotated[str, typer.Option(help="what an audit found, by the digest that its report names")] = "",
+    ignore_stored: Annotated[
+        bool, typer.Option("--ignore-stored", help="everything from where `start` says; the ingest stays where it is")
+    ] = False,
+    since: Since = "",
+    until_time: UntilTime = "",
+    if_none: IfNone = "fail",
+    reason: Reason = "",
+    run_name: RunName = "",
+    take_over: TakeOver = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Read again what windows have read before, in a lane of its own: the ingest's position does not move.
+
+    Example: tidemark replay orders --since 2026-11-21T07:00:00Z --until-time 2026-11-21T08:00:00Z --reason "bug 17"
+    """
+    opened = finding.opened(stream)
+    values = {
+        "records": lines(records),
+        "ranges": _ranges(opened, ranges, from_, until),
+        "dead_letters": dead_letters,
+        "selection": selection,
+        "ignore_stored": ignore_stored,
+        "since": since,
+        "until_time": until_time,
+        "if_none": if_none,
+        "reason": reason,
+        "dry_run": dry_run,
+    }
+    _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, take_over, as_json)
+
+
+def _selected(
+    opened: OpenStream,
+    request: Requests,
+    values: dict[str, Any],
+    command: str,
+    run_name: str,
+    take_over: bool,
+    as_json: bool,
+) -> None:
+    kind, name = request.kind, run_name or new_run()
+    lane = runs.lane_name(kind, name)
+    found = opened.book.register()
+    known = found[1].lanes.get(lane) if found else None
+    if known is not None:
+        if known.state == LaneState.CLOSED:
+            raise LaneClosed(f"the {kind.value} of run {name} is done; a run's name is used once, so choose another")
+        error(f"going on with the {kind.value} that run {name} has begun, with the offsets that it has selected")
+    else:
+        asked = checked(request, values, {})
+        chosen = select(opened, asked)
+        if asked.dry_run:
+            _show(opened, kind, chosen, as_json=as_json)
+            return
+        for why, ranges in chosen.left_out.items():
+            error(f"left out, {why}: {ranges.count()} offsets")
+        runs.open_selected(opened, kind, name, chosen.ranges, asked.reason)
+    process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over)
+    show_committed(opened, lane, name, as_json=as_json)
+
+
+def repair(opened: OpenStream, run: str, findings: RangeSet, reason: str, command: str) -> None:
+    """Replay what an audit has found."""
+    lane = runs.open_selected(opened, LaneKind.REPLAY, run, findings, reason)
+    process(opened, command, lane, run, _planned(opened, lane, run))
+
+
+def _planned(opened: OpenStream, lane: str, run: str) -> Pending | None:
+    pending = runs.plan_lane(opened, lane, run)
+    if pending is None:
+        runs.finish(opened, lane)
+        error("everything selected has been read")
+    return pending
+
+
+def _show(opened: OpenStream, kind: LaneKind, chosen: Selected, *, as_json: bool) -> None:
+    """A dry run: what would be read, what of it is stored already, and what it will be by the windows before."""
+    possible = of_kind(opened, kind, chosen.ranges)
+    guess = estimated(opened, possible.ranges.count())
+    stored = stored_before(opened.book.view(), possible.ranges)
+    value = {
+        "kind": kind.value,
+        **counted(chosen.ranges),
+        "left_out": {why: counted(ranges) for why, ranges in chosen.left_out.items()},
+        "refused": {why: counted(ranges) for why, ranges in possible.left_out.items()},
+        "stored_before": stored,
+        "estimate": guess,
+    }
+    rows = [(one.partition, one.start, one.until, len(one)) for one in chosen.ranges]
+    data(value, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets"))
+    error(f"dry run: {chosen.ranges.count()} offsets would be read; of about {stored} messages of them rows are stored")
+    show_estimate(guess)
+    for why, ranges in chosen.left_out.items():
+        error(f"left out, {why}: {ranges.count()} offsets")
+    for why, ranges in possible.left_out.items():
+        error(f"would be refused, {why}: {ranges.count()} offsets")
+
+
+def _ranges(opened: OpenStream, given: list[str] | None, lower: list[str] | None, upper: list[str] | None) -> str:
+    said = lines(given)
+    if not lower and not upper:
+        return said
+    if said:
+        raise WrongUse("--ranges and --from, --until say the same in two ways: use one of them")
+    bounds = (parse_coordinates(lines(found)) for found in (lower, upper))
+    # As people write them, in three parts: the incarnation is filled in with those of all requests.
+    return "\n".join(
+        f"{one.partition.topic}/{one.partition.partition}@{one.start}-{one.until}"
+        for one in between_offsets(opened, *bounds)
+    )
+
+
+def lines(given: list[str] | None) -> str:
+    """What an option holds, a line each; `@FILE` stands for a file's lines. Raises WrongUse."""
+    said = []
+    for one in given or ():
+        if not one.startswith("@"):
+            said.append(one)
+            continue
+        try:
+            said.append(Path(one[1:]).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as problem:
+            raise WrongUse(f"{one[1:]}: cannot be read: {problem}") from problem
+    return "\n".join(said)

@@ -1,0 +1,64 @@
+"""Starting a Spark job from the command line, and ending with its exit code."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import typer
+
+from tidemark import errors, programs
+from tidemark.cli.output import data, error
+from tidemark.errors import EXIT_DONE, ProcessingFailed
+from tidemark.jobs import WINDOW_JOB, job_environment, submit_command
+from tidemark.ledger.records import Pending
+from tidemark.streams.opened import OpenStream
+from tidemark.summary import committed_by, windows
+
+# What the job itself ends with, after saying why. Code 1 is spark-submit's own when it could not start the job.
+_OWN_CODES = range(errors.EXIT_WRONG_USE, errors.EXIT_LEDGER_UNREADABLE + 1), (errors.EXIT_INTERNAL,)
+
+
+def new_run() -> str:
+    """A name for a run that nobody has named."""
+    return f"cli/{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+def submit(opened: OpenStream, script: str, arguments: Sequence[str], accepted: Sequence[int] = (EXIT_DONE,)) -> int:
+    """Run a job with its log on standard error; gives an accepted exit code, and ends the program with any other.
+
+    Raises ProcessingFailed when the job did not come to an end of its own, Interrupted when this program was told to end.
+    """
+    connection = opened.connections(opened.stream.engine.spark)
+    command = submit_command(opened.stream, connection, script, [*arguments])
+    code = programs.run(command, job_environment(), error)
+    if code in accepted:
+        return code
+    if any(code in codes for codes in _OWN_CODES):
+        raise typer.Exit(code)
+    ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code} and did not say why"
+    raise ProcessingFailed(f"the Spark job {ended}; what it has not committed does not count. Its log is above.")
+
+
+def process(
+    opened: OpenStream, command: str, lane: str, run: str, pending: Pending | None, *, take_over: bool = False
+) -> None:
+    """Process a pinned window and those after it; None: there is none. `command` is how to go on after a failure."""
+    if pending is not None:
+        error(f"run {run}: window {pending.window.seq} of {opened.book.stream}/{lane}")
+        arguments = ["--stream-file", str(opened.file.path), "--lane", lane]
+        arguments += ["--seq", str(pending.window.seq), "--run", run, *(["--take-over"] if take_over else [])]
+        try:
+            submit(opened, WINDOW_JOB, arguments)
+        except BaseException:
+            error(f"To go on: {command} --run {run}")
+            raise
+
+
+def show_committed(opened: OpenStream, lane: str, run: str, *, as_json: bool) -> None:
+    found = [{**one, "generation": str(one["generation"])} for one in windows(committed_by(opened, lane, run))]
+    columns = ("seq", "generation", "read", "stored", "set_aside")
+    rows = [[one[name] for name in columns] for one in found]
+    value = {"stream": opened.book.stream, "lane": lane, "run": run, "windows": found}
+    data(value, as_json=as_json, rows=rows, columns=("window", "generation", "read", "stored", "set aside"))

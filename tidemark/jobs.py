@@ -1,0 +1,93 @@
+"""How one of Tidemark's Spark jobs is started without Airflow: spark-submit, with what the stream's Spark connection says.
+
+Nothing of it is secret: connections reach the job by its environment, never on its command line.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from tidemark.connections import Connection
+from tidemark.errors import WrongUse
+from tidemark.streams.model import Stream
+
+WINDOW_JOB = "process_window.py"
+AUDIT_JOB = "audit_stream.py"
+
+# As Airflow's provider: no other program is started because a connection names it.
+_BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
+
+
+def job_script(name: str) -> Path:
+    """Where a job's script is: beside its package in a checkout, inside it in an installed wheel. Raises WrongUse."""
+    spec = find_spec("tidemark_spark")
+    if spec is None or spec.origin is None:
+        raise WrongUse("the package tidemark_spark is not installed beside tidemark: it holds the Spark jobs")
+    package = Path(spec.origin).parent
+    return next(path for path in (package.parent / name, package / "scripts" / name) if path.is_file())
+
+
+def master(connection: Connection) -> str:
+    """The Spark master that a connection names: `host`, and `port` if it has one, as Airflow's provider reads it."""
+    host = str(connection.required("host, which is the Spark master", connection.host))
+    if connection.port is None:
+        return host
+    return f"{host if '://' in host else f'spark://{host}'}:{connection.port}"
+
+
+def local_cores(master: str) -> int | None:
+    """How many tasks a local master runs at a time; None for a cluster, which only the cluster knows."""
+    words = master.removeprefix("local").removeprefix("[").removesuffix("]").split(",")[0]
+    if not master.startswith("local"):
+        return None
+    return int(words) if words.isdecimal() else (os.cpu_count() if words == "*" else 1)
+
+
+def submit_command(stream: Stream, connection: Connection, script: str, arguments: list[str]) -> list[str]:
+    """The command that runs a job of a stream and ends with its exit code. Raises WrongUse.
+
+    The stream's `engine` gives the settings, its Spark connection the master; where both name one, they have to agree.
+    """
+    found = master(connection)
+    if stream.engine.master is not None and found != stream.engine.master:
+        raise WrongUse(
+            f"the Spark connection {connection.name} gives master {found}; the stream file expects {stream.engine.master}"
+        )
+    if connection.extra.get("deploy-mode") == "cluster":
+        raise WrongUse(
+            f"the Spark connection {connection.name} asks for deploy mode cluster; Tidemark's jobs run in client mode, "
+            "so that their connections need not stand on a command line"
+        )
+    options = ["--master", found, "--name", f"tidemark {stream.stream}"]
+    if queue := connection.extra.get("queue"):
+        options += ["--queue", str(queue)]
+    settings = dict(stream.engine.conf)
+    if namespace := connection.extra.get("namespace"):
+        settings["spark.kubernetes.namespace"] = str(namespace)
+    for key, value in settings.items():
+        options += ["--conf", f"{key}={value}"]
+    return [_submit(connection), *options, str(job_script(script)), *arguments]
+
+
+def job_environment() -> dict[str, str]:
+    """This environment, with Spark's Python being this one unless it says otherwise."""
+    ours = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    return {**ours, **os.environ}
+
+
+def _submit(connection: Connection) -> str:
+    name = str(connection.extra.get("spark-binary", _BINARIES[0]))
+    if name not in _BINARIES:
+        raise WrongUse(f"connection {connection.name}: spark-binary {name!r}; expected one of {', '.join(_BINARIES)}")
+    # The one of the pyspark that is installed beside this program comes first.
+    places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    found = shutil.which(name, path=places)
+    if found is None:
+        raise WrongUse(
+            f"{name} was not found: install pyspark (the extra `spark` of this package), or put it on the PATH"
+        )
+    return found

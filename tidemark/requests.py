@@ -1,0 +1,112 @@
+"""What people may ask of a backfill, a replay and an audit: the fields, and the rules over several of them.
+
+A form in Airflow and the command line ask for the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tidemark.errors import WrongUse
+from tidemark.ledger.records import LaneKind
+from tidemark.times import read_time
+
+# The longest text that is taken: about 30,000 records pasted as lines.
+MOST_TEXT = 1_000_000
+MOST_TIME = 40
+
+_Lines = Annotated[str, Field(max_length=MOST_TEXT)]
+_Reason = Annotated[str, Field(min_length=3, max_length=500)]
+_Digest = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
+_IfNone = Literal["fail", "end"]
+
+
+def _time(text: str) -> str:
+    if text:
+        try:
+            read_time(text)
+        except WrongUse as problem:
+            raise ValueError(str(problem)) from None
+    return text
+
+
+_Time = Annotated[str, Field(max_length=MOST_TIME), AfterValidator(_time)]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    # The ways to say which offsets, each by its fields; exactly one of them has to be filled in.
+    _ways: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> _Request:
+        given = [way for way in self._ways if any(getattr(self, name) for name in way)]
+        if self._ways and len(given) != 1:
+            ways, found = (["/".join(way) for way in some] for some in (self._ways, given))
+            raise ValueError(f"fill in exactly one of {', '.join(ways)}; found {' and '.join(found) or 'none of them'}")
+        return self
+
+
+class BackfillRequest(_Request):
+    """What a backfill reads: ranges, all that lies before the first window, or what no window has read of a time."""
+
+    ranges: _Lines = ""
+    everything_before: bool = False
+    since: _Time = ""
+    until_time: _Time = ""
+    if_none: _IfNone = "fail"
+    reason: _Reason
+    dry_run: bool = False
+
+    kind: ClassVar[LaneKind] = LaneKind.BACKFILL
+    _ways = (("ranges",), ("everything_before",), ("since", "until_time"))
+
+
+class ReplayRequest(_Request):
+    """What a replay reads again."""
+
+    records: _Lines = ""
+    ranges: _Lines = ""
+    dead_letters: Annotated[str, Field(max_length=200)] = ""
+    selection: _Digest = ""
+    ignore_stored: bool = False
+    since: _Time = ""
+    until_time: _Time = ""
+    if_none: _IfNone = "fail"
+    reason: _Reason
+    dry_run: bool = True
+
+    kind: ClassVar[LaneKind] = LaneKind.REPLAY
+    _ways = (("records",), ("ranges",), ("dead_letters",), ("selection",), ("ignore_stored",), ("since", "until_time"))
+
+
+class AuditRequest(_Request):
+    """What an audit looks at, and whether it hands its findings to a replay."""
+
+    ranges: _Lines = ""
+    repair: bool = False
+
+
+Request = TypeVar("Request", bound=_Request)
+
+
+def checked(kind: type[Request], values: Mapping[str, Any], sent: Mapping[str, Any]) -> Request:
+    """The request in some values. `sent` is what somebody has sent, with the keys that are not known.
+
+    Raises WrongUse naming each field and what was expected of it.
+    """
+    unknown = sorted(set(sent) - set(kind.model_fields))
+    if unknown:
+        raise WrongUse(f"unknown: {', '.join(unknown)}; known are {', '.join(kind.model_fields)}")
+    try:
+        return kind.model_validate({name: values[name] for name in kind.model_fields if name in values})
+    except ValidationError as problem:
+        lines = [
+            f"{'.'.join(map(str, error['loc'])) or 'request'}: {error['msg'].removeprefix('Value error, ')}"
+            for error in problem.errors()
+        ]
+        raise WrongUse("; ".join(lines)) from None

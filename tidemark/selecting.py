@@ -1,0 +1,154 @@
+"""Which offsets a backfill or a replay is about: what people ask for, as ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tidemark import planning, runs
+from tidemark.coordinates import Coordinate, parse_coordinates, parse_ranges
+from tidemark.discovery import known_now, topics_now
+from tidemark.errors import WrongUse
+from tidemark.ledger.records import INGEST, LaneKind
+from tidemark.planning import Known
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.requests import BackfillRequest, ReplayRequest
+from tidemark.streams.opened import OpenStream
+from tidemark.times import milliseconds, read_time
+
+# Why offsets within bounds in time are left out, as people are told.
+READ_ALREADY = "a window has read them"
+NOT_READ = "no window has read them"
+THE_INGESTS = "at or above the ingest position"
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The offsets to read, and what was asked for and is left out, by the reason."""
+
+    ranges: RangeSet
+    left_out: Mapping[str, RangeSet] = field(default_factory=dict)
+
+
+def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
+    """The offsets that a request names; only bounds in time leave anything out. Raises WrongUse, TopicGone, Unreachable."""
+    if request.since or request.until_time:
+        within = within_times(opened, request.since, request.until_time, request.if_none)
+        return of_kind(opened, request.kind, within)
+    return Selected(_named(opened, request))
+
+
+def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> RangeSet:
+    if request.ranges:
+        return runs.with_incarnations(opened, RangeSet(parse_ranges(request.ranges)))
+    if isinstance(request, BackfillRequest):
+        return runs.before_the_first_window(opened)
+    if request.selection:
+        return runs.stored_selection(opened, request.selection)
+    if request.ignore_stored:
+        return runs.everything_from_the_start(opened)
+    if request.dead_letters:
+        return runs.dead_letters_by_reason(opened, None if request.dead_letters == "*" else request.dead_letters)
+    records = parse_coordinates(request.records)
+    return runs.with_incarnations(opened, RangeSet(one.as_range() for one in records))
+
+
+def of_kind(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:
+    """The part of some offsets that a lane of a kind may take: a replay what is covered, a backfill what is not."""
+    parts = divided(opened, wanted)
+    left_out, chosen = dict(parts), NOT_READ if kind == LaneKind.BACKFILL else READ_ALREADY
+    return Selected(left_out.pop(chosen), {why: ranges for why, ranges in left_out.items() if ranges})
+
+
+def divided(opened: OpenStream, wanted: RangeSet) -> Mapping[str, RangeSet]:
+    """Some offsets, by whether a window has read them and whether the ingest will."""
+    head = opened.book.head(INGEST)
+    positions = head.head.offsets() if head is not None else {}
+    below = RangeSet(OffsetRange(at, 0, offset) for at, offset in positions.items())
+    covered = opened.book.authority().covered()
+    return {
+        READ_ALREADY: wanted & covered,
+        NOT_READ: wanted & below - covered,
+        THE_INGESTS: wanted - below - covered,
+    }
+
+
+def within_times(opened: OpenStream, since: str, until: str, if_none: str) -> RangeSet:
+    """Per partition from the first message at or after `since` up to the first at or after `until`; empty means no bound.
+
+    The ends of the logs are taken first, so that what arrives meanwhile is not in it. Raises WrongUse.
+    """
+    topics = topics_now(opened)
+    known = known_now(opened, topics, learn=False)
+    planning.check_topics(known, topics, set())
+    bounds = [read_time(text) if text else None for text in (since, until)]
+    if bounds[0] is not None and bounds[1] is not None and bounds[0] >= bounds[1]:
+        raise WrongUse(f"since {since} until {until}: the first has to lie before the second")
+    return between(known, *(_at(opened, known, time) for time in bounds), since=since, if_none=if_none)
+
+
+FirstAt = Mapping[tuple[str, int], int | None]
+
+
+def between(known: Known, lower: FirstAt | None, upper: FirstAt | None, *, since: str, if_none: str) -> RangeSet:
+    """The offsets between two times. Each is the first offset at or after it, per (topic, partition); None for no bound.
+
+    Where no message is at or after the upper one, the end of the log is meant; at or after the lower one, `if_none` decides:
+    `fail` raises WrongUse naming the partitions, `end` takes nothing of them.
+    """
+    logs = known.to_read()
+    if lower is not None and if_none == "fail":
+        missing = [str(at) for at in logs if lower.get((at.topic, at.partition)) is None]
+        if missing:
+            raise WrongUse(
+                f"no message at or after {since} in {', '.join(missing)}: take an earlier time, "
+                "or say if_none (--if-none) end to take nothing of such a partition"
+            )
+
+    def bound(found: FirstAt | None, at: TopicPartition, unbounded: int) -> int:
+        if found is None:
+            return unbounded
+        first = found.get((at.topic, at.partition))
+        return logs[at].end if first is None else min(max(first, logs[at].start), logs[at].end)
+
+    return RangeSet(
+        OffsetRange(at, bound(lower, at, log.start), max(bound(lower, at, log.start), bound(upper, at, log.end)))
+        for at, log in logs.items()
+    )
+
+
+def _at(opened: OpenStream, known: Known, time: datetime | None) -> FirstAt | None:
+    return None if time is None else opened.log.first_at_or_after(known.logs, milliseconds(time))
+
+
+def between_offsets(
+    opened: OpenStream, lower: Sequence[Coordinate], upper: Sequence[Coordinate], *, to_the_end: bool = False
+) -> RangeSet:
+    """Per partition that is named, from its lower coordinate up to its upper one.
+
+    Without a lower one it begins at the log start; without an upper one it goes up to the ingest position, or `to_the_end` of
+    the log. Raises WrongUse for a partition that is named twice or that Kafka does not have.
+    """
+    starts, ends = (_by_partition(found) for found in (lower, upper))
+    topics = tuple(sorted({at.topic for at in starts | ends}))
+    logs = known_now(opened, topics, learn=False).partitions()
+    head = opened.book.head(INGEST)
+    positions = head.head.offsets() if head is not None else {}
+    newest = {(at.topic, at.partition): at for at in logs}
+    ranges = []
+    for named in sorted(starts | ends):
+        at = newest.get((named.topic, named.partition))
+        if at is None:
+            raise WrongUse(f"{named} does not exist, or its topic is not the one that {opened.book.stream} has read")
+        open_end = logs[at].end if to_the_end else positions.get(at, logs[at].end)
+        ranges.append(OffsetRange(at, starts.get(named, logs[at].start), ends.get(named, open_end)))
+    return RangeSet(ranges)
+
+
+def _by_partition(coordinates: Sequence[Coordinate]) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for one in coordinates:
+        if found.setdefault(one.partition, one.offset) != one.offset:
+            raise WrongUse(f"{one.partition} is named twice, at {found[one.partition]} and at {one.offset}")
+    return found

@@ -1,0 +1,30 @@
+"""What a run has committed, as plain values: for the event that other DAGs wait for, and for the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tidemark.ledger.records import Record
+from tidemark.streams.opened import OpenStream
+
+
+def committed_by(opened: OpenStream, lane: str, run: str) -> list[Record]:
+    """The windows that a run committed in a lane, in their order."""
+    found = (opened.book.with_receipt(record) for record in opened.book.records_of(lane))
+    return [record for record in found if record.attempt.run == run]
+
+
+def windows(records: Iterable[Record]) -> list[dict[str, Any]]:
+    """Each window with its ranges and counts of messages."""
+    return [
+        {
+            "seq": record.seq,
+            "generation": record.attempt.generation,
+            "ranges": [str(one.as_range()) for one in record.window.ranges],
+            "read": sum(tally.read.number for tally in record.tallies),
+            "stored": sum(tally.stored.number for tally in record.tallies),
+            "set_aside": sum(tally.invalid.number + tally.failed.number for tally in record.tallies),
+        }
+        for record in records
+    ]
