@@ -79,7 +79,8 @@ def _zookeeper_command(site: Site) -> list[str]:
     conf = site.folder("zookeeper", "conf")
     cfg = _render(site, "zoo.cfg", conf / "zoo.cfg", data=site.folder("zookeeper", "data"))
     main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-    return [*_java(site, "zookeeper", "256m", conf), main, str(cfg)]
+    # It keeps everything in memory: the ledger of the longest test takes some 300 MB.
+    return [*_java(site, "zookeeper", "768m", conf), main, str(cfg)]
 
 
 def _zookeeper_ready(site: Site) -> None:

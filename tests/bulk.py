@@ -333,7 +333,8 @@ def as_an_older_version_left(register: Register, lane: str) -> Register:
 
 # into a store
 
-_AT_ONCE = 500
+# ZooKeeper keeps its last 500 requests in memory, beside all values.
+_BATCH_BYTES = 50_000
 
 
 def load(store: LedgerStore, values: Mapping[Key, bytes]) -> None:
@@ -341,30 +342,54 @@ def load(store: LedgerStore, values: Mapping[Key, bytes]) -> None:
     last = max(key for key in values if key[:2] == ("history", INGEST))
     if isinstance(store, ZooKeeperLedgerStore):
         marks = {settled_key(key[1]): key[2].encode() for key in values if key[0] == "history" and key != last}
-        _load_zookeeper(store, list({**values, **marks}.items()))
+        _load_zookeeper(store, {**values, **marks})
         return
     before = {key: value for key, value in values.items() if key != last}
     if isinstance(store, HBaseLedgerStore):
-        _load_hbase(store, list(before.items()))
+        _load_hbase(store, before)
     elif isinstance(store, MemoryStore):
         store.values.update(before)
 
 
-def _load_hbase(store: HBaseLedgerStore, values: Sequence[tuple[Key, bytes]]) -> None:
+def _load_hbase(store: HBaseLedgerStore, values: Mapping[Key, bytes]) -> None:
     table = store._table.encode()
-    for at in range(0, len(values), _AT_ONCE):
+    for batch in _batches(values):
         rows = [
             BatchMutation(row=store._row(key), mutations=[Mutation(column=b"l:v", value=value, writeToWAL=True)])
-            for key, value in values[at : at + _AT_ONCE]
+            for key, value in batch
         ]
         store._gateway.repeated("load", lambda client, rows=rows: client.mutateRows(table, rows, {}))
 
 
-def _load_zookeeper(store: ZooKeeperLedgerStore, values: Sequence[tuple[Key, bytes]]) -> None:
+def _load_zookeeper(store: ZooKeeperLedgerStore, values: Mapping[Key, bytes]) -> None:
     client: KazooClient = store._zookeeper.client
-    paths = [(store._path(key), value) for key, value in values]
-    for folder in sorted({path.rpartition("/")[0] for path, _ in paths}):
+    for folder in sorted({store._path(key).rpartition("/")[0] for key in values}):
         client.ensure_path(folder)
-    for at in range(0, len(paths), _AT_ONCE):
-        for one in [client.create_async(path, value) for path, value in paths[at : at + _AT_ONCE]]:
-            one.get(timeout=60)
+    for batch in _batches(values):
+        request = client.transaction()
+        for key, value in batch:
+            request.create(store._path(key), value)
+        assert not any(isinstance(one, Exception) for one in request.commit())
+
+
+def unload(store: LedgerStore, values: Mapping[Key, bytes]) -> None:
+    """Remove what `load` has written, where it takes memory."""
+    if isinstance(store, ZooKeeperLedgerStore):
+        client: KazooClient = store._zookeeper.client
+        for batch in _batches(values):
+            request = client.transaction()
+            for key, _ in batch:
+                request.delete(store._path(key))
+            assert request.commit() == [True] * len(batch)
+
+
+def _batches(values: Mapping[Key, bytes]) -> Iterator[list[tuple[Key, bytes]]]:
+    batch: list[tuple[Key, bytes]] = []
+    size = 0
+    for key, value in values.items():
+        if batch and size + len(value) > _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append((key, value))
+        size += len(value)
+    yield batch

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle import CDN
+from tests.oracle import CDN, LEDGERS
 from tests.playground import Make, Playground
 from tidemark import runs
 from tidemark.ledger.book import record_key
@@ -83,6 +83,83 @@ def test_what_is_where(ingested: Playground) -> None:
     assert out == f"{play.name}: 2 windows, all of them there and unchanged\n"
     out, _ = tidemark("show", file, f"{at}@{position + 5}")
     assert out.endswith("is in no committed window\n")
+
+
+@pytest.mark.covers("N1")
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("kind", LEDGERS)
+def test_which_window_stored_a_message_is_known_for_good(make: Make, kind: str) -> None:
+    """Of what was ingested, replayed once and twice, backfilled, lost, skipped, and skipped but backfilled; and of the rest."""
+    play = make(CDN)
+    file, topic = str(play.file), play.topics[0]
+    source = {"topics": [topic], "start": {"offsets": {f"{topic}/0": 4}, "others": "earliest"}}
+    play.rewrite(ledger=LEDGERS[kind], source=source)
+    play.produce(60)
+    (first,) = play.ingest("the first run")
+    play.produce(60)
+    play.kafka.delete_records(topic, 1, 18)
+    changes = {"source": {**source, "on_out_of_range": "earliest"}, "limits": {"max_behind": 5}}
+    play.rewrite(ledger=LEDGERS[kind], **changes)
+    # Positions were 15 in every partition; now 15 to 24 are skipped, and before that 15 to 17 of partition 1 are lost.
+    play.ingest("the second run")
+    play.select(LaneKind.BACKFILL, play.ranges(0, 0, (0, 2)), "below the start")
+    play.select(LaneKind.BACKFILL, play.ranges(0, 2, (15, 17), (19, 25)), "what was skipped")
+    play.select(LaneKind.REPLAY, play.ranges(0, 3, (2, 9)), "a replay")
+    play.select(LaneKind.REPLAY, play.ranges(0, 3, (4, 5), (8, 10)) | play.ranges(0, 2, (16, 17)), "a replay of some")
+    play.produce(20)
+    play.ingest("the last run")
+    expected = play.expected()
+
+    def shown(partition: int, offset: int) -> tuple[list[str], list[str]]:
+        """The runs whose windows have read a message, the newest first, and why it was jumped over."""
+        found = asked("show", file, f"{topic}/{partition}@{offset}")
+        windows = found["windows"]
+        assert [one["counts"] for one in windows] == [True] * len(windows[:1]) + [False] * len(windows[1:])
+        generations = [int(one["generation"]) for one in windows]
+        assert generations == sorted(generations, reverse=True)
+        place = (topic, partition, offset)
+        row = expected.rows.get((*place, 0))
+        rows = [(one["place"], one["fields"].get("reason") if row is None else one["fields"]) for one in found["rows"]]
+        if not windows:
+            assert rows == []
+        elif row is None:
+            assert rows == [("dead letters", expected.dead[place])]
+        else:
+            assert rows == [("hbase", row)]
+        gaps = [f"{one['kind']} by {one['lane']} {one['seq']}" for one in found["gaps"]]
+        return [one["run"] for one in windows], gaps
+
+    assert shown(0, 3) == ([], [])
+    assert shown(0, 1) == (["below the start"], [])
+    assert shown(0, 4) == shown(0, 14) == shown(3, 1) == (["the first run"], [])
+    assert shown(1, 17) == ([], ["lost by ingest 2"])
+    assert shown(1, 18) == shown(2, 18) == ([], ["skipped by ingest 2"])
+    assert shown(2, 19) == (["what was skipped"], ["skipped by ingest 2"])
+    assert shown(2, 16) == (["a replay of some", "what was skipped"], ["skipped by ingest 2"])
+    assert shown(3, 3) == shown(3, 5) == (["a replay", "the first run"], [])
+    assert shown(3, 4) == shown(3, 8) == (["a replay of some", "a replay", "the first run"], [])
+    assert shown(3, 9) == (["a replay of some", "the first run"], [])
+    assert shown(2, 29) == (["the second run"], [])
+    assert shown(2, 30) == shown(2, 34) == (["the last run"], [])
+    assert shown(2, 35) == shown(9, 0) == ([], [])
+    out, _ = tidemark("show", file, f"{topic}/2@18")
+    assert f"skipped: window 2 of ingest jumped over {topic}/2 [15, 25) (max_behind: 5)\n" in out
+
+    # The record of the first window is the one that was committed, with all that was known then.
+    found = play.opened.book.record("ingest", 1)
+    assert found is not None
+    assert found[1] == first
+    assert {(one.partition, one.start, one.until) for one in first.window.ranges} == {
+        (0, 4, 15),
+        *((partition, 0, 15) for partition in (1, 2, 3)),
+    }
+    log = play.opened.log.topics([topic], "read_committed")[topic]
+    assert first.window.topic_ids == {topic: log.topic_id}
+    assert all(one.leader_epoch == log.partitions[one.partition].leader_epoch for one in first.window.ranges)
+    assert {one.partition: one.read.number for one in first.receipt.tallies} == {0: 11, 1: 15, 2: 15, 3: 15}
+    assert len({one.content for one in first.receipt.tallies}) == 4
+    assert (first.attempt.run, first.attempt.code_version) == ("the first run", runs.code_version())
+    assert first.attempt.stream_digest != play.opened.file.digest
 
 
 def test_a_plan_is_shown_and_nothing_is_pinned(play: Playground) -> None:
