@@ -19,6 +19,9 @@ _TIME, _SIZE, _POLICY = "retention.ms", "retention.bytes", "cleanup.policy"
 # One message of each partition is wanted: the broker sends whole batches all the same, and few of them.
 _FETCH_BYTES = 4096
 
+# How long a single answer is waited for.
+_STEP_MS = 500
+
 
 def settings(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Settings]:
     """What topics keep. A topic whose settings we may not see is left out."""
@@ -76,15 +79,20 @@ def timestamps(servers: list[str], ends: Mapping[Place, tuple[int, int]], timeou
             consumer.seek(at, ends[at.topic, at.partition][0])
         deadline = time.monotonic() + timeout_ms / 1000
         while waiting and time.monotonic() < deadline:
-            polled = consumer.poll(timeout_ms=500)
+            polled = consumer.poll(timeout_ms=_STEP_MS)
             for at, records in polled.items():
                 if at in waiting and records[0].timestamp >= 0:
                     found[at.topic, at.partition] = records[0].timestamp
             # Markers and compacted messages give nothing, but the consumer's position passes them.
-            done = [at for at, until in waiting.items() if at in polled or consumer.position(at) >= until]
+            done = [at for at, until in waiting.items() if at in polled or _passed(consumer, at, until)]
             for at in done:
                 del waiting[at]
             consumer.pause(*done)
     finally:
         consumer.close()
     return found
+
+
+def _passed(consumer: KafkaConsumer, at: KafkaTopicPartition, until: int) -> bool:
+    position = consumer.position(at, timeout_ms=_STEP_MS)
+    return position is not None and position >= until

@@ -13,6 +13,7 @@ import psutil
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
+from kafka import KafkaProducer
 
 from demo.cdn_lines import produce
 from services.site import Site
@@ -182,3 +183,22 @@ def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream
     again = dags[f"{STREAM}__audit"].test(run_conf={})
     assert states(again)["verdict"] == "success"
     assert states(again)["repair"] == "skipped"
+
+
+def test_a_run_that_an_open_transaction_holds_back_says_so(
+    dags: dict[str, DAG], opened: OpenStream, kafka: Kafka, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ingest = dags[f"{STREAM}__ingest"]
+    assert ingest.test().state == "success"
+    producer = KafkaProducer(bootstrap_servers=kafka.servers, transactional_id=f"{STREAM}-held")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send(STREAM, b"held back", partition=2)
+    producer.flush()
+    run = ingest.test()
+    producer.abort_transaction()
+    producer.close()
+    assert states(run) == {"plan": "skipped", "process": "skipped", "publish": "skipped"}
+    said = "".join(capfd.readouterr())
+    assert f"nothing new in Kafka; {STREAM}/2: an open transaction holds the end back at offset" in said
+    assert f"transactional id {STREAM}-held" in said
