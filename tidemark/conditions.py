@@ -8,8 +8,8 @@ from tidemark import message_sizes
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST, Guarantee
 from tidemark.planning import Known, Policies, Request
-from tidemark.streams.model import Source, TopicPolicies
 from tidemark.streams.opened import OpenStream
+from tidemark.streams.source import Source, TopicPolicies
 
 # Windows whose messages say how large the next ones are: enough to even out one that was unusual.
 _SIZED_WINDOWS = 5

@@ -21,8 +21,8 @@ from tidemark.ledger.register import close_lane, open_lane
 from tidemark.planning import Known, Request
 from tidemark.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.results.reading import hbase_rows
-from tidemark.streams.model import StartOffsets
 from tidemark.streams.opened import OpenStream
+from tidemark.streams.source import StartOffsets
 from tidemark.topics import READ_UNCOMMITTED
 from tidemark.transactions import OpenTransaction
 

@@ -169,3 +169,27 @@ def test_a_guarantee_that_does_not_exist_is_refused(make: Make) -> None:
     play.rewrite(guarantee="exactly_once")
     _, said = tidemark("status", str(play.file), code=2)
     assert "guarantee: Input should be 'at_least_once', 'at_most_once' or 'none'" in said
+
+
+@pytest.mark.covers("S3", "A06")
+def test_ignoring_what_is_stored_reads_again_in_a_lane_of_its_own(play: Playground) -> None:
+    play.produce(70)
+    play.ingest()
+    before = play.opened.book.store.read(("head", "ingest"))
+    everything = runs.everything_from_the_start(play.opened)
+    assert everything.count() == 70
+    (record,) = play.select(LaneKind.REPLAY, everything)
+    assert read_by([record]) == 70
+    assert record.lane.startswith("replay-")
+    # The ingest's position is what it was, and the replay's rows are the ones that count.
+    assert play.opened.book.store.read(("head", "ingest")) == before
+    counting = {segment.generation for at in everything.partitions for segment in play.opened.book.authority().segments(at)}
+    assert counting == {record.attempt.generation}
+    play.assert_exactly_what_was_read()
+    # From where `start` says: with offsets, from those.
+    topic = play.topics[0]
+    play.rewrite(source={"start": {"offsets": {f"{topic}/0": 3}, "others": "latest"}})
+    (only,) = runs.everything_from_the_start(play.opened)
+    assert (only.partition.topic, only.partition.partition, only.start) == (topic, 0, 3)
+    found = asked("replay", str(play.file), "--ignore-stored", "--reason", "all of it", "--dry-run")
+    assert found["offsets"] == str(len(only)) or found["offsets"] == len(only)

@@ -12,7 +12,7 @@ import yaml
 from tests.covering import REPOSITORY
 from tidemark.errors import InvalidStreamFile
 from tidemark.streams.loading import load
-from tidemark.streams.model import Source
+from tidemark.streams.source import Source
 
 EXAMPLE = REPOSITORY / "dags" / "streams" / "cdn_logs.yaml"
 
