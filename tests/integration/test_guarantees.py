@@ -183,7 +183,9 @@ def test_ignoring_what_is_stored_reads_again_in_a_lane_of_its_own(play: Playgrou
     assert record.lane.startswith("replay-")
     # The ingest's position is what it was, and the replay's rows are the ones that count.
     assert play.opened.book.store.read(("head", "ingest")) == before
-    counting = {segment.generation for at in everything.partitions for segment in play.opened.book.authority().segments(at)}
+    counting = {
+        segment.generation for at in everything.partitions for segment in play.opened.book.authority().segments(at)
+    }
     assert counting == {record.attempt.generation}
     play.assert_exactly_what_was_read()
     # From where `start` says: with offsets, from those.
@@ -192,4 +194,4 @@ def test_ignoring_what_is_stored_reads_again_in_a_lane_of_its_own(play: Playgrou
     (only,) = runs.everything_from_the_start(play.opened)
     assert (only.partition.topic, only.partition.partition, only.start) == (topic, 0, 3)
     found = asked("replay", str(play.file), "--ignore-stored", "--reason", "all of it", "--dry-run")
-    assert found["offsets"] == str(len(only)) or found["offsets"] == len(only)
+    assert found["offsets"] == len(only)

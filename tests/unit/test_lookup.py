@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.bulk import ADDED, AGAIN, BEFORE, LOGS, STREAM, History, as_an_older_version_left, ingest_of, load
 from tests.counting import CountingStore
@@ -22,7 +23,7 @@ from tidemark.ledger.book import REGISTER, Book, head_key, record_key
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.newest import newest_windows, open_heads
-from tidemark.ledger.records import LaneKind, Record, Register, positions
+from tidemark.ledger.records import Guarantee, Head, LaneKind, Record, Register, Window, positions
 from tidemark.ledger.register import close_lane, open_lane
 from tidemark.ledger.verifying import verify
 from tidemark.ranges import OffsetRange, RangeSet
@@ -228,3 +229,28 @@ def test_what_the_protocol_leaves_is_found() -> None:
         assert named(look_up(world.book, place)) == scan.at(place)
     assert named(look_up(world.book, Coordinate(at, 15))) == ([("replay-1", 1), ("ingest", 2)], [])
     assert names(newest(world.book, 2)) == scan.newest(2)
+
+
+def test_windows_that_kept_no_positions_are_found_too() -> None:
+    """In between, every run began at its start again: positions do not lead to those windows."""
+    world = World()
+    world.open()
+    kept = [Guarantee.AT_LEAST_ONCE] * 2 + [Guarantee.NONE] * 2 + [Guarantee.AT_LEAST_ONCE] * 2 + [Guarantee.NONE]
+    for number, guarantee in enumerate(kept):
+
+        def window(head: Head, guarantee: Guarantee = guarantee, number: int = number) -> Window:
+            found = plan(head)
+            if guarantee == Guarantee.NONE:
+                again = structs.replace(found.ranges[0], start=0, until=5 + number)
+                found = structs.replace(found, ranges=(again,), guarantee=guarantee)
+            return found
+
+        pending = protocol.pin(world.book, world.sweeps, "ingest", window)
+        assert pending is not None
+        world.process(pending.window.seq)
+        scan = Scan(world.book)
+        for offset in range(45):
+            place = Coordinate(LOGS[0], offset)
+            assert named(look_up(world.book, place)) == scan.at(place)
+    assert world.head.offsets() == {LOGS[0]: 40}
+    assert world.head.unpositioned == 7
