@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 
 from services.site import REPOSITORY, Site
 from tidemark import runs
+from tidemark.kafka.topics import READ_COMMITTED
 from tidemark.ledger.records import INGEST
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.streams.opened import OpenStream, open_stream
-from tidemark.topics import READ_COMMITTED
 from tidemark_spark.columns import REASON
 from tidemark_spark.reading import read_offsets
 from tidemark_spark.schemes import parse

@@ -23,12 +23,12 @@ from demo.watching import Watch
 from services import environment, processes
 from services.site import REPOSITORY, Site
 from tidemark import runs
+from tidemark.kafka.topics import READ_UNCOMMITTED
 from tidemark.ledger.records import INGEST, Pending, Record
 from tidemark.ranges import OffsetRange, RangeSet
 from tidemark.results.hbase_rows import PartitionKeys
 from tidemark.results.reading import hbase_rows, pieces, rows_of_piece
 from tidemark.streams.opened import OpenStream, open_stream
-from tidemark.topics import READ_UNCOMMITTED
 
 TOPIC = "cdn-logs"
 PARTITIONS = 4

@@ -241,6 +241,10 @@ class History:
         wanted = windows * self._chance.randrange(50, 400)
         partial = stays_open and number % 3 == 0
         chosen = self._covered(at, wanted, number) if kind == LaneKind.REPLAY else self._uncovered(at, wanted, number)
+        # In a small history the ingest may have read too little for so many windows, or nothing yet.
+        windows = min(windows, chosen.count() // 2 if partial else chosen.count())
+        if not windows:
+            return
         ref = selection_ref(chosen)
         self.values["selection", ref.digest] = encode(Selection.of(chosen))
         hull = list(chosen.hull())

@@ -12,19 +12,20 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
-from tidemark import __version__, planning, protocol
-from tidemark.conditions import request, sized
-from tidemark.discovery import known_now, known_to_ingest, topics_now, with_epoch_ends
+from tidemark import __version__, protocol
 from tidemark.errors import Conflict, WrongUse
+from tidemark.kafka.topics import READ_UNCOMMITTED
+from tidemark.kafka.transactions import OpenTransaction
 from tidemark.ledger.records import INGEST, Guarantee, Head, LaneKind, LaneState, Pending, Position, Window, positions
 from tidemark.ledger.register import close_lane, open_lane
-from tidemark.planning import Known, Request
+from tidemark.planning import planner
+from tidemark.planning.conditions import request, sized
+from tidemark.planning.discovery import known_now, known_to_ingest, topics_now, with_epoch_ends
+from tidemark.planning.planner import Known, Request
 from tidemark.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.results.reading import hbase_rows
 from tidemark.streams.opened import OpenStream
 from tidemark.streams.source import StartOffsets
-from tidemark.topics import READ_UNCOMMITTED
-from tidemark.transactions import OpenTransaction
 
 
 def code_version() -> str:
@@ -67,8 +68,8 @@ def import_positions(
         raise WrongUse(f"there is no offset of {', '.join(topics)} to import")
     known = known_now(opened, topics, learn=write)
     if shift:
-        given = planning.shifted(known, given, shift)
-    start = planning.start_positions(known, topics, others, given)
+        given = planner.shifted(known, given, shift)
+    start = planner.start_positions(known, topics, others, given)
     if write:
         opening = open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=start, reason="import")
         if opening.head.positions != start:
@@ -117,16 +118,16 @@ def _start_positions(opened: OpenStream, known: Known, topics: tuple[str, ...]) 
     """Where the ingest begins, as the stream file says."""
     start = opened.stream.source.start
     if isinstance(start, str):
-        return planning.start_positions(known, topics, start)
+        return planner.start_positions(known, topics, start)
     if isinstance(start, StartOffsets):
         given = {}
         for name, offset in start.offsets.items():
             topic, _, partition = name.rpartition("/")
             given[topic, int(partition)] = offset
-        return planning.start_positions(known, topics, start.others, given)
+        return planner.start_positions(known, topics, start.others, given)
     found = opened.log.first_at_or_after(known.logs, int(start.time.timestamp() * 1000))
-    given = planning.offsets_at_time(known, found, start.time.isoformat(), start.if_none)
-    return planning.start_positions(known, topics, "earliest", given)
+    given = planner.offsets_at_time(known, found, start.time.isoformat(), start.if_none)
+    return planner.start_positions(known, topics, "earliest", given)
 
 
 def _pin_ingest(opened: OpenStream, run: str, goal: Mapping[TopicPartition, int] | None = None) -> Pending | None:
@@ -147,7 +148,7 @@ def _next_of_ingest(
     known = known_to_ingest(opened, asked, head, learn=learn)
     if asked.guarantee == Guarantee.NONE or not head.positions:
         head = structs.replace(head, positions=_positions_of_run(opened, known, asked, head))
-    return planning.next_window(head, known, sized(opened, known, asked), goal)
+    return planner.next_window(head, known, sized(opened, known, asked), goal)
 
 
 def _positions_of_run(opened: OpenStream, known: Known, asked: Request, head: Head) -> tuple[Position, ...]:
@@ -189,7 +190,7 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
     def plan(head: Head) -> Window | None:
         ingest, known = opened.book.head(INGEST), known_now(opened, topics)
         known = with_epoch_ends(opened, known, ingest.head) if ingest else known
-        return planning.next_selected(head, known, sized(opened, known, asked), selection, ref)
+        return planner.next_selected(head, known, sized(opened, known, asked), selection, ref)
 
     return protocol.pin(opened.book, opened.sweeper, lane, plan)
 
@@ -236,7 +237,7 @@ def everything_from_the_start(opened: OpenStream) -> RangeSet:
     known = known_now(opened, topics)
     start = _start_positions(opened, known, topics)
     above = RangeSet(OffsetRange(one.at, one.offset, MAX_OFFSET) for one in start)
-    return planning.offsets_within(known, above) & opened.book.authority().covered()
+    return planner.offsets_within(known, above) & opened.book.authority().covered()
 
 
 def before_the_first_window(opened: OpenStream) -> RangeSet:
@@ -246,7 +247,7 @@ def before_the_first_window(opened: OpenStream) -> RangeSet:
     if found is None:
         raise WrongUse(f"{opened.book.stream} has no ingest lane yet: run the ingest once first")
     below = RangeSet(OffsetRange(at, 0, offset) for at, offset in found.head.offsets().items())
-    return planning.offsets_within(known, below) - opened.book.authority().covered()
+    return planner.offsets_within(known, below) - opened.book.authority().covered()
 
 
 def stored_selection(opened: OpenStream, digest: str) -> RangeSet:

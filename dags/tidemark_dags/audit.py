@@ -11,7 +11,7 @@ from airflow.sdk import DAG, TriggerRule, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
-from tidemark.requests import AuditRequest, checked
+from tidemark.planning.requests import AuditRequest, checked
 from tidemark.streams.model import Stream
 from tidemark_dags.ingest import task_defaults
 from tidemark_dags.requests import audit_params

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG
 
-from tidemark.requests import BackfillRequest
+from tidemark.planning.requests import BackfillRequest
 from tidemark.streams.model import Stream
 from tidemark_dags.requests import backfill_params
 from tidemark_dags.selected import selected_dag

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from airflow.sdk import DAG
 
-from tidemark.requests import ReplayRequest
+from tidemark.planning.requests import ReplayRequest
 from tidemark.streams.model import Stream
 from tidemark_dags.requests import replay_params
 from tidemark_dags.selected import selected_dag

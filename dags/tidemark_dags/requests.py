@@ -1,4 +1,4 @@
-"""The forms of the manual DAGs. What may be asked, and the rules over several fields, are `tidemark.requests`.
+"""The forms of the manual DAGs. What may be asked, and the rules over several fields, are `tidemark.planning.requests`.
 
 Airflow checks each field against its JSON schema when a run is triggered. It adds keys that it does not know, and knows
 no rules over several fields: both are checked by the first task of a run.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
-from tidemark.requests import MOST_TEXT, MOST_TIME
+from tidemark.planning.requests import MOST_TEXT, MOST_TIME
 
 _RANGES = "Half-open offset ranges, one a line: `topic/partition@from-until`"
 _RECORDS = "Records, one a line: `topic/partition@offset` or `topic,partition,offset`"

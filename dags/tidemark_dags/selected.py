@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from tidemark.requests import BackfillRequest, ReplayRequest, checked
+from tidemark.planning.requests import BackfillRequest, ReplayRequest, checked
 from tidemark.streams.model import Stream
 from tidemark_dags.ingest import process_windows, task_defaults
 from tidemark_dags.steps import ON_REQUEST, airflow_errors, describe, publish, run_name
@@ -41,7 +41,7 @@ def selected_dag(
         @task(retries=0)
         def check(**context: Any) -> dict[str, Any]:
             """Check the request and find its offsets; a dry run shows them and ends here."""
-            from tidemark.selecting import select
+            from tidemark.planning.selecting import select
             from tidemark_dags.connections import open_here
 
             with airflow_errors():

@@ -54,7 +54,7 @@ def publish(stream_file: str, stream: Stream, lane: Any) -> Any:
 
     @task(task_id="publish", outlets=[asset])
     def publish_committed(lane: str, **context: Any) -> None:
-        from tidemark.summary import committed_by, windows
+        from tidemark.views.summary import committed_by, windows
         from tidemark_dags.connections import open_here
 
         with airflow_errors():

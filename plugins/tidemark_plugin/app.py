@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, HTTPException, Response
 
 from tidemark.errors import TidemarkError
-from tidemark.overview import overview
+from tidemark.views.overview import overview
 from tidemark_plugin import streams
 from tidemark_plugin.access import get_user, may_see
 

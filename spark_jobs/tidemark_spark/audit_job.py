@@ -17,7 +17,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark import discovery, planning, runs
+from tidemark import runs
 from tidemark.audit import (
     SHOWN_COORDINATES,
     AuditReport,
@@ -32,6 +32,7 @@ from tidemark.ledger.book import View
 from tidemark.ledger.codec import encode
 from tidemark.ledger.records import INGEST, Head
 from tidemark.ledger.verifying import verify
+from tidemark.planning import discovery, planner
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream, open_stream
@@ -137,7 +138,7 @@ def _unfinished(view: View) -> RangeSet:
 def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:
     """The covered offsets that Kafka still holds, in the incarnations that it holds."""
     topics = tuple(sorted({at.topic for at in covered.partitions}))
-    return planning.offsets_within(discovery.known_now(opened, topics), covered) if topics else RangeSet()
+    return planner.offsets_within(discovery.known_now(opened, topics), covered) if topics else RangeSet()
 
 
 def _expected(spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incarnations: dict[str, int]) -> DataFrame:

@@ -9,8 +9,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemark.planning.splitting import Read, min_partitions, reads
 from tidemark.ranges import RangeSet
-from tidemark.splitting import Read, min_partitions, reads
 from tidemark_spark.columns import INCARNATION, KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE
 from tidemark_spark.selecting import only
 

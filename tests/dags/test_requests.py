@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tidemark.errors import WrongUse
-from tidemark.requests import AuditRequest, BackfillRequest, ReplayRequest, checked
+from tidemark.planning.requests import AuditRequest, BackfillRequest, ReplayRequest, checked
 
 REPLAY = {"records": "", "ranges": "", "dead_letters": "", "selection": "", "reason": "bug 17", "dry_run": True}
 BACKFILL = {"ranges": "", "everything_before": False, "reason": "bug 17", "dry_run": False}

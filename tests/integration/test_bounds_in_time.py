@@ -10,8 +10,8 @@ from kafka import KafkaProducer
 from tests.integration.test_command_line import asked, tidemark
 from tests.oracle import CDN
 from tests.playground import Make, Playground
-from tidemark.requests import BackfillRequest, ReplayRequest
-from tidemark.selecting import select
+from tidemark.planning.requests import BackfillRequest, ReplayRequest
+from tidemark.planning.selecting import select
 
 # The hour in which the messages were sent, partition by partition: the last one has none at all.
 HOURS = ([1, 2, 3, 4], [3, 2, 4], [1, 1], [])

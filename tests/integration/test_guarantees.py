@@ -11,9 +11,9 @@ from tests.playground import Make, Playground
 from tidemark import runs
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import Guarantee, LaneKind, Record
+from tidemark.planning.skipping import skip
 from tidemark.protocol import Step
 from tidemark.ranges import OffsetRange, RangeSet
-from tidemark.skipping import skip
 from tidemark_spark.audit_job import audit
 
 pytestmark = pytest.mark.usefixtures("spark")

@@ -22,7 +22,7 @@ from tidemark.errors import (
     Unreachable,
     WrongUse,
 )
-from tidemark.kafka_log import KafkaLog
+from tidemark.kafka.log import KafkaLog
 from tidemark.ledger.records import LaneKind
 from tidemark.protocol import Step
 from tidemark_spark.audit_job import audit

@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 
 from tests.playground import Kafka
 from tests.stores import new_stream
+from tidemark.planning.splitting import tasks
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.splitting import tasks
 from tidemark_spark.columns import OFFSET, PARTITION
 from tidemark_spark.reading import read_offsets
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.memory import MemoryStore
 from tests.unit.test_protocol import Sweeps
 from tidemark import protocol
-from tidemark.estimating import Estimate, estimate, stored_before
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import INGEST, Head, LaneKind, Receipt, Record, SinkReceipt, Window, WindowRange, positions
 from tidemark.ledger.register import open_lane
+from tidemark.planning.estimating import Estimate, estimate, stored_before
 from tidemark.protocol import Run
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.tallies import Count, PartitionTally

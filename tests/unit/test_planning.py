@@ -17,8 +17,9 @@ from tidemark.errors import (
     TopicUnknown,
     WrongUse,
 )
+from tidemark.kafka.topics import PartitionLog, TopicLog
 from tidemark.ledger.records import Head, LaneKind, LaneState, SelectionRef, Window, positions
-from tidemark.planning import (
+from tidemark.planning.planner import (
     Known,
     Policies,
     Request,
@@ -32,7 +33,6 @@ from tidemark.planning import (
     start_positions,
 )
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.topics import PartitionLog, TopicLog
 
 TOPIC = "logs"
 REQUEST = Request(topics=(TOPIC,), isolation="read_committed", run="r", now=1)

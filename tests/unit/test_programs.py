@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from tidemark.programs import Interrupted, run
+from tidemark.cli.programs import Interrupted, run
 
 
 def python(code: str) -> tuple[int, list[str]]:

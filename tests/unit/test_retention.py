@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tidemark.durations import in_words
-from tidemark.retention import Forecast, Moment, Reason, Seen, Settings, State, alarm, forecast, in_table
+from tidemark.kafka.retention import Forecast, Moment, Reason, Seen, Settings, State, alarm, forecast, in_table
 
 HOUR = 3_600_000
 NOW = Moment(at=1_000 * HOUR, start=100, end=300, position=200)

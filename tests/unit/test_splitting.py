@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidemark.planning.splitting import share_of, tasks
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.splitting import share_of, tasks
 
 
 def ranges(*sizes: int, start: int = 0) -> RangeSet:

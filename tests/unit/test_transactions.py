@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidemark.topics import PartitionLog, TopicLog
-from tidemark.transactions import (
+from tidemark.kafka.topics import PartitionLog, TopicLog
+from tidemark.kafka.transactions import (
     CoordinatedTransaction,
     OpenProducer,
     OpenTransaction,

@@ -15,15 +15,15 @@ from tidemark import runs
 from tidemark.cli import auditing, finding, ledger, offsets, plans, running, selected
 from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, UntilTime
 from tidemark.cli.output import data, error, line
+from tidemark.cli.programs import Interrupted
 from tidemark.cli.showing import where_is
 from tidemark.coordinates import parse_coordinates
 from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, TidemarkError, WrongUse
-from tidemark.overview import overview, transactions_shown
-from tidemark.programs import Interrupted
 from tidemark.ranges import RangeSet
 from tidemark.results.reading import hbase_rows
 from tidemark.streams.loading import load, stream_files
 from tidemark.streams.model import HBaseSink
+from tidemark.views.overview import overview, transactions_shown
 
 app = typer.Typer(
     help="Kafka topics become tables in bounded batches; this runs them, and looks at what is where.",

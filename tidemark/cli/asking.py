@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tidemark.coordinates import parse_coordinates
 from tidemark.errors import WrongUse
-from tidemark.skipping import Target
+from tidemark.planning.skipping import Target
 from tidemark.times import read_time
 
 

@@ -19,8 +19,8 @@ from tidemark.coordinates import parse_ranges
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, ProcessingFailed
 from tidemark.jobs import AUDIT_JOB
 from tidemark.ledger.codec import decode
+from tidemark.planning.requests import AuditRequest, checked
 from tidemark.ranges import RangeSet
-from tidemark.requests import AuditRequest, checked
 
 _PLACE = ("name", "expected", "found", "missing", "different", "extra", "twice", "debris")
 

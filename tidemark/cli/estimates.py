@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark.cli.output import error
-from tidemark.estimating import estimate
 from tidemark.ledger.records import INGEST
+from tidemark.planning.estimating import estimate
 from tidemark.ranges import RangeSet
 from tidemark.streams.opened import OpenStream
 

@@ -7,18 +7,19 @@ from typing import Annotated
 
 import typer
 
-from tidemark import protocol, runs, skipping
+from tidemark import protocol, runs
 from tidemark.cli import finding
 from tidemark.cli.asking import target
 from tidemark.cli.exporting import export
 from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.stored import stored_offsets
-from tidemark.coverage import coverage as coverage_of
 from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
-from tidemark.events import events as events_of
 from tidemark.ledger.register import new_token
 from tidemark.ledger.verifying import verify as problems_of
+from tidemark.planning import skipping
 from tidemark.ranges import RangeSet
+from tidemark.views.coverage import coverage as coverage_of
+from tidemark.views.events import events as events_of
 
 app = typer.Typer(help="The ledger of a stream.", no_args_is_help=True)
 

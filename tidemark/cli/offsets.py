@@ -9,8 +9,8 @@ import typer
 from tidemark.cli import finding
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error
-from tidemark.discovery import topics_now
 from tidemark.ledger.records import INGEST
+from tidemark.planning.discovery import topics_now
 from tidemark.times import milliseconds, read_time
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tidemark import saved_plans
 from tidemark.cli.estimates import counted, estimated, show_estimate
 from tidemark.cli.output import data, error
 from tidemark.coordinates import parse_coordinates
 from tidemark.errors import WrongUse
 from tidemark.jobs import local_cores, master
+from tidemark.planning import saved_plans
+from tidemark.planning.selecting import between_offsets, divided, within_times
+from tidemark.planning.splitting import share_of, tasks
 from tidemark.ranges import RangeSet
-from tidemark.selecting import between_offsets, divided, within_times
-from tidemark.splitting import share_of, tasks
 from tidemark.streams.opened import OpenStream
 
 

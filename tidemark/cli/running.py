@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from tidemark import runs, saved_plans
+from tidemark import runs
 from tidemark.cli import finding
 from tidemark.cli.options import Json, RunName, Stream, TakeOver
 from tidemark.cli.output import error
 from tidemark.cli.submitting import new_run, process, show_committed
 from tidemark.ledger.records import INGEST
+from tidemark.planning import saved_plans
 
 
 def run(

@@ -28,11 +28,11 @@ from tidemark.cli.output import data, error
 from tidemark.cli.submitting import new_run, process, show_committed
 from tidemark.coordinates import parse_coordinates
 from tidemark.errors import LaneClosed, WrongUse
-from tidemark.estimating import stored_before
 from tidemark.ledger.records import LaneKind, LaneState, Pending
+from tidemark.planning.estimating import stored_before
+from tidemark.planning.requests import BackfillRequest, ReplayRequest, checked
+from tidemark.planning.selecting import Selected, between_offsets, of_kind, select
 from tidemark.ranges import RangeSet
-from tidemark.requests import BackfillRequest, ReplayRequest, checked
-from tidemark.selecting import Selected, between_offsets, of_kind, select
 from tidemark.streams.opened import OpenStream
 
 Requests = type[BackfillRequest] | type[ReplayRequest]

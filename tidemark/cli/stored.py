@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tidemark import importing
 from tidemark.connections import hbase_endpoint, zookeeper_endpoint
-from tidemark.discovery import topics_now
 from tidemark.errors import WrongUse
 from tidemark.hbase.gateway import Gateway, TableMissing
 from tidemark.importing import Offsets
+from tidemark.planning.discovery import topics_now
 from tidemark.streams.opened import OpenStream
 from tidemark.zookeeper import ZooKeeper
 

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 
 import typer
 
-from tidemark import errors, programs
+from tidemark import errors
+from tidemark.cli import programs
 from tidemark.cli.output import data, error
 from tidemark.errors import EXIT_DONE, ProcessingFailed
 from tidemark.jobs import WINDOW_JOB, job_environment, submit_command
 from tidemark.ledger.records import Pending
 from tidemark.streams.opened import OpenStream
-from tidemark.summary import committed_by, windows
+from tidemark.views.summary import committed_by, windows
 
 # What the job itself ends with, after saying why. Code 1 is spark-submit's own when it could not start the job.
 _OWN_CODES = range(errors.EXIT_WRONG_USE, errors.EXIT_LEDGER_UNREADABLE + 1), (errors.EXIT_INTERNAL,)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tidemark.connections import Connections, from_environment, hbase_endpoint, kafka_bootstrap, zookeeper_endpoint
 from tidemark.hbase.gateway import Gateway
-from tidemark.kafka_log import KafkaLog
+from tidemark.kafka.log import KafkaLog
 from tidemark.ledger.book import Book
 from tidemark.ledger.hbase import HBaseLedgerStore
 from tidemark.ledger.store import LedgerStore

@@ -14,6 +14,7 @@ from tidemark.errors import (
     TopicUnknown,
     WrongUse,
 )
+from tidemark.kafka.topics import PartitionLog, TopicLog
 from tidemark.ledger.incarnations import Change
 from tidemark.ledger.records import (
     Gap,
@@ -28,9 +29,8 @@ from tidemark.ledger.records import (
     WindowRange,
     positions,
 )
-from tidemark.message_sizes import UNKNOWN_BYTES
+from tidemark.planning.message_sizes import UNKNOWN_BYTES
 from tidemark.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
-from tidemark.topics import PartitionLog, TopicLog
 
 
 @dataclass(frozen=True)

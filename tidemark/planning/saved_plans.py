@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct, structs
 
 from tidemark import protocol, runs
-from tidemark.discovery import known_now
 from tidemark.errors import Conflict, SourceChanged, StaleLedger, WrongUse
 from tidemark.ledger.records import INGEST, Guarantee, Head, LaneKind, Pending, Position, Window, positions
 from tidemark.ledger.register import open_lane
+from tidemark.planning.discovery import known_now
 from tidemark.streams.opened import OpenStream
 
 _FORMAT = 1

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tidemark.discovery import topics_now
-from tidemark.forecasting import Forecasted, forecasts
+from tidemark.kafka.retention import Moment, alarm, in_table
+from tidemark.kafka.topics import READ_COMMITTED, TopicLog
+from tidemark.kafka.transactions import OpenTransaction
 from tidemark.ledger.book import Book, Stored
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.newest import newest_of_lane, newest_windows, open_heads
 from tidemark.ledger.records import INGEST, Head, LaneEntry, Pending, Record, Register, Window, WindowRange
+from tidemark.planning.discovery import topics_now
+from tidemark.planning.forecasting import Forecasted, forecasts
 from tidemark.ranges import TopicPartition
-from tidemark.retention import Moment, alarm, in_table
 from tidemark.streams.opened import OpenStream
-from tidemark.topics import READ_COMMITTED, TopicLog
-from tidemark.transactions import OpenTransaction
 
 _WINDOWS = 50
 # The windows whose log starts and positions a forecast goes by.

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from datetime import datetime
 
-from tidemark import planning, protocol, runs
-from tidemark.conditions import request
-from tidemark.discovery import known_to_ingest, topics_now
+from tidemark import protocol, runs
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import INGEST, Attempt, Guarantee, Head, Receipt, Record, Window
-from tidemark.planning import Known
+from tidemark.planning import planner
+from tidemark.planning.conditions import request
+from tidemark.planning.discovery import known_to_ingest, topics_now
+from tidemark.planning.planner import Known
 from tidemark.protocol import Fence, Listener
 from tidemark.ranges import RangeSet, TopicPartition
 from tidemark.streams.opened import OpenStream
@@ -60,7 +61,7 @@ def skip(opened: OpenStream, to: Target, reason: str, run: str, *, write: bool) 
     def plan(head: Head) -> Window:
         asked = request(opened, run, topics_now(opened), reason)
         known = known_to_ingest(opened, asked, head, learn=write)
-        return planning.skipping(head, known, asked, _offsets(opened, known, to))
+        return planner.skipping(head, known, asked, _offsets(opened, known, to))
 
     if not write:
         return plan(found.head)
@@ -89,7 +90,7 @@ def _offsets(opened: OpenStream, known: Known, to: Target) -> dict[TopicPartitio
         return {at: log.end for at, log in logs.items()}
     if isinstance(to, datetime):
         found = opened.log.first_at_or_after(known.logs, int(to.timestamp() * 1000))
-        times = planning.offsets_at_time(known, found, to.isoformat(), "end")
+        times = planner.offsets_at_time(known, found, to.isoformat(), "end")
         return {at: times[at.topic, at.partition] for at in logs}
     if isinstance(to, str):
         raise WrongUse(f"{to!r}: expected latest, a time, or offsets")

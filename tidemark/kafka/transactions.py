@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidemark.durations import in_words
-from tidemark.topics import TopicLog
+from tidemark.kafka.topics import TopicLog
 
 Place = tuple[str, int]
 

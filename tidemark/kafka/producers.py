@@ -9,7 +9,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 from kafka.admin import TransactionState
 from kafka.errors import TransactionalIdNotFoundError
 
-from tidemark.transactions import CoordinatedTransaction, OpenProducer, Place
+from tidemark.kafka.transactions import CoordinatedTransaction, OpenProducer, Place
 
 _ENDING = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT, TransactionState.PREPARE_EPOCH_FENCE)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tidemark.kafka.topics import PartitionLog
 from tidemark.ranges import TopicPartition
 from tidemark.tallies import PartitionTally
-from tidemark.topics import PartitionLog
 
 # Where nothing is known of a partition: what Kafka takes as one message unless it is told otherwise (`max.message.bytes`).
 # The first window is small then, and its tally says more.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tidemark.kafka_log import KafkaLog
+from tidemark.kafka.log import KafkaLog
+from tidemark.kafka.retention import Forecast, Moment, Seen, forecast
 from tidemark.ledger.records import Record
 from tidemark.ranges import TopicPartition
-from tidemark.retention import Forecast, Moment, Seen, forecast
 
 _HOUR_MS = 3_600_000
 

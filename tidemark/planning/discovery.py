@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-from tidemark import planning
 from tidemark.errors import TopicUnknown
-from tidemark.kafka_log import newer_epochs
+from tidemark.kafka.log import newer_epochs
+from tidemark.kafka.topics import TopicLog
 from tidemark.ledger.incarnations import Topics, accepted, learned, newest
 from tidemark.ledger.records import INGEST, Head, Register
 from tidemark.ledger.register import change_topics
-from tidemark.planning import Known, Request
+from tidemark.planning import planner
+from tidemark.planning.planner import Known, Request
 from tidemark.ranges import TopicPartition
 from tidemark.streams.opened import OpenStream
-from tidemark.topics import TopicLog
 
 # A broker that has just become leader may give an older end than the one before it (KAFKA-7703): ask again, then believe it.
 _STALE_ANSWERS = 3
@@ -66,7 +66,7 @@ def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: 
         time.sleep(_STALE_PAUSE_SECONDS)
         known = known_now(opened, request.topics, learn=learn)
     known = with_epoch_ends(opened, known, head)
-    found = planning.changes(head, known, request)
+    found = planner.changes(head, known, request)
     if not found:
         return known
 

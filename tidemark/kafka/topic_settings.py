@@ -10,7 +10,7 @@ from kafka import KafkaAdminClient, KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from tidemark.retention import Settings
+from tidemark.kafka.retention import Settings
 
 Place = tuple[str, int]
 

@@ -14,12 +14,12 @@ from kafka.errors import KafkaError, NoError, for_code
 from kafka.protocol.consumer.offsets import IsolationLevel, OffsetForLeaderEpochRequest
 from kafka.structs import OffsetAndMetadata
 
-from tidemark import kafka_retention, kafka_transactions, transactions
 from tidemark.errors import Conflict, Unreachable
+from tidemark.kafka import producers, topic_settings, transactions
+from tidemark.kafka.retention import Settings
+from tidemark.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
+from tidemark.kafka.transactions import OpenTransaction
 from tidemark.ledger.records import Window
-from tidemark.retention import Settings
-from tidemark.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
-from tidemark.transactions import OpenTransaction
 
 T = TypeVar("T")
 
@@ -136,29 +136,29 @@ class KafkaLog:
         if not held:
             return ()
         with self._admin() as admin:
-            first = self._coordinated(lambda: kafka_transactions.open_producers(admin, held))
+            first = self._coordinated(lambda: producers.open_producers(admin, held))
             ids = {one.producer_id for found in first.values() for one in found}
-            known = self._coordinated(lambda: kafka_transactions.coordinated(admin, ids))
+            known = self._coordinated(lambda: producers.coordinated(admin, ids))
             # Asked again, since what has ended meanwhile is not open: a coordinator would no longer know of it.
-            again = self._coordinated(lambda: kafka_transactions.open_producers(admin, held)) if ids else {}
+            again = self._coordinated(lambda: producers.open_producers(admin, held)) if ids else {}
         still = {place: [one for one in found if one.producer_id in ids] for place, found in again.items()}
         return transactions.open_transactions(held, still, known)
 
     def retention(self, topics: Iterable[str]) -> dict[str, Settings]:
         """What topics keep. A topic whose settings we may not see is left out."""
         with self._admin() as admin:
-            return kafka_retention.settings(admin, topics)
+            return topic_settings.settings(admin, topics)
 
     def sizes(self, topics: Iterable[str]) -> dict[tuple[str, int], int]:
         """Per (topic, partition), the bytes on disk of its largest replica. Empty when we may not see them."""
         with self._admin() as admin:
-            return kafka_retention.sizes(admin, topics)
+            return topic_settings.sizes(admin, topics)
 
     def timestamps(self, ends: Mapping[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
         """Per (topic, partition), the timestamp (ms) of the first message of [offset, end); what takes too long is left out."""
         with self._errors():
             servers = self.bootstrap_servers.split(",")
-            return kafka_retention.timestamps(servers, ends, min(self._timeout_ms, TIMESTAMPS_MS))
+            return topic_settings.timestamps(servers, ends, min(self._timeout_ms, TIMESTAMPS_MS))
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """What a consumer group has committed: {(topic, partition): next offset}. Empty for a group that nobody knows."""

@@ -1,0 +1,1 @@
+"""What the ledger says, as people and programs read it."""
