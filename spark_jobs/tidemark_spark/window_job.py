@@ -10,10 +10,13 @@ from pathlib import Path
 
 from tidemark import protocol, runs
 from tidemark.attempts import holding
-from tidemark.errors import EXIT_DONE, AlreadyCommitted, LedgerContradiction
+from tidemark.errors import EXIT_DONE, AlreadyCommitted, LedgerContradiction, OffsetsOutOfRange
 from tidemark.ledger.records import Record
+from tidemark.planning.discovery import lost_since_pin
 from tidemark.protocol import Listener, Step, nobody
+from tidemark.ranges import RangeSet
 from tidemark.streams.opened import OpenStream, open_stream
+from tidemark_spark.failures import translate
 from tidemark_spark.session import open_session
 from tidemark_spark.sinks import make_sinks
 from tidemark_spark.sinks.hbase import HBaseDeadLetters
@@ -77,17 +80,34 @@ def process_one(
         on_step(step)
 
     with closing(work):
-        return protocol.process(
-            opened.book,
-            opened.sweeper,
-            work,
-            partial(holding, opened.book, work.progress),
-            lane,
-            seq,
-            runs.this_run(opened, run),
-            take_over=take_over,
-            on_step=heard,
-        )
+        try:
+            return protocol.process(
+                opened.book,
+                opened.sweeper,
+                work,
+                partial(holding, opened.book, work.progress),
+                lane,
+                seq,
+                runs.this_run(opened, run),
+                take_over=take_over,
+                on_step=heard,
+            )
+        except Exception as problem:
+            if isinstance(translate(problem), OffsetsOutOfRange):
+                raise _deleted(opened, lane, seq) from problem
+            raise
+
+
+def _deleted(opened: OpenStream, lane: str, seq: int) -> OffsetsOutOfRange:
+    """What to say when Kafka has deleted messages of a window behind its pin: exactly which."""
+    found = opened.book.head(lane)
+    pending = found.head.pending if found else None
+    lost = lost_since_pin(opened, pending.window) if pending else RangeSet()
+    return OffsetsOutOfRange(
+        f"Kafka has deleted {', '.join(map(str, lost)) or 'messages'} since window {seq} of {opened.book.stream}/{lane} was "
+        "pinned. Nothing was committed. To go on without them, set `on_out_of_range` in the stream file and give the window "
+        f"up: tidemark ledger abandon {opened.book.stream} {lane} --reason ..."
+    )
 
 
 def _ledger_id(opened: OpenStream) -> str:

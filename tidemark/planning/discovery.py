@@ -11,11 +11,11 @@ from tidemark.errors import TopicUnknown
 from tidemark.kafka.log import newer_epochs
 from tidemark.kafka.topics import TopicLog
 from tidemark.ledger.incarnations import Topics, accepted, learned, newest
-from tidemark.ledger.records import INGEST, Head, Register
+from tidemark.ledger.records import INGEST, Head, Register, Window
 from tidemark.ledger.register import change_topics
 from tidemark.planning import planner
 from tidemark.planning.planner import Known, Request
-from tidemark.ranges import TopicPartition
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.streams.opened import OpenStream
 
 # A broker that has just become leader may give an older end than the one before it (KAFKA-7703): ask again, then believe it.
@@ -80,6 +80,19 @@ def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: 
         return _known(opened, known.logs, change_topics(opened.book, accept))
     register = opened.book.register()
     return _known(opened, known.logs, accept(register[1].topics if register else {}))
+
+
+def lost_since_pin(opened: OpenStream, window: Window) -> RangeSet:
+    """The offsets of a pinned window that Kafka has deleted since."""
+    logs = opened.log.topics(window.topic_ids, window.isolation)
+    return RangeSet(
+        OffsetRange(one.at, one.start, min(one.until, logs[one.topic].partitions[one.partition].start))
+        for one in window.ranges
+        if one.topic in logs
+        and one.partition in logs[one.topic].partitions
+        and logs[one.topic].topic_id == window.topic_ids[one.topic]
+        and one.start < min(one.until, logs[one.topic].partitions[one.partition].start)
+    )
 
 
 def with_epoch_ends(opened: OpenStream, known: Known, ingest: Head) -> Known:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tidemark.ledger.book import Book
-from tidemark.ledger.records import Accepted
+from tidemark.ledger.records import Accepted, LaneKind, Record
 
 
 @dataclass(frozen=True, order=True)
@@ -21,6 +22,7 @@ class Event:
 
 def events(book: Book) -> list[Event]:
     """The events of a stream, in the order of their times. Reads the whole history."""
+    windows = book.committed()
     found = [
         Event(
             record.committed_at,
@@ -29,9 +31,10 @@ def events(book: Book) -> list[Event]:
             gap.policy,
             record.attempt.run,
         )
-        for record in (window.record for window in book.committed())
+        for record in (window.record for window in windows)
         for gap in record.window.gaps
     ]
+    found += _added(record.record for record in windows if record.record.kind == LaneKind.INGEST)
     register = book.register()
     for topic, incarnations in register[1].topics.items() if register else ():
         for one in incarnations:
@@ -42,6 +45,20 @@ def events(book: Book) -> list[Event]:
             times = f"{given_up.count} times, the last reason" if given_up.count > 1 else "once"
             found.append(Event(None, "abandoned", f"lane {lane}, {times}", given_up.reason, None))
     return sorted(found, key=lambda one: (one.at is None, one.at or 0, one.where))
+
+
+def _added(ingested: Iterable[Record]) -> Iterator[Event]:
+    """Partitions that came to a topic which was read already: the order of a key across old and new ones is not certain."""
+    known: dict[tuple[str, int], set[int]] = {}
+    for record in sorted(ingested, key=lambda one: one.seq):
+        read = {one.at: one for one in record.window.ranges}
+        for at, one in read.items():
+            before = known.get((at.topic, at.incarnation))
+            if before is not None and at.partition not in before:
+                where = f"{at} from offset {one.start}, window {record.lane}/{record.seq}"
+                yield Event(record.committed_at, "partition added", where, "Kafka has it since", record.attempt.run)
+        for at in read:
+            known.setdefault((at.topic, at.incarnation), set()).add(at.partition)
 
 
 def _accepted(topic: str, incarnation: int, event: Accepted) -> Event:

@@ -1,0 +1,191 @@
+"""Cases from other systems' tests that are about what comes next, on real topics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+
+from tests.integration.test_command_line import asked
+from tests.oracle import CDN
+from tests.playground import Make, Playground
+from tidemark import protocol, runs
+from tidemark.errors import LogTruncated, OffsetsOutOfRange
+from tidemark.kafka.log import KafkaLog
+from tidemark.kafka.topics import PartitionLog, TopicLog
+from tidemark.ledger.records import Pending
+from tidemark_spark.audit_job import audit
+from tidemark_spark.failures import translate
+
+
+def ranges(pending: Pending | None) -> dict[int, tuple[int, int]]:
+    return {one.partition: (one.start, one.until) for one in pending.window.ranges} if pending else {}
+
+
+@pytest.mark.covers("S2", "A20", "A24")
+def test_a_start_counts_until_there_is_a_position(make: Make) -> None:
+    noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    play = make(CDN)
+    topic = play.topics[0]
+    producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
+    for number in range(10):
+        at = int(noon.timestamp() * 1000) + (number - 4) * 60_000
+        for partition in range(4):
+            producer.send(topic, b"x", partition=partition, timestamp_ms=at)
+    producer.close()
+    starts: dict[str, tuple[Any, dict[int, tuple[int, int]]]] = {
+        "earliest": ("earliest", dict.fromkeys(range(4), (0, 10))),
+        # Nothing is new at the end: the position is there all the same.
+        "latest": ("latest", {}),
+        "time": (noon.isoformat(), dict.fromkeys(range(4), (4, 10))),
+        "offsets": (
+            {"offsets": {f"{topic}/1": 7}, "others": "latest"},
+            {0: (10, 10), 1: (7, 10), 2: (10, 10), 3: (10, 10)},
+        ),
+    }
+    for start, expected in starts.values():
+        stream = make(CDN, source={"topics": [topic], "start": start})
+        assert ranges(runs.plan_ingest(stream.opened, "run")) == expected
+        position = stream.head().positions
+        # From now on it is ignored, whatever it says.
+        protocol.abandon(stream.opened.book, "ingest", "a test")
+        for other, _ in starts.values():
+            stream.rewrite(source={"topics": [topic], "start": other})
+            assert ranges(runs.plan_ingest(stream.opened, "run")) == expected
+            protocol.abandon(stream.opened.book, "ingest", "a test")
+        assert stream.head().positions == position
+
+
+@pytest.mark.covers("A40")
+@pytest.mark.usefixtures("spark")
+def test_a_window_of_one_partition_leaves_the_other_where_it_is(make: Make) -> None:
+    play = make(CDN)
+    topic = play.topics[0]
+    lines = [
+        (topic, partition, key, value)
+        for partition, count in ((1, 7), (0, 3))
+        for key, value in play.example.generate(count, 0)
+    ]
+    play.kafka.send(lines[:7])
+    play.ingest()
+    play.kafka.send(lines[7:])
+    play.ingest()
+    assert play.positions() == {(topic, 0): 3, (topic, 1): 7, (topic, 2): 0, (topic, 3): 0}
+
+
+@pytest.mark.covers("A28", "S5", "E19")
+@pytest.mark.usefixtures("spark")
+def test_a_log_start_that_has_moved_up(make: Make) -> None:
+    play = make(CDN)
+    topic = play.topics[0]
+    play.kafka.send([(topic, 0, key, value) for key, value in play.example.generate(10, 0)])
+    play.ingest()
+    play.kafka.send([(topic, 0, key, value) for key, value in play.example.generate(50, 10)])
+    play.kafka.delete_records(topic, 0, 31)
+    with pytest.raises(OffsetsOutOfRange, match=rf"{topic}/0 \[10, 31\)") as caught:
+        play.ingest()
+    assert caught.value.exit_code == 4
+    play.rewrite(source={"on_out_of_range": "earliest"})
+    (record,) = play.ingest()
+    assert sum(tally.read.number for tally in record.tallies) == 29
+    assert play.independent.hbase().twice() == 0
+    assert play.positions()[topic, 0] == 60
+    (event,) = asked("ledger", "events", str(play.file))
+    assert (event["what"], event["why"]) == ("lost", "on_out_of_range: earliest")
+    assert f"{topic}/0 [10, 31)" in event["where"]
+    assert audit(play.opened, "audit").clean
+
+
+@pytest.mark.covers("E18", "F9")
+@pytest.mark.usefixtures("spark")
+def test_what_is_deleted_between_plan_and_read_is_named_exactly(make: Make) -> None:
+    play = make(CDN)
+    topic = play.topics[0]
+    play.produce(80)
+    run = play.new_run()
+    assert runs.plan_ingest(play.opened, run) is not None
+    play.kafka.delete_records(topic, 1, 5)
+    for _ in range(2):
+        with pytest.raises(Exception) as caught:  # noqa: PT011 (Spark's own may be around it, as the job gets it)
+            play.ingest(run)
+        problem = translate(caught.value)
+        assert isinstance(problem, OffsetsOutOfRange)
+        assert problem.exit_code == 4
+        assert f"{topic}/1 [0, 5)" in str(problem)
+        assert (play.head().seq, sum(play.positions().values())) == (0, 0)
+    # By the stream file alone it does not go on: the window is pinned. Given up, the next one names what is lost.
+    play.rewrite(source={"on_out_of_range": "earliest"})
+    protocol.abandon(play.opened.book, "ingest", "its offsets are gone")
+    (record,) = play.ingest()
+    assert [(gap.kind.value, gap.partition, gap.start, gap.until) for gap in record.window.gaps] == [("lost", 1, 0, 5)]
+    assert audit(play.opened, "audit").clean
+
+
+@pytest.mark.covers("C5", "E36")
+@pytest.mark.usefixtures("spark")
+def test_two_streams_of_one_topic_join_no_group_and_take_nothing_from_each_other(make: Make) -> None:
+    first = make(CDN)
+    second = make(CDN, source={"topics": list(first.topics)})
+    first.produce(60)
+    before = {group["group_id"] for group in first.kafka.admin.list_groups()}
+    assert [sum(tally.read.number for tally in play.ingest()[0].tallies) for play in (first, second)] == [60, 60]
+    assert {group["group_id"] for group in first.kafka.admin.list_groups()} == before
+    first.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("F13", "E25")
+@pytest.mark.usefixtures("spark")
+def test_a_partition_that_was_added_is_noted(make: Make) -> None:
+    play = make(CDN)
+    topic = play.topics[0]
+    play.produce(8)
+    play.ingest()
+    assert asked("ledger", "events", str(play.file)) == []
+    play.kafka.admin.create_partitions({topic: 5})
+    time.sleep(1)
+    play.kafka.send([(topic, 4, None, value) for _, value in play.example.generate(3, 50)])
+    (record,) = play.ingest()
+    assert {one.partition: (one.start, one.until) for one in record.window.ranges}[4] == (0, 3)
+    (event,) = asked("ledger", "events", str(play.file))
+    assert (event["what"], event["run"]) == ("partition added", record.attempt.run)
+    assert event["where"] == f"{topic}/4 from offset 0, window ingest/2"
+
+
+class StaleLog(KafkaLog):
+    """Answers a few times with an older end, as a broker that has just become leader may (KAFKA-7703)."""
+
+    def __init__(self, servers: str, stale: int, end: int) -> None:
+        super().__init__(servers)
+        self._stale, self._end = stale, end
+
+    def topics(self, names: Iterable[str], isolation: str) -> dict[str, TopicLog]:
+        found = super().topics(names, isolation)
+        self._stale -= 1
+        if self._stale < 0:
+            return found
+        return {
+            topic: replace(
+                log, partitions={n: PartitionLog(one.start, self._end, None) for n, one in log.partitions.items()}
+            )
+            for topic, log in found.items()
+        }
+
+
+@pytest.mark.covers("E30")
+@pytest.mark.usefixtures("spark")
+def test_an_older_end_is_asked_for_again_and_then_believed(play: Playground) -> None:
+    play.produce(120)
+    play.ingest()
+    play.produce(12)
+    before = play.opened.book.store.read(("head", "ingest"))
+    with pytest.raises(LogTruncated, match="ends at 1, below"):
+        runs.plan_ingest(replace(play.opened, log=StaleLog(play.kafka.servers, 100, 1)), "run")
+    assert play.opened.book.store.read(("head", "ingest")) == before
+    pending = runs.plan_ingest(replace(play.opened, log=StaleLog(play.kafka.servers, 2, 1)), "run")
+    assert pending is not None
+    assert sum(one.until - one.start for one in pending.window.ranges) == 12
