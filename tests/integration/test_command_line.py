@@ -13,6 +13,8 @@ import pytest
 from tests.oracle import CDN, LEDGERS
 from tests.playground import Make, Playground
 from tidemark import runs
+from tidemark.cli.showing import where_is
+from tidemark.coordinates import parse_coordinates
 from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind
 
@@ -108,11 +110,11 @@ def test_which_window_stored_a_message_is_known_for_good(make: Make, kind: str) 
     play.select(LaneKind.REPLAY, play.ranges(0, 3, (4, 5), (8, 10)) | play.ranges(0, 2, (16, 17)), "a replay of some")
     play.produce(20)
     play.ingest("the last run")
-    expected = play.expected()
+    opened, expected = play.opened, play.expected()
 
     def shown(partition: int, offset: int) -> tuple[list[str], list[str]]:
         """The runs whose windows have read a message, the newest first, and why it was jumped over."""
-        found = asked("show", file, f"{topic}/{partition}@{offset}")
+        found = where_is(opened, *parse_coordinates(f"{topic}/{partition}@{offset}"))
         windows = found["windows"]
         assert [one["counts"] for one in windows] == [True] * len(windows[:1]) + [False] * len(windows[1:])
         generations = [int(one["generation"]) for one in windows]
@@ -142,24 +144,25 @@ def test_which_window_stored_a_message_is_known_for_good(make: Make, kind: str) 
     assert shown(2, 29) == (["the second run"], [])
     assert shown(2, 30) == shown(2, 34) == (["the last run"], [])
     assert shown(2, 35) == shown(9, 0) == ([], [])
+    assert asked("show", file, f"{topic}/3@4") == where_is(opened, *parse_coordinates(f"{topic}/3@4"))
     out, _ = tidemark("show", file, f"{topic}/2@18")
     assert f"skipped: window 2 of ingest jumped over {topic}/2 [15, 25) (max_behind: 5)\n" in out
 
     # The record of the first window is the one that was committed, with all that was known then.
-    found = play.opened.book.record("ingest", 1)
+    found = opened.book.record("ingest", 1)
     assert found is not None
     assert found[1] == first
     assert {(one.partition, one.start, one.until) for one in first.window.ranges} == {
         (0, 4, 15),
         *((partition, 0, 15) for partition in (1, 2, 3)),
     }
-    log = play.opened.log.topics([topic], "read_committed")[topic]
+    log = opened.log.topics([topic], "read_committed")[topic]
     assert first.window.topic_ids == {topic: log.topic_id}
     assert all(one.leader_epoch == log.partitions[one.partition].leader_epoch for one in first.window.ranges)
     assert {one.partition: one.read.number for one in first.receipt.tallies} == {0: 11, 1: 15, 2: 15, 3: 15}
     assert len({one.content for one in first.receipt.tallies}) == 4
     assert (first.attempt.run, first.attempt.code_version) == ("the first run", runs.code_version())
-    assert first.attempt.stream_digest != play.opened.file.digest
+    assert first.attempt.stream_digest != opened.file.digest
 
 
 def test_a_plan_is_shown_and_nothing_is_pinned(play: Playground) -> None:

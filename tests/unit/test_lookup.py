@@ -17,6 +17,7 @@ from tests.memory import MemoryStore
 from tests.naive import Scan, named, names
 from tests.unit.test_protocol import RUN, NoWork, World, hold, plan
 from tidemark import protocol
+from tidemark.authority import Authority
 from tidemark.coordinates import Coordinate
 from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import REGISTER, Book, head_key, record_key
@@ -27,6 +28,8 @@ from tidemark.ledger.records import Guarantee, Head, LaneKind, Record, Register,
 from tidemark.ledger.register import close_lane, open_lane
 from tidemark.ledger.verifying import verify
 from tidemark.ranges import OffsetRange, RangeSet
+from tidemark.results.hbase_table import ResultTable, StoredRow
+from tidemark.results.reading import rows_at
 
 WINDOWS, LANES, MOST_READS = 100_000, 50, 20
 PARTITIONS = [*LOGS, ADDED, BEFORE, AGAIN]
@@ -204,17 +207,44 @@ def test_nothing_is_found_in_a_ledger_that_is_not_there() -> None:
     assert newest(book, 50) == []
 
 
+def replayed(world: World) -> Record:
+    """A replay of offsets 10 to 19, which is left open."""
+    ref = world.book.store_selection(RangeSet([OffsetRange(LOGS[0], 10, 20)]))
+    open_lane(world.book, "replay-1", LaneKind.REPLAY, run="r", start=positions({LOGS[0]: 10}), selection=ref)
+    assert protocol.pin(world.book, world.sweeps, "replay-1", plan) is not None
+    return protocol.process(world.book, world.sweeps, NoWork(), hold, "replay-1", 1, RUN)
+
+
+def test_rows_are_read_again_when_their_window_was_replayed_meanwhile() -> None:
+    world = World()
+    world.open()
+    for _ in range(3):
+        world.process(world.pin())
+    asked: list[int | None] = []
+
+    class Table(ResultTable):
+        """Has no rows; while it is read for the first time, a replay commits (and would sweep what was to be read)."""
+
+        def rows_that_count(self, authority: Authority, wanted: OffsetRange) -> Iterator[StoredRow]:
+            asked.append(authority.of(wanted.partition, wanted.start))
+            if len(asked) == 1:
+                replayed(world)
+            return iter(())
+
+    place = Coordinate(LOGS[0], 15)
+    before = look_up(world.book, place).generation
+    found, _ = rows_at(world.book, {"results": Table.__new__(Table)}, place)
+    assert asked == [before, found.generation]
+    assert named(found) == ([("replay-1", 1), ("ingest", 2)], [])
+
+
 def test_what_the_protocol_leaves_is_found() -> None:
     """The register's entries as `open_lane` and `close_lane` write them, with a clock that goes back in between."""
     world = World()
     world.open()
     for _ in range(3):
         world.process(world.pin())
-    at = LOGS[0]
-    ref = world.book.store_selection(RangeSet([OffsetRange(at, 10, 20)]))
-    open_lane(world.book, "replay-1", LaneKind.REPLAY, run="r", start=positions({at: 10}), selection=ref)
-    assert protocol.pin(world.book, world.sweeps, "replay-1", plan) is not None
-    record = protocol.process(world.book, world.sweeps, NoWork(), hold, "replay-1", 1, RUN)
+    record = replayed(world)
     world.now -= 60_000
     close_lane(world.book, "replay-1")
     found = world.book.register()
@@ -225,9 +255,9 @@ def test_what_the_protocol_leaves_is_found() -> None:
     assert entry.closed_at > record.committed_at
     scan = Scan(world.book)
     for offset in range(40):
-        place = Coordinate(at, offset)
+        place = Coordinate(LOGS[0], offset)
         assert named(look_up(world.book, place)) == scan.at(place)
-    assert named(look_up(world.book, Coordinate(at, 15))) == ([("replay-1", 1), ("ingest", 2)], [])
+    assert named(look_up(world.book, Coordinate(LOGS[0], 15))) == ([("replay-1", 1), ("ingest", 2)], [])
     assert names(newest(world.book, 2)) == scan.newest(2)
 
 
