@@ -26,6 +26,7 @@ from tidemark.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.results.reading import hbase_rows
 from tidemark.streams.opened import OpenStream
 from tidemark.streams.source import StartOffsets
+from tidemark.times import milliseconds
 
 
 def code_version() -> str:
@@ -125,7 +126,7 @@ def _start_positions(opened: OpenStream, known: Known, topics: tuple[str, ...]) 
             topic, _, partition = name.rpartition("/")
             given[topic, int(partition)] = offset
         return planner.start_positions(known, topics, start.others, given)
-    found = opened.log.first_at_or_after(known.logs, int(start.time.timestamp() * 1000))
+    found = opened.log.first_at_or_after(known.logs, milliseconds(start.time), opened.stream.source.isolation)
     given = planner.offsets_at_time(known, found, start.time.isoformat(), start.if_none)
     return planner.start_positions(known, topics, "earliest", given)
 

@@ -50,17 +50,23 @@ def transaction(play: Playground, producer: KafkaProducer, count: int, *, end: s
         producer.abort_transaction()
 
 
-@pytest.mark.covers("F11", "E1", "E2", "E3", "E5")
+@pytest.mark.covers("F11", "E1", "E2", "E3", "E5", "E6")
 @pytest.mark.usefixtures("spark")
 def test_transactions(producer: tuple[Playground, KafkaProducer]) -> None:
     play, transactional = producer
     transaction(play, transactional, 10, end="commit")
     transaction(play, transactional, 7, end="abort")
+    time.sleep(0.01)
+    began = time.time_ns() // 1_000_000
     transaction(play, transactional, 5, end="open")
     time.sleep(1)
     # The planner asks at the level that it is told: at the other one, the open transaction is part of the log.
     ends = play.opened.log.topics(play.topics, "read_uncommitted")[play.topics[0]].partitions
     assert ends[0].end == 24
+    # So are times: the open transaction's first message is found at one level and not at the other.
+    logs = play.opened.log.topics(play.topics, "read_uncommitted")
+    times = [play.opened.log.first_at_or_after(logs, began, level) for level in ("read_uncommitted", "read_committed")]
+    assert [found[play.topics[0], 0] for found in times] == [19, None]
     (record,) = play.ingest()
     # 10 records and their marker, 7 that were aborted and theirs; the open transaction holds the end back.
     window = next(one for one in record.window.ranges if one.partition == 0)

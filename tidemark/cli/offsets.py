@@ -30,7 +30,9 @@ def offsets(
     topics = topics_now(opened)
     logs = opened.log.topics(topics, opened.stream.source.isolation)
     # After the ends: what lies above them came meanwhile.
-    first = {} if time is None else opened.log.first_at_or_after(logs, milliseconds(time))
+    first = (
+        {} if time is None else opened.log.first_at_or_after(logs, milliseconds(time), opened.stream.source.isolation)
+    )
     head = opened.book.head(INGEST)
     newest = head.head.offsets() if head is not None else {}
     positions = {(one.topic, one.partition): offset for one, offset in sorted(newest.items())}

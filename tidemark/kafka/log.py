@@ -109,11 +109,18 @@ class KafkaLog:
             for topic in described
         }
 
-    def first_at_or_after(self, logs: Mapping[str, TopicLog], timestamp_ms: int) -> dict[tuple[str, int], int | None]:
-        """Per (topic, partition), the first offset whose timestamp is at or after a time; None where there is none."""
+    def first_at_or_after(
+        self, logs: Mapping[str, TopicLog], timestamp_ms: int, isolation: str
+    ) -> dict[tuple[str, int], int | None]:
+        """Per (topic, partition), the first offset whose timestamp is at or after a time; None where there is none.
+
+        Asked for at the level at which the ends of `logs` were: what is held back by an open transaction is not found.
+        """
         wanted = [KafkaTopicPartition(topic, partition) for topic, log in logs.items() for partition in log.partitions]
         with self._admin() as admin:
-            found = admin.list_partition_offsets(dict.fromkeys(wanted, timestamp_ms))
+            found = admin.list_partition_offsets(
+                dict.fromkeys(wanted, timestamp_ms), isolation_level=_LEVELS[isolation]
+            )
         return {(at.topic, at.partition): None if offset.offset < 0 else offset.offset for at, offset in found.items()}
 
     def high_watermarks(self, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:

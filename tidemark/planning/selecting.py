@@ -120,7 +120,9 @@ def between(known: Known, lower: FirstAt | None, upper: FirstAt | None, *, since
 
 
 def _at(opened: OpenStream, known: Known, time: datetime | None) -> FirstAt | None:
-    return None if time is None else opened.log.first_at_or_after(known.logs, milliseconds(time))
+    if time is None:
+        return None
+    return opened.log.first_at_or_after(known.logs, milliseconds(time), opened.stream.source.isolation)
 
 
 def between_offsets(

@@ -16,6 +16,7 @@ from tidemark.planning.planner import Known
 from tidemark.protocol import Fence, Listener
 from tidemark.ranges import RangeSet, TopicPartition
 from tidemark.streams.opened import OpenStream
+from tidemark.times import milliseconds
 
 # "latest", a time, or an offset for each (topic, partition).
 Target = str | datetime | Mapping[tuple[str, int], int]
@@ -89,7 +90,7 @@ def _offsets(opened: OpenStream, known: Known, to: Target) -> dict[TopicPartitio
     if to == "latest":
         return {at: log.end for at, log in logs.items()}
     if isinstance(to, datetime):
-        found = opened.log.first_at_or_after(known.logs, int(to.timestamp() * 1000))
+        found = opened.log.first_at_or_after(known.logs, milliseconds(to), opened.stream.source.isolation)
         times = planner.offsets_at_time(known, found, to.isoformat(), "end")
         return {at: times[at.topic, at.partition] for at in logs}
     if isinstance(to, str):
