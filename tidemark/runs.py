@@ -18,10 +18,10 @@ from tidemark.kafka.topics import READ_UNCOMMITTED
 from tidemark.kafka.transactions import OpenTransaction
 from tidemark.ledger.records import INGEST, Guarantee, Head, LaneKind, LaneState, Pending, Position, Window, positions
 from tidemark.ledger.register import close_lane, open_lane
-from tidemark.planning import planner
+from tidemark.planning import planner, starting
 from tidemark.planning.conditions import request, sized
 from tidemark.planning.discovery import known_now, known_to_ingest, topics_now, with_epoch_ends
-from tidemark.planning.planner import Known, Request
+from tidemark.planning.inputs import Known, Request
 from tidemark.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.results.reading import hbase_rows
 from tidemark.streams.opened import OpenStream
@@ -69,8 +69,8 @@ def import_positions(
         raise WrongUse(f"there is no offset of {', '.join(topics)} to import")
     known = known_now(opened, topics, learn=write)
     if shift:
-        given = planner.shifted(known, given, shift)
-    start = planner.start_positions(known, topics, others, given)
+        given = starting.shifted(known, given, shift)
+    start = starting.start_positions(known, topics, others, given)
     if write:
         opening = open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=start, reason="import")
         if opening.head.positions != start:
@@ -119,16 +119,16 @@ def _start_positions(opened: OpenStream, known: Known, topics: tuple[str, ...]) 
     """Where the ingest begins, as the stream file says."""
     start = opened.stream.source.start
     if isinstance(start, str):
-        return planner.start_positions(known, topics, start)
+        return starting.start_positions(known, topics, start)
     if isinstance(start, StartOffsets):
         given = {}
         for name, offset in start.offsets.items():
             topic, _, partition = name.rpartition("/")
             given[topic, int(partition)] = offset
-        return planner.start_positions(known, topics, start.others, given)
+        return starting.start_positions(known, topics, start.others, given)
     found = opened.log.first_at_or_after(known.logs, milliseconds(start.time), opened.stream.source.isolation)
-    given = planner.offsets_at_time(known, found, start.time.isoformat(), start.if_none)
-    return planner.start_positions(known, topics, "earliest", given)
+    given = starting.offsets_at_time(known, found, start.time.isoformat(), start.if_none)
+    return starting.start_positions(known, topics, "earliest", given)
 
 
 def _pin_ingest(opened: OpenStream, run: str, goal: Mapping[TopicPartition, int] | None = None) -> Pending | None:

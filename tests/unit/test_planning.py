@@ -19,19 +19,10 @@ from tidemark.errors import (
 )
 from tidemark.kafka.topics import PartitionLog, TopicLog
 from tidemark.ledger.records import Head, LaneKind, LaneState, SelectionRef, Window, positions
-from tidemark.planning.planner import (
-    Known,
-    Policies,
-    Request,
-    changes,
-    limit_of,
-    next_selected,
-    next_window,
-    offsets_at_time,
-    offsets_within,
-    share,
-    start_positions,
-)
+from tidemark.planning.checking import changes
+from tidemark.planning.inputs import Known, Policies, Request
+from tidemark.planning.planner import limit_of, next_selected, next_window, offsets_within, share
+from tidemark.planning.starting import offsets_at_time, start_positions
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 
 TOPIC = "logs"

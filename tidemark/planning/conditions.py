@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST, Guarantee
 from tidemark.planning import message_sizes
-from tidemark.planning.planner import Known, Policies, Request
+from tidemark.planning.inputs import Known, Policies, Request
 from tidemark.streams.opened import OpenStream
 from tidemark.streams.source import Source, TopicPolicies
 

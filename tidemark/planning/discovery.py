@@ -13,8 +13,8 @@ from tidemark.kafka.topics import TopicLog
 from tidemark.ledger.incarnations import Topics, accepted, learned, newest
 from tidemark.ledger.records import INGEST, Head, Register, Window
 from tidemark.ledger.register import change_topics
-from tidemark.planning import planner
-from tidemark.planning.planner import Known, Request
+from tidemark.planning import checking
+from tidemark.planning.inputs import Known, Request
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.streams.opened import OpenStream
 
@@ -66,7 +66,7 @@ def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: 
         time.sleep(_STALE_PAUSE_SECONDS)
         known = known_now(opened, request.topics, learn=learn)
     known = with_epoch_ends(opened, known, head)
-    found = planner.changes(head, known, request)
+    found = checking.changes(head, known, request)
     if not found:
         return known
 

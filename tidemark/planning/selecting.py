@@ -10,9 +10,9 @@ from tidemark import runs
 from tidemark.coordinates import Coordinate, parse_coordinates, parse_ranges
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST, LaneKind
-from tidemark.planning import planner
+from tidemark.planning import checking
 from tidemark.planning.discovery import known_now, topics_now
-from tidemark.planning.planner import Known
+from tidemark.planning.inputs import Known
 from tidemark.planning.requests import BackfillRequest, ReplayRequest
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.streams.opened import OpenStream
@@ -82,7 +82,7 @@ def within_times(opened: OpenStream, since: str, until: str, if_none: str) -> Ra
     """
     topics = topics_now(opened)
     known = known_now(opened, topics, learn=False)
-    planner.check_topics(known, topics, set())
+    checking.check_topics(known, topics, set())
     bounds = [read_time(text) if text else None for text in (since, until)]
     if bounds[0] is not None and bounds[1] is not None and bounds[0] >= bounds[1]:
         raise WrongUse(f"since {since} until {until}: the first has to lie before the second")

@@ -9,10 +9,10 @@ from datetime import datetime
 from tidemark import protocol, runs
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import INGEST, Attempt, Guarantee, Head, Receipt, Record, Window
-from tidemark.planning import planner
+from tidemark.planning import planner, starting
 from tidemark.planning.conditions import request
 from tidemark.planning.discovery import known_to_ingest, topics_now
-from tidemark.planning.planner import Known
+from tidemark.planning.inputs import Known
 from tidemark.protocol import Fence, Listener
 from tidemark.ranges import RangeSet, TopicPartition
 from tidemark.streams.opened import OpenStream
@@ -91,7 +91,7 @@ def _offsets(opened: OpenStream, known: Known, to: Target) -> dict[TopicPartitio
         return {at: log.end for at, log in logs.items()}
     if isinstance(to, datetime):
         found = opened.log.first_at_or_after(known.logs, milliseconds(to), opened.stream.source.isolation)
-        times = planner.offsets_at_time(known, found, to.isoformat(), "end")
+        times = starting.offsets_at_time(known, found, to.isoformat(), "end")
         return {at: times[at.topic, at.partition] for at in logs}
     if isinstance(to, str):
         raise WrongUse(f"{to!r}: expected latest, a time, or offsets")

@@ -1,0 +1,109 @@
+"""Whether Kafka still has what the ledger knows: what stops a plan, and what a policy accepts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidemark.errors import (
+    LogTruncated,
+    OffsetsOutOfRange,
+    TopicGone,
+    TopicRecreated,
+    TopicUnknown,
+    WrongUse,
+)
+from tidemark.kafka.topics import PartitionLog
+from tidemark.ledger.incarnations import Change
+from tidemark.ledger.records import (
+    Head,
+    TopicChange,
+)
+from tidemark.planning.inputs import Known, Request
+from tidemark.ranges import FIRST_INCARNATION, OffsetRange
+
+
+def check_topics(known: Known, topics: tuple[str, ...], read: set[str]) -> None:
+    """Raise TopicUnknown, TopicGone or TopicRecreated unless every topic is there and the one that the ledger knows.
+
+    `read` are the topics of which something has been read before.
+    """
+    for topic in [topic for topic in topics if topic not in known.logs and topic not in known.left]:
+        if topic in read:
+            raise TopicGone(
+                f"topic {topic} no longer exists, and the lane has positions in it. Nothing was changed. "
+                "To go on without it, set `on_deleted: leave` in the stream file."
+            )
+        raise TopicUnknown(f"topic {topic} does not exist; create it, or correct `source` in the stream file")
+    for topic in [topic for topic in topics if topic in known.logs]:
+        if topic not in known.incarnations:
+            raise TopicRecreated(
+                f"topic {topic} has id {known.logs[topic].topic_id}, which the ledger does not know: it was deleted and "
+                "created again, and its offsets are not the ones that were read. Nothing was changed. "
+                "To read it as a new topic, set `on_recreated: accept` in the stream file."
+            )
+        there = known.logs[topic].partitions
+        for partition in known.chosen[topic] if known.chosen else ():
+            if partition not in there:
+                raise WrongUse(f"source.partitions: {topic}/{partition} does not exist; there are {_numbers(there)}")
+
+
+def _numbers(partitions: Mapping[int, object]) -> str:
+    return f"0 to {max(partitions)}" if len(partitions) > 1 else "only 0"
+
+
+def changes(head: Head, known: Known, request: Request) -> list[Change]:
+    """What has changed under the lane's positions, as far as a policy accepts it; each topic once.
+
+    What no policy accepts is refused when the window is planned.
+    """
+    newest: dict[str, int] = {}
+    for at in head.offsets():
+        newest[at.topic] = max(at.incarnation, newest.get(at.topic, 0))
+    found = []
+    for topic in request.topics:
+        policy, log = request.policy(topic), known.logs.get(topic)
+        if log is None:
+            if topic in newest and topic not in known.left and policy.on_deleted == "leave":
+                found.append(Change(TopicChange.DELETED, topic, "", newest[topic], "on_deleted: leave"))
+        elif topic not in known.incarnations:
+            if policy.on_recreated == "accept":
+                after = newest.get(topic, FIRST_INCARNATION)
+                found.append(Change(TopicChange.RECREATED, topic, log.topic_id, after, "on_recreated: accept"))
+        elif policy.on_truncated == "accept":
+            offsets = {
+                at: offset for at, offset in head.offsets().items() if at in known.partitions() and at.topic == topic
+            }
+            cuts = {at: cut for at, offset in offsets.items() if (cut := known.cut(at, offset)) is not None}
+            if cuts:
+                starts = tuple((at.partition, cuts.get(at, offset)) for at, offset in sorted(offsets.items()))
+                after = known.incarnations[topic]
+                found.append(Change(TopicChange.TRUNCATED, topic, log.topic_id, after, "on_truncated: accept", starts))
+    return found
+
+
+def check_inside(wanted: OffsetRange, log: PartitionLog, position: int | None) -> None:
+    """Raise OffsetsOutOfRange or LogTruncated, naming the offsets, unless the log holds what is wanted."""
+    if wanted.start < log.start:
+        lost = OffsetRange(wanted.partition, wanted.start, min(log.start, max(wanted.until, wanted.start)))
+        raise OffsetsOutOfRange(
+            f"{lost} is no longer in Kafka: the log now begins at {log.start}. Retention or DeleteRecords removed it. "
+            "Nothing was changed. To go on behind it, set `on_out_of_range` in the stream file."
+        )
+    if position is not None and position > log.end:
+        raise LogTruncated(
+            f"{wanted.partition} ends at {log.end}, below {position}, which the ledger knows of: the log was truncated or "
+            f"an older state restored. {_TO_ACCEPT_A_CUT}"
+        )
+
+
+def check_cut(known: Known, wanted: OffsetRange) -> None:
+    """Raise LogTruncated when a log was cut below what was read of it and has grown again: its offsets look valid."""
+    end = known.epoch_ends.get(wanted.partition, wanted.until)
+    if end < wanted.until:
+        raise LogTruncated(
+            f"{OffsetRange(wanted.partition, end, wanted.until)} is not what was read: the log was cut at {end}, and written "
+            f"anew under another leader. {_TO_ACCEPT_A_CUT}"
+        )
+
+
+_TO_ACCEPT_A_CUT = "Nothing was changed. To read on from the cut, set `on_truncated: accept` in the stream file."

@@ -1,0 +1,69 @@
+"""Where a new lane begins. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidemark.errors import (
+    OffsetsOutOfRange,
+    WrongUse,
+)
+from tidemark.ledger.records import (
+    Position,
+    positions,
+)
+from tidemark.planning.checking import check_topics
+from tidemark.planning.inputs import Known
+
+
+def start_positions(
+    known: Known, topics: tuple[str, ...], start: str, given: Mapping[tuple[str, int], int] | None = None
+) -> tuple[Position, ...]:
+    """Where a new lane begins: at the log starts (`earliest`) or at the ends (`latest`).
+
+    `given` has precedence: an offset for a (topic, partition). Raises WrongUse for one that Kafka does not have,
+    OffsetsOutOfRange for an offset below its log, WrongUse for one above its end.
+    """
+    check_topics(known, topics, set())
+    logs = known.to_read()
+    found = {at: log.start if start == "earliest" else log.end for at, log in logs.items()}
+    by_name = {(at.topic, at.partition): at for at in logs}
+    for name, offset in (given or {}).items():
+        if name not in by_name:
+            raise WrongUse(f"start.offsets: {name[0]}/{name[1]} does not exist")
+        at = by_name[name]
+        if offset < logs[at].start:
+            raise OffsetsOutOfRange(
+                f"start.offsets: {at} begins at {logs[at].start} now, {offset} is below it. Name an offset that is still there."
+            )
+        if offset > logs[at].end:
+            raise WrongUse(f"start.offsets: {at} ends at {logs[at].end} now, {offset} lies above it")
+        found[at] = offset
+    return positions(found)
+
+
+def shifted(known: Known, given: Mapping[tuple[str, int], int], shift: int) -> dict[tuple[str, int], int]:
+    """Offsets of (topic, partition) moved by `shift`, forwards or backwards, and cut to where Kafka's logs begin and end."""
+    logs = {(at.topic, at.partition): log for at, log in known.partitions().items()}
+    return {
+        place: min(max(offset + shift, logs[place].start), logs[place].end) if place in logs else offset
+        for place, offset in given.items()
+    }
+
+
+def offsets_at_time(
+    known: Known, found: Mapping[tuple[str, int], int | None], time: str, if_none: str
+) -> dict[tuple[str, int], int]:
+    """The offsets at which a time begins: `found` is the first message at or after it, None where there is none.
+
+    There, `if_none` decides: `fail` raises WrongUse naming the partitions, `end` takes the end of the log. The ends were taken
+    before the times were looked up, so nothing lies above them.
+    """
+    ends = {(at.topic, at.partition): log.end for at, log in known.to_read().items()}
+    missing = sorted(f"{topic}/{partition}" for topic, partition in ends if found.get((topic, partition)) is None)
+    if missing and if_none == "fail":
+        raise WrongUse(
+            f"no message at or after {time} in {', '.join(missing)}: take an earlier time, "
+            "or say `if_none: end` to begin at the end"
+        )
+    return {name: end if (offset := found.get(name)) is None else min(offset, end) for name, end in ends.items()}
