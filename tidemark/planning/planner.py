@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from tidemark.errors import (
-    PartitionsChanged,
-    WrongUse,
-)
+from tidemark.errors import PartitionsChanged, WrongUse
 from tidemark.kafka.topics import PartitionLog
 from tidemark.ledger.records import (
     Gap,
