@@ -31,6 +31,24 @@ class CoverageReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     skipped: tuple[str, ...] = ()
 
 
+class GapReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the offsets of one partition are that have no message which a reader may see.
+
+    `markers` are transactions' ends; in a topic that is compacted, compaction may have removed some of them. `compacted`
+    were counted when they were read, and compaction has removed them since; in any other topic they are `unexplained`.
+    `ranges` are where these offsets are, the first hundred.
+    """
+
+    partition: str
+    offsets: int
+    messages: int
+    aborted: int
+    markers: int
+    compacted: int
+    unexplained: int
+    ranges: tuple[str, ...] = ()
+
+
 class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One sink, or the dead letters: how many rows were expected and found, and what is wrong with which."""
 
@@ -42,6 +60,8 @@ class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     extra: int
     twice: int
     debris: int
+    # Rows of messages that compaction has removed from Kafka since: nobody can say any more whether they are right.
+    compacted: int = 0
     missing_at: tuple[str, ...] = ()
     different_at: tuple[str, ...] = ()
     extra_at: tuple[str, ...] = ()
@@ -74,6 +94,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     places: tuple[PlaceReport, ...]
     coverage: tuple[CoverageReport, ...]
     ledger_problems: tuple[str, ...]
+    gaps: tuple[GapReport, ...] = ()
     findings: SelectionRef | None = None
 
     @property
@@ -83,7 +104,8 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     @property
     def clean(self) -> bool:
         unbroken = not any(one.holes or one.overlaps for one in self.coverage)
-        return self.differences == 0 and unbroken and not self.ledger_problems
+        explained = not any(one.unexplained for one in self.gaps)
+        return self.differences == 0 and unbroken and explained and not self.ledger_problems
 
     def sentence(self) -> str:
         """The outcome in a line, as people ask for it."""
@@ -99,6 +121,8 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             text += f"; coverage: {holes} holes, {overlaps} overlaps"
         if self.unproven:
             text += f"; {self.unproven} offsets are no longer in Kafka"
+        if unexplained := sum(one.unexplained for one in self.gaps):
+            text += f"; {unexplained} messages were counted when they were read and are gone, in topics that are not compacted"
         if self.unfinished:
             text += f"; {self.unfinished} offsets were committed before they were read, by attempts that did not finish"
         return text + "".join(f"; {problem}" for problem in self.ledger_problems)
@@ -119,6 +143,35 @@ class Coverage:
     overlaps: RangeSet
     lost: RangeSet
     skipped: RangeSet
+
+
+def explain(
+    at: TopicPartition,
+    *,
+    offsets: int,
+    messages: int,
+    uncommitted: int,
+    vanished: int,
+    compacted: bool,
+    ranges: RangeSet,
+) -> GapReport:
+    """What fills the offsets of a partition besides messages.
+
+    `messages` are visible at the stream's isolation level, `uncommitted` at the other one; `vanished` were counted by the
+    windows that read them and are no longer there.
+    """
+    aborted = uncommitted - messages
+    vanished = max(0, vanished)
+    return GapReport(
+        partition=str(at),
+        offsets=offsets,
+        messages=messages,
+        aborted=aborted,
+        markers=offsets - messages - aborted - vanished,
+        compacted=vanished if compacted else 0,
+        unexplained=0 if compacted else vanished,
+        ranges=shown(ranges),
+    )
 
 
 def prove_coverage(

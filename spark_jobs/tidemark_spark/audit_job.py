@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,7 @@ from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream, open_stream
 from tidemark_spark import outcomes, readers
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX
+from tidemark_spark.gaps import gap_reports
 from tidemark_spark.reading import read_offsets
 from tidemark_spark.selecting import only
 from tidemark_spark.session import open_session
@@ -79,9 +80,12 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
     unfinished = _unfinished(view) & covered
     in_kafka = _in_kafka(opened, covered - unfinished)
 
-    expected = _expected(spark, opened, in_kafka, discovery.newest_incarnations(register))
+    incarnations = discovery.newest_incarnations(register)
+    compacted = opened.log.compacted({at.topic for at in in_kafka.partitions})
+    expected = _expected(spark, opened, in_kafka, incarnations)
     counts = tallies(expected) if in_kafka else ()
-    places = [*_sinks(spark, opened, view, in_kafka, expected)] if in_kafka else []
+    places = [*_sinks(spark, opened, view, in_kafka, expected, compacted)] if in_kafka else []
+    gaps = gap_reports(spark, opened, view.windows, in_kafka, expected, counts, compacted, incarnations)
     coverage = prove_coverage(
         view.windows, {one.at: one.offset for one in register.lanes[INGEST].start}, ingest.head.offsets()
     )
@@ -112,6 +116,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
             for one in coverage
         ),
         ledger_problems=tuple(verify(opened.book)),
+        gaps=gaps,
         findings=opened.book.store_selection(findings) if findings else None,
     )
     opened.book.store_report(run, encode(report))
@@ -149,24 +154,32 @@ def _expected(spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incar
 
 
 def _sinks(
-    spark: SparkSession, opened: OpenStream, view: View, in_kafka: RangeSet, expected: DataFrame
+    spark: SparkSession,
+    opened: OpenStream,
+    view: View,
+    in_kafka: RangeSet,
+    expected: DataFrame,
+    compacted: Collection[str],
 ) -> list[_Place]:
     names = outcomes.field_names(opened.stream)
     rows = outcomes.stored(expected).select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
     more = _uncommitted(opened)
+    # Of topics that are compacted, the messages that are left: other rows can no longer be compared.
+    left = expected.where(F.col(AT[0]).isin(list(compacted))).select(*COORDINATE) if compacted else None
     places = []
     for sink in opened.stream.sinks:
         if isinstance(sink, HBaseSink):
             table = opened.result_table(sink.hbase, sink.table)
             found = readers.hbase_places(spark, opened.book, table, names, more)
-            places.append(_compare(sink.name, rows, found, in_kafka))
+            places.append(_compare(sink.name, rows, found, in_kafka, compacted, left))
         else:
             files = readers.parquet_rows(spark, view, sink.name, opened.stream.scheme, gone=True)
             found = readers.parquet_found_digest(files, names)
-            places.append(_compare(sink.name, rows, found.withColumn(readers.COUNTS, F.lit(True)), in_kafka))
+            found = found.withColumn(readers.COUNTS, F.lit(True))
+            places.append(_compare(sink.name, rows, found, in_kafka, compacted, left))
     dead = dead_letter_rows(outcomes.set_aside(expected)).select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
     found = readers.hbase_places(spark, opened.book, opened.dead_letter_table(), DEAD_LETTER_FIELDS, more)
-    places.append(_compare("dead letters", dead, found, in_kafka))
+    places.append(_compare("dead letters", dead, found, in_kafka, compacted, left))
     return places
 
 
@@ -191,11 +204,28 @@ def _beyond(head: Head) -> Sequence[OffsetRange]:
     ]
 
 
-def _compare(name: str, expected: DataFrame, found: DataFrame, in_kafka: RangeSet) -> _Place:
-    """One place: rows expected and rows found, joined by coordinate and index."""
+def _compare(
+    name: str,
+    expected: DataFrame,
+    found: DataFrame,
+    in_kafka: RangeSet,
+    compacted: Collection[str],
+    left: DataFrame | None,
+) -> _Place:
+    """One place: rows expected and rows found, joined by coordinate and index.
+
+    Rows of `compacted` topics count only where their message is among those that are `left`.
+    """
     found = found.select(*_KEY, readers.COUNTS, DIGEST, readers.FOUND_DIGEST).persist(StorageLevel.MEMORY_AND_DISK)
     counting = only(found.where(readers.COUNTS), in_kafka)
     debris = found.where(~F.col(readers.COUNTS)).count()
+    gone = 0
+    if left is not None:
+        removed = counting.where(F.col(AT[0]).isin(list(compacted))).join(left, list(COORDINATE), "left_anti")
+        gone = removed.count()
+        counting = (
+            counting.join(removed.select(*COORDINATE).distinct(), list(COORDINATE), "left_anti") if gone else counting
+        )
     held = counting.groupBy(*_KEY).agg(
         F.count("*").alias(_ROWS),
         F.any_value(readers.FOUND_DIGEST).alias(_FOUND),
@@ -225,6 +255,7 @@ def _compare(name: str, expected: DataFrame, found: DataFrame, in_kafka: RangeSe
         extra=counts["extra"],
         twice=counts["twice"],
         debris=debris,
+        compacted=gone,
         missing_at=at["missing"],
         different_at=at["different"],
         extra_at=at["extra"],

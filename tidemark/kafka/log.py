@@ -156,6 +156,11 @@ class KafkaLog:
         with self._admin() as admin:
             return topic_settings.settings(admin, topics)
 
+    def compacted(self, topics: Iterable[str]) -> set[str]:
+        """Those topics that are compacted, as far as we may see their settings."""
+        with self._admin() as admin:
+            return topic_settings.compacted(admin, topics)
+
     def sizes(self, topics: Iterable[str]) -> dict[tuple[str, int], int]:
         """Per (topic, partition), the bytes on disk of its largest replica. Empty when we may not see them."""
         with self._admin() as admin:

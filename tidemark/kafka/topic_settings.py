@@ -25,13 +25,22 @@ _STEP_MS = 500
 
 def settings(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Settings]:
     """What topics keep. A topic whose settings we may not see is left out."""
+    return {topic: _settings(found) for topic, found in _described(admin, topics).items()}
+
+
+def compacted(admin: KafkaAdminClient, topics: Iterable[str]) -> set[str]:
+    """Those topics that are compacted. A topic whose settings we may not see is left out."""
+    return {topic for topic, found in _described(admin, topics).items() if "compact" in found[_POLICY]["value"]}
+
+
+def _described(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Mapping[str, Mapping[str, Any]]]:
     wanted = [
         ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys((_TIME, _SIZE, _POLICY))) for topic in topics
     ]
     if not wanted:
         return {}
     described = admin.describe_configs(wanted, config_filter="all")["topic"]
-    return {topic: _settings(found) for topic, found in described.items() if _POLICY in found}
+    return {topic: found for topic, found in described.items() if _POLICY in found}
 
 
 def _settings(found: Mapping[str, Mapping[str, Any]]) -> Settings:
