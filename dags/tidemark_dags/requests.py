@@ -23,6 +23,7 @@ def backfill_params() -> dict[str, Param]:
             type="boolean",
             title="All before",
         ),
+        "holes": Param(False, "What lies between windows and is in none", type="boolean", title="Holes"),
         **_times("no window has read"),
         "reason": _reason(),
         "dry_run": Param(False, "Only show what would be read", type="boolean", title="Dry run"),

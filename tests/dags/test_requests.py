@@ -52,7 +52,7 @@ def test_a_replay_that_makes_no_sense_is_refused(values: dict[str, Any], sent: d
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({}, "exactly one of ranges, everything_before, since/until_time; found none"),
+        ({}, "exactly one of ranges, everything_before, holes, since/until_time; found none"),
         ({"ranges": "logs/0@0-5", "everything_before": True}, "found ranges and everything_before"),
     ],
 )

@@ -8,17 +8,21 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import happybase
 import pytest
 from kafka import KafkaProducer
 
 from tests.integration.test_command_line import asked
-from tests.oracle import CDN
+from tests.oracle import CDN, LEDGER, LEDGERS
 from tests.playground import Make, Playground
 from tidemark import protocol, runs
-from tidemark.errors import LogTruncated, OffsetsOutOfRange
+from tidemark.errors import InvalidStreamFile, LogTruncated, OffsetsOutOfRange
 from tidemark.kafka.log import KafkaLog
 from tidemark.kafka.topics import PartitionLog, TopicLog
-from tidemark.ledger.records import Pending
+from tidemark.ledger.book import record_key
+from tidemark.ledger.records import LaneKind, Pending
+from tidemark.planning.requests import BackfillRequest
+from tidemark.planning.selecting import select
 from tidemark_spark.audit_job import audit
 from tidemark_spark.failures import translate
 
@@ -126,7 +130,7 @@ def test_what_is_deleted_between_plan_and_read_is_named_exactly(make: Make) -> N
     assert audit(play.opened, "audit").clean
 
 
-@pytest.mark.covers("C5", "E36")
+@pytest.mark.covers("C5", "E36", "O8")
 @pytest.mark.usefixtures("spark")
 def test_two_streams_of_one_topic_join_no_group_and_take_nothing_from_each_other(make: Make) -> None:
     first = make(CDN)
@@ -136,6 +140,9 @@ def test_two_streams_of_one_topic_join_no_group_and_take_nothing_from_each_other
     assert [sum(tally.read.number for tally in play.ingest()[0].tallies) for play in (first, second)] == [60, 60]
     assert {group["group_id"] for group in first.kafka.admin.list_groups()} == before
     first.assert_exactly_what_was_read()
+    second.rewrite(source={"enable.auto.commit": True})
+    with pytest.raises(InvalidStreamFile, match=r"source\.enable\.auto\.commit: Extra inputs are not permitted"):
+        _ = second.opened
 
 
 @pytest.mark.covers("F13", "E25")
@@ -189,3 +196,57 @@ def test_an_older_end_is_asked_for_again_and_then_believed(play: Playground) -> 
     pending = runs.plan_ingest(replace(play.opened, log=StaleLog(play.kafka.servers, 2, 1)), "run")
     assert pending is not None
     assert sum(one.until - one.start for one in pending.window.ranges) == 12
+
+
+@pytest.mark.covers("S15")
+@pytest.mark.usefixtures("spark")
+def test_a_partition_shows_its_position_its_pending_window_and_its_dead_letters(play: Playground) -> None:
+    file = str(play.file)
+    play.produce(240)
+    play.ingest()
+    play.produce(24)
+    pending = runs.plan_ingest(play.opened, "run")
+    assert pending is not None
+    rows = {(one["topic"], one["partition"]): one for one in asked("status", file)["partitions"]}
+    for one in pending.window.ranges:
+        shown = rows[one.topic, one.partition]
+        assert (shown["position"], shown["pending"]) == (
+            str(one.start),
+            str(one.until) if one.start < one.until else None,
+        )
+    expected = play.expected().dead
+    assert expected
+    dead = asked("results", file, "--dead-letters", "--limit", "1000")
+    assert {one["coordinate"]: one["fields"]["reason"] for one in dead} == {
+        f"{topic}/{partition}@{offset}": reason for (topic, partition, offset), reason in expected.items()
+    }
+
+
+@pytest.mark.covers("N2")
+@pytest.mark.usefixtures("spark")
+def test_a_hole_is_proved_and_comes_out_as_a_plan(make: Make) -> None:
+    """A record of the history is lost, with what says which offsets were read: they are a hole until they are read again."""
+    play = make(CDN, ledger=LEDGERS["hbase"])
+    for _ in range(3):
+        play.produce(20)
+        play.ingest()
+    whole = audit(play.opened, "audit")
+    assert whole.clean
+    assert {
+        one.partition: (one.start, one.position, one.covered, one.holes, one.overlaps) for one in whole.coverage
+    } == {f"{play.topics[0]}/{partition}": (0, 15, 15, (), ()) for partition in range(4)}
+    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
+    connection.table(LEDGER).delete(f"{play.name}/{'/'.join(record_key('ingest', 2))}".encode())
+    connection.close()
+    broken = audit(play.opened, "audit 2")
+    assert not broken.clean
+    assert {one.partition: one.holes for one in broken.coverage} == {
+        f"{play.topics[0]}/{partition}": (f"{play.topics[0]}/{partition} [5, 10)",) for partition in range(4)
+    }
+    found = asked("backfill", str(play.file), "--holes", "--reason", "a record was lost", "--dry-run")
+    assert found["offsets"] == 20
+    holes = select(play.opened, BackfillRequest(holes=True, reason="a record was lost")).ranges
+    play.select(LaneKind.BACKFILL, holes)
+    report = audit(play.opened, "audit 3")
+    assert not any(one.holes or one.overlaps for one in report.coverage)
+    assert (report.differences, report.ledger_problems) == (0, ("lane ingest: window 2 is missing in the history",))

@@ -23,7 +23,7 @@ def records(play: Playground) -> list[Record]:
     return [window.record for window in play.opened.book.committed()]
 
 
-@pytest.mark.covers("G4", "C1", "O7")
+@pytest.mark.covers("G4", "C1", "O7", "E37")
 @pytest.mark.parametrize("ledger_type", sorted(LEDGERS))
 def test_what_a_crash_costs(make: Make, ledger_type: str) -> None:
     """The same messages and the same crash, after the first of two sinks, under each guarantee."""

@@ -20,9 +20,11 @@ from tidemark.cli.showing import where_is
 from tidemark.coordinates import parse_coordinates
 from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, TidemarkError, WrongUse
 from tidemark.ranges import RangeSet
+from tidemark.results.hbase_table import ResultTable
 from tidemark.results.reading import hbase_rows
 from tidemark.streams.loading import load, stream_files
 from tidemark.streams.model import HBaseSink
+from tidemark.streams.opened import OpenStream
 from tidemark.views.overview import overview, transactions_shown
 
 app = typer.Typer(
@@ -60,14 +62,14 @@ def check(
 
 @app.command()
 def status(stream: Stream, as_json: Json = False) -> None:
-    """Position, end and lag of each partition, and when retention may delete what is not read yet.
+    """Position, end and lag of each partition, how far a pending window goes, and when retention may delete what is unread.
 
     Example: tidemark status orders
     """
     found = overview(finding.opened(stream))
-    columns = ("topic", "partition", "log_start", "position", "end", "lag", "retention_shown")
+    columns = ("topic", "partition", "log_start", "position", "end", "lag", "pending", "retention_shown")
     rows = [[one[column] for column in columns] for one in found["partitions"]]
-    headings = ("topic", "partition", "log start", "position", "end", "lag", "retention")
+    headings = ("topic", "partition", "log start", "position", "end", "lag", "pending until", "retention")
     data(found, as_json=as_json, rows=rows, columns=headings)
     for topic in found["missing_topics"]:
         error(f"topic {topic} does not exist")
@@ -168,6 +170,9 @@ def results(
     sink: Annotated[
         str | None, typer.Option(help="a sink of type hbase, by its name; the first one unless named")
     ] = None,
+    dead_letters: Annotated[
+        bool, typer.Option("--dead-letters", help="in their place, the messages that were set aside, with the reason")
+    ] = False,
     limit: Annotated[int, typer.Option(min=1, help="at most so many rows")] = 20,
     as_json: Json = False,
 ) -> None:
@@ -176,15 +181,12 @@ def results(
     Example: tidemark results orders --limit 5
     """
     opened = finding.opened(stream)
-    sinks = {one.name: one for one in opened.stream.sinks if isinstance(one, HBaseSink)}
-    if not sinks or (sink is not None and sink not in sinks):
-        raise WrongUse(
-            f"{opened.stream.stream} has no HBase sink {sink or ''}; there are: {', '.join(sinks) or 'none'}"
-        )
-    chosen = sinks[sink] if sink is not None else next(iter(sinks.values()))
-    fields = list(opened.stream.scheme.fields)
+    if dead_letters:
+        table, fields = opened.dead_letter_table(), ["reason", "key", "value"]
+    else:
+        table, fields = _result_table(opened, sink), list(opened.stream.scheme.fields)
     found: list[dict[str, Any]] = []
-    for row in hbase_rows(opened.book, opened.result_table(chosen.hbase, chosen.table)):
+    for row in hbase_rows(opened.book, table):
         texts = {name: value.decode(errors="replace") for name, value in row.fields.items()}
         found.append(
             {"coordinate": f"{row.place.partition}@{row.place.offset}", "index": row.place.index, "fields": texts}
@@ -193,6 +195,16 @@ def results(
             break
     rows = [[one["coordinate"], *(one["fields"].get(name) for name in fields)] for one in found]
     data(found, as_json=as_json, rows=rows, columns=("coordinate", *fields))
+
+
+def _result_table(opened: OpenStream, sink: str | None) -> ResultTable:
+    sinks = {one.name: one for one in opened.stream.sinks if isinstance(one, HBaseSink)}
+    if not sinks or (sink is not None and sink not in sinks):
+        raise WrongUse(
+            f"{opened.stream.stream} has no HBase sink {sink or ''}; there are: {', '.join(sinks) or 'none'}"
+        )
+    chosen = sinks[sink] if sink is not None else next(iter(sinks.values()))
+    return opened.result_table(chosen.hbase, chosen.table)
 
 
 def main() -> None:

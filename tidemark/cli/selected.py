@@ -49,6 +49,7 @@ def backfill(
             "--before-first", "--everything-before", help="all that Kafka holds below what the ingest began with"
         ),
     ] = False,
+    holes: Annotated[bool, typer.Option("--holes", help="what lies between windows and is in none")] = False,
     since: Since = "",
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
@@ -66,6 +67,7 @@ def backfill(
     values = {
         "ranges": _ranges(opened, ranges, from_, until),
         "everything_before": everything_before,
+        "holes": holes,
         "since": since,
         "until_time": until_time,
         "if_none": if_none,

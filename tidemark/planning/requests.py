@@ -52,10 +52,11 @@ class _Request(BaseModel):
 
 
 class BackfillRequest(_Request):
-    """What a backfill reads: ranges, all that lies before the first window, or what no window has read of a time."""
+    """What a backfill reads: ranges, all before the first window, the holes between windows, or what is unread of a time."""
 
     ranges: _Lines = ""
     everything_before: bool = False
+    holes: bool = False
     since: _Time = ""
     until_time: _Time = ""
     if_none: _IfNone = "fail"
@@ -63,7 +64,7 @@ class BackfillRequest(_Request):
     dry_run: bool = False
 
     kind: ClassVar[LaneKind] = LaneKind.BACKFILL
-    _ways = (("ranges",), ("everything_before",), ("since", "until_time"))
+    _ways = (("ranges",), ("everything_before",), ("holes",), ("since", "until_time"))
 
 
 class ReplayRequest(_Request):

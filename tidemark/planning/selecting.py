@@ -17,6 +17,7 @@ from tidemark.planning.requests import BackfillRequest, ReplayRequest
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.streams.opened import OpenStream
 from tidemark.times import milliseconds, read_time
+from tidemark.views.coverage import coverage
 
 # Why offsets within bounds in time are left out, as people are told.
 READ_ALREADY = "a window has read them"
@@ -44,7 +45,7 @@ def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Rang
     if request.ranges:
         return runs.with_incarnations(opened, RangeSet(parse_ranges(request.ranges)))
     if isinstance(request, BackfillRequest):
-        return runs.before_the_first_window(opened)
+        return _holes(opened) if request.holes else runs.before_the_first_window(opened)
     if request.selection:
         return runs.stored_selection(opened, request.selection)
     if request.ignore_stored:
@@ -53,6 +54,16 @@ def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Rang
         return runs.dead_letters_by_reason(opened, None if request.dead_letters == "*" else request.dead_letters)
     records = parse_coordinates(request.records)
     return runs.with_incarnations(opened, RangeSet(one.as_range() for one in records))
+
+
+def _holes(opened: OpenStream) -> RangeSet:
+    """What lies between the windows and nobody has read or jumped over. Raises WrongUse when there is nothing."""
+    found = RangeSet(hole for one in coverage(opened.book.committed()) for hole in one.holes)
+    if not found:
+        raise WrongUse(
+            f"{opened.book.stream} has no holes: every offset between its windows is in one, lost, or skipped"
+        )
+    return found
 
 
 def of_kind(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:

@@ -98,6 +98,10 @@ def _partitions(
 ) -> list[dict[str, Any]]:
     offsets = ingest.head.offsets() if ingest else {}
     newest = {(at.topic, at.partition): offset for at, offset in sorted(offsets.items())}
+    window = ingest.head.pending.window if ingest and ingest.head.pending else None
+    pending = (
+        {(one.topic, one.partition): one.until for one in window.ranges if one.start < one.until} if window else {}
+    )
     expected = {(at.topic, at.partition): one.forecast for at, one in forecasted.items()}
     rows = []
     for topic, log in sorted(logs.items()):
@@ -112,6 +116,7 @@ def _partitions(
                     "position": None if position is None else str(position),
                     "end": str(now.end),
                     "lag": None if position is None else str(max(0, now.end - position)),
+                    "pending": str(pending[topic, partition]) if (topic, partition) in pending else None,
                     "retention": forecast.state.value if forecast else None,
                     "retention_shown": in_table(forecast) if forecast else None,
                     "retention_ms": forecast.in_ms if forecast else None,
