@@ -79,7 +79,7 @@ class Playground:
         self.name = f"t{next(_numbers)}_{secrets.token_hex(3)}"
         self.topics = tuple(f"{self.name}-{topic}" for topic in example.topics)
         self.file = folder / f"{self.name}.yaml"
-        self._ledger = changes.pop("ledger", LEDGERS["hbase"])
+        self._ledger = LEDGERS["hbase"]
         self.rewrite(**changes)
         for topic in self.topics:
             kafka.create(topic, example.partitions)
@@ -88,7 +88,8 @@ class Playground:
         self._runs = itertools.count(1)
 
     def rewrite(self, **changes: Any) -> None:
-        """Write the stream file anew, as after a bug fix. The ledger stays the same."""
+        """Write the stream file anew, as after a bug fix. The ledger stays the same unless told."""
+        self._ledger = changes.pop("ledger", self._ledger)
         stream = stream_of(self.example, self.name, self.topics, ledger=self._ledger, **changes)
         self.file.write_text(yaml.safe_dump(stream, sort_keys=False, allow_unicode=True))
 
