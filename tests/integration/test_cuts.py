@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame
 
-from tests.oracle import CDN, LEDGER, OFFSETS
+from tests.oracle import CDN, LEDGER, LEDGERS, OFFSETS
 from tests.playground import Make, Playground
 from tests.proxy import lossy
 from tidemark.connections import variable
@@ -240,7 +240,7 @@ def test_the_commits_answer_is_lost(make: Make, monkeypatch: pytest.MonkeyPatch,
 
         (record,) = play.ingest(on_step=lose_the_commit)
         assert proxy.lost == 1
-        play.rewrite()
+        play.rewrite(ledger=LEDGERS["hbase"])
     assert record.seq == play.head().seq == 1
     assert [one["attempt"]["token"] for one in play.independent.records()] == [record.attempt.token]
     play.assert_exactly_what_was_read()
