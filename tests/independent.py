@@ -171,8 +171,11 @@ def _place(key: bytes) -> Place:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode(errors="surrogateescape")
     if isinstance(value, bool):
         return str(value).lower()
     if hasattr(value, "strftime"):
-        return str(value.strftime("%Y-%m-%d %H:%M:%S"))
+        # As Spark writes times: fractions of a second only where there are any.
+        return str(value.strftime("%Y-%m-%d %H:%M:%S.%f")).rstrip("0").rstrip(".")
     return repr(value) if isinstance(value, float) else str(value)

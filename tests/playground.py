@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,9 +16,11 @@ import yaml
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
 
+from services import control
 from services.site import Site
 from tests.independent import Independent
 from tests.oracle import EXAMPLES, LEDGERS, Example, Expected, expected, stream_of
+from tests.servers import free_ports
 from tidemark import runs
 from tidemark.ledger.records import INGEST, Head, LaneKind, Record
 from tidemark.protocol import Listener, nobody
@@ -185,6 +188,19 @@ def kafka(site: Site) -> Iterator[Kafka]:
     found = Kafka(site)
     yield found
     found.close()
+
+
+@pytest.fixture
+def other_kafka(tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Site, Kafka]]:
+    """A broker of this test alone, and its connection under the name `kafka_other`."""
+    other = Site(tmp_path / "site", free_ports(), site.jars)
+    control.up(other, ("kafka",), report=lambda line: None)
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": other.address("kafka")}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_OTHER", json.dumps(connection))
+    kafka = Kafka(other)
+    yield other, kafka
+    kafka.close()
+    control.down(other, report=lambda line: None)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

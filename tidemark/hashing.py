@@ -5,13 +5,14 @@ with seed 42:
 
     coordinate   topic as UTF-8, incarnation as int32, partition as int32, offset as int64     (little-endian)
     row          the coordinate, then the index of the row in its message as int32
-    content      the row, then its columns as text
+    content      the row, then its columns as text, or bytes where they are binary
 
 which is what Spark's `xxhash64(topic, incarnation, partition, offset, ...)` computes, so both sides agree without
 sharing code (`tests/unit/test_hashing.py` holds the vectors). Hashes are unsigned here; Spark shows them signed.
 
-The text of a row's columns is a netstring for each column in the order of the stream file: the length of its UTF-8
-bytes in decimal, a colon, the bytes; or a single `-` for null. Nothing else can give the same text.
+The text of a row's columns is a netstring for each column in the order of the stream file: the length of its bytes
+(of text its UTF-8, of a binary column the bytes themselves) in decimal, a colon, the bytes; or a single `-` for null.
+Nothing else can give the same text.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def row_hash(coordinate: int, index: int) -> int:
 
 
 def content_hash(row: int, columns: Iterable[bytes | None]) -> int:
-    """The digest of a row's contents, from the row's hash and its columns' UTF-8 text (None for null)."""
+    """The digest of a row's contents, from the row's hash and its columns' UTF-8 text or bytes (None for null)."""
     return xxhash.xxh64_intdigest(content_text(columns), row)
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 TOPIC, INCARNATION, PARTITION, OFFSET, INDEX = "_topic", "_incarnation", "_partition", "_offset", "_index"
 KEY, VALUE, TIMESTAMP = "_key", "_value", "_timestamp"
+TIMESTAMP_TYPE, HEADERS = "_timestamp_type", "_headers"
 # Null for a message that is stored; otherwise why it is not.
 REASON = "_reason"
 TOMBSTONE = "_tombstone"
@@ -41,8 +42,11 @@ def content_digest(fields: Sequence[Column]) -> Column:
 
 
 def text(name: str) -> Column:
-    """A field as the text that is stored in HBase and digested: Spark's own cast, times in UTC."""
-    return field(name).cast("string")
+    """A field as the bytes that are stored in HBase and digested: its own if it is binary, else Spark's text of it in UTF-8.
+
+    Times are in UTC. Of binary, both casts leave the bytes as they are.
+    """
+    return field(name).cast("string").cast("binary")
 
 
 def _coordinate() -> list[Column]:

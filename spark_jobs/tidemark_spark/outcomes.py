@@ -8,10 +8,12 @@ from pyspark.sql import functions as F
 from tidemark.streams.model import Stream
 from tidemark_spark.columns import (
     DIGEST,
+    HEADERS,
     INDEX,
     MESSAGE_HASH,
     REASON,
     ROW_HASH,
+    TIMESTAMP_TYPE,
     TOMBSTONE,
     VALUE,
     content_digest,
@@ -25,18 +27,21 @@ from tidemark_spark.schemes import parse
 def with_outcomes(messages: DataFrame, stream: Stream) -> DataFrame:
     """Messages with their fields, REASON (null: stored), TOMBSTONE, INDEX, and the hashes of message, row and contents.
 
-    A tombstone (a message whose value is null) is stored as a row without fields: it is never taken for nothing.
+    A tombstone (a message whose value is null) is stored as a row, without fields unless they are made of something else
+    than the value: it is never taken for nothing. No check sees it.
     """
     parsed = parse(messages, stream.scheme)
-    first_check = [F.when(F.expr(check.invalid_when), F.lit(check.reason)) for check in stream.checks]
-    reason = F.when(F.col(VALUE).isNotNull(), F.coalesce(F.col(REASON), *first_check, F.lit(None).cast("string")))
+    checks = [F.when(F.expr(check.invalid_when), F.lit(check.reason)) for check in stream.checks]
+    first_check = F.when(F.col(VALUE).isNotNull(), F.coalesce(*checks, F.lit(None).cast("string")))
     return (
-        parsed.withColumn(REASON, reason)
+        parsed.withColumn(REASON, F.coalesce(F.col(REASON), first_check))
         .withColumn(TOMBSTONE, F.col(VALUE).isNull())
         .withColumn(INDEX, F.lit(0))
         .withColumn(MESSAGE_HASH, message_hash())
         .withColumn(ROW_HASH, row_hash())
         .withColumn(DIGEST, content_digest([text(name) for name in field_names(stream)]))
+        # What of these a stream keeps is among its fields by now.
+        .drop(HEADERS, TIMESTAMP_TYPE)
     )
 
 

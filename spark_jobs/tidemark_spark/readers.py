@@ -21,8 +21,9 @@ from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results import parquet_files
 from tidemark.results.hbase_table import ResultTable, StoredRow
 from tidemark.results.reading import pieces, places_of_piece
-from tidemark.streams.model import HBaseSink, Scheme
+from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream
+from tidemark.streams.schemes import Scheme
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field, text
 from tidemark_spark.outcomes import field_names
 from tidemark_spark.schemes.fields import SPARK_TYPES

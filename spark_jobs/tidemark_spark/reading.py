@@ -11,11 +11,22 @@ from pyspark.sql import functions as F
 
 from tidemark.planning.splitting import Read, min_partitions, reads
 from tidemark.ranges import RangeSet
-from tidemark_spark.columns import INCARNATION, KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE
+from tidemark_spark.columns import (
+    HEADERS,
+    INCARNATION,
+    KEY,
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    TIMESTAMP_TYPE,
+    TOPIC,
+    VALUE,
+)
 from tidemark_spark.selecting import only
 
 _COORDINATE = f"{TOPIC} string, {INCARNATION} int, {PARTITION} int, {OFFSET} long"
-_COLUMNS = f"{_COORDINATE}, {KEY} binary, {VALUE} binary, {TIMESTAMP} timestamp"
+_HEADERS = f"{HEADERS} array<struct<key: string, value: binary>>"
+_COLUMNS = f"{_COORDINATE}, {KEY} binary, {VALUE} binary, {TIMESTAMP} timestamp, {TIMESTAMP_TYPE} int, {_HEADERS}"
 
 
 def read_offsets(
@@ -23,7 +34,7 @@ def read_offsets(
 ) -> DataFrame:
     """The messages at the wanted offsets that Kafka still holds and that are visible under `isolation`.
 
-    Columns: coordinate, key, value, timestamp. Fails when offsets below the log start are asked for.
+    Columns: coordinate, key, value, timestamp with its type, headers. Fails when offsets below the log start are asked for.
     """
     incarnation = _incarnation(incarnations)
     frames = []
@@ -35,7 +46,10 @@ def read_offsets(
             F.col("offset").alias(OFFSET),
             F.col("key").alias(KEY),
             F.col("value").alias(VALUE),
-            F.col("timestamp").alias(TIMESTAMP),
+            # Kafka's word for a message without a time, as the old formats have them, is -1.
+            F.when(F.unix_millis("timestamp") != -1, F.col("timestamp")).alias(TIMESTAMP),
+            F.col("timestampType").alias(TIMESTAMP_TYPE),
+            F.col("headers").alias(HEADERS),
         )
         frames.append(messages if one.exact else only(messages, RangeSet(one.ranges) & wanted))
     return reduce(DataFrame.unionAll, frames) if frames else spark.createDataFrame([], _COLUMNS)
@@ -59,6 +73,7 @@ def _read(spark: SparkSession, servers: str, isolation: str, read: Read) -> Data
         .option("startingOffsets", json.dumps(starts))
         .option("endingOffsets", json.dumps(ends))
         .option("failOnDataLoss", "true")
+        .option("includeHeaders", "true")
         .option("minPartitions", str(min_partitions(read)))
         .load()
     )

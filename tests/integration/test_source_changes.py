@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import struct
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
@@ -15,7 +12,6 @@ from services import control
 from services.site import Site
 from tests.oracle import CDN, LEDGERS
 from tests.playground import Kafka, Make, Playground
-from tests.servers import free_ports
 from tidemark import runs
 from tidemark.errors import LogTruncated, TopicGone, TopicUnknown, WrongUse
 from tidemark.ledger.incarnations import newest
@@ -156,19 +152,6 @@ def test_chosen_partitions(make: Make) -> None:
 
 
 # A log that is cut: what is left after a disk is restored from an older copy, or after an unclean election.
-
-
-@pytest.fixture
-def other_kafka(tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Site, Kafka]]:
-    """A broker of this test alone, and its connection under the name `kafka_other`."""
-    other = Site(tmp_path / "site", free_ports(), site.jars)
-    control.up(other, ("kafka",), report=lambda line: None)
-    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": other.address("kafka")}}
-    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_OTHER", json.dumps(connection))
-    kafka = Kafka(other)
-    yield other, kafka
-    kafka.close()
-    control.down(other, report=lambda line: None)
 
 
 def cut_log(site: Site, topic: str, partition: int, until: int) -> None:

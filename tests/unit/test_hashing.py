@@ -25,6 +25,12 @@ def test_vectors(coordinate: tuple[str, int, int, int], message: int, row: int |
         assert content_hash(row_hash(found, 0), [b"a", None]) == content
 
 
+def test_bytes_are_digested_as_they_are() -> None:
+    row = row_hash(coordinate_hash(TopicPartition("cdn-logs", 3, 1), 91234), 0)
+    # Spark's, of two binary columns and a null one.
+    assert content_hash(row, [b"\xff\x00", b"", None]) == 6749118715958839657
+
+
 def test_contents_that_differ_have_different_texts() -> None:
     columns = [[b"a", None], [None, b"a"], [b"", b"a"], [b"a", b""], [b"-", b"a"], [b"1:a"], [b"a"], [b"1:a-"]]
     texts = [content_text(one) for one in columns]

@@ -186,6 +186,75 @@ def test_a_pattern_that_does_not_fit_its_fields_is_refused(tmp_path: Path, chang
         loaded(tmp_path, yaml.safe_dump(values))
 
 
+def with_scheme(**scheme: Any) -> str:
+    return yaml.safe_dump({**yaml.safe_load(MINIMAL), "scheme": scheme}, sort_keys=False)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "fields"),
+    [
+        ({"type": "raw"}, {"key": "binary", "value": "binary"}),
+        ({"type": "string"}, {"value": "string"}),
+        ({"type": "key_value"}, {"key": "string", "value": "string"}),
+        (
+            {"type": "message_metadata", "keep": ["value"]},
+            {
+                "topic": "string",
+                "partition": "integer",
+                "offset": "integer",
+                "timestamp": "timestamp",
+                "value": "binary",
+            },
+        ),
+        ({"type": "delimited", "fields": {"b": "double", "a": "string"}}, {"b": "double", "a": "string"}),
+        (
+            {
+                "type": "json",
+                "fields": {"key": "string"},
+                "unknown": "keep",
+                "keep": {"sent_at": "timestamp", "k": "key"},
+            },
+            {"key": "string", "unknown": "string", "sent_at": "timestamp", "k": "binary"},
+        ),
+        (
+            {"type": "string", "keep": ["headers", "timestamp_type"]},
+            {"value": "string", "headers": "string", "timestamp_type": "string"},
+        ),
+    ],
+)
+def test_the_fields_of_a_scheme_are_its_own_and_then_what_it_keeps(
+    tmp_path: Path, scheme: dict[str, Any], fields: dict[str, str]
+) -> None:
+    found = loaded(tmp_path, with_scheme(**scheme)).stream.scheme.fields
+    assert list(found.items()) == list(fields.items())
+
+
+@pytest.mark.parametrize(
+    ("scheme", "said"),
+    [
+        ({"type": "raw", "fields": {"a": "string"}}, "scheme.fields: Extra inputs are not permitted"),
+        ({"type": "raw", "keep": ["key"]}, r"scheme.raw: more than one field is named 'key' \(in whatever case\)"),
+        ({"type": "string", "keep": ["size"]}, "scheme.keep: .*'key', 'value', 'headers'.*found 'size'"),
+        ({"type": "string", "keep": ["key", "key"]}, "scheme.keep: a part is named twice"),
+        ({"type": "string", "keep": {"_k": "key"}}, "scheme.keep.*pattern"),
+        ({"type": "string", "keep": "key"}, "scheme.keep: .*dictionary"),
+        ({"type": "json", "fields": {"id": "integer", "ID": "string"}}, "more than one field is named 'id'"),
+        ({"type": "json", "fields": {"id": "binary"}}, "scheme.fields.id: .*'integer'.*'binary'"),
+        ({"type": "json", "fields": {"id": "integer"}, "unknown": True}, "scheme.unknown: .*'drop' or 'keep'"),
+        ({"type": "json", "fields": {"unknown": "string"}, "unknown": "keep"}, "makes a field 'unknown'"),
+        ({"type": "json"}, "scheme.fields: Field required"),
+        ({"type": "delimited", "fields": {}}, "scheme.fields: .*at least 1"),
+        ({"type": "delimited", "fields": {"a": "string"}, "separator": ""}, "scheme.separator: .*at least 1"),
+        ({"type": "delimited", "fields": {"a": "string"}, "separator": '","'}, "the separator holds the quote '\"'"),
+        ({"type": "delimited", "fields": {"a": "string"}, "quote": "''"}, "scheme.quote: .*at most 1"),
+        ({"type": "delimited", "fields": {"a": "timestamp"}}, "`timestamp` has to say the form of its times"),
+    ],
+)
+def test_a_scheme_that_means_nothing_is_refused(tmp_path: Path, scheme: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidStreamFile, match=said):
+        loaded(tmp_path, with_scheme(**scheme))
+
+
 def test_an_end_cannot_be_configured(tmp_path: Path) -> None:
     with pytest.raises(InvalidStreamFile, match=r"source\.end: Extra inputs"):
         loaded(tmp_path, MINIMAL.replace("  topics: [orders]", "  topics: [orders]\n  end: earliest"))

@@ -157,7 +157,8 @@ def show(
     data(found, as_json=False, rows=windows, columns=("lane", "window", "generation", "run", ""))
     for row in found["rows"]:
         fields = " ".join(f"{name}={value}" for name, value in row["fields"].items())
-        line(f"{row['place']} index {row['index']}: {'tombstone' if row['tombstone'] else fields}")
+        words = ["tombstone", fields] if row["tombstone"] else [fields]
+        line(f"{row['place']} index {row['index']}: {' '.join(words).rstrip()}")
     if not found["windows"]:
         line(f"{found['coordinate']} is in no committed window")
     for gap in found["gaps"]:
@@ -187,7 +188,7 @@ def results(
         table, fields = _result_table(opened, sink), list(opened.stream.scheme.fields)
     found: list[dict[str, Any]] = []
     for row in hbase_rows(opened.book, table):
-        texts = {name: value.decode(errors="replace") for name, value in row.fields.items()}
+        texts = {name: value.decode(errors="backslashreplace") for name, value in row.fields.items()}
         found.append(
             {"coordinate": f"{row.place.partition}@{row.place.offset}", "index": row.place.index, "fields": texts}
         )

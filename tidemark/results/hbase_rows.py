@@ -5,7 +5,7 @@
            incarnation     2 bytes, partition 4, offset 8, index of the row in its message 4: unsigned, big-endian
     mark   cell `t:m`      format 1 byte, flags 1, generation 8, content digest 8, window number 8: unsigned, big-endian;
                            then the lane's name
-    data   cells `d:FIELD` the field as UTF-8 text; no cell for null
+    data   cells `d:FIELD` the field as UTF-8 text, or its bytes where it is binary; no cell for null
 
 All cells of a row carry the generation as their timestamp too. Offsets are fixed-width, so that rows sort as numbers do.
 The salt changes every 65,536 offsets: consecutive writes stay together for one scan, and a partition that grows for ever

@@ -35,7 +35,7 @@ _SWEEP_ROWS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class StoredRow:
-    """A row that counts: where it is from, its mark, and its fields' text (null fields are absent)."""
+    """A row that counts: where it is from, its mark, and its fields' text or bytes (null fields are absent)."""
 
     place: Place
     mark: Mark

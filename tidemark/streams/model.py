@@ -2,79 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import (
-    AfterValidator,
     Discriminator,
     Field,
     Tag,
     model_validator,
 )
 
-from tidemark.streams.parts import ConnectionName, FieldName, Items, Name, Part, Table
+from tidemark.streams.parts import ConnectionName, Items, Name, Part, Table
+from tidemark.streams.schemes import Scheme
 from tidemark.streams.source import Source
-
-
-def _java_regex(text: str) -> str:
-    """Java's syntax, as Spark's; what both Java and Python know is checked here, the rest when Spark compiles it."""
-    try:
-        re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", text))
-    except re.error as problem:
-        raise ValueError(f"not a regular expression: {problem}") from problem
-    return text
-
-
-Regex = Annotated[str, AfterValidator(_java_regex)]
-FieldType = Literal["string", "integer", "double", "timestamp", "boolean"]
-
-
-class Pattern(Part):
-    """One form that a line may have: its groups, in order, are the named fields."""
-
-    name: FieldName
-    regex: Regex
-    fields: Annotated[Items[FieldName], Field(min_length=1)]
-    # How this form writes its timestamps, in the words of Spark's datetime patterns.
-    timestamp: str | None = None
-
-    @model_validator(mode="after")
-    def _as_many(self) -> Pattern:
-        groups = re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", self.regex)).groups
-        if groups != len(self.fields):
-            raise ValueError(f"the regex has {groups} groups, and {len(self.fields)} fields are named")
-        return self
-
-
-class RegexScheme(Part):
-    """UTF-8 text that matches one of several patterns; the first that matches gives the fields."""
-
-    type: Literal["regex"]
-    fields: Annotated[dict[FieldName, FieldType], Field(min_length=1)]
-    patterns: Annotated[Items[Pattern], Field(min_length=1)]
-
-    @model_validator(mode="after")
-    def _known_fields(self) -> RegexScheme:
-        for pattern in self.patterns:
-            if set(pattern.fields) != set(self.fields) or len(pattern.fields) != len(self.fields):
-                missing = sorted(set(self.fields) ^ set(pattern.fields))
-                raise ValueError(
-                    f"pattern {pattern.name} and `fields` do not name the same fields once each: {missing}"
-                )
-            if "timestamp" in self.fields.values() and pattern.timestamp is None:
-                raise ValueError(f"pattern {pattern.name} needs `timestamp`, the form of its times")
-        return self
-
-
-class JsonScheme(Part):
-    """A JSON object a message; keys that are not named are passed over, a value of another type is invalid."""
-
-    type: Literal["json"]
-    fields: Annotated[dict[FieldName, FieldType], Field(min_length=1)]
-
-
-Scheme = Annotated[RegexScheme | JsonScheme, Field(discriminator="type")]
 
 
 class Check(Part):

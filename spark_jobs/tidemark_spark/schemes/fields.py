@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tidemark.streams.model import FieldType
+from tidemark.streams.schemes import FieldType, TextType
 from tidemark_spark.columns import VALUE
 
 SPARK_TYPES: Mapping[FieldType, str] = {
@@ -16,8 +16,9 @@ SPARK_TYPES: Mapping[FieldType, str] = {
     "double": "double",
     "timestamp": "timestamp",
     "boolean": "boolean",
+    "binary": "binary",
 }
-_ARTICLES: Mapping[FieldType, str] = {
+_ARTICLES: Mapping[TextType, str] = {
     "string": "a string",
     "integer": "an integer",
     "double": "a number",
@@ -28,12 +29,12 @@ _ARTICLES: Mapping[FieldType, str] = {
 NOT_UTF8 = "not UTF-8"
 
 
-def utf8_text() -> Column:
-    """The value as text, null when its bytes are not UTF-8."""
-    return F.when(F.is_valid_utf8(F.col(VALUE).cast("string")), F.col(VALUE).cast("string"))
+def utf8_text(part: str = VALUE) -> Column:
+    """The value (or key) as text, null when its bytes are not UTF-8."""
+    return F.when(F.is_valid_utf8(F.col(part).cast("string")), F.col(part).cast("string"))
 
 
-def typed(text: Column, kind: FieldType, timestamp_form: str | None) -> Column:
+def typed(text: Column, kind: TextType, timestamp_form: str | None) -> Column:
     """The text as its type; null when it is not of that type."""
     if kind == "string":
         return text
@@ -42,7 +43,7 @@ def typed(text: Column, kind: FieldType, timestamp_form: str | None) -> Column:
     return text.try_cast(SPARK_TYPES[kind])
 
 
-def first_problem(texts: Mapping[str, Column], values: Mapping[str, Column], kinds: Mapping[str, FieldType]) -> Column:
+def first_problem(texts: Mapping[str, Column], values: Mapping[str, Column], kinds: Mapping[str, TextType]) -> Column:
     """Why the first field that is not of its type is not; null when all are."""
     problems = [
         F.when(values[name].isNull() & texts[name].isNotNull(), F.lit(f"{name} is not {_ARTICLES[kind]}"))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.streams.model import Pattern, RegexScheme
+from tidemark.streams.schemes import Pattern, RegexScheme
 from tidemark_spark.columns import REASON, VALUE, field
 from tidemark_spark.schemes.fields import NOT_UTF8, first_problem, typed, utf8_text
 
@@ -32,17 +32,17 @@ def parse(messages: DataFrame, scheme: RegexScheme) -> DataFrame:
         matched = F.startswith(F.col(_REPLACED), F.lit(_MATCHED))
         found = F.when(matched, F.concat(F.array(F.lit(str(number))), groups))
         frame = frame.withColumn(_GROUPS, F.coalesce(F.col(_GROUPS), found))
-    frame = frame.withColumns({f"_text_{name}": _text_of(scheme, name) for name in scheme.fields})
-    texts = {name: field(f"_text_{name}") for name in scheme.fields}
-    frame = frame.withColumns({name: _typed(scheme, name, texts[name]) for name in scheme.fields})
-    problem = first_problem(texts, {name: field(name) for name in scheme.fields}, scheme.fields)
+    frame = frame.withColumns({f"_text_{name}": _text_of(scheme, name) for name in scheme.named})
+    texts = {name: field(f"_text_{name}") for name in scheme.named}
+    frame = frame.withColumns({name: _typed(scheme, name, texts[name]) for name in scheme.named})
+    problem = first_problem(texts, {name: field(name) for name in scheme.named}, scheme.named)
     reason = (
         F.when(F.col(VALUE).isNull(), F.lit(None).cast("string"))
         .when(F.col(_TEXT).isNull(), F.lit(NOT_UTF8))
         .when(F.col(_GROUPS).isNull(), F.lit(NO_PATTERN))
         .otherwise(problem)
     )
-    fields = [field(name) for name in scheme.fields]
+    fields = [field(name) for name in scheme.named]
     return frame.withColumn(REASON, reason).select(*messages.columns, *fields, REASON)
 
 
@@ -59,7 +59,7 @@ def _text_of(scheme: RegexScheme, name: str) -> Column:
 
 
 def _typed(scheme: RegexScheme, name: str, text: Column) -> Column:
-    kind = scheme.fields[name]
+    kind = scheme.named[name]
     if kind != "timestamp":
         return typed(text, kind, None)
     return _by_pattern(scheme, lambda pattern: typed(text, kind, pattern.timestamp))

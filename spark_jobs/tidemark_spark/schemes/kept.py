@@ -1,0 +1,27 @@
+"""The parts of a message that a stream file asks for by `keep`, whatever the scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from tidemark.streams.schemes import MessagePart
+from tidemark_spark.columns import HEADERS, KEY, TIMESTAMP, TIMESTAMP_TYPE, VALUE
+
+
+def kept(keep: Mapping[str, MessagePart]) -> dict[str, Column]:
+    """A column for each field that is kept."""
+    parts: dict[MessagePart, Column] = {
+        "key": F.col(KEY),
+        "value": F.col(VALUE),
+        # In their order, values in base64; null when there are none.
+        "headers": F.to_json(HEADERS, {"ignoreNullFields": "false"}),
+        "timestamp": F.col(TIMESTAMP),
+        # The numbers are those of Kafka's TimestampType; any other is a message without a time.
+        "timestamp_type": F.when(F.col(TIMESTAMP_TYPE) == 0, "CreateTime").when(
+            F.col(TIMESTAMP_TYPE) == 1, "LogAppendTime"
+        ),
+    }
+    return {name: parts[part] for name, part in keep.items()}

@@ -1,0 +1,209 @@
+"""What a stream file may say of schemes: how the bytes of a message become the fields of a row.
+
+Each scheme says which fields it makes itself (`own_fields`). `fields` are all of them, in the order that digests are taken
+in: the scheme's own, then the parts of the message that `keep` asks for.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from tidemark.streams.parts import FieldName, Items, Part
+
+# What a field can be made of from text; `binary` comes from the message as it is.
+TextType = Literal["string", "integer", "double", "timestamp", "boolean"]
+FieldType = TextType | Literal["binary"]
+Fields = dict[str, FieldType]
+
+MessagePart = Literal["key", "value", "headers", "timestamp", "timestamp_type"]
+_PARTS: Mapping[MessagePart, FieldType] = {
+    "key": "binary",
+    "value": "binary",
+    "headers": "string",
+    "timestamp": "timestamp",
+    "timestamp_type": "string",
+}
+
+
+def _by_name(given: object) -> object:
+    """A list keeps each part under its own name."""
+    if isinstance(given, list) and all(isinstance(one, str) for one in given):
+        if len(set(given)) < len(given):
+            raise ValueError("a part is named twice")
+        return {one: one for one in given}
+    return given
+
+
+class SchemePart(Part):
+    """What all schemes have: `keep`, parts of the message beside the scheme's own fields, by the name of their field."""
+
+    keep: Annotated[dict[FieldName, MessagePart], BeforeValidator(_by_name)] = Field(default_factory=dict)
+
+    @property
+    def fields(self) -> Fields:
+        """All fields of a row and their types, in order."""
+        return {**self.own_fields(), **{name: _PARTS[part] for name, part in self.keep.items()}}
+
+    @abstractmethod
+    def own_fields(self) -> Fields:
+        """The fields that the scheme itself makes of a message."""
+
+    @model_validator(mode="after")
+    def _named_once(self) -> SchemePart:
+        _once([*self.own_fields(), *self.keep])
+        return self
+
+
+def _once(names: Iterable[str]) -> None:
+    # Spark takes `id` and `ID` for the same column.
+    counts = Counter(name.lower() for name in names)
+    twice = [name for name, number in counts.items() if number > 1]
+    if twice:
+        raise ValueError(f"more than one field is named {twice[0]!r} (in whatever case); give each its own name")
+
+
+TextFields = Annotated[dict[FieldName, TextType], Field(min_length=1, alias="fields")]
+
+
+class NamedFields(SchemePart):
+    """A scheme whose stream file names the fields, under `fields`."""
+
+    named: TextFields
+
+    def own_fields(self) -> Fields:
+        return {**self.named}
+
+
+def _java_regex(text: str) -> str:
+    """Java's syntax, as Spark's; what both Java and Python know is checked here, the rest when Spark compiles it."""
+    try:
+        re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", text))
+    except re.error as problem:
+        raise ValueError(f"not a regular expression: {problem}") from problem
+    return text
+
+
+Regex = Annotated[str, AfterValidator(_java_regex)]
+
+
+class Pattern(Part):
+    """One form that a line may have: its groups, in order, are the named fields."""
+
+    name: FieldName
+    regex: Regex
+    fields: Annotated[Items[FieldName], Field(min_length=1)]
+    # How this form writes its timestamps, in the words of Spark's datetime patterns.
+    timestamp: str | None = None
+
+    @model_validator(mode="after")
+    def _as_many(self) -> Pattern:
+        groups = re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", self.regex)).groups
+        if groups != len(self.fields):
+            raise ValueError(f"the regex has {groups} groups, and {len(self.fields)} fields are named")
+        return self
+
+
+class RegexScheme(NamedFields):
+    """UTF-8 text that matches one of several patterns; the first that matches gives the fields."""
+
+    type: Literal["regex"]
+    patterns: Annotated[Items[Pattern], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _known_fields(self) -> RegexScheme:
+        for pattern in self.patterns:
+            if set(pattern.fields) != set(self.named) or len(pattern.fields) != len(self.named):
+                missing = sorted(set(self.named) ^ set(pattern.fields))
+                raise ValueError(
+                    f"pattern {pattern.name} and `fields` do not name the same fields once each: {missing}"
+                )
+            if "timestamp" in self.named.values() and pattern.timestamp is None:
+                raise ValueError(f"pattern {pattern.name} needs `timestamp`, the form of its times")
+        return self
+
+
+# The field of the keys that a stream file does not name.
+UNKNOWN = "unknown"
+
+
+class JsonScheme(NamedFields):
+    """A JSON object a message; keys that are not named are passed over or kept, a value of another type is invalid."""
+
+    type: Literal["json"]
+    unknown: Literal["drop", "keep"] = "drop"
+
+    def own_fields(self) -> Fields:
+        return {**self.named, UNKNOWN: "string"} if self.unknown == "keep" else {**self.named}
+
+    @model_validator(mode="after")
+    def _unknown_is_free(self) -> JsonScheme:
+        if self.unknown == "keep" and UNKNOWN in self.named:
+            raise ValueError(f"`unknown: keep` makes a field {UNKNOWN!r}, and `fields` names one too")
+        return self
+
+
+class DelimitedScheme(NamedFields):
+    """UTF-8 text with a separator between its fields, which are given in their order."""
+
+    type: Literal["delimited"]
+    separator: Annotated[str, Field(min_length=1, max_length=20)] = ","
+    # Around a field that may hold separators; two of them inside are one. Null: a quote is a character like any other.
+    quote: Annotated[str, Field(min_length=1, max_length=1)] | None = '"'
+    # How times are written, in the words of Spark's datetime patterns.
+    timestamp: str | None = None
+
+    @model_validator(mode="after")
+    def _readable(self) -> DelimitedScheme:
+        if self.quote is not None and self.quote in self.separator:
+            raise ValueError(f"the separator holds the quote {self.quote!r}; `quote: null` if nothing is quoted")
+        if "timestamp" in self.named.values() and self.timestamp is None:
+            raise ValueError("a field is a timestamp: `timestamp` has to say the form of its times")
+        return self
+
+
+class RawScheme(SchemePart):
+    """The bytes of key and value, whatever they are."""
+
+    type: Literal["raw"]
+
+    def own_fields(self) -> Fields:
+        return {"key": "binary", "value": "binary"}
+
+
+class StringScheme(SchemePart):
+    """The value as UTF-8 text."""
+
+    type: Literal["string"]
+
+    def own_fields(self) -> Fields:
+        return {"value": "string"}
+
+
+class KeyValueScheme(SchemePart):
+    """Key and value as UTF-8 text; the key may be null."""
+
+    type: Literal["key_value"]
+
+    def own_fields(self) -> Fields:
+        return {"key": "string", "value": "string"}
+
+
+class MessageMetadataScheme(SchemePart):
+    """Where and when the message is, in place of what it says."""
+
+    type: Literal["message_metadata"]
+
+    def own_fields(self) -> Fields:
+        return {"topic": "string", "partition": "integer", "offset": "integer", "timestamp": "timestamp"}
+
+
+Scheme = Annotated[
+    RegexScheme | JsonScheme | DelimitedScheme | RawScheme | StringScheme | KeyValueScheme | MessageMetadataScheme,
+    Field(discriminator="type"),
+]
