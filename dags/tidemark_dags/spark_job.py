@@ -38,6 +38,9 @@ _OUTCOMES: dict[int, tuple[type[Exception], str]] = {
     errors.EXIT_LEDGER_UNREADABLE: (SparkJobRefused, "the ledger is unreadable or contradicts itself"),
 }
 
+# Errors of a code that is tried again for which that is no use: the same code finds the same messages in the pinned window.
+_NO_USE = {errors.EXIT_FAILED: errors.TooManyInvalid.__name__}
+
 
 class SparkJob(SparkSubmitOperator):
     """Submit one of Tidemark's jobs for a stream.
@@ -73,7 +76,10 @@ class SparkJob(SparkSubmitOperator):
             if code in self.accepted:
                 return int(code)
             kind, meaning = _OUTCOMES.get(code, (SparkJobFailed, "an internal error, or the job was killed"))
-            raise kind(f"the job ended with code {code}: {meaning}. Its last line: {self._last_line()}") from problem
+            said = self._last_line()
+            if code in _NO_USE and said.startswith(f"tidemark: {_NO_USE[code]}:"):
+                kind = SparkJobRefused
+            raise kind(f"the job ended with code {code}: {meaning}. Its last line: {said}") from problem
         return errors.EXIT_DONE
 
     def _check_master(self) -> None:

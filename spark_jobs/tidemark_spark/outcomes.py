@@ -5,8 +5,12 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tidemark.coordinates import Coordinate
+from tidemark.error_budget import Frequent
+from tidemark.ranges import TopicPartition
 from tidemark.streams.model import Stream
 from tidemark_spark.columns import (
+    COORDINATE,
     DIGEST,
     HEADERS,
     INDEX,
@@ -56,3 +60,20 @@ def stored(messages: DataFrame) -> DataFrame:
 
 def set_aside(messages: DataFrame) -> DataFrame:
     return messages.where(F.col(REASON).isNotNull())
+
+
+def frequent_reasons(messages: DataFrame, most: int) -> list[Frequent]:
+    """The reasons for which most messages were set aside, the most frequent first, each with its first coordinate."""
+    counted = (
+        set_aside(messages)
+        .groupBy(REASON)
+        .agg(F.count("*").alias("number"), F.min(F.struct(*COORDINATE)).alias("first"))
+        .orderBy(F.col("number").desc(), REASON)
+        .limit(most)
+    )
+    found = []
+    for row in counted.collect():
+        topic, incarnation, partition, offset = row["first"]
+        example = Coordinate(TopicPartition(topic, partition, incarnation), offset)
+        found.append(Frequent(row[REASON], row["number"], example))
+    return found

@@ -8,6 +8,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.attempts import HeadFence
+from tidemark.error_budget import SHOWN_REASONS, ErrorBudget, spent, too_many
 from tidemark.errors import SourceChanged
 from tidemark.ledger.records import Attempt, Receipt, Window
 from tidemark.protocol import Fence, Listener, Step
@@ -48,6 +49,17 @@ class SparkWork:
         self._messages = outcomes.with_outcomes(read, self._opened.stream).persist(StorageLevel.MEMORY_AND_DISK)
         self._tallies = tallies(self._messages)
         self._read = True
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        """Raises TooManyInvalid, before anything is written."""
+        limit = self._opened.stream.limits.max_invalid
+        if limit is None:
+            return
+        budget, used = ErrorBudget(limit.number, limit.share), spent(self._tallies)
+        if used.exceeds(budget):
+            window = f"window {self._window.seq} of {self._opened.book.stream}/{self._lane}"
+            raise too_many(window, used, budget, outcomes.frequent_reasons(self._messages, SHOWN_REASONS))
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
         if not isinstance(fence, HeadFence):

@@ -1,6 +1,7 @@
-"""A job that ends with the exit code that it is told, for the tests of the operator."""
+"""A job that ends with the exit code, and the name of the error, that it is told; for the tests of the operator."""
 
 import sys
 
-print("tidemark: SomeError: what went wrong", file=sys.stderr)
+name = sys.argv[2] if len(sys.argv) > 2 else "SomeError"
+print(f"tidemark: {name}: what went wrong", file=sys.stderr)
 sys.exit(int(sys.argv[1]))

@@ -33,19 +33,21 @@ def exits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("exits")
 @pytest.mark.parametrize(
-    ("code", "kind", "said"),
+    ("code", "error", "kind", "said"),
     [
-        (2, SparkJobRefused, "wrong use or configuration"),
-        (4, SparkJobRefused, "data lost, or the source changed"),
-        (5, SparkJobFailed, "a server is not reachable"),
-        (70, SparkJobFailed, "an internal error"),
+        (2, "InvalidStreamFile", SparkJobRefused, "wrong use or configuration"),
+        (4, "TopicGone", SparkJobRefused, "data lost, or the source changed"),
+        (5, "Unreachable", SparkJobFailed, "a server is not reachable"),
+        (6, "ProcessingFailed", SparkJobFailed, "processing or verification failed"),
+        (6, "TooManyInvalid", SparkJobRefused, "processing or verification failed"),
+        (70, "SomeError", SparkJobFailed, "an internal error"),
     ],
 )
 def test_an_exit_code_becomes_an_error_that_is_tried_again_or_not(
-    stream: Stream, code: int, kind: type[Exception], said: str
+    stream: Stream, code: int, error: str, kind: type[Exception], said: str
 ) -> None:
-    job = SparkJob(task_id="process", script="x", stream=stream, application_args=[str(code)])
-    with pytest.raises(kind, match=rf"ended with code {code}: {said}.*tidemark: SomeError: what went wrong") as caught:
+    job = SparkJob(task_id="process", script="x", stream=stream, application_args=[str(code), error])
+    with pytest.raises(kind, match=rf"ended with code {code}: {said}.*tidemark: {error}: what went wrong") as caught:
         job.execute({})
     assert isinstance(caught.value, AirflowFailException) == (kind is SparkJobRefused)
 

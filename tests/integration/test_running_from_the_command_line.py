@@ -76,6 +76,20 @@ def test_runs_a_replay_and_audits(play: Playground) -> None:
     play.assert_exactly_what_was_read()
 
 
+def test_too_many_invalid_messages_are_said_in_one_line(make: Make) -> None:
+    play = make(CDN, limits={"max_invalid": {"number": 0}})
+    play.kafka.send((play.topics[0], 1, None, value) for value in (b"garbage", b"\xff"))
+    _, said = tidemark("run", str(play.file), "--run", "mine", code=6)
+    (line,) = [line for line in said.splitlines() if line.startswith("tidemark: TooManyInvalid: ")]
+    assert f"1 x 'matches no pattern', such as {play.topics[0]}/1@0; 1 x 'not UTF-8'" in line
+    assert line.endswith("raise limits.max_invalid, and run again.")
+    # With a budget, the same run goes on with the window that it has pinned.
+    play.rewrite(limits={"max_invalid": {"share": 1.0}})
+    out, _ = tidemark("run", str(play.file), "--run", "mine", "--json")
+    assert counts(json.loads(out)) == [2]
+    play.assert_exactly_what_was_read()
+
+
 def test_a_backfill_reads_what_the_ingest_left_out(make: Make) -> None:
     play = make(CDN, source={"start": "latest"})
     file, topic = str(play.file), play.topics[0]

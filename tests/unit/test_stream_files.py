@@ -164,6 +164,49 @@ def test_what_is_not_a_map_is_refused(tmp_path: Path, text: str) -> None:
         loaded(tmp_path, text)
 
 
+@pytest.mark.parametrize(
+    ("given", "number", "share"),
+    [
+        ("{number: 0}", 0, None),
+        ("{share: 0}", None, 0.0),
+        ("{share: 1}", None, 1.0),
+        ("{number: 20, share: 0.05}", 20, 0.05),
+    ],
+)
+def test_an_error_budget_is_a_number_a_share_or_both(
+    tmp_path: Path, given: str, number: int | None, share: float | None
+) -> None:
+    limits = loaded(tmp_path, f"{MINIMAL}limits:\n  max_invalid: {given}\n").stream.limits
+    assert (limits.max_invalid.number, limits.max_invalid.share) == (number, share)
+    assert loaded(tmp_path, MINIMAL).stream.limits.max_invalid is None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("{}", "give `number`, `share` or both"),
+        ("{number: -1}", "max_invalid.number: .*greater than or equal to 0"),
+        ("{number: 2.5}", "max_invalid.number"),
+        ("{share: 1.01}", "max_invalid.share: .*less than or equal to 1"),
+        ("{share: .nan}", "max_invalid.share: .*finite number"),
+        ("{share: 5%}", "max_invalid.share: .*valid number"),
+        ("20", "limits.max_invalid"),
+        ("{percent: 5}", "max_invalid.percent: Extra inputs"),
+    ],
+)
+def test_an_error_budget_that_means_nothing_is_refused(tmp_path: Path, given: str, said: str) -> None:
+    with pytest.raises(InvalidStreamFile, match=said):
+        loaded(tmp_path, f"{MINIMAL}limits:\n  max_invalid: {given}\n")
+
+
+def test_an_error_budget_needs_a_commit_after_the_reading(tmp_path: Path) -> None:
+    limited = f"{MINIMAL}limits:\n  max_invalid: {{number: 5}}\n"
+    with pytest.raises(
+        InvalidStreamFile, match=r"limits\.max_invalid: under at_most_once a window is committed before"
+    ):
+        loaded(tmp_path, f"{limited}guarantee: at_most_once\n")
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InvalidStreamFile, match=r"nowhere.yaml: cannot be read: No such file"):
         load(tmp_path / "nowhere.yaml")

@@ -82,11 +82,25 @@ Ledger = Annotated[
 ]
 
 
+class MaxInvalid(Part):
+    """The most invalid messages of a window: how many, which share of what it reads, or both."""
+
+    number: Annotated[int, Field(ge=0)] | None = None
+    share: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+
+    @model_validator(mode="after")
+    def _either(self) -> MaxInvalid:
+        if self.number is None and self.share is None:
+            raise ValueError("give `number`, `share` or both; without a limit, leave max_invalid out")
+        return self
+
+
 class Limits(Part):
     """`max_records`, `max_bytes`: the most that one window reads; a run goes on, window after window, to the end that it saw.
 
     `max_behind`: how far behind the end a run may begin, per partition; what lies before that is skipped, and named in the
-    ledger. `warn_retention_hours`: how long before Kafka deletes an unread offset it is said.
+    ledger. `warn_retention_hours`: how long before Kafka deletes an unread offset it is said. `max_invalid`: a window with
+    more invalid messages fails.
     """
 
     max_records: Annotated[int, Field(ge=1)] | None = None
@@ -94,6 +108,7 @@ class Limits(Part):
     max_behind: Annotated[int, Field(ge=1)] | None = None
     # A day: somebody sees it during working hours, and it is far below the seven days that Kafka keeps by default.
     warn_retention_hours: Annotated[int, Field(ge=0)] = 24
+    max_invalid: MaxInvalid | None = None
 
 
 class Schedule(Part):
@@ -141,6 +156,15 @@ class Stream(Part):
             tables += [table for table in (self.ledger.table, self.ledger.offsets_table) if table]
         if len(set(tables)) < len(tables):
             raise ValueError(f"table {max(tables, key=tables.count)!r} is named for two purposes")
+        return self
+
+    @model_validator(mode="after")
+    def _read_before_the_commit(self) -> Stream:
+        if self.guarantee == "at_most_once" and self.limits.max_invalid is not None:
+            raise ValueError(
+                "limits.max_invalid: under at_most_once a window is committed before it is read, so that no number of "
+                "invalid messages can keep it from being committed; leave max_invalid out, or use at_least_once"
+            )
         return self
 
     def connections(self) -> set[str]:
