@@ -21,6 +21,7 @@ from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results import parquet_files
 from tidemark.results.hbase_table import ResultTable, StoredRow
 from tidemark.results.reading import pieces, places_of_piece
+from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream
 from tidemark.streams.schemes import Scheme
@@ -56,6 +57,8 @@ def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
             spark, opened.book, opened.result_table(config.hbase, config.table), field_names(opened.stream)
         )
         return rows.where(COUNTS).select(*COORDINATE, INDEX, TOMBSTONE, *_typed(opened.stream.scheme))
+    if isinstance(config, KafkaSink):
+        raise WrongUse(f"sink {sink} is in Kafka: tidemark.results.kafka_messages reads it, without Spark")
     rows = parquet_rows(spark, opened.book.view(), sink, opened.stream.scheme)
     return rows.select(*COORDINATE, INDEX, TOMBSTONE, *(field(name) for name in field_names(opened.stream)))
 

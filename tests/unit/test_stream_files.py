@@ -207,6 +207,90 @@ def test_an_error_budget_needs_a_commit_after_the_reading(tmp_path: Path) -> Non
         loaded(tmp_path, f"{limited}guarantee: at_most_once\n")
 
 
+KAFKA = MINIMAL.replace("    table: orders\n", "    table: orders\n  - {type: kafka, SAID}\n")
+
+
+def with_kafka(tmp_path: Path, said: str) -> Any:
+    return loaded(tmp_path, KAFKA.replace("SAID", said)).stream
+
+
+def test_a_sink_in_kafka(tmp_path: Path) -> None:
+    stream = with_kafka(tmp_path, "topic: out, key: id, settings: {compression.type: gzip, linger.ms: 5, acks: all}")
+    assert (stream.sinks[1].name, stream.sinks[1].targets(), stream.sinks[1].value) == ("kafka", ("out",), None)
+    assert stream.sinks[1].settings.compression_type == "gzip"
+    assert stream.connections() == {"hbase_default", "kafka_default"}
+    chosen = with_kafka(tmp_path, "topic_field: id, topics: [a, b], topic: rest, key: _key, kafka: other")
+    assert chosen.sinks[1].targets() == ("a", "b", "rest")
+    assert "other" in chosen.connections()
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("key: id", "expected topic, or topic_field with topics"),
+        ("topic_field: id", "topic_field and topics go together"),
+        ("topic: a, topics: [b]", "topic_field and topics go together"),
+        ("topic_field: id, topics: [a, a]", "topics: one is named twice"),
+        ("topic: __consumer_offsets", "__consumer_offsets is not a topic to write to"),
+        ("topic: orders", "sink kafka writes to orders, which this stream reads"),
+        ("topic_field: id, topics: [a, orders]", "writes to orders, which this stream reads"),
+        ("topic: a, key: customer", "names the field customer, which the scheme does not have"),
+        ("topic: a, value: customer", "names the field customer"),
+        ("topic_field: customer, topics: [a]", "names the field customer"),
+        ("topic: a, key: _value", "key: .*pattern"),
+        ("topic: a}\n  - {type: kafka, name: more, topic: a", "topic a is named by two sinks"),
+    ],
+)
+def test_a_sink_in_kafka_that_cannot_be_is_refused(tmp_path: Path, said: str, why: str) -> None:
+    with pytest.raises(InvalidStreamFile, match=why):
+        with_kafka(tmp_path, said)
+
+
+def test_a_topic_of_the_same_name_elsewhere_is_not_the_one_that_is_read(tmp_path: Path) -> None:
+    assert with_kafka(tmp_path, "topic: orders, kafka: other").sinks[1].topic == "orders"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "bootstrap.servers: 'elsewhere:9092'",
+        "sasl.jaas.config: x",
+        "security.protocol: PLAINTEXT",
+        "interceptor.classes: com.example.Spy",
+        "key.serializer: com.example.Mine",
+        "partitioner.class: com.example.Mine",
+        "metric.reporters: com.example.Spy",
+        "ssl.truststore.location: /etc/passwd",
+        "transactional.id: mine",
+        "enable.idempotence: false",
+        "compression_type: gzip",
+        "retries: 0",
+    ],
+)
+def test_a_producers_setting_that_is_not_among_the_allowed_is_refused_by_name(tmp_path: Path, setting: str) -> None:
+    name = setting.partition(":")[0]
+    with pytest.raises(InvalidStreamFile, match=rf"settings\.{name}: Extra inputs are not permitted"):
+        with_kafka(tmp_path, f"topic: out, settings: {{{setting}}}")
+
+
+@pytest.mark.parametrize(
+    ("setting", "why"),
+    [
+        ("acks: 1", r"settings\.acks: Input should be 'all'"),
+        ("acks: '0'", r"settings\.acks: Input should be 'all'"),
+        ("compression.type: zstd", r"settings\.compression\.type: Input should be 'none' or 'gzip'"),
+        ("linger.ms: '5'", r"settings\.linger\.ms: .*valid integer"),
+        ("linger.ms: -1", r"settings\.linger\.ms: .*greater than or equal to 0"),
+        ("delivery.timeout.ms: 20000", r"has to be at least linger\.ms and request\.timeout\.ms together"),
+    ],
+)
+def test_a_producers_setting_that_loses_messages_or_means_nothing_is_refused(
+    tmp_path: Path, setting: str, why: str
+) -> None:
+    with pytest.raises(InvalidStreamFile, match=why):
+        with_kafka(tmp_path, f"topic: out, settings: {{{setting}}}")
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InvalidStreamFile, match=r"nowhere.yaml: cannot be read: No such file"):
         load(tmp_path / "nowhere.yaml")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import signal
 import sys
 import traceback
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,15 +18,13 @@ from tidemark.cli import auditing, finding, ledger, offsets, plans, running, sel
 from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, UntilTime
 from tidemark.cli.output import data, error, line
 from tidemark.cli.programs import Interrupted
+from tidemark.cli.result_rows import readable, rows_of
 from tidemark.cli.showing import where_is
 from tidemark.coordinates import parse_coordinates
 from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, TidemarkError, WrongUse
 from tidemark.ranges import RangeSet
-from tidemark.results.hbase_table import ResultTable
-from tidemark.results.reading import hbase_rows
+from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.loading import load, stream_files
-from tidemark.streams.model import HBaseSink
-from tidemark.streams.opened import OpenStream
 from tidemark.views.overview import overview, transactions_shown
 
 app = typer.Typer(
@@ -169,7 +169,7 @@ def show(
 def results(
     stream: Stream,
     sink: Annotated[
-        str | None, typer.Option(help="a sink of type hbase, by its name; the first one unless named")
+        str | None, typer.Option(help="a sink of type hbase or kafka, by its name; the first one unless named")
     ] = None,
     dead_letters: Annotated[
         bool, typer.Option("--dead-letters", help="in their place, the messages that were set aside, with the reason")
@@ -177,35 +177,21 @@ def results(
     limit: Annotated[int, typer.Option(min=1, help="at most so many rows")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Result rows that count, in the order of their coordinates.
+    """Result rows that count: of HBase in the order of their coordinates, of Kafka as they stand in the topic.
 
     Example: tidemark results orders --limit 5
     """
     opened = finding.opened(stream)
-    if dead_letters:
-        table, fields = opened.dead_letter_table(), ["reason", "key", "value"]
+    chosen = opened.stream.dead_letters if dead_letters else readable(opened, sink)
+    with closing(rows_of(opened, chosen)) as all_rows:
+        found = list(islice(all_rows, limit))
+    if isinstance(chosen, KafkaSink):
+        fields = ["topic", "key", "value"]
+        rows = [[one["coordinate"], *(one[name] for name in fields)] for one in found]
     else:
-        table, fields = _result_table(opened, sink), list(opened.stream.scheme.fields)
-    found: list[dict[str, Any]] = []
-    for row in hbase_rows(opened.book, table):
-        texts = {name: value.decode(errors="backslashreplace") for name, value in row.fields.items()}
-        found.append(
-            {"coordinate": f"{row.place.partition}@{row.place.offset}", "index": row.place.index, "fields": texts}
-        )
-        if len(found) == limit:
-            break
-    rows = [[one["coordinate"], *(one["fields"].get(name) for name in fields)] for one in found]
+        fields = ["reason", "key", "value"] if dead_letters else list(opened.stream.scheme.fields)
+        rows = [[one["coordinate"], *(one["fields"].get(name) for name in fields)] for one in found]
     data(found, as_json=as_json, rows=rows, columns=("coordinate", *fields))
-
-
-def _result_table(opened: OpenStream, sink: str | None) -> ResultTable:
-    sinks = {one.name: one for one in opened.stream.sinks if isinstance(one, HBaseSink)}
-    if not sinks or (sink is not None and sink not in sinks):
-        raise WrongUse(
-            f"{opened.stream.stream} has no HBase sink {sink or ''}; there are: {', '.join(sinks) or 'none'}"
-        )
-    chosen = sinks[sink] if sink is not None else next(iter(sinks.values()))
-    return opened.result_table(chosen.hbase, chosen.table)
 
 
 def main() -> None:

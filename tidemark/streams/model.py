@@ -11,6 +11,7 @@ from pydantic import (
     model_validator,
 )
 
+from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.parts import ConnectionName, Items, Name, Part, Table
 from tidemark.streams.schemes import Scheme
 from tidemark.streams.source import Source
@@ -41,7 +42,7 @@ class ParquetSink(Part):
     folder: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.=-]*(/[A-Za-z0-9_][A-Za-z0-9_.=-]*)*$")]
 
 
-Sink = Annotated[HBaseSink | ParquetSink, Field(discriminator="type")]
+Sink = Annotated[HBaseSink | ParquetSink | KafkaSink, Field(discriminator="type")]
 
 
 class DeadLetters(Part):
@@ -159,6 +160,22 @@ class Stream(Part):
         return self
 
     @model_validator(mode="after")
+    def _topics_apart(self) -> Stream:
+        taken: set[tuple[str, str]] = set()
+        for sink in self.sinks:
+            if not isinstance(sink, KafkaSink):
+                continue
+            if unknown := [name for name in sink.fields() if name not in self.scheme.fields]:
+                raise ValueError(f"sink {sink.name} names the field {unknown[0]}, which the scheme does not have")
+            for topic in sink.targets():
+                if sink.kafka == self.source.kafka and self.source.reads(topic):
+                    raise ValueError(f"sink {sink.name} writes to {topic}, which this stream reads")
+                if (sink.kafka, topic) in taken:
+                    raise ValueError(f"topic {topic} is named by two sinks; nobody could tell their messages apart")
+                taken.add((sink.kafka, topic))
+        return self
+
+    @model_validator(mode="after")
     def _read_before_the_commit(self) -> Stream:
         if self.guarantee == "at_most_once" and self.limits.max_invalid is not None:
             raise ValueError(
@@ -171,4 +188,14 @@ class Stream(Part):
         """The names of all connections that the stream uses, Spark's aside."""
         ledger = self.ledger.hbase if isinstance(self.ledger, HBaseLedger) else self.ledger.zookeeper
         used = {self.source.kafka, self.dead_letters.hbase, ledger}
-        return used | {sink.hbase if isinstance(sink, HBaseSink) else sink.files for sink in self.sinks}
+        return used | {_connection_of(sink) for sink in self.sinks}
+
+
+def _connection_of(sink: Sink) -> str:
+    match sink:
+        case HBaseSink():
+            return sink.hbase
+        case ParquetSink():
+            return sink.files
+        case KafkaSink():
+            return sink.kafka

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from tidemark.connections import lake_folder
+from tidemark.connections import kafka_bootstrap, lake_folder
+from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.model import HBaseSink, ParquetSink
 from tidemark.streams.opened import OpenStream
 from tidemark_spark.outcomes import field_names
 from tidemark_spark.sinks.contract import Sink
 from tidemark_spark.sinks.hbase import HBaseResults
+from tidemark_spark.sinks.kafka import KafkaResults
 from tidemark_spark.sinks.parquet import ParquetResults
 
 __all__ = ["Sink", "make_sinks", "parquet_base"]
@@ -22,6 +24,9 @@ def make_sinks(opened: OpenStream) -> list[Sink]:
         if isinstance(config, HBaseSink):
             table = opened.result_table(config.hbase, config.table)
             sinks.append(HBaseResults(config, table, field_names(opened.stream)))
+        elif isinstance(config, KafkaSink):
+            servers = kafka_bootstrap(opened.connections(config.kafka))
+            sinks.append(KafkaResults(config, servers, opened.stream.stream, field_names(opened.stream)))
         else:
             sinks.append(ParquetResults(config, parquet_base(opened, config), field_names(opened.stream)))
     return sinks

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidemark.hashing import unsigned
 from tidemark.hbase.thrift import Mutation
@@ -18,40 +17,24 @@ from tidemark.ranges import TopicPartition
 from tidemark.results.hbase_rows import Mark, PartitionKeys
 from tidemark.results.hbase_table import WRITE_ROWS, ResultTable, cells_of, qualifier
 from tidemark.streams.model import DeadLetters, HBaseSink
-from tidemark.tallies import Acknowledged, Acknowledgements
+from tidemark.tallies import Acknowledgements
 from tidemark_spark.columns import (
-    AT,
-    COORDINATE,
     DIGEST,
-    INDEX,
     KEY,
-    MESSAGE_HASH,
     REASON,
-    ROW_HASH,
     TIMESTAMP,
     TOMBSTONE,
     VALUE,
     content_digest,
     text,
 )
+from tidemark_spark.sinks.acknowledging import COUNTED, acknowledge, acknowledged
 from tidemark_spark.sinks.contract import Mission
-from tidemark_spark.tallying import count_of
 
 # The fields of a dead letter, in the order of its digest.
 DEAD_LETTER_FIELDS = ("reason", "key", "value", "timestamp")
 
-_ROW = (*COORDINATE, INDEX, MESSAGE_HASH, ROW_HASH, DIGEST, TOMBSTONE)
-_ACKNOWLEDGED = pa.schema(
-    [
-        (AT[0], pa.string()),
-        (AT[1], pa.int32()),
-        (AT[2], pa.int32()),
-        ("messages", pa.int64()),
-        ("messages_ack", pa.int64()),
-        ("written", pa.int64()),
-        ("written_ack", pa.int64()),
-    ]
-)
+_ROW = (*COUNTED, DIGEST, TOMBSTONE)
 
 
 class HBaseResults:
@@ -105,23 +88,7 @@ def dead_letter_rows(messages: DataFrame) -> DataFrame:
 
 def write(rows: DataFrame, table: ResultTable, fields: Sequence[str], mission: Mission) -> Acknowledgements:
     """Write rows from Spark's tasks; what comes back is counted from what HBase has acknowledged."""
-    writer = _Writer(table, tuple(qualifier(name) for name in fields), mission)
-    acknowledged = (
-        rows.mapInArrow(writer, from_arrow_schema(_ACKNOWLEDGED))
-        .groupBy(*AT)
-        .agg(
-            F.sum("messages").alias("messages"),
-            F.bit_xor("messages_ack").alias("messages_ack"),
-            F.sum("written").alias("written"),
-            F.bit_xor("written_ack").alias("written_ack"),
-        )
-    )
-    return {
-        TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]): Acknowledged(
-            count_of(row["messages"], row["messages_ack"]), count_of(row["written"], row["written_ack"])
-        )
-        for row in acknowledged.collect()
-    }
+    return acknowledged(rows, _Writer(table, tuple(qualifier(name) for name in fields), mission))
 
 
 @dataclass(frozen=True)
@@ -141,12 +108,7 @@ class _Writer:
                 piece = batch.slice(start, WRITE_ROWS)
                 columns = [column.to_pylist() for column in piece.columns]
                 self.table.write(self._rows(columns, keys), mission.generation)
-                counts = _counts(columns)
-                for topic, incarnation, partition, messages, *_ in counts:
-                    mission.report(TopicPartition(topic, partition, incarnation), messages)
-                yield pa.RecordBatch.from_pylist(
-                    [dict(zip(_ACKNOWLEDGED.names, count, strict=True)) for count in counts], schema=_ACKNOWLEDGED
-                )
+                yield acknowledge(columns, mission)
 
     def _rows(
         self, columns: list[list[Any]], keys: dict[tuple[str, int, int], PartitionKeys]
@@ -157,19 +119,6 @@ class _Writer:
             of = keys.get(place) or keys.setdefault(place, PartitionKeys(TopicPartition(topic, partition, incarnation)))
             mark = Mark(generation, unsigned(digest), lane, seq, tombstone)
             yield of.key(offset, index), cells_of(mark, zip(self.qualifiers, map(_bytes, texts), strict=True))
-
-
-def _counts(columns: list[list[Any]]) -> list[tuple[Any, ...]]:
-    """Per partition of a written piece: messages and their XOR (counted at index 0), rows and their XOR."""
-    found: dict[tuple[str, int, int], list[int]] = {}
-    for topic, incarnation, partition, index, message, row in zip(*columns[:3], *columns[4:7], strict=True):
-        sums = found.setdefault((topic, incarnation, partition), [0, 0, 0, 0])
-        if index == 0:
-            sums[0] += 1
-            sums[1] ^= message
-        sums[2] += 1
-        sums[3] ^= row
-    return [(*place, *sums) for place, sums in found.items()]
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:

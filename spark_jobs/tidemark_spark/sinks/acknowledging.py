@@ -1,0 +1,78 @@
+"""Writing rows from Spark's tasks, and adding up what a server has acknowledged there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tidemark.ranges import TopicPartition
+from tidemark.tallies import Acknowledged, Acknowledgements
+from tidemark_spark.columns import AT, COORDINATE, INDEX, MESSAGE_HASH, ROW_HASH
+from tidemark_spark.sinks.contract import Mission
+from tidemark_spark.tallying import count_of
+
+# What a written row begins with, for `acknowledge`.
+COUNTED = (*COORDINATE, INDEX, MESSAGE_HASH, ROW_HASH)
+
+_ACKNOWLEDGED = pa.schema(
+    [
+        (AT[0], pa.string()),
+        (AT[1], pa.int32()),
+        (AT[2], pa.int32()),
+        ("messages", pa.int64()),
+        ("messages_ack", pa.int64()),
+        ("written", pa.int64()),
+        ("written_ack", pa.int64()),
+    ]
+)
+
+# Runs in Spark's Python workers: batches of rows in, what `acknowledge` gives out.
+Writer = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def acknowledged(rows: DataFrame, writer: Writer) -> Acknowledgements:
+    """Have all rows written; what comes back is counted from what the writer says was acknowledged."""
+    counted = (
+        rows.mapInArrow(writer, from_arrow_schema(_ACKNOWLEDGED))
+        .groupBy(*AT)
+        .agg(
+            F.sum("messages").alias("messages"),
+            F.bit_xor("messages_ack").alias("messages_ack"),
+            F.sum("written").alias("written"),
+            F.bit_xor("written_ack").alias("written_ack"),
+        )
+    )
+    return {
+        TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]): Acknowledged(
+            count_of(row["messages"], row["messages_ack"]), count_of(row["written"], row["written_ack"])
+        )
+        for row in counted.collect()
+    }
+
+
+def acknowledge(columns: list[list[Any]], mission: Mission) -> pa.RecordBatch:
+    """Say that a piece of rows, as columns that begin with COUNTED, has been acknowledged by the server."""
+    counts = _counts(columns)
+    for topic, incarnation, partition, messages, *_ in counts:
+        mission.report(TopicPartition(topic, partition, incarnation), messages)
+    return pa.RecordBatch.from_pylist(
+        [dict(zip(_ACKNOWLEDGED.names, count, strict=True)) for count in counts], schema=_ACKNOWLEDGED
+    )
+
+
+def _counts(columns: list[list[Any]]) -> list[tuple[Any, ...]]:
+    """Per partition of a written piece: messages and their XOR (counted at index 0), rows and their XOR."""
+    found: dict[tuple[str, int, int], list[int]] = {}
+    for topic, incarnation, partition, index, message, row in zip(*columns[:3], *columns[4:7], strict=True):
+        sums = found.setdefault((topic, incarnation, partition), [0, 0, 0, 0])
+        if index == 0:
+            sums[0] += 1
+            sums[1] ^= message
+        sums[2] += 1
+        sums[3] ^= row
+    return [(*place, *sums) for place, sums in found.items()]

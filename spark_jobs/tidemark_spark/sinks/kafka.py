@@ -1,0 +1,175 @@
+"""Results in Kafka: a message for each row, with headers that say what it is a result of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from kafka import KafkaProducer
+from kafka.errors import KafkaError
+from kafka.serializer import Serializer
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.errors import ProcessingFailed, TidemarkError, TopicUnknown, Unreachable, WrongUse
+from tidemark.kafka.log import KafkaLog
+from tidemark.ledger.records import SinkReceipt
+from tidemark.ranges import TopicPartition
+from tidemark.results import kafka_messages
+from tidemark.results.hbase_rows import Place
+from tidemark.results.kafka_messages import Origin
+from tidemark.streams.kafka_sink import MESSAGE_KEY, KafkaSink
+from tidemark.tallies import Acknowledgements
+from tidemark_spark.columns import KEY, TOMBSTONE, field, text
+from tidemark_spark.sinks.acknowledging import COUNTED, acknowledge, acknowledged
+from tidemark_spark.sinks.contract import Mission
+
+# As many messages are acknowledged before the fence is looked at again and the next ones are sent.
+_WRITE_ROWS = 5_000
+
+# Stands for a value that is null: kafka-python refuses a message without key and value, which Kafka takes.
+_NULL = object()
+
+
+class KafkaResults:
+    """The sink `kafka`.
+
+    Written by kafka-python in Spark's tasks and not by Spark's own Kafka sink, which says neither which messages the broker
+    has acknowledged nor looks at a fence while it writes.
+    """
+
+    def __init__(self, config: KafkaSink, servers: str, stream: str, fields: Sequence[str]) -> None:
+        self._config = config
+        self._servers = servers
+        self._stream = stream
+        self._fields = tuple(fields)
+
+    @property
+    def name(self) -> str:
+        return self._config.name
+
+    def prepare(self, stream: str, ledger: str) -> None:
+        """Topics are not made: nobody but their owner knows how many partitions and how much retention they need."""
+        missing = sorted(set(self._config.targets()) - KafkaLog(self._servers).names())
+        if missing:
+            raise TopicUnknown(
+                f"sink {self.name} writes to {', '.join(missing)}, and Kafka at {self._servers} has no such topic: create it"
+            )
+
+    def store(self, rows: DataFrame, mission: Mission) -> Acknowledgements:
+        messages = rows.select(
+            *COUNTED,
+            self._topic().alias("target"),
+            self._key().alias("message_key"),
+            self._value().alias("message_value"),
+        )
+        config = self._config
+        settings = config.settings.model_dump()
+        writer = _Writer(self._servers, settings, self._stream, config.topic_field, config.topics, mission)
+        return acknowledged(messages, writer)
+
+    def receipt(self, mission: Mission) -> SinkReceipt:
+        place = {"connection": self._config.kafka, "topics": ",".join(self._config.targets())}
+        return SinkReceipt(name=self.name, type=kafka_messages.TYPE, place=place)
+
+    def _topic(self) -> Column:
+        config = self._config
+        otherwise = F.lit(config.topic).cast("string")
+        if config.topic_field is None:
+            return otherwise
+        named = text(config.topic_field)
+        return F.when(named.isin(*config.topics), named).otherwise(otherwise)
+
+    def _key(self) -> Column:
+        key = self._config.key
+        if key is None:
+            return F.lit(None).cast("binary")
+        return F.col(KEY) if key == MESSAGE_KEY else text(key).cast("binary")
+
+    def _value(self) -> Column:
+        if self._config.value is not None:
+            value = text(self._config.value)
+        else:
+            # With the fields that are null, so that every message has the same keys.
+            value = F.to_json(F.struct(*(field(name) for name in self._fields)), {"ignoreNullFields": "false"})
+        return F.when(~F.col(TOMBSTONE), value.cast("binary"))
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Runs in Spark's Python workers: batches of rows in, acknowledgements out."""
+
+    servers: str
+    settings: dict[str, Any]
+    stream: str
+    topic_field: str | None
+    topics: tuple[str, ...]
+    mission: Mission
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with ExitStack() as opened:
+            producer = None
+            for batch in batches:
+                for start in range(0, batch.num_rows, _WRITE_ROWS):
+                    self.mission.fence.check_now_and_then()
+                    producer = producer or opened.enter_context(closing(self._producer()))
+                    piece = batch.slice(start, _WRITE_ROWS)
+                    columns = [column.to_pylist() for column in piece.columns]
+                    self._send(producer, columns)
+                    yield acknowledge(columns, self.mission)
+
+    def _producer(self) -> KafkaProducer:
+        settings = {**self.settings, "compression_type": _compression(self.settings["compression_type"])}
+        try:
+            # Idempotent, which is kafka-python's default: what it sends again by itself is there once.
+            return KafkaProducer(
+                bootstrap_servers=self.servers.split(","),
+                allow_auto_create_topics=False,
+                value_serializer=_OrNull(),
+                **settings,
+            )
+        except KafkaError as problem:
+            raise Unreachable(f"Kafka at {self.servers} did not answer: {problem}") from problem
+
+    def _send(self, producer: KafkaProducer, columns: list[list[Any]]) -> None:
+        """Send a piece, and return when the broker has acknowledged every message of it."""
+        mission = self.mission
+        sent = []
+        for topic, incarnation, partition, offset, index, _, _, target, key, value in zip(*columns, strict=True):
+            place = Place(TopicPartition(topic, partition, incarnation), offset, index)
+            if target is None:
+                raise WrongUse(
+                    f"{place.partition}@{offset}: its {self.topic_field} is none of {', '.join(self.topics)}. Give the sink a "
+                    "`topic` too, for rows that name none of them, or set such messages aside with a check"
+                )
+            headers = Origin(self.stream, place, mission.generation, mission.lane, mission.seq).headers()
+            try:
+                sent.append(
+                    (place, target, producer.send(target, _NULL if value is None else value, key, headers=headers))
+                )
+            except KafkaError as problem:
+                raise self._failed(place, target, problem) from problem
+        producer.flush()
+        for place, target, future in sent:
+            try:
+                future.get(timeout=0)
+            except KafkaError as problem:
+                raise self._failed(place, target, problem) from problem
+
+    def _failed(self, place: Place, target: str, problem: KafkaError) -> TidemarkError:
+        what = f"the result of {place.partition}@{place.offset} for topic {target}"
+        if problem.retriable:
+            return Unreachable(f"Kafka at {self.servers} did not acknowledge {what}: {problem}")
+        return ProcessingFailed(f"Kafka at {self.servers} has refused {what}: {problem}")
+
+
+class _OrNull(Serializer):  # type: ignore[misc]
+    def serialize(self, topic: str, headers: Any, data: object) -> object:
+        return None if data is _NULL else data
+
+
+def _compression(name: str) -> str | None:
+    return None if name == "none" else name

@@ -1,0 +1,304 @@
+"""The sink `kafka`: a message for each row, of which readers see exactly what counts, each once."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaTopicPartition
+
+from tests.integration.test_command_line import asked, tidemark
+from tests.integration.test_cuts import crash, cut_after, read_by
+from tests.oracle import CDN, LEDGERS, Example, Fields, Place
+from tests.playground import Make, Playground
+from tidemark.errors import ProcessingFailed, TopicUnknown, WrongUse
+from tidemark.ledger.records import LaneKind
+from tidemark.protocol import Step
+from tidemark.results.kafka_messages import kafka_messages
+from tidemark_spark.audit_job import audit
+from tidemark_spark.failures import translate
+from tidemark_spark.readers import results
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+Content = tuple[str, bytes | None, Any]
+
+
+def with_sink(play: Playground, *, first: bool = False, **sink: Any) -> str:
+    """Give the stream a sink in Kafka, between its others or before them; gives the name of a topic of its own."""
+    out = f"{play.name}-out"
+    if out not in play.kafka.admin.list_topics():
+        play.kafka.create(out, 3)
+    table, folder = {"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}
+    mine = {"type": "kafka", **({"topic": out} if not sink.get("topic_field") else {}), **sink}
+    play.rewrite(sinks=[mine, table, folder] if first else [table, mine, folder])
+    return out
+
+
+def written(play: Playground, *topics: str) -> Iterator[tuple[dict[str, str], str, bytes | None, bytes | None]]:
+    """Everything in the sink's topics, whoever wrote it, by kafka-python alone: headers, topic, key, value."""
+    with closing(KafkaConsumer(bootstrap_servers=play.kafka.servers, group_id=None)) as consumer:
+        for topic in topics:
+            for number in sorted(consumer.partitions_for_topic(topic)):
+                at = KafkaTopicPartition(topic, number)
+                consumer.assign([at])
+                consumer.seek_to_beginning(at)
+                end = consumer.end_offsets([at])[at]
+                while consumer.position(at) < end:
+                    for record in consumer.poll(timeout_ms=500).get(at, ()):
+                        headers = {name: value.decode() for name, value in record.headers}
+                        yield headers, topic, record.key, record.value
+
+
+def counting(play: Playground, *topics: str) -> list[tuple[Place, tuple[str, bytes | None, bytes | None]]]:
+    """What counts, by an independent reading of the topics and of the ledger."""
+    generations = play.independent.generations()
+    found = []
+    for headers, *content in written(play, *topics):
+        if headers.get("tidemark.stream") != play.name:
+            continue
+        topic, partition, offset, index = (
+            headers[f"tidemark.{name}"] for name in ("topic", "partition", "offset", "index")
+        )
+        if generations.get((topic, int(partition), int(offset))) == int(headers["tidemark.generation"]):
+            found.append(((topic, int(partition), int(offset), int(index)), tuple(content)))
+    return found
+
+
+def given(play: Playground, *topics: str) -> list[tuple[Place, tuple[str, bytes | None, bytes | None]]]:
+    """What counts, by the reader."""
+    return [
+        (
+            (at.topic, at.partition, one.origin.place.offset, one.origin.place.index),
+            (one.topic, one.key, one.value),
+        )
+        for one in kafka_messages(play.opened.book, play.kafka.servers, topics)
+        for at in [one.origin.place.partition]
+    ]
+
+
+def as_json(play: Playground, fields: Fields) -> dict[str, Any] | None:
+    """What the default value of a row's message should hold; None for a tombstone."""
+    read = {
+        "integer": int,
+        "double": float,
+        "boolean": lambda text: text == "true",
+        "timestamp": lambda text: f"{text.replace(' ', 'T')}.000Z",
+        "string": str,
+    }
+    kinds = play.example.stream["scheme"]["fields"]
+    if not fields:
+        return None
+    return {name: read[kind](fields[name]) if name in fields else None for name, kind in kinds.items()}
+
+
+def assert_each_once(play: Playground, *topics: str, twice: bool = False) -> None:
+    """The reader gives the oracle's rows, each once, and so does an independent reading (unless a row is there `twice`)."""
+    found = given(play, *topics)
+    assert Counter(place for place, _ in found).total() == len(dict(found))
+    wanted = {place: as_json(play, fields) for place, fields in play.expected().rows.items()}
+    assert {place: value and json.loads(value) for place, (_, _, value) in found} == wanted
+    independent = counting(play, *topics)
+    assert dict(independent) == dict(found)
+    if not twice:
+        assert sorted(place for place, _ in independent) == sorted(wanted)
+    play.assert_exactly_what_was_read()
+
+
+@pytest.mark.both
+def test_rows_become_messages_and_a_replay_writes_them_again(make: Make, example: Example, ledger: str) -> None:
+    play = make(example, ledger=LEDGERS[ledger])
+    out = with_sink(play)
+    play.produce(300)
+    (first,) = play.ingest()
+    assert_each_once(play, out)
+    play.produce(60)
+    play.ingest()
+    rows = len(play.expected().rows)
+    assert len(list(written(play, out))) == rows
+    # Tombstones are among them: a message whose value is null.
+    assert sum(value is None for _, _, _, value in written(play, out)) == sum(
+        not fields for fields in play.expected().rows.values()
+    )
+    (replayed,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 9), (20, 21)) | play.ranges(-1, 2, (5, 6)))
+    again = sum(tally.rows.number for tally in replayed.tallies)
+    assert len(list(written(play, out))) == rows + again
+    assert_each_once(play, out)
+    # The older messages of a replayed row stay in the topic, and are not given.
+    generations = {one.origin.generation for one in kafka_messages(play.opened.book, play.kafka.servers, [out])}
+    assert {first.attempt.generation, replayed.attempt.generation} <= generations
+    windows = {(headers["tidemark.lane"], headers["tidemark.window"]) for headers, *_ in written(play, out)}
+    assert windows == {("ingest", "1"), ("ingest", "2"), (replayed.lane, "1")}
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
+    assert [place.name for place in report.places] == ["hbase", "parquet", "dead letters"]
+
+
+CUTS = [(Step.SINK_STORED, 1), (Step.SINK_STORED, 2), (Step.VERIFIED, 1), (Step.COMMITTED, 1)]
+
+
+@pytest.mark.parametrize(("step", "times"), CUTS, ids=lambda value: str(value).replace(" ", "-"))
+def test_a_crash_leaves_messages_that_do_not_count(play: Playground, step: Step, times: int) -> None:
+    out = with_sink(play, first=times == 1)
+    play.produce(240)
+    run = play.new_run()
+    crash(play, run, on_step=cut_after(step, times))
+    # They are in the topic, for every plain reader to see; what counts is all of the window or nothing of it.
+    there = len(list(written(play, out)))
+    assert there > 0
+    assert len(given(play, out)) == (there if step == Step.COMMITTED else 0)
+    assert_each_once(play, out)
+    play.produce(60)
+    play.ingest(run)
+    play.ingest()
+    assert read_by([window.record for window in play.opened.book.committed()]) == 300
+    assert_each_once(play, out)
+    rows = len(play.expected().rows)
+    assert len(list(written(play, out))) == rows + (0 if step == Step.COMMITTED else there)
+
+
+@pytest.mark.covers("S16")
+def test_topic_key_and_value_from_fields(make: Make) -> None:
+    play = make(CDN)
+    names = [f"{play.name}-HTTP"]
+    play.kafka.create(names[0], 2)
+    http = [{"invalid_when": "code = 0", "reason": "code is 0"}]
+    out = f"{play.name}-out"
+    # The paths of the example's lines are no topics: one line for each of two that are, and one for neither.
+    line = '203.0.113.9 - - [21/Nov/2026:07:10:00 +0000] "GET http://{}/{} HTTP/1.1" 200 5321 0.132'
+    hosts = [names[0], "img.example.com", out]
+    play.kafka.send(
+        (play.topics[0], number % 4, b"key %d" % number, line.format(hosts[number % 3], f"p{number}").encode())
+        for number in range(60)
+    )
+    play.kafka.send([(play.topics[0], 1, b"gone", None)])
+    settings = {"compression.type": "gzip", "linger.ms": 1, "batch.size": 2_000, "acks": "all"}
+    play.kafka.create(out, 3)
+    by_field = {"topic_field": "host", "topics": names, "key": "host", "value": "path", "settings": settings}
+    sinks = [{"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}]
+    play.rewrite(checks=http, sinks=[*sinks, {"type": "kafka", **by_field}])
+
+    # A row that names no topic of the list: it is said, and nothing counts.
+    run = play.new_run()
+    with pytest.raises(Exception, match="its host is none of") as caught:
+        play.ingest(run)
+    said = translate(caught.value)
+    assert isinstance(said, WrongUse)
+    assert f"{play.topics[0]}/" in str(said)
+    assert given(play, *names) == []
+    assert play.head().seq == 0
+
+    # With a topic for all others.
+    play.rewrite(checks=http, sinks=[*sinks, {"type": "kafka", **by_field, "topic": out}])
+    play.ingest(run)
+    rows = play.expected().rows
+    found = dict(given(play, *names, out))
+    assert found == dict(counting(play, *names, out))
+    texts = {
+        place: (names[0] if fields.get("host") == names[0] else out, fields.get("host"), fields.get("path"))
+        for place, fields in rows.items()
+    }
+    assert found == {
+        place: (topic, key and key.encode(), value and value.encode()) for place, (topic, key, value) in texts.items()
+    }
+    assert Counter(topic for topic, _, _ in found.values()) == {names[0]: 20, out: 41}
+    play.assert_exactly_what_was_read()
+
+    # The message's own key, which a tombstone has too; and a replay that writes to another topic than before.
+    play.rewrite(checks=http, sinks=[*sinks, {"type": "kafka", "topic": out, "key": "_key"}])
+    play.select(LaneKind.REPLAY, play.opened.book.authority().covered())
+    found = dict(given(play, *names, out))
+    assert {topic for topic, _, _ in found.values()} == {out}
+    assert {key for _, key, _ in found.values()} == {b"gone", *(b"key %d" % number for number in range(60))}
+    assert [value for _, key, value in found.values() if key == b"gone"] == [None]
+
+
+def test_what_others_write_and_what_was_written_twice_does_not_count(make: Make) -> None:
+    play = make(CDN)
+    out = with_sink(play)
+    play.produce(120)
+    play.ingest()
+    newest = play.head().last
+    assert newest is not None
+    before = given(play, out)
+    copied = list(written(play, out))
+    with closing(KafkaProducer(bootstrap_servers=play.kafka.servers)) as producer:
+        for number, (headers, topic, key, value) in enumerate(copied):
+            # As a task that Spark runs a second time; another stream's; an attempt's that has not been committed.
+            producer.send(topic, value, key, headers=[(name, text.encode()) for name, text in headers.items()])
+            change = {"tidemark.stream": "other"} if number % 2 else {"tidemark.generation": "99999999999999"}
+            changed = {**headers, **change}
+            producer.send(topic, b"wrong", key, headers=[(name, text.encode()) for name, text in changed.items()])
+        producer.send(out, b"somebody else's")
+        producer.flush()
+    assert sorted(given(play, out)) == sorted(before)
+    assert_each_once(play, out, twice=True)
+    # Nor does an open transaction of somebody else hide what comes behind it.
+    with closing(KafkaProducer(bootstrap_servers=play.kafka.servers, transactional_id=play.name)) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        for partition in range(3):
+            producer.send(out, b"open", partition=partition)
+        producer.flush()
+        play.produce(60)
+        play.ingest()
+        assert_each_once(play, out, twice=True)
+        producer.abort_transaction()
+
+
+def test_what_the_broker_refuses_is_not_acknowledged(make: Make) -> None:
+    play = make(CDN)
+    small = f"{play.name}-small"
+    with_sink(play, topic=small, settings={"batch.size": 1})
+    line = b'203.0.113.9 - - [21/Nov/2026:07:10:00 +0000] "GET http://a.b/%s HTTP/1.1" 200 5 0.1'
+    play.kafka.send((play.topics[0], 2, None, line % path) for path in (b"short", b"x" * 5_000, b"short"))
+    with pytest.raises(TopicUnknown, match=f"writes to {small}, and Kafka at .* has no such topic: create it"):
+        play.ingest()
+    assert small not in play.kafka.admin.list_topics()
+
+    play.kafka.create(small, 1, **{"max.message.bytes": "3000"})
+    run = play.new_run()
+    with pytest.raises(Exception, match="has refused the result of") as caught:
+        play.ingest(run, take_over=True)
+    said = translate(caught.value)
+    assert isinstance(said, ProcessingFailed)
+    assert f"{play.topics[0]}/2@1 for topic {small}" in str(said)
+    # The others are there, and do not count.
+    assert given(play, small) == []
+    assert play.head().seq == 0
+
+    out = with_sink(play)
+    play.ingest(run)
+    assert_each_once(play, out)
+
+
+def test_the_command_line_shows_what_counts(make: Make) -> None:
+    play = make(CDN)
+    out = with_sink(play, key="host")
+    play.produce(60)
+    play.ingest()
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 5)))
+    shown = asked("results", str(play.file), "--sink", "kafka", "--limit", "1000")
+    wanted = play.expected().rows
+    found = {one["coordinate"]: (one["topic"], one["key"], one["value"] and json.loads(one["value"])) for one in shown}
+    assert len(shown) == len(wanted)
+    assert found == {
+        f"{topic}/{partition}@{offset}": (out, fields.get("host"), as_json(play, fields))
+        for (topic, partition, offset, _), fields in wanted.items()
+    }
+    text, _ = tidemark("results", str(play.file), "--sink", "kafka", "--limit", "2")
+    assert len(text.splitlines()) == 3
+    _, said = tidemark("results", str(play.file), "--sink", "parquet", code=2)
+    assert "no sink parquet of type hbase or kafka; there are: hbase, kafka" in said
+
+
+def test_spark_reads_it_not(make: Make, spark: Any) -> None:
+    play = make(CDN)
+    with_sink(play)
+    with pytest.raises(WrongUse, match="sink kafka is in Kafka"):
+        results(spark, play.opened, "kafka")

@@ -1,0 +1,103 @@
+"""Messages in Kafka: what their headers say, and which of them count."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark.authority import Authority
+from tidemark.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
+from tidemark.results.hbase_rows import Place
+from tidemark.results.kafka_messages import Origin, only_counting
+
+PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 1, 2), TopicPartition("a-b", 0)]
+
+places = st.builds(Place, st.sampled_from(PARTITIONS), st.integers(0, 12), st.integers(0, 2))
+origins = st.builds(
+    Origin, st.sampled_from(["mine", "other"]), places, st.integers(1, 4), st.just("ingest"), st.just(1)
+)
+
+
+@given(
+    st.builds(
+        Origin,
+        st.from_regex(r"[a-z][a-z0-9_]{0,62}", fullmatch=True),
+        st.builds(Place, st.sampled_from(PARTITIONS), st.integers(0, MAX_OFFSET), st.integers(0, 2**31 - 1)),
+        st.integers(0, 2**63 - 1),
+        st.sampled_from(["ingest", "replay-Zoë"]),
+        st.integers(1, 10**18),
+    )
+)
+def test_headers_say_what_was_written(origin: Origin) -> None:
+    assert Origin.of(origin.headers()) == origin
+    assert Origin.of([("trace", b"1"), *origin.headers(), ("tidemark", b"")]) == origin
+
+
+def test_headers_are_those_that_are_documented() -> None:
+    origin = Origin("orders", Place(TopicPartition("logs", 3, 2), 17, 0), 1795244400000, "replay-x", 4)
+    assert origin.headers() == [
+        ("tidemark.format", b"1"),
+        ("tidemark.stream", b"orders"),
+        ("tidemark.topic", b"logs"),
+        ("tidemark.incarnation", b"2"),
+        ("tidemark.partition", b"3"),
+        ("tidemark.offset", b"17"),
+        ("tidemark.index", b"0"),
+        ("tidemark.generation", b"1795244400000"),
+        ("tidemark.lane", b"replay-x"),
+        ("tidemark.window", b"4"),
+    ]
+
+
+def test_messages_of_other_programs_have_no_origin() -> None:
+    assert Origin.of([]) is None
+    assert Origin.of([("trace", b"1"), ("tidemarks", b"2")]) is None
+
+
+def test_headers_of_another_format_are_not_guessed_at() -> None:
+    headers = Origin("orders", Place(PARTITIONS[0], 1, 0), 5, "ingest", 1).headers()
+    with pytest.raises(ValueError, match="not the headers of format 1"):
+        Origin.of([("tidemark.format", b"2"), *headers[1:]])
+    with pytest.raises(ValueError, match="not the headers of format 1"):
+        Origin.of(headers[:-1])
+
+
+@given(
+    st.lists(origins, max_size=30),
+    st.lists(
+        st.tuples(st.integers(1, 4), st.sampled_from(PARTITIONS), st.integers(0, 12), st.integers(0, 6)), max_size=6
+    ),
+)
+def test_what_counts_is_given_once(
+    written: list[Origin], committed: list[tuple[int, TopicPartition, int, int]]
+) -> None:
+    authority: dict[tuple[TopicPartition, int], int] = {}
+    for generation, at, start, length in committed:
+        for offset in range(start, start + length):
+            authority[at, offset] = max(generation, authority.get((at, offset), 0))
+    wanted = {
+        one.place
+        for one in written
+        if one.stream == "mine" and authority.get((one.place.partition, one.place.offset)) == one.generation
+    }
+    windows = [
+        (generation, RangeSet([OffsetRange(at, start, start + length)])) for generation, at, start, length in committed
+    ]
+    messages = [(one.headers(), "out", None, b"") for one in written]
+    found = [one.origin.place for one in only_counting(messages, "mine", Authority(windows))]
+    assert len(found) == len(set(found))
+    assert set(found) == wanted
+
+
+def test_the_first_of_two_alike_is_given_also_at_the_edges_of_blocks() -> None:
+    at = PARTITIONS[0]
+    offsets = [0, 7, 8, 65_535, 65_536, MAX_OFFSET - 1]
+    authority = Authority([(9, RangeSet([OffsetRange(at, 0, MAX_OFFSET)]))])
+    written = [
+        (Origin("mine", Place(at, offset, 0), 9, "ingest", 1).headers(), "out", None, b"%d" % number)
+        for number in range(2)
+        for offset in offsets
+    ]
+    found = list(only_counting(written, "mine", authority))
+    assert [(one.origin.place.offset, one.value) for one in found] == [(offset, b"0") for offset in offsets]

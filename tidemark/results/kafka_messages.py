@@ -1,0 +1,181 @@
+"""Results in Kafka: the headers that every message carries, and a reader that gives only what counts.
+
+    tidemark.format       1
+    tidemark.stream       the stream that wrote it
+    tidemark.topic        the coordinate: where the message was read that this one is a result of
+    tidemark.incarnation
+    tidemark.partition
+    tidemark.offset
+    tidemark.index        of the row in its message
+    tidemark.generation   of the attempt that wrote it
+    tidemark.lane         the window: its lane
+    tidemark.window       and its number there
+
+All values are UTF-8 text, numbers are decimal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaTopicPartition
+from kafka.errors import KafkaError
+
+from tidemark.authority import Authority
+from tidemark.errors import Unreachable, WrongUse
+from tidemark.ledger.book import Book
+from tidemark.ranges import TopicPartition
+from tidemark.results.hbase_rows import Place
+
+TYPE = "kafka"
+FORMAT = "1"
+
+_HEADERS = tuple(
+    f"tidemark.{name}"
+    for name in (
+        "format",
+        "stream",
+        "topic",
+        "incarnation",
+        "partition",
+        "offset",
+        "index",
+        "generation",
+        "lane",
+        "window",
+    )
+)
+_BLOCK_BITS = 16
+# A broker that is up answers in milliseconds; a leader election takes a few seconds.
+_TIMEOUT_MS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a message's headers say: of which stream and coordinate it is a result, and which attempt wrote it."""
+
+    stream: str
+    place: Place
+    generation: int
+    lane: str
+    seq: int
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        at = self.place.partition
+        values = (FORMAT, self.stream, at.topic, at.incarnation, at.partition, self.place.offset, self.place.index)
+        texts = map(str, (*values, self.generation, self.lane, self.seq))
+        return [(name, text.encode()) for name, text in zip(_HEADERS, texts, strict=True)]
+
+    @classmethod
+    def of(cls, headers: Iterable[tuple[str, bytes]]) -> Origin | None:
+        """What the headers say; None for a message of another program. Raises ValueError for headers of another format."""
+        found = {name: value for name, value in headers if name in _HEADERS}
+        if not found:
+            return None
+        if found.get("tidemark.format") != FORMAT.encode() or len(found) < len(_HEADERS):
+            raise ValueError(f"not the headers of format {FORMAT}: {found!r}")
+        _, stream, topic, incarnation, partition, offset, index, generation, lane, seq = (
+            found[name].decode() for name in _HEADERS
+        )
+        place = Place(TopicPartition(topic, int(partition), int(incarnation)), int(offset), int(index))
+        return cls(stream, place, int(generation), lane, int(seq))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message that counts: of which coordinate it is a result, and where and what it is. `value` None: a tombstone."""
+
+    origin: Origin
+    topic: str
+    key: bytes | None
+    value: bytes | None
+
+
+def kafka_messages(book: Book, bootstrap_servers: str, topics: Sequence[str]) -> Iterator[StoredMessage]:
+    """The messages of a stream that count, each once, as the ledger is at the call; partition after partition.
+
+    What counts is in the topics before the commit that makes it count, and nothing is ever removed from there: the ledger
+    is read first and the ends of the topics after it, and nothing has to be read again. Raises WrongUse, Unreachable.
+    """
+    authority = book.authority()
+    return only_counting(_messages(bootstrap_servers, topics), book.stream, authority)
+
+
+def only_counting(
+    messages: Iterable[tuple[Sequence[tuple[str, bytes]], str, bytes | None, bytes | None]],
+    stream: str,
+    authority: Authority,
+) -> Iterator[StoredMessage]:
+    """Of messages (headers, topic, key, value), those of the stream that carry their authority's generation, each once.
+
+    A task that Spark ran twice has written its messages twice, with the same generation: the first one is given.
+    """
+    seen = _Seen()
+    for headers, topic, key, value in messages:
+        origin = Origin.of(headers)
+        if origin is None or origin.stream != stream:
+            continue
+        if authority.of(origin.place.partition, origin.place.offset) == origin.generation and seen.add(origin.place):
+            yield StoredMessage(origin, topic, key, value)
+
+
+class _Seen:
+    """The places that were given already: one bit for each offset, in blocks of 65,536 offsets."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[tuple[TopicPartition, int, int], bytearray] = {}
+
+    def add(self, place: Place) -> bool:
+        """Whether the place is new."""
+        block = (place.partition, place.index, place.offset >> _BLOCK_BITS)
+        bits = self._blocks.get(block) or self._blocks.setdefault(block, bytearray(1 << (_BLOCK_BITS - 3)))
+        at, bit = divmod(place.offset & ((1 << _BLOCK_BITS) - 1), 8)
+        if bits[at] >> bit & 1:
+            return False
+        bits[at] |= 1 << bit
+        return True
+
+
+def _messages(
+    servers: str, topics: Sequence[str]
+) -> Iterator[tuple[list[tuple[str, bytes]], str, bytes | None, bytes | None]]:
+    """Every message up to the present ends, partition after partition.
+
+    Uncommitted ones too: what counts was written without a transaction, and somebody else's open one must not hide it.
+    """
+    try:
+        consumer = KafkaConsumer(
+            bootstrap_servers=servers.split(","),
+            group_id=None,
+            enable_auto_commit=False,
+            isolation_level="read_uncommitted",
+            allow_auto_create_topics=False,
+            bootstrap_timeout_ms=_TIMEOUT_MS,
+        )
+        with closing(consumer):
+            for topic in topics:
+                numbers = consumer.partitions_for_topic(topic)
+                if not numbers:
+                    raise WrongUse(f"Kafka at {servers} has no topic {topic}")
+                partitions = [KafkaTopicPartition(topic, number) for number in sorted(numbers)]
+                for at, end in sorted(consumer.end_offsets(partitions).items()):
+                    for record in _until(consumer, at, end):
+                        yield list(record.headers), topic, record.key, record.value
+    except KafkaError as problem:
+        raise Unreachable(f"Kafka at {servers} did not answer: {problem}") from problem
+
+
+def _until(consumer: Any, at: KafkaTopicPartition, end: int) -> Iterator[Any]:
+    consumer.assign([at])
+    consumer.seek_to_beginning(at)
+    position = -1
+    while (now := consumer.position(at, timeout_ms=_TIMEOUT_MS)) is not None and now < end:
+        records = consumer.poll(timeout_ms=_TIMEOUT_MS).get(at, ())
+        if not records and now == position:
+            raise Unreachable(f"Kafka gave nothing of {at.topic}/{at.partition} from {now} on; its end is {end}")
+        position = now
+        yield from (record for record in records if record.offset < end)
