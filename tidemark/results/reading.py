@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, TypeVar
 
 from tidemark.authority import Authority
 from tidemark.coordinates import Coordinate
 from tidemark.ledger.book import Book, View
 from tidemark.ledger.lookup import Found, look_up
 from tidemark.ranges import OffsetRange, RangeSet
-from tidemark.results import parquet_files
 from tidemark.results.hbase_rows import BLOCK_BITS, Place
 from tidemark.results.hbase_table import ResultTable, StoredRow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -77,6 +77,8 @@ def rows_at(
 
 def parquet_tables(book: Book, sink: str) -> list[pa.Table]:
     """The rows of a Parquet sink that count, a table for each window."""
+    # Arrow takes a third of a second to load, and other readers do without it.
+    from tidemark.results import parquet_files
 
     def read(known: View) -> list[pa.Table]:
         return list(parquet_files.tables_that_count(known.windows, known.authority, sink))
