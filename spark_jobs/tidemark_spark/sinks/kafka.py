@@ -80,14 +80,14 @@ class KafkaResults:
         otherwise = F.lit(config.topic).cast("string")
         if config.topic_field is None:
             return otherwise
-        named = text(config.topic_field)
+        named = field(config.topic_field).cast("string")
         return F.when(named.isin(*config.topics), named).otherwise(otherwise)
 
     def _key(self) -> Column:
         key = self._config.key
         if key is None:
             return F.lit(None).cast("binary")
-        return F.col(KEY) if key == MESSAGE_KEY else text(key).cast("binary")
+        return F.col(KEY) if key == MESSAGE_KEY else text(key)
 
     def _value(self) -> Column:
         if self._config.value is not None:
