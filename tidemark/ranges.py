@@ -123,8 +123,7 @@ class RangeSet:
         return self._intervals.get(partition, ())
 
     def only(self, partitions: Iterable[TopicPartition]) -> RangeSet:
-        wanted = set(partitions)
-        return self._from({p: i for p, i in self._intervals.items() if p in wanted})
+        return self._from({p: self._intervals[p] for p in partitions if p in self._intervals})
 
     def hull(self) -> RangeSet:
         """The smallest set with one range per partition that holds this one."""

@@ -57,7 +57,8 @@ def changes(head: Head, known: Known, request: Request) -> list[Change]:
     What no policy accepts is refused when the window is planned.
     """
     newest: dict[str, int] = {}
-    for at in head.offsets():
+    positions, logs = head.offsets(), known.partitions()
+    for at in positions:
         newest[at.topic] = max(at.incarnation, newest.get(at.topic, 0))
     found = []
     for topic in request.topics:
@@ -70,10 +71,9 @@ def changes(head: Head, known: Known, request: Request) -> list[Change]:
                 after = newest.get(topic, FIRST_INCARNATION)
                 found.append(Change(TopicChange.RECREATED, topic, log.topic_id, after, "on_recreated: accept"))
         elif policy.on_truncated == "accept":
-            offsets = {
-                at: offset for at, offset in head.offsets().items() if at in known.partitions() and at.topic == topic
-            }
-            cuts = {at: cut for at, offset in offsets.items() if (cut := known.cut(at, offset)) is not None}
+            offsets = {at: offset for at, offset in positions.items() if at in logs and at.topic == topic}
+            ends = {at: min(logs[at].end, known.epoch_ends.get(at, offset)) for at, offset in offsets.items()}
+            cuts = {at: end for at, end in ends.items() if end < offsets[at]}
             if cuts:
                 starts = tuple((at.partition, cuts.get(at, offset)) for at, offset in sorted(offsets.items()))
                 after = known.incarnations[topic]

@@ -59,9 +59,9 @@ def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: 
 
     Without `learn` the ledger stays as it is, and the answer is what it would be.
     """
-    known = known_now(opened, request.topics, learn=learn)
+    known, positions = known_now(opened, request.topics, learn=learn), head.offsets()
     for _ in range(_STALE_ANSWERS):
-        if not any(log.end < head.offsets().get(at, 0) for at, log in known.partitions().items()):
+        if not any(log.end < positions.get(at, 0) for at, log in known.partitions().items()):
             break
         time.sleep(_STALE_PAUSE_SECONDS)
         known = known_now(opened, request.topics, learn=learn)

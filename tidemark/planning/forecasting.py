@@ -28,7 +28,7 @@ def forecasts(
 
     The ends of `moments` are high watermarks: what an open transaction holds back is deleted like the rest.
     """
-    records = list(records)
+    before = _oldest(records)
     lagging = {at: now for at, now in moments.items() if now.start <= now.position < now.end}
     topics = {at.topic for at in lagging}
     settings = log.retention(topics) if topics else {}
@@ -40,17 +40,16 @@ def forecasts(
     found = {}
     for at, now in moments.items():
         place = (at.topic, at.partition)
-        seen = Seen(now, _first(records, at), settings.get(at.topic), timestamps.get(place), sizes.get(place))
+        seen = Seen(now, before.get(at), settings.get(at.topic), timestamps.get(place), sizes.get(place))
         found[at] = Forecasted(now, forecast(seen, warn_hours * _HOUR_MS))
     return found
 
 
-def _first(records: Iterable[Record], at: TopicPartition) -> Moment | None:
-    """A partition when the oldest of these windows was pinned."""
-    pinned = [
-        Moment(record.window.pinned_at, one.log_start, one.log_end, one.start)
-        for record in records
-        for one in record.window.ranges
-        if one.at == at
-    ]
-    return min(pinned, key=lambda moment: moment.at, default=None)
+def _oldest(records: Iterable[Record]) -> dict[TopicPartition, Moment]:
+    """Each partition when the oldest of these windows that has it was pinned."""
+    newest_first = sorted((record.window for record in records), key=lambda window: -window.pinned_at)
+    return {
+        one.at: Moment(window.pinned_at, one.log_start, one.log_end, one.start)
+        for window in newest_first
+        for one in window.ranges
+    }

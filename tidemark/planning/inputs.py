@@ -81,9 +81,3 @@ class Known:
             for at, log in sorted(self.partitions().items())
             if chosen is None or at.partition in chosen[at.topic]
         }
-
-    def cut(self, at: TopicPartition, position: int) -> int | None:
-        """Where a log was cut below a position, None when it was not."""
-        log = self.partitions().get(at)
-        cut = min(log.end if log else position, self.epoch_ends.get(at, position))
-        return cut if cut < position else None

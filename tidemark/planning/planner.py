@@ -87,10 +87,11 @@ def skipping(head: Head, known: Known, request: Request, to: Mapping[TopicPartit
 
     Raises WrongUse when a position would fall, when an offset lies above its log's end, or when nothing would be skipped.
     """
-    check_topics(known, request.topics, {at.topic for at in head.offsets()})
+    at_positions = head.offsets()
+    check_topics(known, request.topics, {at.topic for at in at_positions})
     ranges, gaps = {}, []
     for at, log in known.to_read().items():
-        position = head.offsets().get(at, known.starts.get(at, log.start))
+        position = at_positions.get(at, known.starts.get(at, log.start))
         check_cut(known, OffsetRange(at, position, position))
         target = to.get(at, position)
         if target < position:

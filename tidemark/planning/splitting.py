@@ -73,7 +73,7 @@ def _split(ranges: Sequence[OffsetRange], wanted: int) -> Iterator[OffsetRange]:
         yield from ranges
         return
     total = sum(map(len, ranges))
-    small = [one for one in ranges if _parts(len(one), total, wanted) == 1]
+    small = {one for one in ranges if _parts(len(one), total, wanted) == 1}
     rest = total - sum(map(len, small))
     for one in ranges:
         parts = 1 if one in small else _parts(len(one), rest, max(wanted - len(small), 1))
