@@ -12,19 +12,9 @@ from tidemark.errors import WrongUse
 from tidemark.hbase.gateway import Gateway
 from tidemark.importing import CSV_COLUMNS, harmless
 from tidemark.ledger.hbase import HBaseLedgerStore
-from tidemark.ledger.records import Head
 from tidemark.ledger.store import Offsets
 from tidemark.ledger.zookeeper import OffsetLayouts, shown_acl
 from tidemark.zookeeper import ZooKeeper
-
-
-def newest(head: Head) -> Offsets:
-    """{topic: {partition: next offset}} of a lane, of each topic as it is now."""
-    found: Offsets = {}
-    # Ascending by incarnation, so that the newest one stays.
-    for at, offset in sorted(head.offsets().items(), key=lambda one: one[0].incarnation):
-        found.setdefault(at.topic, {})[at.partition] = offset
-    return found
 
 
 def to_csv(path: Path, group: str, offsets: Offsets) -> None:

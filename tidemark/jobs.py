@@ -47,21 +47,26 @@ def local_cores(master: str) -> int | None:
     return int(words) if words.isdecimal() else (os.cpu_count() if words == "*" else 1)
 
 
+def refused(connection: str, master: str | None, deploy_mode: object, expected: str | None) -> str | None:
+    """Why jobs are not started with what a Spark connection gives; None when they are."""
+    if expected is not None and master != expected:
+        return f"the Spark connection {connection} gives master {master}; the stream file expects {expected}"
+    if deploy_mode == "cluster":
+        return (
+            f"the Spark connection {connection} asks for deploy mode cluster; Tidemark's jobs run in client mode, "
+            "so that their connections need not stand on a command line"
+        )
+    return None
+
+
 def submit_command(stream: Stream, connection: Connection, script: str, arguments: list[str]) -> list[str]:
     """The command that runs a job of a stream and ends with its exit code. Raises WrongUse.
 
     The stream's `engine` gives the settings, its Spark connection the master; where both name one, they have to agree.
     """
     found = master(connection)
-    if stream.engine.master is not None and found != stream.engine.master:
-        raise WrongUse(
-            f"the Spark connection {connection.name} gives master {found}; the stream file expects {stream.engine.master}"
-        )
-    if connection.extra.get("deploy-mode") == "cluster":
-        raise WrongUse(
-            f"the Spark connection {connection.name} asks for deploy mode cluster; Tidemark's jobs run in client mode, "
-            "so that their connections need not stand on a command line"
-        )
+    if refusal := refused(connection.name, found, connection.extra.get("deploy-mode"), stream.engine.master):
+        raise WrongUse(refusal)
     options = ["--master", found, "--name", f"tidemark {stream.stream}"]
     if queue := connection.extra.get("queue"):
         options += ["--queue", str(queue)]

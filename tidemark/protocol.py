@@ -49,10 +49,10 @@ from tidemark.ledger.records import (
     Receipt,
     Record,
     Window,
+    next_offsets,
     positions,
 )
 from tidemark.ledger.register import draw_generation, new_token
-from tidemark.ledger.store import Offsets
 from tidemark.ranges import RangeSet
 
 # A holder beats every few seconds (`attempts.BEAT_SECONDS`); ten missed beats mean that it is gone or paused. Waiting
@@ -227,7 +227,7 @@ def commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener 
     )
     value, recorded = encode(committed), encode(record)
     check_size(book.store, value, f"the head of {book.stream}/{head.lane}", "read fewer topics in one stream")
-    offsets = _by_topic(record.positions) if record.kind == LaneKind.INGEST else None
+    offsets = next_offsets(record.positions) if record.kind == LaneKind.INGEST else None
     key, history = head_key(head.lane), record_key(head.lane, window.seq)
     expected = taken.stored.bytes
 
@@ -266,7 +266,7 @@ def settle(book: Book, sweeper: Sweeper, lane: str, on_step: Listener = nobody) 
     if book.is_settled(record):
         return found
     if record.kind == LaneKind.INGEST:
-        book.publish(record.committed_at, _by_topic(record.positions))
+        book.publish(record.committed_at, next_offsets(record.positions))
         on_step(Step.PUBLISHED)
     if record.owes_sweep:
         sweeper.sweep(record, book.covers(record.window))
@@ -464,13 +464,6 @@ def _furthest(head: Head) -> tuple[Position, ...]:
     for one in head.pending.window.ranges if head.pending else ():
         offsets[one.at] = max(one.until, offsets.get(one.at, 0))
     return positions(offsets)
-
-
-def _by_topic(committed: tuple[Position, ...]) -> Offsets:
-    topics: Offsets = {}
-    for position in committed:
-        topics.setdefault(position.topic, {})[position.partition] = position.offset
-    return topics
 
 
 def _lost(book: Book, taken: Taken, current: bytes | None) -> Exception:

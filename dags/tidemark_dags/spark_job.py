@@ -9,7 +9,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark import errors
-from tidemark.jobs import job_script
+from tidemark.jobs import job_script, refused
 from tidemark_dags.connections import exported
 
 if TYPE_CHECKING:
@@ -85,22 +85,15 @@ class SparkJob(SparkSubmitOperator):
     def _check_master(self) -> None:
         """Refuse a master that nobody asked for: the provider falls back to YARN when a connection does not parse."""
         connection = self._hook._connection if self._hook else {}
-        master, mode = connection.get("master"), connection.get("deploy_mode")
+        master = connection.get("master")
         if master == "yarn" and self.expected_master != "yarn":
             raise SparkJobRefused(
                 f"the Spark connection {self._conn_id} gives master yarn, which is also what a missing or unreadable "
                 "connection gives. If YARN is meant, write `master: yarn` under `engine` in the stream file; otherwise "
                 'correct the connection, as JSON: {"conn_type": "spark", "host": "local[2]"}'
             )
-        if self.expected_master is not None and master != self.expected_master:
-            raise SparkJobRefused(
-                f"the Spark connection {self._conn_id} gives master {master}; the stream file expects {self.expected_master}"
-            )
-        if mode == "cluster":
-            raise SparkJobRefused(
-                f"the Spark connection {self._conn_id} asks for deploy mode cluster; Tidemark's jobs run in client mode, "
-                "so that their connections need not stand on a command line"
-            )
+        if refusal := refused(str(self._conn_id), master, connection.get("deploy_mode"), self.expected_master):
+            raise SparkJobRefused(refusal)
 
     def _last_line(self) -> str:
         lines = list(self._hook._last_submit_log_lines) if self._hook else []

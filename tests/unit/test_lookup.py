@@ -284,3 +284,20 @@ def test_windows_that_kept_no_positions_are_found_too() -> None:
             assert named(look_up(world.book, place)) == scan.at(place)
     assert world.head.offsets() == {LOGS[0]: 40}
     assert world.head.unpositioned == 7
+
+
+def test_the_newest_windows_have_the_receipts_that_were_stored_apart() -> None:
+    """A window that is committed before it is read gets its receipt later, beside its record."""
+    world = World()
+    world.open()
+    for _ in range(2):
+        pinned = protocol.pin(
+            world.book,
+            world.sweeps,
+            "ingest",
+            lambda head: structs.replace(plan(head), guarantee=Guarantee.AT_MOST_ONCE),
+        )
+        assert pinned is not None
+        world.process(pinned.window.seq)
+    found = newest(world.book, 5)
+    assert [(record.seq, record.receipt is not None) for record in found] == [(2, True), (1, True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark.cli.output import error
+from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST
 from tidemark.planning.estimating import estimate
 from tidemark.ranges import RangeSet
@@ -22,12 +23,8 @@ def counted(ranges: RangeSet) -> dict[str, Any]:
 
 def estimated(opened: OpenStream, offsets: int) -> dict[str, Any] | None:
     """What reading so many offsets will be, by the ingest's last windows; None before the first one."""
-    head = opened.book.head(INGEST)
-    if head is None or head.head.last is None:
-        return None
-    records = {one.seq: one for one in opened.book.newest_records(INGEST, _WINDOWS)}
-    records[head.head.seq] = head.head.last
-    found = estimate(offsets, records.values())
+    stored = opened.book.head(INGEST)
+    found = estimate(offsets, newest_of_lane(opened.book, INGEST, stored.head if stored else None, _WINDOWS))
     if found is None:
         return None
     return {"records": found.records, "bytes": found.bytes, "seconds": round(found.seconds, 1)}

@@ -14,7 +14,7 @@ from tidemark.cli.output import data, error
 from tidemark.connections import hbase_endpoint, zookeeper_endpoint
 from tidemark.errors import WrongUse
 from tidemark.hbase.gateway import Gateway, TableMissing
-from tidemark.ledger.records import INGEST
+from tidemark.ledger.records import INGEST, next_offsets
 from tidemark.ledger.store import Offsets
 from tidemark.ledger.zookeeper import OffsetLayouts
 from tidemark.streams.opened import OpenStream
@@ -42,7 +42,7 @@ def export(
     head = opened.book.head(INGEST)
     if head is None:
         raise WrongUse(f"{opened.book.stream} has no positions yet: there is nothing to export")
-    offsets = exporting.newest(head.head)
+    offsets = next_offsets(head.head.positions)
     if write:
         _write(opened, kind, place, group, connection, offsets)
     found = [

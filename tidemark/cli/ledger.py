@@ -11,6 +11,7 @@ from tidemark import protocol, runs
 from tidemark.cli import finding
 from tidemark.cli.asking import target
 from tidemark.cli.exporting import export
+from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.stored import stored_offsets
 from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
@@ -22,9 +23,6 @@ from tidemark.views.coverage import coverage as coverage_of
 from tidemark.views.events import events as events_of
 
 app = typer.Typer(help="The ledger of a stream.", no_args_is_help=True)
-
-Stream = Annotated[str, typer.Argument(help="a stream's name, or its file")]
-Json = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
 
 
 @app.command()

@@ -9,7 +9,7 @@ import typer
 from tidemark.cli import finding
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error
-from tidemark.ledger.records import INGEST
+from tidemark.ledger.records import INGEST, next_offsets
 from tidemark.planning.discovery import topics_now
 from tidemark.times import milliseconds, read_time
 
@@ -34,12 +34,11 @@ def offsets(
         {} if time is None else opened.log.first_at_or_after(logs, milliseconds(time), opened.stream.source.isolation)
     )
     head = opened.book.head(INGEST)
-    newest = head.head.offsets() if head is not None else {}
-    positions = {(one.topic, one.partition): offset for one, offset in sorted(newest.items())}
+    positions = next_offsets(head.head.positions if head is not None else ())
     found = []
     for topic, log in sorted(logs.items()):
         for partition, now in sorted(log.partitions.items()):
-            position, there = positions.get((topic, partition)), first.get((topic, partition))
+            position, there = positions.get(topic, {}).get(partition), first.get((topic, partition))
             found.append(
                 {
                     "topic": topic,

@@ -18,7 +18,7 @@ from tidemark.streams.opened import OpenStream
 from tidemark.views.summary import committed_by, windows
 
 # What the job itself ends with, after saying why. Code 1 is spark-submit's own when it could not start the job.
-_OWN_CODES = range(errors.EXIT_WRONG_USE, errors.EXIT_LEDGER_UNREADABLE + 1), (errors.EXIT_INTERNAL,)
+_OWN_CODES = {*range(errors.EXIT_WRONG_USE, errors.EXIT_LEDGER_UNREADABLE + 1), errors.EXIT_INTERNAL}
 
 
 def new_run() -> str:
@@ -36,7 +36,7 @@ def submit(opened: OpenStream, script: str, arguments: Sequence[str], accepted: 
     code = programs.run(command, job_environment(), error)
     if code in accepted:
         return code
-    if any(code in codes for codes in _OWN_CODES):
+    if code in _OWN_CODES:
         raise typer.Exit(code)
     ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code} and did not say why"
     raise ProcessingFailed(f"the Spark job {ended}; what it has not committed does not count. Its log is above.")

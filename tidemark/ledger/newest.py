@@ -36,8 +36,8 @@ def newest_windows(book: Book, lanes: Mapping[str, LaneEntry], heads: Mapping[st
 
 
 def newest_of_lane(book: Book, lane: str, head: Head | None, limit: int) -> list[Record]:
-    """The last windows of a lane. That of the head may not be in the history yet."""
+    """The last windows of a lane, with their receipts. That of the head may not be in the history yet."""
     records = {record.seq: record for record in book.newest_records(lane, limit)}
-    if head is not None and head.last is not None:
-        records[head.seq] = head.last
+    if head is not None and head.last is not None and head.seq not in records:
+        records[head.seq] = book.with_receipt(head.last)
     return list(records.values())

@@ -6,10 +6,12 @@ Each stored value begins with its format; `codec.py` turns them into bytes and b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from msgspec import Struct, field
 
+from tidemark.ledger.store import Offsets
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.tallies import PartitionTally
 
@@ -57,6 +59,14 @@ class Position(Struct, frozen=True, array_like=True, forbid_unknown_fields=True)
 
 def positions(offsets: dict[TopicPartition, int]) -> tuple[Position, ...]:
     return tuple(Position(at.topic, at.incarnation, at.partition, offset) for at, offset in sorted(offsets.items()))
+
+
+def next_offsets(positions: Iterable[Position]) -> Offsets:
+    """{topic: {partition: next offset}}, of each topic's newest incarnation."""
+    found: Offsets = {}
+    for position in sorted(positions, key=lambda one: one.incarnation):
+        found.setdefault(position.topic, {})[position.partition] = position.offset
+    return found
 
 
 class SelectionRef(Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,11 +11,22 @@ from tidemark.kafka.transactions import OpenTransaction
 from tidemark.ledger.book import Book, Stored
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.newest import newest_of_lane, newest_windows, open_heads
-from tidemark.ledger.records import INGEST, Head, LaneEntry, Pending, Record, Register, Window, WindowRange
+from tidemark.ledger.records import (
+    INGEST,
+    Head,
+    LaneEntry,
+    Pending,
+    Record,
+    Register,
+    Window,
+    WindowRange,
+    next_offsets,
+)
 from tidemark.planning.discovery import topics_now
 from tidemark.planning.forecasting import Forecasted, forecasts
 from tidemark.ranges import TopicPartition
 from tidemark.streams.opened import OpenStream
+from tidemark.views.summary import messages
 
 _WINDOWS = 50
 # The windows whose log starts and positions a forecast goes by.
@@ -96,8 +107,7 @@ def _moments(
 def _partitions(
     ingest: Stored | None, logs: dict[str, TopicLog], forecasted: Mapping[TopicPartition, Forecasted]
 ) -> list[dict[str, Any]]:
-    offsets = ingest.head.offsets() if ingest else {}
-    newest = {(at.topic, at.partition): offset for at, offset in sorted(offsets.items())}
+    positions = next_offsets(ingest.head.positions if ingest else ())
     window = ingest.head.pending.window if ingest and ingest.head.pending else None
     pending = (
         {(one.topic, one.partition): one.until for one in window.ranges if one.start < one.until} if window else {}
@@ -106,7 +116,7 @@ def _partitions(
     rows = []
     for topic, log in sorted(logs.items()):
         for partition, now in sorted(log.partitions.items()):
-            position = newest.get((topic, partition))
+            position = positions.get(topic, {}).get(partition)
             forecast = expected.get((topic, partition))
             rows.append(
                 {
@@ -154,7 +164,6 @@ def _windows(book: Book, lanes: Mapping[str, LaneEntry], heads: Mapping[str, Sto
 
 
 def _committed(record: Record) -> dict[str, Any]:
-    tallies = record.tallies
     return {
         "lane": record.lane,
         "seq": record.seq,
@@ -162,9 +171,7 @@ def _committed(record: Record) -> dict[str, Any]:
         "at": record.committed_at,
         "ranges": _ranges(record.window.ranges),
         "selected": _selected(record.window),
-        "read": sum(tally.read.number for tally in tallies),
-        "stored": sum(tally.stored.number for tally in tallies),
-        "set_aside": sum(tally.invalid.number + tally.failed.number for tally in tallies),
+        **messages(record),
         "generation": str(record.attempt.generation),
         "run": record.attempt.run,
     }

@@ -22,9 +22,16 @@ def windows(records: Iterable[Record]) -> list[dict[str, Any]]:
             "seq": record.seq,
             "generation": record.attempt.generation,
             "ranges": [str(one.as_range()) for one in record.window.ranges],
-            "read": sum(tally.read.number for tally in record.tallies),
-            "stored": sum(tally.stored.number for tally in record.tallies),
-            "set_aside": sum(tally.invalid.number + tally.failed.number for tally in record.tallies),
+            **messages(record),
         }
         for record in records
     ]
+
+
+def messages(record: Record) -> dict[str, int]:
+    """How many messages a window has read, stored and set aside."""
+    return {
+        "read": sum(tally.read.number for tally in record.tallies),
+        "stored": sum(tally.stored.number for tally in record.tallies),
+        "set_aside": sum(tally.invalid.number + tally.failed.number for tally in record.tallies),
+    }
