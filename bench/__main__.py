@@ -1,4 +1,4 @@
-"""`./run bench`: the benchmarks, on the servers of this site. Prints JSON; the ratio is ours to bare, so less is better."""
+"""`./run bench`: Tidemark against other ways to do the same, in pairs, on the servers of this site. Prints JSON."""
 
 from __future__ import annotations
 
@@ -6,46 +6,65 @@ import argparse
 import json
 import os
 import sys
-import uuid
+from typing import Any
 
-from kafka import KafkaAdminClient
-
-from bench import window
-from bench.pairs import in_pairs
-from demo.cdn_lines import produce
+from bench import report
+from bench.measures import MEASURES, Measure
+from bench.workbench import Workbench
 from services import control, environment, jars
 from services.site import Site
 from tidemark_spark.session import open_session
 
-PARTITIONS = 4
-
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./run bench", description=__doc__)
-    parser.add_argument("--messages", type=int, default=200_000, help="in the window (200000)")
-    parser.add_argument("--pairs", type=int, default=5, help="how many times each side is timed (5)")
+    names = [one.name for one in MEASURES]
+    parser.add_argument("measures", nargs="*", choices=[[], *names], metavar="MEASURE", help=", ".join(names))
+    parser.add_argument("--messages", type=int, default=500_000, help="in a window (500000)")
+    parser.add_argument("--pairs", type=int, default=3, help="how many times each side is measured (3)")
+    parser.add_argument("--write", action="store_true", help="put the results into docs/benchmarks.json and its page")
     options = parser.parse_args()
     site = Site.from_environment()
     jars.fetch(site.jars)
     control.up(site, control.DATA_SERVERS, report=_say)
     os.environ.update({**environment.connections(site), **environment.spark(site)})
     os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] --driver-memory 2g pyspark-shell"
-    topic = f"bench-{uuid.uuid4().hex[:8]}"
-    admin = KafkaAdminClient(bootstrap_servers=site.address("kafka"))
-    admin.create_topics({topic: {"num_partitions": PARTITIONS, "replication_factor": 1}})
     spark = open_session("bench")
+    bench = Workbench(site, spark, options.messages, options.pairs)
+    results = {}
     try:
-        _say(f"producing {options.messages} messages")
-        produce(site.address("kafka"), topic, options.messages)
-        _say(f"a window to Parquet: {options.pairs} pairs")
-        pairs = in_pairs(options.pairs, window.tidemark(site, topic), window.spark_alone(spark, site, topic))
+        for measure in MEASURES:
+            if not options.measures or measure.name in options.measures:
+                _say(f"{measure.name}: {measure.what}")
+                results[measure.name] = _result(measure, bench)
+                _say(f"  {results[measure.name]['ratio']}, target {measure.target}")
     finally:
+        bench.close()
         spark.stop()
-        admin.delete_topics([topic])
-        admin.close()
-        window.clean_up(site)
-    print(json.dumps({"window to Parquet": {"messages": options.messages, **pairs.summary()}}, indent=1))
+    print(json.dumps(results, indent=1))
+    if options.write:
+        before = json.loads(report.RESULTS.read_text()) if report.RESULTS.exists() else {}
+        together = {name: found for name in names if (found := results.get(name) or before.get(name))}
+        report.RESULTS.write_text(json.dumps(together, indent=1) + "\n")
+        report.put_into(report.PAGE, together)
     return 0
+
+
+def _result(measure: Measure, bench: Workbench) -> dict[str, Any]:
+    pairs = measure.run(bench)
+    ratio = pairs.ratios(speed=measure.speed)
+    return {
+        "what": measure.what,
+        "interval": measure.interval,
+        "messages": bench.messages,
+        "pairs": len(pairs.ours),
+        "ours": [round(one, 2) for one in pairs.ours],
+        "other": [round(one, 2) for one in pairs.other],
+        "ratio": ratio,
+        "speed": measure.speed,
+        "target": measure.target,
+        "met": measure.met(ratio["median"]),
+    }
 
 
 def _say(line: str) -> None:

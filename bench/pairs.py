@@ -7,35 +7,41 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+# One side of a pair: does its work, and may say how many seconds of it count (None: all of them).
+Side = Callable[[], float | None]
+
 
 @dataclass(frozen=True)
 class Pairs:
-    """Seconds of both sides, pair by pair."""
+    """Seconds (or bytes) of both sides, pair by pair."""
 
     ours: tuple[float, ...]
-    bare: tuple[float, ...]
+    other: tuple[float, ...]
 
-    def summary(self) -> dict[str, object]:
-        """The seconds, and how many times as long ours takes: min, median and max over the pairs."""
-        ratios = [ours / bare for ours, bare in zip(self.ours, self.bare, strict=True)]
+    def ratios(self, *, speed: bool = False) -> dict[str, float]:
+        """How many times as long ours takes, or with `speed` how many times as fast it is: min, median, max of the pairs."""
+        found = [ours / other for ours, other in zip(self.ours, self.other, strict=True)]
+        if speed:
+            found = [1 / one for one in found]
         return {
-            "ours_s": [round(one, 2) for one in self.ours],
-            "bare_s": [round(one, 2) for one in self.bare],
-            "ratio": {
-                "min": round(min(ratios), 2),
-                "median": round(statistics.median(ratios), 2),
-                "max": round(max(ratios), 2),
-            },
+            "min": round(min(found), 2),
+            "median": round(statistics.median(found), 2),
+            "max": round(max(found), 2),
         }
 
 
-def in_pairs(number: int, ours: Callable[[], object], bare: Callable[[], object]) -> Pairs:
-    """Run both `number` times, one after the other, who is first in turns; a run of each before is not counted."""
-    ours(), bare()
-    times: dict[Callable[[], object], list[float]] = {ours: [], bare: []}
+def in_pairs(number: int, ours: Side, other: Side, *, warm: bool = True) -> Pairs:
+    """Run both `number` times, one after the other, who is first in turns; if `warm`, a run of each before is not counted."""
+    if warm:
+        _timed(ours), _timed(other)
+    times: dict[Side, list[float]] = {ours: [], other: []}
     for pair in range(number):
-        for side in (ours, bare) if pair % 2 else (bare, ours):
-            began = time.perf_counter()
-            side()
-            times[side].append(time.perf_counter() - began)
-    return Pairs(tuple(times[ours]), tuple(times[bare]))
+        for side in (ours, other) if pair % 2 else (other, ours):
+            times[side].append(_timed(side))
+    return Pairs(tuple(times[ours]), tuple(times[other]))
+
+
+def _timed(side: Side) -> float:
+    began = time.perf_counter()
+    said = side()
+    return time.perf_counter() - began if said is None else said

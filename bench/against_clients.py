@@ -1,0 +1,145 @@
+"""Windows to HBase, against three other ways to put the same cells there: Java's client, Spark with happybase, and no Spark.
+
+Rows have four cells: three fields of a CDN line, and one that says which attempt wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import happybase
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaTopicPartition
+from pyspark.sql import functions as F
+
+from bench.pairs import Pairs, in_pairs
+from bench.workbench import EXAMPLE, FIELDS, Workbench, window
+from tidemark.kafka.topics import READ_COMMITTED
+from tidemark.streams.model import Stream
+from tidemark.streams.opened import open_stream
+from tidemark_spark.columns import OFFSET, PARTITION, REASON
+from tidemark_spark.schemes import parse
+
+_SELECT = "SELECT _topic, _incarnation, _partition, _offset, _index, clientip, path, size FROM messages"
+_TRANSFORM = {"sql": _SELECT, "fields": {"clientip": "string", "path": "string", "size": "integer"}}
+_BATCH = 1000
+_MARK = bytes(40)
+
+
+def buffered_mutator(bench: Workbench) -> Pairs:
+    topic = bench.lines(bench.messages)
+    file = bench.site.folder("bench") / "cells"
+    with file.open("wb") as out:
+        out.write(struct.pack(">i", 1 + len(FIELDS)))
+        for row in _some_rows(bench, topic):
+            out.writelines(struct.pack(">i", len(part)) + part for part in row)
+
+    def java() -> float:
+        return _write_cells(bench, file)
+
+    return in_pairs(bench.pairs, _ours(bench, topic), java)
+
+
+def foreach_partition(bench: Workbench) -> Pairs:
+    topic = bench.lines(bench.messages)
+    port = bench.site.port("thrift")
+
+    def spark() -> None:
+        table = bench.table()
+
+        def put(rows: Iterable[Any]) -> None:
+            _put(port, table, ((f"{topic}-{one[0]}-{one[1]}".encode(), one[2:]) for one in rows))
+
+        parsed = parse(bench.read(topic), open_stream(EXAMPLE).stream.scheme).where(F.col(REASON).isNull())
+        parsed.select(PARTITION, OFFSET, *FIELDS).rdd.foreachPartition(put)
+
+    return in_pairs(bench.pairs, _ours(bench, topic), spark)
+
+
+def consumer_loop(bench: Workbench) -> Pairs:
+    topic = bench.lines(bench.messages)
+
+    def loop() -> None:
+        _put(bench.site.port("thrift"), bench.table(), _consumed(bench, topic))
+
+    return in_pairs(bench.pairs, _ours(bench, topic), loop)
+
+
+def _ours(bench: Workbench, topic: str) -> Any:
+    def run() -> None:
+        window(bench.stream(topic, {"type": "hbase"}, transform=_TRANSFORM))
+
+    return run
+
+
+def _put(port: int, table: str, rows: Iterable[tuple[bytes, Iterable[Any]]]) -> None:
+    names = [f"d:{name}".encode() for name in FIELDS]
+    with (
+        closing(happybase.Connection("127.0.0.1", port)) as connection,
+        connection.table(table).batch(batch_size=_BATCH) as batch,
+    ):
+        for key, fields in rows:
+            cells = {name: str(value).encode() for name, value in zip(names, fields, strict=True) if value is not None}
+            batch.put(key, {**cells, b"d:mark": _MARK})
+
+
+def _consumed(bench: Workbench, topic: str) -> Iterator[tuple[bytes, list[str]]]:
+    """Every line that parses, as one consumer reads them and Python's `re` takes them apart."""
+    ranges = {KafkaTopicPartition(topic, one.partition.partition): one.until for one in bench.everything(topic)}
+    patterns = _patterns(open_stream(EXAMPLE).stream)
+    with closing(KafkaConsumer(bootstrap_servers=bench.servers, isolation_level=READ_COMMITTED)) as consumer:
+        consumer.assign(list(ranges))
+        consumer.seek_to_beginning(*ranges)
+        while any(consumer.position(at) < until for at, until in ranges.items()):
+            for records in consumer.poll(1000, max_records=10_000).values():
+                for record in records:
+                    fields = None if record.value is None else _parsed(record.value, patterns)
+                    if fields is not None:
+                        yield f"{topic}-{record.partition}-{record.offset}".encode(), fields
+
+
+def _patterns(stream: Stream) -> list[tuple[re.Pattern[str], list[int]]]:
+    """The patterns of the example, and which of their groups are FIELDS."""
+    return [
+        (re.compile(one.regex), [one.fields.index(name) + 1 for name in FIELDS])
+        for one in stream.scheme.patterns  # type: ignore[union-attr]
+    ]
+
+
+def _parsed(value: bytes, patterns: list[tuple[re.Pattern[str], list[int]]]) -> list[str] | None:
+    try:
+        line = value.decode()
+    except UnicodeDecodeError:
+        return None
+    for pattern, groups in patterns:
+        found = pattern.fullmatch(line)
+        if found:
+            return [found[number] for number in groups]
+    return None
+
+
+def _some_rows(bench: Workbench, topic: str) -> Iterator[list[bytes]]:
+    """As many rows as the topic has messages: key, then qualifier and value of each cell, in the sizes that ours have."""
+    for number, (_, fields) in enumerate(islice(_consumed(bench, topic), bench.messages)):
+        key = struct.pack(">BB14sHIQI", number % 16, 14, topic.encode(), 1, number % 4, number // 4, 0)
+        cells = [part for pair in zip(FIELDS, fields, strict=True) for part in pair]
+        yield [key, b"m", _MARK, *(part.encode() for part in cells)]
+
+
+def _write_cells(bench: Workbench, file: Path) -> float:
+    source = Path(__file__).parent / "WriteCells.java"
+    jars = bench.site.jars / "hbase" / "*"
+    command = ["java", "-Xmx4g", "-cp", str(jars), str(source)]
+    done = subprocess.run(
+        [*command, str(bench.site.port("zookeeper")), bench.table(), str(file), "2"], capture_output=True, text=True
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return float(done.stdout.split()[-1])

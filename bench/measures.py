@@ -1,0 +1,99 @@
+"""What is measured, against what, and what it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench import against_clients, against_spark, ledger, shapes
+from bench.pairs import Pairs
+from bench.workbench import Workbench
+
+
+@dataclass(frozen=True)
+class Measure:
+    """`interval` says what is within the time of each side. `speed`: the ratio is ours to theirs in speed, not in time."""
+
+    name: str
+    what: str
+    interval: str
+    target: float
+    run: Callable[[Workbench], Pairs]
+    speed: bool = False
+
+    def met(self, median: float) -> bool:
+        return median >= self.target if self.speed else median <= self.target
+
+
+_OURS = "ours: plan, pin, take, read, dead letters, results, verification, commit, settling; Spark runs already. "
+
+MEASURES = (
+    Measure(
+        "parquet",
+        "CDN lines to Parquet, against Spark alone: read, parse, write",
+        _OURS + "Theirs: the same read and the same patterns, kept in memory, and a Parquet write of what parses",
+        1.10,
+        against_spark.parquet,
+    ),
+    Measure(
+        "hbase-java",
+        "CDN lines to HBase, four cells a row, against Java's BufferedMutator",
+        _OURS + "Theirs: two threads put the same cells, which are in memory already, and flush; no Kafka, no parsing",
+        0.8,
+        against_clients.buffered_mutator,
+        speed=True,
+    ),
+    Measure(
+        "hbase-happybase",
+        "the same against Spark's foreachPartition with happybase's batch(batch_size=1000)",
+        _OURS + "Theirs: the same read and the same patterns, and a put for each row",
+        1.5,
+        against_clients.foreach_partition,
+        speed=True,
+    ),
+    Measure(
+        "hbase-consumer",
+        "the same against a loop of kafka-python and happybase",
+        _OURS
+        + "Theirs: one consumer reads the same ranges, Python's `re` parses, happybase's batch(batch_size=1000) puts",
+        2.0,
+        against_clients.consumer_loop,
+        speed=True,
+    ),
+    Measure(
+        "streaming",
+        "CDN lines to Parquet, against Structured Streaming: availableNow, foreachBatch, the same patterns and files",
+        _OURS + "Theirs: a new query with a new checkpoint, until it ends",
+        1.05,
+        against_spark.structured_streaming,
+    ),
+    Measure(
+        "skew",
+        "one partition of four holds 90 % of the lines, against an even spread",
+        "both: " + _OURS.removeprefix("ours: "),
+        1.15,
+        shapes.skew,
+    ),
+    Measure(
+        "memory",
+        "peak memory of a job, ten times the lines against as many as asked for",
+        "both: the largest resident memory of spark-submit, its JVM and its Python workers together, from start to end",
+        1.1,
+        shapes.memory,
+    ),
+    Measure(
+        "partitions",
+        "pin, take and commit of a window with 1,000 partitions, against the bare round trips of the same sizes",
+        "ours: the protocol on the HBase ledger, without Kafka and without Spark. Theirs: the same reads and writes of the "
+        "same bytes, one after the other",
+        3.0,
+        ledger.thousand_partitions,
+    ),
+    Measure(
+        "large",
+        "2,000 records of 1 MB, against the same bytes in records of 1 KB (peak memory)",
+        "both: the largest resident memory of spark-submit, its JVM and its Python workers together; every record arrives",
+        1.5,
+        shapes.large_records,
+    ),
+)

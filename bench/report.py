@@ -1,0 +1,34 @@
+"""The table of docs/benchmarks.md, from the results."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from services.site import REPOSITORY
+
+RESULTS = REPOSITORY / "docs" / "benchmarks.json"
+PAGE = REPOSITORY / "docs" / "benchmarks.md"
+_BEGIN, _END = "<!-- results -->", "<!-- end of results -->"
+
+
+def table(results: dict[str, Any]) -> str:
+    """A Markdown table: a row for each measure."""
+    lines = ["| measure | ratio: minimum, median, maximum | target | met | messages, pairs |", "|---|---|---|---|---|"]
+    for one in results.values():
+        ratio = one["ratio"]
+        target = f"{'≥' if one['speed'] else '≤'} {one['target']}"
+        met = "yes" if one["met"] else "**no**"
+        lines.append(
+            f"| {one['what']} | {ratio['min']}, **{ratio['median']}**, {ratio['max']} | {target} | {met} | "
+            f"{one['messages']:,}, {one['pairs']} |"
+        )
+    return "\n".join(lines)
+
+
+def put_into(page: Path, results: dict[str, Any]) -> None:
+    """Replace the table of the page."""
+    text = page.read_text(encoding="utf-8")
+    new = f"{_BEGIN}\n{table(results)}\n{_END}"
+    page.write_text(re.sub(f"{_BEGIN}.*{_END}", lambda _: new, text, flags=re.DOTALL), encoding="utf-8")

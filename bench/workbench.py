@@ -1,0 +1,130 @@
+"""What the measures work on: servers, topics of CDN lines, and new streams that read them."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import happybase
+import yaml
+from kafka import KafkaAdminClient
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from demo.cdn_lines import STEP, messages
+from services.site import REPOSITORY, Site
+from tidemark import runs
+from tidemark.kafka.topics import READ_COMMITTED
+from tidemark.ledger.records import INGEST
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.streams.opened import OpenStream, open_stream
+from tidemark_spark.reading import read_offsets
+from tidemark_spark.window_job import process_windows
+
+EXAMPLE = REPOSITORY / "dags" / "streams" / "cdn_logs.yaml"
+PARTITIONS = 4
+# So many lines are different; a topic repeats them.
+_DIFFERENT = 50_000
+
+# Four cells a row: three fields and the mark.
+FIELDS = ("clientip", "path", "size")
+
+
+@dataclass
+class Workbench:
+    """`messages` and `pairs` are what the user asked for."""
+
+    site: Site
+    spark: SparkSession
+    messages: int
+    pairs: int
+    _topics: dict[tuple[int, float], str] = field(default_factory=dict)
+
+    @property
+    def servers(self) -> str:
+        return self.site.address("kafka")
+
+    @cached_property
+    def admin(self) -> KafkaAdminClient:
+        return KafkaAdminClient(bootstrap_servers=self.servers)
+
+    def create(self, partitions: int, **settings: str) -> str:
+        topic = f"bench-{uuid.uuid4().hex[:8]}"
+        self.admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1, "configs": settings}})
+        return topic
+
+    def lines(self, count: int, share_of_first: float = 1 / PARTITIONS) -> str:
+        """A topic with so many CDN lines, of which its first partition holds a share. Made once."""
+        if (count, share_of_first) not in self._topics:
+            topic = self._topics[count, share_of_first] = self.create(PARTITIONS)
+            number, rest = F.col("number"), PARTITIONS - 1
+            of_first = (number % 1000) < round(share_of_first * 1000)
+            partition = F.when(of_first, 0).otherwise(1 + number % rest).cast("int")
+            # Spark writes ten times as fast as one producer in Python.
+            self._some_lines(count).select(
+                F.lit(topic).alias("topic"), partition.alias("partition"), "key", "value"
+            ).write.format("kafka").option("kafka.bootstrap.servers", self.servers).save()
+        return self._topics[count, share_of_first]
+
+    def _some_lines(self, count: int) -> DataFrame:
+        since = datetime.now(UTC) - STEP * _DIFFERENT
+        made = [(one.key, one.value) for one in messages(min(count, _DIFFERENT), since)]
+        few = self.spark.createDataFrame(made, "key binary, value binary").repartition(4)
+        times = self.spark.range(-(-count // len(made))).withColumnRenamed("id", "time")
+        return few.crossJoin(times).limit(count).withColumn("number", F.monotonically_increasing_id())
+
+    def everything(self, topic: str) -> RangeSet:
+        partitions = open_stream(EXAMPLE).log.topics([topic], READ_COMMITTED)[topic].partitions
+        return RangeSet(
+            OffsetRange(TopicPartition(topic, number), log.start, log.end) for number, log in partitions.items()
+        )
+
+    def read(self, topic: str) -> DataFrame:
+        """All messages of a topic, as Tidemark reads them."""
+        return read_offsets(self.spark, self.servers, READ_COMMITTED, self.everything(topic), {topic: 0})
+
+    def stream(self, topic: str, *sinks: dict[str, Any], **changes: Any) -> OpenStream:
+        """The example under another name and with other sinks: nothing of it has been read yet."""
+        name = f"bench_{uuid.uuid4().hex[:8]}"
+        stream = yaml.safe_load(EXAMPLE.read_text())
+        stream |= {"stream": name, "sinks": [{**sink, **_place(sink, name)} for sink in sinks], **changes}
+        stream["source"]["topics"] = [topic]
+        stream["dead_letters"]["table"] = f"{name}_dead_letters"
+        path = self.site.folder("bench") / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(stream, sort_keys=False))
+        return open_stream(path)
+
+    def table(self) -> str:
+        """A new HBase table with the family `d`."""
+        name = f"bench_{uuid.uuid4().hex[:8]}"
+        with closing(happybase.Connection("127.0.0.1", self.site.port("thrift"))) as connection:
+            connection.create_table(name, {"d": {}})
+        return name
+
+    def folder(self) -> Path:
+        return self.site.folder("lake", "bench") / f"other_{uuid.uuid4().hex[:8]}"
+
+    def close(self) -> None:
+        for topic in self.admin.list_topics():
+            if topic.startswith("bench-"):
+                self.admin.delete_topics([topic])
+        self.admin.close()
+        shutil.rmtree(self.site.folder("lake", "bench"))
+        shutil.rmtree(self.site.folder("bench"))
+
+
+def window(opened: OpenStream) -> None:
+    """Plan and process what a new stream has to read: pin, take, read, store, verify, commit, settle."""
+    pending = runs.plan_ingest(opened, "bench")
+    assert pending is not None, f"{opened.stream.source.topics} are empty"
+    process_windows(opened, INGEST, pending.window.seq, "bench")
+
+
+def _place(sink: dict[str, Any], name: str) -> dict[str, str]:
+    return {"folder": f"bench/{name}"} if sink["type"] == "parquet" else {"table": f"{name}_{sink['type']}"}
