@@ -34,19 +34,33 @@ def encode(value: msgspec.Struct) -> bytes:
 def decode(stored: bytes, kind: type[T], where: str) -> T:
     """The value in `stored`. Raises LedgerUnreadable, which shows the place, the reason and the value."""
     try:
-        plain = msgspec.json.decode(stored)
-        if (found := _format_of(plain)) > CURRENT_FORMAT:
+        formats = msgspec.json.decode(stored, type=_Formats)
+        if formats.format > CURRENT_FORMAT:
             raise LedgerUnreadable(
-                f"{where} has format {found}; this version of Tidemark knows formats up to {CURRENT_FORMAT}. "
+                f"{where} has format {formats.format}; this version of Tidemark knows formats up to {CURRENT_FORMAT}. "
                 "Use the version that wrote it, or a newer one. Nothing was changed."
             )
-        return msgspec.convert(_migrated(plain, kind.__name__), kind, strict=True)
+        if formats.current:
+            # Straight into its type, in a tenth of the time: heads of a thousand partitions are large.
+            return msgspec.json.decode(stored, type=kind)
+        return msgspec.convert(_migrated(msgspec.json.decode(stored), kind.__name__), kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
         shown = stored[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
         raise LedgerUnreadable(
             f"{where} cannot be read: {problem}. It holds {len(stored)} bytes: {shown!r}. It was left as it is; "
             "restore it from a backup of the ledger, never delete it."
         ) from problem
+
+
+class _Formats(msgspec.Struct):
+    """The format of a value, and of the record that a head holds; whatever else there is is passed over."""
+
+    format: int
+    last: _Formats | None = None
+
+    @property
+    def current(self) -> bool:
+        return self.format == CURRENT_FORMAT and (self.last is None or self.last.current)
 
 
 def _migrated(plain: dict[str, Any], kind: str) -> dict[str, Any]:
