@@ -18,12 +18,14 @@ WINDOW_JOB = REPOSITORY / "spark_jobs" / "process_window.py"
 class Submitted:
     """A running spark-submit. Ends with the test, whatever happens."""
 
-    def __init__(self, site: Site, log: Path, script: Path, *arguments: str, **variables: str) -> None:
+    def __init__(
+        self, site: Site, log: Path, script: Path, *arguments: str, master: str = "local[2]", **variables: str
+    ) -> None:
         self.log = log
         submit = str(Path(sys.executable).parent / "spark-submit")
         with log.open("wb") as out:
             self.process = subprocess.Popen(
-                [submit, "--master", "local[2]", str(script), *arguments],
+                [submit, "--master", master, str(script), *arguments],
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **environment.spark(site), **environment.connections(site), **variables},

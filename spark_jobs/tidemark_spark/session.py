@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from tidemark_spark.shipping import ship_code
+
 # What the results depend on: these are the same wherever the job runs.
 _SETTINGS = {
     # Times are written and digested as text: they must not depend on where a worker stands.
@@ -21,6 +23,7 @@ def open_session(name: str) -> SparkSession:
     for key, value in _SETTINGS.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    ship_code(spark.sparkContext)
     if spark.sparkContext.getConf().get("spark.sql.shuffle.partitions") is None:
         # What is shuffled here are tallies and comparisons: Spark's default of 200 tasks would cost more than the work.
         spark.conf.set("spark.sql.shuffle.partitions", max(4, 2 * spark.sparkContext.defaultParallelism))

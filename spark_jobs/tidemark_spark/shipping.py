@@ -1,0 +1,27 @@
+"""This program's own code for Spark's workers on other machines: they run what the driver runs, not what is installed there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from zipfile import ZipFile
+
+from pyspark import SparkContext, SparkFiles
+
+import tidemark
+import tidemark_spark
+
+_PACKAGES = (tidemark, tidemark_spark)
+_ARCHIVE = "tidemark-code.zip"
+
+
+def ship_code(context: SparkContext) -> None:
+    """Send the packages to the workers, once an application. A local master's workers have them already."""
+    archive = Path(SparkFiles.getRootDirectory()) / _ARCHIVE
+    if str(context.master).startswith("local") or archive.exists():
+        return
+    with ZipFile(archive, "w") as packed:
+        for package in _PACKAGES:
+            folder = Path(str(package.__file__)).parent
+            for source in folder.rglob("*.py"):
+                packed.write(source, Path(folder.name) / source.relative_to(folder))
+    context.addPyFile(str(archive))

@@ -1,0 +1,94 @@
+"""A Spark standalone cluster on this machine: a master and two workers, whose Python does not know this project."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pyspark
+
+from tests.servers import free_ports
+
+_WORKERS = 2
+_READY_SECONDS = 90
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """`python` is the interpreter of its workers; `executors` are the logs of what has run there."""
+
+    master: str
+    python: Path
+    folder: Path
+
+    def executors(self) -> list[Path]:
+        return sorted(self.folder.glob("worker-*/app-*/*/stderr"))
+
+
+@contextmanager
+def spark_cluster(folder: Path) -> Iterator[Cluster]:
+    """Start a cluster, and end it and everything that it has started."""
+    port = free_ports()
+    master, page = f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}/json"
+    cluster = Cluster(master, _python_without_this_project(folder / "nodes"), folder)
+    started = [_start(folder, "master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(port + 1))]
+    try:
+        _wait(page, 0)
+        for number in range(_WORKERS):
+            work = folder / f"worker-{number}"
+            options = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--work-dir", str(work))
+            started.append(_start(folder, "worker", *options, "--webui-port", str(port + 2 + number), master))
+        _wait(page, _WORKERS)
+        yield cluster
+    finally:
+        # A worker that is told to end takes its executors with it.
+        for process in reversed(started):
+            process.terminate()
+        for process in started:
+            process.wait(30)
+
+
+def _start(folder: Path, what: str, *options: str) -> subprocess.Popen[bytes]:
+    command = [str(Path(pyspark.__file__).parent / "bin" / "spark-class")]
+    command += [f"org.apache.spark.deploy.{what}.{what.capitalize()}", *options]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
+    with (folder / f"{what}.log").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
+
+
+def _wait(page: str, workers: int) -> None:
+    deadline = time.monotonic() + _READY_SECONDS
+    while True:
+        try:
+            with urlopen(page, timeout=5) as answer:
+                if json.load(answer)["aliveworkers"] == workers:
+                    return
+        except (URLError, ConnectionError):
+            pass
+        assert time.monotonic() < deadline, f"{page} does not show {workers} workers"
+        time.sleep(0.3)
+
+
+def _python_without_this_project(folder: Path) -> Path:
+    """An interpreter with this one's packages; those of the project are found by a .pth file, which does not count there."""
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    (packages,) = {path for path in sys.path if path.endswith("site-packages") and path.startswith(sys.prefix)}
+    (site / "packages.pth").write_text(f"{packages}\n")
+    python = folder / "bin" / "python"
+    knows = subprocess.run(
+        [python, "-c", "import pyarrow, happybase; import tidemark"], capture_output=True, cwd=folder
+    )
+    assert b"No module named 'tidemark'" in knows.stderr, knows.stderr
+    return python
