@@ -19,7 +19,8 @@ import pyspark
 
 from tests.servers import free_ports
 
-_WORKERS = 2
+# Two names of this machine: Spark starts no second copy of a task on the same host.
+_HOSTS = ("127.0.0.1", "localhost")
 _READY_SECONDS = 90
 
 
@@ -44,11 +45,11 @@ def spark_cluster(folder: Path) -> Iterator[Cluster]:
     started = [_start(folder, "master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(port + 1))]
     try:
         _wait(page, 0)
-        for number in range(_WORKERS):
+        for number in range(len(_HOSTS)):
             work = folder / f"worker-{number}"
-            options = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--work-dir", str(work))
+            options = ("--host", _HOSTS[number], "--cores", "1", "--memory", "1g", "--work-dir", str(work))
             started.append(_start(folder, "worker", *options, "--webui-port", str(port + 2 + number), master))
-        _wait(page, _WORKERS)
+        _wait(page, len(_HOSTS))
         yield cluster
     finally:
         # A worker that is told to end takes its executors with it.

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from services import environment
@@ -19,13 +20,21 @@ class Submitted:
     """A running spark-submit. Ends with the test, whatever happens."""
 
     def __init__(
-        self, site: Site, log: Path, script: Path, *arguments: str, master: str = "local[2]", **variables: str
+        self,
+        site: Site,
+        log: Path,
+        script: Path,
+        *arguments: str,
+        master: str = "local[2]",
+        conf: Mapping[str, str] | None = None,
+        **variables: str,
     ) -> None:
         self.log = log
+        settings = [word for key, value in (conf or {}).items() for word in ("--conf", f"{key}={value}")]
         submit = str(Path(sys.executable).parent / "spark-submit")
         with log.open("wb") as out:
             self.process = subprocess.Popen(
-                [submit, "--master", master, str(script), *arguments],
+                [submit, "--master", master, *settings, str(script), *arguments],
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **environment.spark(site), **environment.connections(site), **variables},

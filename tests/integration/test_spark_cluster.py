@@ -1,8 +1,9 @@
-"""The same job on a Spark standalone cluster: what the executors need reaches them, and one that is killed changes nothing."""
+"""The same job on a Spark standalone cluster: what the executors need reaches them, and what fails there changes nothing."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,19 +13,42 @@ import pytest
 from services import environment
 from tests.integration.test_command_line import tidemark
 from tests.oracle import CDN
-from tests.playground import Make
+from tests.playground import Make, Playground
 from tests.spark_cluster import Cluster, spark_cluster
 from tests.submitted import Submitted
 from tidemark import runs
 from tidemark.errors import EXIT_DONE
 
 EXECUTOR_KILLED_JOB = Path(__file__).parent.parent / "executor_killed_job.py"
+MISBEHAVING_JOB = Path(__file__).parent.parent / "misbehaving_job.py"
+# A second copy of a task as soon as a third of the others have ended.
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.2",
+    "spark.speculation.quantile": "0.3",
+}
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with spark_cluster(tmp_path_factory.mktemp("cluster")) as made:
         yield made
+
+
+def submit(play: Playground, cluster: Cluster, log: Path, script: Path, **conf: str) -> str:
+    """Plan a window and process it on the cluster by a script; gives what it said."""
+    run = play.new_run()
+    pending = runs.plan_ingest(play.opened, run)
+    assert pending is not None
+    arguments = ["--stream-file", str(play.file), "--lane", "ingest", "--seq", str(pending.window.seq), "--run", run]
+    python = {"PYSPARK_PYTHON": str(cluster.python)}
+    job = Submitted(play.site, log, script, *arguments, master=cluster.master, conf=conf, **python)
+    try:
+        assert job.wait(300) == EXIT_DONE, job.output[-3000:]
+    finally:
+        job.end()
+    return job.output
 
 
 def test_a_cluster_with_the_settings_of_the_documents(
@@ -36,23 +60,39 @@ def test_a_cluster_with_the_settings_of_the_documents(
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": cluster.master}))
-
     play.produce(600)
     tidemark("run", str(play.file))
     assert len(cluster.executors()) == 2
 
     play.produce(600)
-    run = play.new_run()
-    pending = runs.plan_ingest(play.opened, run)
-    assert pending is not None
-    arguments = ["--stream-file", str(play.file), "--lane", "ingest", "--seq", "2", "--run", run]
-    log, python = tmp_path / "job.log", {"PYSPARK_PYTHON": str(cluster.python)}
-    job = Submitted(play.site, log, EXECUTOR_KILLED_JOB, *arguments, master=cluster.master, **python)
-    try:
-        assert job.wait(300) == EXIT_DONE, job.output[-3000:]
-    finally:
-        job.end()
-    assert "Lost executor" in job.output
+    assert "Lost executor" in submit(play, cluster, tmp_path / "job.log", EXECUTOR_KILLED_JOB)
     # Two more, and one in the place of the killed one.
     assert len(cluster.executors()) == 5
     play.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("G1", "F3")
+def test_only_what_three_counts_agree_on_is_committed(make: Make, cluster: Cluster, tmp_path: Path) -> None:
+    """Sinks that lose a row, write one twice, or say too early that they are done; then a slow task and one that dies."""
+    play = make(CDN)
+    play.produce(600)
+    said = submit(play, cluster, tmp_path / "job.log", MISBEHAVING_JOB, **SPECULATION)
+    refused = dict(
+        re.findall(r"^refused, (\w+): .*messages to store: (\d+, acknowledged by sink hbase: \d+)", said, re.M)
+    )
+    differences = {way: difference(counts) for way, counts in refused.items()}
+    assert differences["loses_one"] == -1
+    assert differences["writes_one_twice"] == 1
+    assert differences["says_done_too_early"] <= -7
+    # The worker that was killed after its write, and the task that another copy of it has overtaken.
+    assert "exited unexpectedly" in said
+    assert "another attempt succeeded" in said
+    (window,) = play.opened.book.committed()
+    assert window.record.owes_sweep
+    play.assert_exactly_what_was_read()
+
+
+def difference(counts: str) -> int:
+    """How many more were acknowledged than were to be stored."""
+    stored, acknowledged = (int(number) for number in re.findall(r"\d+", counts))
+    return acknowledged - stored
