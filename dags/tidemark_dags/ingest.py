@@ -39,11 +39,13 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
             """Pin the next window, or take the pending one as it is; gives its number."""
             from tidemark import runs
             from tidemark_dags.connections import open_here
+            from tidemark_dags.metrics import send_positions
 
             with airflow_errors():
                 opened = open_here(file)
                 pending = runs.plan_ingest(opened, run_name(context))
                 held = runs.open_transactions(opened) if pending is None else ()
+                send_positions(opened)
             if pending is None:
                 now = opened.book.clock()
                 raise AirflowSkipException("; ".join(["nothing new in Kafka", *(one.sentence(now) for one in held)]))

@@ -56,9 +56,13 @@ def publish(stream_file: str, stream: Stream, lane: Any) -> Any:
     def publish_committed(lane: str, **context: Any) -> None:
         from tidemark.views.summary import committed_by, windows
         from tidemark_dags.connections import open_here
+        from tidemark_dags.metrics import send_counts, send_positions
 
         with airflow_errors():
-            records = committed_by(open_here(stream_file), lane, run_name(context))
+            opened = open_here(stream_file)
+            records = committed_by(opened, lane, run_name(context))
+            send_counts(opened.book.stream, records)
+            send_positions(opened)
         context["outlet_events"][asset].extra = {"lane": lane, "windows": windows(records)}
 
     return publish_committed(lane)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ import psutil
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
+from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 from kafka import KafkaProducer
 
 from demo.cdn_lines import produce
@@ -24,7 +29,9 @@ from tidemark.ranges import TopicPartition
 from tidemark.results.hbase_rows import PartitionKeys
 from tidemark.results.reading import hbase_rows
 from tidemark.streams.opened import OpenStream, open_stream
+from tidemark.views.overview import overview
 
+GAUGES = ("log_start", "position", "end", "lag")
 CANARY = "canary-in-a-password"
 
 pytestmark = [
@@ -84,9 +91,36 @@ def secrets_watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], li
     thread.join()
 
 
+@pytest.fixture
+def metrics(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], dict[str, int]]]:
+    """What Airflow has sent to its StatsD server, by name; of gauges the last value, of counters the sum."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.setblocking(False)
+        port = server.getsockname()[1]
+        for name, value in {"STATSD_ON": "True", "STATSD_HOST": "127.0.0.1", "STATSD_PORT": str(port)}.items():
+            monkeypatch.setenv(f"AIRFLOW__METRICS__{name}", value)
+        stats.initialize(factory=get_stats_factory(), export_legacy_names=True)
+
+        def received() -> dict[str, int]:
+            found: dict[str, int] = {}
+            with suppress(BlockingIOError):
+                while True:
+                    name, _, said = server.recv(65536).decode().removeprefix("airflow.").partition(":")
+                    value, kind = said.split("|")[:2]
+                    if name.startswith("tidemark."):
+                        found[name] = int(value) + (found.get(name, 0) if kind == "c" else 0)
+            return found
+
+        yield received
+        stats.initialize(factory=NoStatsLogger, export_legacy_names=True)
+
+
+@pytest.mark.covers("S17")
 def test_ingest(
     dags: dict[str, DAG],
     opened: OpenStream,
+    metrics: Callable[[], dict[str, int]],
     airflow_home: Path,
     secrets_watched: Callable[[], list[str]],
     capfd: pytest.CaptureFixture[str],
@@ -106,6 +140,17 @@ def test_ingest(
     assert (window["seq"], window["read"]) == (1, 2_000)
     assert window["stored"] + window["set_aside"] == 2_000
     assert f"{STREAM}/0 [0, {found.head.offsets()[TopicPartition(STREAM, 0)]})" in window["ranges"]
+    # The same numbers as on the page.
+    sent = metrics()
+    shown = overview(opened)
+    for one in shown["partitions"]:
+        numbers = [sent[f"tidemark.{name}.{STREAM}.{STREAM}.{one['partition']}"] for name in GAUGES]
+        assert numbers == [int(one[name]) for name in GAUGES]
+    assert sent[f"tidemark.lag.{STREAM}"] == 0
+    counted = [sent[f"tidemark.{name}.{STREAM}"] for name in ("read", "stored", "set_aside")]
+    assert counted == [shown["windows"][0][name] for name in ("read", "stored", "set_aside")]
+    passed_over = {kind: sent[f"tidemark.offsets_{kind}.{STREAM}"] for kind in ("lost", "skipped")}
+    assert passed_over == shown["windows"][0]["passed_over"] == {"lost": 0, "skipped": 0}
     # The password is on no command line, in no log, and in nothing that Airflow has stored.
     assert secrets_watched() == []
     places = [path for path in airflow_home.rglob("*") if path.is_file()]

@@ -26,7 +26,7 @@ from tidemark.planning.discovery import topics_now
 from tidemark.planning.forecasting import Forecasted, forecasts
 from tidemark.ranges import TopicPartition
 from tidemark.streams.opened import OpenStream
-from tidemark.views.summary import messages
+from tidemark.views.summary import messages, passed_over
 
 _WINDOWS = 50
 # The windows whose log starts and positions a forecast goes by.
@@ -172,6 +172,7 @@ def _committed(record: Record) -> dict[str, Any]:
         "ranges": _ranges(record.window.ranges),
         "selected": _selected(record.window),
         **messages(record),
+        "passed_over": passed_over(record),
         "generation": str(record.attempt.generation),
         "run": record.attempt.run,
     }
@@ -190,6 +191,7 @@ def _pending(book: Book, lane: str, pending: Pending) -> dict[str, Any]:
         "read": None,
         "stored": sum(beat.done.values()) if beat is not None and working else None,
         "set_aside": None,
+        "passed_over": None,
         "generation": str(pending.attempt.generation) if pending.attempt else None,
         "run": pending.attempt.run if pending.attempt else pending.window.run,
     }

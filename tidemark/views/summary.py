@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tidemark.ledger.records import Record
+from tidemark.ledger.records import GapKind, Record
 from tidemark.streams.opened import OpenStream
 
 
@@ -35,3 +35,11 @@ def messages(record: Record) -> dict[str, int]:
         "stored": sum(tally.stored.number for tally in record.tallies),
         "set_aside": sum(tally.invalid.number + tally.failed.number for tally in record.tallies),
     }
+
+
+def passed_over(record: Record) -> dict[str, int]:
+    """How many offsets a window has jumped over: Kafka no longer had them (lost), or a policy left them out (skipped)."""
+    counts = dict.fromkeys((kind.value for kind in GapKind), 0)
+    for gap in record.window.gaps:
+        counts[gap.kind.value] += gap.until - gap.start
+    return counts

@@ -54,6 +54,8 @@ function windowRow(row, one) {
   cell(row, grouped(one.read), "number");
   cell(row, grouped(one.stored), "number");
   cell(row, grouped(one.set_aside), "number");
+  const over = Object.entries(one.passed_over || {}).filter(([, offsets]) => offsets > 0);
+  cell(row, over.map(([why, offsets]) => `${grouped(offsets)} ${why}`).join(", ") || null, over.length ? "busy" : "");
   const [dag, ...rest] = one.run.split("/");
   // Airflow shows this page in a frame that may not lead the window elsewhere: there a link would do nothing.
   if (rest.length === 0 || window.top !== window) {

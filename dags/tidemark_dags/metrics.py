@@ -1,0 +1,57 @@
+"""A stream's numbers to where Airflow sends its own metrics: StatsD, Datadog or OpenTelemetry, as `[metrics]` says."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from airflow.configuration import conf
+from airflow.sdk.observability import stats
+
+from tidemark.errors import TidemarkError
+
+if TYPE_CHECKING:
+    from tidemark.ledger.records import Record
+    from tidemark.streams.opened import OpenStream
+    from tidemark.views.metrics import Metric
+
+log = logging.getLogger(__name__)
+
+# The exporters of Airflow that know tags; plain StatsD knows names only.
+_WITH_TAGS = ("statsd_datadog_enabled", "statsd_influxdb_enabled", "otel_on")
+
+
+def send_positions(opened: OpenStream) -> None:
+    """Where each partition's log begins and ends, where the ingest is, and its lag: as the page shows it."""
+    from tidemark.views.metrics import gauges
+    from tidemark.views.overview import overview
+
+    try:
+        found = list(gauges(overview(opened)["partitions"]))
+    except TidemarkError as problem:
+        # No window fails because nobody can say how far it is.
+        log.warning("no metrics of %s: %s", opened.book.stream, problem)
+        return
+    for one in found:
+        name, tags = _named(opened.book.stream, one)
+        stats.gauge(name, one.value, tags=tags)
+
+
+def send_counts(stream: str, records: Iterable[Record]) -> None:
+    """What a run has read, stored, skipped, set aside, lost."""
+    from tidemark.views.metrics import counts
+
+    for one in counts(records):
+        name, tags = _named(stream, one)
+        stats.incr(name, one.value, tags=tags)
+
+
+def _named(stream: str, metric: Metric) -> tuple[str, dict[str, str]]:
+    """`tidemark.lag` with tags, or `tidemark.lag.STREAM.TOPIC.PARTITION` where there are none."""
+    tags = {"stream": stream}
+    if metric.topic is not None:
+        tags |= {"topic": metric.topic, "partition": str(metric.partition)}
+    if any(conf.getboolean("metrics", one) for one in _WITH_TAGS):
+        return f"tidemark.{metric.name}", tags
+    return ".".join(("tidemark", metric.name, *tags.values())), {}
