@@ -18,6 +18,7 @@ REPOSITORY = Path(__file__).parent.parent
 FEATURES = REPOSITORY / "docs" / "features.md"
 TABLE = REPOSITORY / ".local" / "features.json"
 
+_PROPERTY = "covers"
 _ROW = re.compile(r"^\|\s*([A-Z]{1,3}\d{1,3})\s*\|\s*(.+?)\s*\|")
 
 
@@ -39,15 +40,18 @@ class Covering:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         unknown = []
         for item in items:
-            for row in rows_of(item):
-                if row in self.tests:
-                    self.tests[row].add(item.nodeid)
-                else:
-                    unknown.append(f"{item.nodeid}: {row}")
+            rows = list(rows_of(item))
+            unknown += [f"{item.nodeid}: {row}" for row in rows if row not in self.rows]
+            # It travels with the report: of a run in several processes, the one that sums up has collected nothing.
+            item.user_properties.append((_PROPERTY, rows))
         if unknown:
             raise pytest.UsageError("covers() names rows that docs/features.md does not have:\n" + "\n".join(unknown))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, rows in report.user_properties:
+            if name == _PROPERTY:
+                for row in rows:
+                    self.tests[row].add(report.nodeid)
         if report.when == "call" and report.passed:
             self.passed.add(report.nodeid)
         elif report.failed or report.skipped:

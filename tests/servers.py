@@ -17,7 +17,9 @@ from pyspark.sql import SparkSession
 from services import control, environment, processes
 from services.site import PORT_NAMES, REPOSITORY, Site
 
-STATE = REPOSITORY / ".local" / "test"
+# A process of a run in several has a site of its own.
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+STATE = REPOSITORY / ".local" / f"test{WORKER}"
 _PORTS = STATE / "port_base"
 
 # For many short programs and little data, compiling costs Java more than it gains: a window takes two thirds of the time.

@@ -15,8 +15,9 @@ import yaml
 from services import environment
 from services.site import REPOSITORY, Site
 from tests.oracle import CDN, stream_of
+from tests.servers import WORKER
 
-HOME = REPOSITORY / ".local" / "test-airflow"
+HOME = REPOSITORY / ".local" / f"test-airflow{WORKER}"
 # The example stream under a name, a topic and tables of its own, in a folder that is to Airflow what dags/ is.
 STREAM = f"cdn_{secrets.token_hex(3)}"
 STREAM_FILE = HOME / "dags" / "streams" / "stream.yaml"
