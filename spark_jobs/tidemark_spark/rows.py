@@ -25,6 +25,7 @@ class Rows:
 
 
 def rows_of(messages: DataFrame, stream: Stream) -> Rows:
-    """The rows that a stream makes of messages. They are computed when they are first used."""
-    frame = outcomes.with_outcomes(messages, stream).persist(StorageLevel.MEMORY_AND_DISK)
-    return Rows(frame, (frame,))
+    """The rows that a stream makes of messages; where nothing is exploded, they are computed when they are first used."""
+    rows = outcomes.hashed(outcomes.with_outcomes(messages, stream), outcomes.field_names(stream))
+    kept = rows.persist(StorageLevel.MEMORY_AND_DISK)
+    return Rows(kept if stream.explode is None else outcomes.settled(kept), (kept,))

@@ -11,6 +11,7 @@ from pydantic import (
     model_validator,
 )
 
+from tidemark.streams.explode import Explode
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.parts import ConnectionName, Items, Name, Part, Table
 from tidemark.streams.schemes import Scheme
@@ -135,6 +136,7 @@ class Stream(Part):
     stream: Name
     description: str = ""
     source: Source
+    explode: Explode | None = None
     scheme: Scheme
     checks: Items[Check] = ()
     sinks: Annotated[Items[Sink], Field(min_length=1)]
