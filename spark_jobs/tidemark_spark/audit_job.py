@@ -179,7 +179,7 @@ def _sinks(
         elif isinstance(sink, KafkaSink):
             log.warning("sink %s is in Kafka, and is not audited", sink.name)
         else:
-            files = readers.parquet_rows(spark, view, sink.name, opened.stream.scheme, gone=True)
+            files = readers.parquet_rows(spark, view, sink.name, opened.stream.fields, gone=True)
             found = readers.parquet_found_digest(files, names)
             found = found.withColumn(readers.COUNTS, F.lit(True))
             places.append(_compare(sink.name, rows, found, in_kafka, compacted, left))

@@ -99,7 +99,7 @@ def hashed(rows: DataFrame, fields: Iterable[str]) -> DataFrame:
 
 def field_names(stream: Stream) -> tuple[str, ...]:
     """The stream's fields in the order of its file, which is the order that digests are taken in."""
-    return tuple(stream.scheme.fields)
+    return tuple(stream.fields)
 
 
 def stored(rows: DataFrame) -> DataFrame:

@@ -14,8 +14,9 @@ from pydantic import (
 from tidemark.streams.explode import Explode
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.parts import ConnectionName, Items, Name, Part, Table
-from tidemark.streams.schemes import Scheme
+from tidemark.streams.schemes import Fields, Scheme
 from tidemark.streams.source import Source
+from tidemark.streams.transform import Transform
 
 
 class Check(Part):
@@ -139,6 +140,7 @@ class Stream(Part):
     explode: Explode | None = None
     scheme: Scheme
     checks: Items[Check] = ()
+    transform: Transform | None = None
     sinks: Annotated[Items[Sink], Field(min_length=1)]
     dead_letters: DeadLetters
     ledger: Ledger = HBaseLedger()
@@ -167,8 +169,9 @@ class Stream(Part):
         for sink in self.sinks:
             if not isinstance(sink, KafkaSink):
                 continue
-            if unknown := [name for name in sink.fields() if name not in self.scheme.fields]:
-                raise ValueError(f"sink {sink.name} names the field {unknown[0]}, which the scheme does not have")
+            if unknown := [name for name in sink.fields() if name not in self.fields]:
+                maker = "scheme" if self.transform is None else "transform"
+                raise ValueError(f"sink {sink.name} names the field {unknown[0]}, which the {maker} does not have")
             for topic in sink.targets():
                 if sink.kafka == self.source.kafka and self.source.reads(topic):
                     raise ValueError(f"sink {sink.name} writes to {topic}, which this stream reads")
@@ -185,6 +188,11 @@ class Stream(Part):
                 "invalid messages can keep it from being committed; leave max_invalid out, or use at_least_once"
             )
         return self
+
+    @property
+    def fields(self) -> Fields:
+        """The fields of the result rows and their types, in the order that digests are taken in."""
+        return self.scheme.fields if self.transform is None else self.transform.declared()
 
     def connections(self) -> set[str]:
         """The names of all connections that the stream uses, Spark's aside."""
