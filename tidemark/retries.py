@@ -125,7 +125,9 @@ class Retries:
 
     def _next(self, message: Coordinate, now: int) -> Failures:
         before = self._failures.get(message)
-        found = Failures(1, now, now, None) if before is None else replace(before, number=before.number + 1, last_at=now)
+        found = (
+            Failures(1, now, now, None) if before is None else replace(before, number=before.number + 1, last_at=now)
+        )
         delay = self._policy.delay_ms(found.number, now - found.first_at)
         return replace(found, due_at=None if delay is None else now + delay)
 

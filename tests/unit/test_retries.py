@@ -131,7 +131,8 @@ def test_waits_never_shrink_and_end_with_the_limit(policy: ExponentialBackoff, p
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["failed", "acked", "retry", "clear"]), st.integers(0, 5), st.integers(0, 300)), max_size=60
+    st.tuples(st.sampled_from(["failed", "acked", "retry", "clear"]), st.integers(0, 5), st.integers(0, 300)),
+    max_size=60,
 )
 
 

@@ -13,7 +13,8 @@ from pydantic import (
 
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.parts import ConnectionName, Items, Name, Part, Table
-from tidemark.streams.schemes import Scheme
+from tidemark.streams.retry import Retry
+from tidemark.streams.schemes import FunctionScheme, Scheme
 from tidemark.streams.source import Source
 
 
@@ -46,10 +47,11 @@ Sink = Annotated[HBaseSink | ParquetSink | KafkaSink, Field(discriminator="type"
 
 
 class DeadLetters(Part):
-    """The HBase table of the messages that were set aside."""
+    """The HBase table of the messages that were set aside. `max_redrives`: how often a redrive takes the same message."""
 
     hbase: ConnectionName = "hbase_default"
     table: Table
+    max_redrives: Annotated[int, Field(ge=0)] = 3
 
 
 class HBaseLedger(Part):
@@ -136,6 +138,7 @@ class Stream(Part):
     description: str = ""
     source: Source
     scheme: Scheme
+    retry: Retry = Retry()
     checks: Items[Check] = ()
     sinks: Annotated[Items[Sink], Field(min_length=1)]
     dead_letters: DeadLetters
@@ -157,6 +160,12 @@ class Stream(Part):
             tables += [table for table in (self.ledger.table, self.ledger.offsets_table) if table]
         if len(set(tables)) < len(tables):
             raise ValueError(f"table {max(tables, key=tables.count)!r} is named for two purposes")
+        return self
+
+    @model_validator(mode="after")
+    def _retries_something(self) -> Stream:
+        if "retry" in self.model_fields_set and not isinstance(self.scheme, FunctionScheme):
+            raise ValueError(f"retry: nothing of scheme {self.scheme.type} is tried again, only a function of your own")
         return self
 
     @model_validator(mode="after")
