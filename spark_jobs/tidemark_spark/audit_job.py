@@ -41,6 +41,7 @@ from tidemark_spark import outcomes, readers
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX
 from tidemark_spark.gaps import gap_reports
 from tidemark_spark.reading import read_offsets
+from tidemark_spark.rows import Rows, rows_of
 from tidemark_spark.selecting import only
 from tidemark_spark.session import open_session
 from tidemark_spark.sinks.hbase import DEAD_LETTER_FIELDS, dead_letter_rows
@@ -83,10 +84,12 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
 
     incarnations = discovery.newest_incarnations(register)
     compacted = opened.log.compacted({at.topic for at in in_kafka.partitions})
-    expected = _expected(spark, opened, in_kafka, incarnations)
+    rows = _expected(spark, opened, in_kafka, incarnations)
+    expected = rows.frame
     counts = tallies(expected) if in_kafka else ()
     places = [*_sinks(spark, opened, view, in_kafka, expected, compacted)] if in_kafka else []
-    gaps = gap_reports(spark, opened, view.windows, in_kafka, expected, counts, compacted, incarnations)
+    messages = outcomes.each_message(expected)
+    gaps = gap_reports(spark, opened, view.windows, in_kafka, messages, counts, compacted, incarnations)
     coverage = prove_coverage(
         view.windows, {one.at: one.offset for one in register.lanes[INGEST].start}, ingest.head.offsets()
     )
@@ -121,7 +124,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
         findings=opened.book.store_selection(findings) if findings else None,
     )
     opened.book.store_report(run, encode(report))
-    expected.unpersist()
+    rows.close()
     return report
 
 
@@ -147,11 +150,11 @@ def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:
     return planner.offsets_within(discovery.known_now(opened, topics), covered) if topics else RangeSet()
 
 
-def _expected(spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incarnations: dict[str, int]) -> DataFrame:
-    """The messages with their outcomes, as today's code gives them."""
+def _expected(spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incarnations: dict[str, int]) -> Rows:
+    """The rows of the messages, as today's code gives them."""
     source = opened.stream.source
     messages = read_offsets(spark, opened.log.bootstrap_servers, source.isolation, in_kafka, incarnations)
-    return outcomes.with_outcomes(messages, opened.stream).persist(StorageLevel.MEMORY_AND_DISK)
+    return rows_of(messages, opened.stream)
 
 
 def _sinks(

@@ -10,10 +10,14 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from tidemark.tallies import Outcome
+
 TOPIC, INCARNATION, PARTITION, OFFSET, INDEX = "_topic", "_incarnation", "_partition", "_offset", "_index"
 KEY, VALUE, TIMESTAMP = "_key", "_value", "_timestamp"
 TIMESTAMP_TYPE, HEADERS = "_timestamp_type", "_headers"
-# Null for a message that is stored; otherwise why it is not.
+# A number of `tidemark.tallies.Outcome`.
+OUTCOME = "_outcome"
+# Why a message is set aside; null for one that is not.
 REASON = "_reason"
 TOMBSTONE = "_tombstone"
 # Ack values of the message and of the row, and the digest of the row's contents.
@@ -21,6 +25,16 @@ MESSAGE_HASH, ROW_HASH, DIGEST = "_message_hash", "_row_hash", "_digest"
 
 AT = (TOPIC, INCARNATION, PARTITION)
 COORDINATE = (*AT, OFFSET)
+
+
+def code(outcome: Outcome) -> Column:
+    """An outcome as OUTCOME holds it."""
+    return F.lit(outcome.value).cast("tinyint")
+
+
+def has(outcome: Outcome) -> Column:
+    """Whether a row's message has this outcome."""
+    return F.col(OUTCOME) == code(outcome)
 
 
 def field(name: str) -> Column:

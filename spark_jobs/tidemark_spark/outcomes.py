@@ -1,4 +1,8 @@
-"""Every message of a window gets exactly one outcome: stored, or set aside with a reason."""
+"""Every message of a window gets exactly one outcome: stored as rows, skipped, or set aside with a reason.
+
+Each message has exactly one row with index 0, which carries its key, value and time, whatever its outcome. A message that
+is stored may have more, with indexes 1 to n - 1; of these only `stored` is to be asked.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +13,22 @@ from tidemark.coordinates import Coordinate
 from tidemark.error_budget import Frequent
 from tidemark.ranges import TopicPartition
 from tidemark.streams.model import Stream
+from tidemark.tallies import Outcome
 from tidemark_spark.columns import (
     COORDINATE,
     DIGEST,
     HEADERS,
     INDEX,
     MESSAGE_HASH,
+    OUTCOME,
     REASON,
     ROW_HASH,
     TIMESTAMP_TYPE,
     TOMBSTONE,
     VALUE,
+    code,
     content_digest,
+    has,
     message_hash,
     row_hash,
     text,
@@ -29,7 +37,7 @@ from tidemark_spark.schemes import parse
 
 
 def with_outcomes(messages: DataFrame, stream: Stream) -> DataFrame:
-    """Messages with their fields, REASON (null: stored), TOMBSTONE, INDEX, and the hashes of message, row and contents.
+    """Rows with the stream's fields, OUTCOME, REASON, TOMBSTONE, INDEX, and the hashes of message, row and contents.
 
     A tombstone (a message whose value is null) is stored as a row, without fields unless they are made of something else
     than the value: it is never taken for nothing. No check sees it.
@@ -39,6 +47,7 @@ def with_outcomes(messages: DataFrame, stream: Stream) -> DataFrame:
     first_check = F.when(F.col(VALUE).isNotNull(), F.coalesce(*checks, F.lit(None).cast("string")))
     return (
         parsed.withColumn(REASON, F.coalesce(F.col(REASON), first_check))
+        .withColumn(OUTCOME, F.when(F.col(REASON).isNull(), code(Outcome.STORED)).otherwise(code(Outcome.INVALID)))
         .withColumn(TOMBSTONE, F.col(VALUE).isNull())
         .withColumn(INDEX, F.lit(0))
         .withColumn(MESSAGE_HASH, message_hash())
@@ -54,12 +63,19 @@ def field_names(stream: Stream) -> tuple[str, ...]:
     return tuple(stream.scheme.fields)
 
 
-def stored(messages: DataFrame) -> DataFrame:
-    return messages.where(F.col(REASON).isNull())
+def stored(rows: DataFrame) -> DataFrame:
+    """The rows of the messages that are stored."""
+    return rows.where(has(Outcome.STORED))
 
 
-def set_aside(messages: DataFrame) -> DataFrame:
-    return messages.where(F.col(REASON).isNotNull())
+def set_aside(rows: DataFrame) -> DataFrame:
+    """The messages that become dead letters, a row for each."""
+    return rows.where(has(Outcome.INVALID) | has(Outcome.FAILED))
+
+
+def each_message(rows: DataFrame) -> DataFrame:
+    """A row for each message, whatever became of it."""
+    return rows.where(F.col(INDEX) == 0)
 
 
 def frequent_reasons(messages: DataFrame, most: int) -> list[Frequent]:

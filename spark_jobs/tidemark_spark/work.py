@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from tidemark.attempts import HeadFence
 from tidemark.error_budget import SHOWN_REASONS, ErrorBudget, spent, too_many
@@ -18,6 +17,7 @@ from tidemark.tallies import Acknowledgements, PartitionTally, verify
 from tidemark_spark import outcomes
 from tidemark_spark.progress import Progress
 from tidemark_spark.reading import read_offsets
+from tidemark_spark.rows import Rows, rows_of
 from tidemark_spark.sinks import Sink
 from tidemark_spark.sinks.contract import Mission
 from tidemark_spark.sinks.hbase import HBaseDeadLetters
@@ -45,10 +45,10 @@ class SparkWork:
         incarnations = {one.topic: one.incarnation for one in window.ranges}
         servers = self._opened.log.bootstrap_servers
         read = read_offsets(self._spark, servers, window.isolation, covers, incarnations)
-        # Kept between the sinks, so that Kafka is read once; the first use of it is counting it.
-        self._messages = outcomes.with_outcomes(read, self._opened.stream).persist(StorageLevel.MEMORY_AND_DISK)
-        self._tallies = tallies(self._messages)
+        # Kept between the sinks, so that Kafka is read once; the first use of them is counting them.
+        self._rows = rows_of(read, self._opened.stream)
         self._read = True
+        self._tallies = tallies(self._rows.frame)
         self._check_budget()
 
     def _check_budget(self) -> None:
@@ -59,18 +59,18 @@ class SparkWork:
         budget, used = ErrorBudget(limit.number, limit.share), spent(self._tallies)
         if used.exceeds(budget):
             window = f"window {self._window.seq} of {self._opened.book.stream}/{self._lane}"
-            raise too_many(window, used, budget, outcomes.frequent_reasons(self._messages, SHOWN_REASONS))
+            raise too_many(window, used, budget, outcomes.frequent_reasons(self._rows.frame, SHOWN_REASONS))
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
         if not isinstance(fence, HeadFence):
             raise TypeError("Spark's workers need a fence that they can look at themselves")
         mission = Mission(self._lane, self._window.seq, attempt.generation, fence, self.progress.report)
         self._mission = mission
-        if any(tally.invalid.number for tally in self._tallies):
-            self._set_aside = self._dead_letters.store(outcomes.set_aside(self._messages), mission)
+        if any(tally.invalid.number or tally.failed.number for tally in self._tallies):
+            self._set_aside = self._dead_letters.store(outcomes.set_aside(self._rows.frame), mission)
         on_step(Step.DEAD_LETTERS_STORED)
         for sink in self._sinks:
-            self._stored[sink.name] = sink.store(outcomes.stored(self._messages), mission)
+            self._stored[sink.name] = sink.store(outcomes.stored(self._rows.frame), mission)
             on_step(Step.SINK_STORED)
 
     def verify(self) -> Receipt:
@@ -90,13 +90,13 @@ class SparkWork:
         )
 
     def close(self) -> None:
-        """Give back the memory that the messages take in Spark."""
+        """Give back the memory that the rows take in Spark."""
         if self._read:
-            self._messages.unpersist()
+            self._rows.close()
 
     # Set by `read` and `store`, which the protocol calls in this order.
     _read = False
     _window: Window
-    _messages: DataFrame
+    _rows: Rows
     _tallies: tuple[PartitionTally, ...]
     _mission: Mission

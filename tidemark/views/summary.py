@@ -24,6 +24,7 @@ def windows(records: Iterable[Record]) -> list[dict[str, Any]]:
             "ranges": [str(one.as_range()) for one in record.window.ranges],
             "read": sum(tally.read.number for tally in record.tallies),
             "stored": sum(tally.stored.number for tally in record.tallies),
+            "skipped": sum(tally.skipped.number for tally in record.tallies),
             "set_aside": sum(tally.invalid.number + tally.failed.number for tally in record.tallies),
         }
         for record in records
