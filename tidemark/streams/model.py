@@ -32,6 +32,8 @@ class HBaseSink(Part):
     name: Name = "hbase"
     hbase: ConnectionName = "hbase_default"
     table: Table
+    # What HBase takes unless it is told otherwise, by `hbase.client.keyvalue.maxsize` and that of its servers.
+    max_cell_bytes: Annotated[int, Field(ge=1_024, le=2_147_483_647)] = 10_485_760
 
 
 class ParquetSink(Part):
