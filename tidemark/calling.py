@@ -6,14 +6,16 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidemark.coordinates import Coordinate
 from tidemark.function_fields import Unfit, checked
 from tidemark.functions import Function, Message, PermanentFailure, rows_of
 from tidemark.ranges import TopicPartition
 from tidemark.retries import Failures, Retries, RetryPolicy
-from tidemark.streams.schemes import FieldType
+
+if TYPE_CHECKING:
+    from tidemark.streams.schemes import FieldType
 
 # As many messages of a task may wait for their retry, with keys and values in memory, before it reads on.
 MOST_WAITING = 2_000

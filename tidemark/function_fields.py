@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tidemark.streams.schemes import FieldType
+if TYPE_CHECKING:
+    from tidemark.streams.schemes import FieldType
 
 _MOST_INTEGER = 2**63
 

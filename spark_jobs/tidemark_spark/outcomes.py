@@ -6,17 +6,23 @@ is stored may have more, with indexes 1 to n - 1; of these only `stored` is to b
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidemark.attempts import HeadFence
 from tidemark.coordinates import Coordinate
 from tidemark.error_budget import Frequent
 from tidemark.ranges import TopicPartition
 from tidemark.streams.model import Stream
+from tidemark.streams.schemes import FunctionScheme
 from tidemark.tallies import Outcome
 from tidemark_spark.columns import (
     COORDINATE,
     DIGEST,
+    FAILURE,
+    FAILURE_TYPE,
     HEADERS,
     INDEX,
     MESSAGE_HASH,
@@ -34,27 +40,98 @@ from tidemark_spark.columns import (
     text,
 )
 from tidemark_spark.schemes import parse
+from tidemark_spark.schemes.function import called
+from tidemark_spark.schemes.kept import kept
+
+_REFUSED = "_refused"
+# Some ten megabytes in the driver and in every task.
+_BROADCAST = 100_000
 
 
-def with_outcomes(messages: DataFrame, stream: Stream) -> DataFrame:
-    """Rows with the stream's fields, OUTCOME, REASON, TOMBSTONE, INDEX, and the hashes of message, row and contents.
+def with_outcomes(messages: DataFrame, stream: Stream, fence: HeadFence | None = None) -> DataFrame:
+    """Rows with the scheme's fields, INDEX, TOMBSTONE, OUTCOME, REASON and FAILURE; VALUE is that of the message, at index 0.
 
     A tombstone (a message whose value is null) is stored as a row, without fields unless they are made of something else
-    than the value: it is never taken for nothing. No check sees it.
+    than the value: it is never taken for nothing. No check sees it. Where a message has several rows,
+    OUTCOME and REASON are still those of each row by itself: see `settled`. `fence` is for functions that take their time.
     """
-    parsed = parse(messages, stream.scheme)
+    parsed = _parsed(messages, stream, fence)
     checks = [F.when(F.expr(check.invalid_when), F.lit(check.reason)) for check in stream.checks]
-    first_check = F.when(F.col(VALUE).isNotNull(), F.coalesce(*checks, F.lit(None).cast("string")))
+    checked = has(Outcome.STORED) & ~F.col(TOMBSTONE)
+    parsed = parsed.withColumn(_REFUSED, F.when(checked, F.coalesce(*checks, F.lit(None).cast("string"))))
+    refused = F.col(_REFUSED).isNotNull()
     return (
-        parsed.withColumn(REASON, F.coalesce(F.col(REASON), first_check))
-        .withColumn(OUTCOME, F.when(F.col(REASON).isNull(), code(Outcome.STORED)).otherwise(code(Outcome.INVALID)))
-        .withColumn(TOMBSTONE, F.col(VALUE).isNull())
-        .withColumn(INDEX, F.lit(0))
-        .withColumn(MESSAGE_HASH, message_hash())
+        parsed.withColumn(REASON, F.coalesce(F.col(REASON), F.col(_REFUSED)))
+        .withColumn(OUTCOME, F.when(refused, code(Outcome.INVALID)).otherwise(F.col(OUTCOME)))
+        # What a stream keeps of the type is among its fields by now; headers are for dead letters.
+        .drop(_REFUSED, TIMESTAMP_TYPE)
+    )
+
+
+def settled(rows: DataFrame) -> DataFrame:
+    """A message of which one row is set aside is set aside as a whole, and has one row.
+
+    `rows` are kept, since they are looked at twice. Those that are set aside are mostly few and go to every task; nothing of
+    the others is moved, unless there are too many.
+    """
+    first = F.min(F.struct(INDEX, OUTCOME, REASON)).alias(_REFUSED)
+    refused = set_aside(rows).groupBy(*COORDINATE).agg(first)
+    number = refused.count()
+    if number == 0:
+        return rows
+    joined = rows.join(F.broadcast(refused) if number <= _BROADCAST else refused, list(COORDINATE), "left")
+    is_refused = F.col(_REFUSED).isNotNull()
+    return (
+        joined.where(~is_refused | (F.col(INDEX) == 0))
+        .withColumn(OUTCOME, F.when(is_refused, F.col(_REFUSED)[OUTCOME]).otherwise(F.col(OUTCOME)))
+        .withColumn(REASON, F.when(is_refused, F.col(_REFUSED)[REASON]).otherwise(F.col(REASON)))
+        .drop(_REFUSED)
+    )
+
+
+def hashed(rows: DataFrame, fields: Iterable[str]) -> DataFrame:
+    """Rows with the hashes of message, row and contents."""
+    return (
+        rows.withColumn(MESSAGE_HASH, message_hash())
         .withColumn(ROW_HASH, row_hash())
-        .withColumn(DIGEST, content_digest([text(name) for name in field_names(stream)]))
-        # What of these a stream keeps is among its fields by now.
-        .drop(HEADERS, TIMESTAMP_TYPE)
+        .withColumn(DIGEST, content_digest([text(name) for name in fields]))
+    )
+
+
+def within_limits(rows: DataFrame, refusals: Sequence[Column]) -> DataFrame:
+    """Rows, of which none that is stored is larger than a sink takes: its message has failed, see docs/adr/0010.
+
+    `refusals` say of a row why a sink cannot take it, or are null.
+    """
+    if not refusals:
+        return rows
+    found = rows.withColumn(_REFUSED, F.when(has(Outcome.STORED), F.coalesce(*refusals)))
+    refused = F.col(_REFUSED).isNotNull()
+    return (
+        found.withColumn(REASON, F.coalesce(F.col(REASON), F.col(_REFUSED)))
+        .withColumn(OUTCOME, F.when(refused, code(Outcome.FAILED)).otherwise(F.col(OUTCOME)))
+        .drop(_REFUSED)
+    )
+
+
+def without_headers(rows: DataFrame) -> DataFrame:
+    """Rows of messages with one row each, without the headers that no dead letter needs."""
+    return rows.withColumn(HEADERS, F.when(has(Outcome.INVALID) | has(Outcome.FAILED), F.col(HEADERS)))
+
+
+def _parsed(messages: DataFrame, stream: Stream, fence: HeadFence | None) -> DataFrame:
+    """What the scheme makes of messages, before any check: as `with_outcomes`, without the hashes."""
+    scheme = stream.scheme
+    if isinstance(scheme, FunctionScheme):
+        return called(messages, scheme, stream.retry.chosen(), fence).withColumns(kept(scheme.keep))
+    outcome = F.when(F.col(REASON).isNull(), code(Outcome.STORED)).otherwise(code(Outcome.INVALID))
+    return parse(messages, scheme).withColumns(
+        {
+            INDEX: F.lit(0),
+            OUTCOME: outcome,
+            TOMBSTONE: F.col(VALUE).isNull(),
+            FAILURE: F.lit(None).cast(FAILURE_TYPE),
+        }
     )
 
 

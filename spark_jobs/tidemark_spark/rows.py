@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
+from tidemark.attempts import HeadFence
 from tidemark.streams.model import Stream
+from tidemark.streams.schemes import FunctionScheme
 from tidemark_spark import outcomes
 
 
@@ -24,7 +27,20 @@ class Rows:
             one.unpersist()
 
 
-def rows_of(messages: DataFrame, stream: Stream) -> Rows:
-    """The rows that a stream makes of messages. They are computed when they are first used."""
-    frame = outcomes.with_outcomes(messages, stream).persist(StorageLevel.MEMORY_AND_DISK)
-    return Rows(frame, (frame,))
+def rows_of(
+    messages: DataFrame, stream: Stream, refusals: Sequence[Column] = (), fence: HeadFence | None = None
+) -> Rows:
+    """The rows that a stream makes of messages; where each has one at most, they are computed when they are first used.
+
+    `refusals` are those of the sinks. `fence` is looked at while a function of the user's own takes its time.
+    """
+    several = isinstance(stream.scheme, FunctionScheme)
+    rows = outcomes.within_limits(outcomes.with_outcomes(messages, stream, fence), refusals)
+    if not several:
+        rows = outcomes.without_headers(rows)
+    kept = outcomes.hashed(rows, outcomes.field_names(stream)).persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        return Rows(outcomes.settled(kept) if several else kept, (kept,))
+    except BaseException:
+        kept.unpersist()
+        raise

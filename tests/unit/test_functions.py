@@ -19,6 +19,7 @@ from tidemark.calling import MOST_WAITING, Answer, Caller
 from tidemark.errors import WrongUse
 from tidemark.functions import load_function
 from tidemark.retries import ExponentialBackoff, RetryPolicy
+from tidemark.streams.model import Stream
 from tidemark.streams.retry import Retry
 from tidemark.streams.schemes import FieldType
 
@@ -398,3 +399,32 @@ def test_messages_of_two_incarnations_are_two() -> None:
     function, called = failing({0: 1})
     answers = call(function, [first, replace(first, incarnation=2)])
     assert (len(answers), called) == (2, [0, 0, 0])
+
+
+STREAM: dict[str, Any] = {
+    "stream": "orders",
+    "source": {"topics": ["orders"]},
+    "scheme": {"type": "function", "function": "shop.orders:order", "fields": {"id": "integer", "photo": "binary"}},
+    "sinks": [{"type": "hbase", "table": "orders"}],
+    "dead_letters": {"table": "orders_dead"},
+}
+
+
+def test_a_stream_file_names_a_function_and_how_it_is_tried_again() -> None:
+    stream = Stream.model_validate({**STREAM, "retry": {"limit": 5}})
+    assert stream.scheme.fields == {"id": "integer", "photo": "binary"}
+    assert stream.retry.chosen() == ExponentialBackoff(limit=5)
+    assert (stream.dead_letters.max_redrives, Stream.model_validate(STREAM).retry) == (3, Retry())
+
+
+@pytest.mark.parametrize(
+    "name", ["order", "shop.orders", "shop/orders:order", "shop.orders:", "os:system('x')", "1a:b"]
+)
+def test_what_is_no_name_of_a_function(name: str) -> None:
+    with pytest.raises(ValidationError, match=r"function"):
+        Stream.model_validate({**STREAM, "scheme": {**STREAM["scheme"], "function": name}})
+
+
+def test_retries_are_for_functions() -> None:
+    with pytest.raises(ValidationError, match="nothing of scheme raw is tried again"):
+        Stream.model_validate({**STREAM, "scheme": {"type": "raw"}, "retry": {}})
