@@ -39,6 +39,7 @@ from tidemark_spark.columns import (
     row_hash,
     text,
 )
+from tidemark_spark.pieces import EMPTY, in_pieces, of_pieces
 from tidemark_spark.schemes import parse
 from tidemark_spark.schemes.function import called
 from tidemark_spark.schemes.kept import kept
@@ -52,19 +53,52 @@ def with_outcomes(messages: DataFrame, stream: Stream, fence: HeadFence | None =
     """Rows with the scheme's fields, INDEX, TOMBSTONE, OUTCOME, REASON and FAILURE; VALUE is that of the message, at index 0.
 
     A tombstone (a message whose value is null) is stored as a row, without fields unless they are made of something else
-    than the value: it is never taken for nothing. No check sees it. Where a message has several rows,
-    OUTCOME and REASON are still those of each row by itself: see `settled`. `fence` is for functions that take their time.
+    than the value: it is never taken for nothing. No check sees it. Where a message has several rows, OUTCOME and REASON are
+    still those of each by itself: see `settled`. `fence` is for functions that take their time.
     """
-    parsed = _parsed(messages, stream, fence)
+    if isinstance(stream.scheme, FunctionScheme):
+        found = _called(messages, stream, stream.scheme, fence)
+    else:
+        found = _parsed(messages, stream)
+    # What of it a stream keeps is among its fields by now.
+    return found.drop(TIMESTAMP_TYPE)
+
+
+def _parsed(messages: DataFrame, stream: Stream) -> DataFrame:
+    explode = stream.explode
+    pieces = messages.withColumn(INDEX, F.lit(0)) if explode is None else in_pieces(messages, explode)
+    found = parse(pieces, stream.scheme)
+    refused = F.when(F.col(VALUE).isNotNull(), _first_check(stream))
+    found = found.withColumn(REASON, F.coalesce(F.col(REASON), refused))
+    if explode is not None:
+        found = of_pieces(found)
+    outcome = F.when(F.col(REASON).isNull(), code(Outcome.STORED)).otherwise(code(Outcome.INVALID))
+    if explode is not None:
+        outcome = F.when(F.col(EMPTY), code(Outcome.SKIPPED)).otherwise(outcome)
+    tombstone = (F.col(INDEX) == 0) & F.col(VALUE).isNull()
+    nothing = F.lit(None).cast(FAILURE_TYPE)
+    return found.withColumns({OUTCOME: outcome, TOMBSTONE: tombstone, FAILURE: nothing}).drop(EMPTY)
+
+
+def _called(messages: DataFrame, stream: Stream, scheme: FunctionScheme, fence: HeadFence | None) -> DataFrame:
+    found = called(messages, scheme, stream.retry.chosen(), fence).withColumns(kept(scheme.keep))
+    seen = has(Outcome.STORED) & ~F.col(TOMBSTONE)
+    return _refused(found, F.when(seen, _first_check(stream)), Outcome.INVALID)
+
+
+def _first_check(stream: Stream) -> Column:
     checks = [F.when(F.expr(check.invalid_when), F.lit(check.reason)) for check in stream.checks]
-    checked = has(Outcome.STORED) & ~F.col(TOMBSTONE)
-    parsed = parsed.withColumn(_REFUSED, F.when(checked, F.coalesce(*checks, F.lit(None).cast("string"))))
+    return F.coalesce(*checks, F.lit(None).cast("string"))
+
+
+def _refused(rows: DataFrame, reason: Column, outcome: Outcome) -> DataFrame:
+    """Rows, of which those with a reason get an outcome for it."""
     refused = F.col(_REFUSED).isNotNull()
     return (
-        parsed.withColumn(REASON, F.coalesce(F.col(REASON), F.col(_REFUSED)))
-        .withColumn(OUTCOME, F.when(refused, code(Outcome.INVALID)).otherwise(F.col(OUTCOME)))
-        # What a stream keeps of the type is among its fields by now; headers are for dead letters.
-        .drop(_REFUSED, TIMESTAMP_TYPE)
+        rows.withColumn(_REFUSED, reason)
+        .withColumn(REASON, F.coalesce(F.col(REASON), F.col(_REFUSED)))
+        .withColumn(OUTCOME, F.when(refused, code(outcome)).otherwise(F.col(OUTCOME)))
+        .drop(_REFUSED)
     )
 
 
@@ -103,36 +137,13 @@ def within_limits(rows: DataFrame, refusals: Sequence[Column]) -> DataFrame:
 
     `refusals` say of a row why a sink cannot take it, or are null.
     """
-    if not refusals:
-        return rows
-    found = rows.withColumn(_REFUSED, F.when(has(Outcome.STORED), F.coalesce(*refusals)))
-    refused = F.col(_REFUSED).isNotNull()
-    return (
-        found.withColumn(REASON, F.coalesce(F.col(REASON), F.col(_REFUSED)))
-        .withColumn(OUTCOME, F.when(refused, code(Outcome.FAILED)).otherwise(F.col(OUTCOME)))
-        .drop(_REFUSED)
-    )
+    return _refused(rows, F.when(has(Outcome.STORED), F.coalesce(*refusals)), Outcome.FAILED) if refusals else rows
 
 
-def without_headers(rows: DataFrame) -> DataFrame:
-    """Rows of messages with one row each, without the headers that no dead letter needs."""
-    return rows.withColumn(HEADERS, F.when(has(Outcome.INVALID) | has(Outcome.FAILED), F.col(HEADERS)))
-
-
-def _parsed(messages: DataFrame, stream: Stream, fence: HeadFence | None) -> DataFrame:
-    """What the scheme makes of messages, before any check: as `with_outcomes`, without the hashes."""
-    scheme = stream.scheme
-    if isinstance(scheme, FunctionScheme):
-        return called(messages, scheme, stream.retry.chosen(), fence).withColumns(kept(scheme.keep))
-    outcome = F.when(F.col(REASON).isNull(), code(Outcome.STORED)).otherwise(code(Outcome.INVALID))
-    return parse(messages, scheme).withColumns(
-        {
-            INDEX: F.lit(0),
-            OUTCOME: outcome,
-            TOMBSTONE: F.col(VALUE).isNull(),
-            FAILURE: F.lit(None).cast(FAILURE_TYPE),
-        }
-    )
+def without_headers(rows: DataFrame, *, several: bool) -> DataFrame:
+    """Rows with the headers only where a dead letter may need them: with one row a message, it is known by now whether."""
+    needed = F.col(INDEX) == 0 if several else has(Outcome.INVALID) | has(Outcome.FAILED)
+    return rows.withColumn(HEADERS, F.when(needed, F.col(HEADERS)))
 
 
 def field_names(stream: Stream) -> tuple[str, ...]:

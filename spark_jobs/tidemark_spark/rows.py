@@ -34,10 +34,9 @@ def rows_of(
 
     `refusals` are those of the sinks. `fence` is looked at while a function of the user's own takes its time.
     """
-    several = isinstance(stream.scheme, FunctionScheme)
+    several = stream.explode is not None or isinstance(stream.scheme, FunctionScheme)
     rows = outcomes.within_limits(outcomes.with_outcomes(messages, stream, fence), refusals)
-    if not several:
-        rows = outcomes.without_headers(rows)
+    rows = outcomes.without_headers(rows, several=several)
     kept = outcomes.hashed(rows, outcomes.field_names(stream)).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         return Rows(outcomes.settled(kept) if several else kept, (kept,))

@@ -11,6 +11,7 @@ from pydantic import (
     model_validator,
 )
 
+from tidemark.streams.explode import Explode
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.parts import ConnectionName, Items, Name, Part, Table
 from tidemark.streams.retry import Retry
@@ -139,6 +140,7 @@ class Stream(Part):
     stream: Name
     description: str = ""
     source: Source
+    explode: Explode | None = None
     scheme: Scheme
     retry: Retry = Retry()
     checks: Items[Check] = ()
@@ -162,6 +164,12 @@ class Stream(Part):
             tables += [table for table in (self.ledger.table, self.ledger.offsets_table) if table]
         if len(set(tables)) < len(tables):
             raise ValueError(f"table {max(tables, key=tables.count)!r} is named for two purposes")
+        return self
+
+    @model_validator(mode="after")
+    def _function_alone(self) -> Stream:
+        if self.explode is not None and isinstance(self.scheme, FunctionScheme):
+            raise ValueError("explode: a function of your own gives as many rows as it likes; leave explode out")
         return self
 
     @model_validator(mode="after")

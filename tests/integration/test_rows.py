@@ -1,0 +1,244 @@
+"""From messages to rows: none, one or many of each, into both sinks, read back, and audited."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.oracle import Example, Outcome, consume
+from tests.playground import Make, Playground
+from tests.scheme_cases import CASES, PAIRS, Case, Message
+from tidemark import runs
+from tidemark.streams.explode import Explode
+from tidemark.streams.model import Stream
+from tidemark.tallies import Outcome as Became
+from tidemark_spark import outcomes
+from tidemark_spark.audit_job import audit
+from tidemark_spark.columns import INDEX, OFFSET, OUTCOME, REASON, TOMBSTONE, VALUE, text
+from tidemark_spark.pieces import EMPTY, UNSPLIT, in_pieces
+from tidemark_spark.reading import no_messages
+from tidemark_spark.rows import rows_of
+from tidemark_spark.tallying import tallies
+
+SINKS = [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}]
+
+
+def stream_of(**parts: Any) -> Stream:
+    return Stream.model_validate(
+        {
+            "stream": "orders",
+            "source": {"topics": ["orders"]},
+            "scheme": {"type": "string"},
+            "sinks": [{"type": "hbase", "table": "orders"}],
+            "dead_letters": {"table": "dead"},
+            **parts,
+        }
+    )
+
+
+def messages_of(spark: SparkSession, values: list[bytes | None], key: bytes | None = b"key") -> DataFrame:
+    rows = [("orders", 1, 0, offset, key, value, None, 0, None) for offset, value in enumerate(values)]
+    return spark.createDataFrame(rows, no_messages(spark).schema)
+
+
+# Explode
+
+SPLITS: list[tuple[dict[str, Any], bytes | None, list[bytes] | str]] = [
+    ({"lines": "\n"}, b"a\nb", [b"a", b"b"]),
+    ({"lines": "\n"}, b"a\n\nb\n", [b"a", b"", b"b"]),
+    ({"lines": "\n"}, b"\n", [b""]),
+    ({"lines": "\n"}, b"", []),
+    ({"lines": "\n"}, b"\xff\n\xc3\xa9\r", [b"\xff", b"\xc3\xa9\r"]),
+    ({"lines": "é|"}, "aé|b|é".encode(), [b"a", "b|é".encode()]),
+    ({"json_array": True}, b' [1, {"a" : "\\u00e9"}, "x y", null] ', [b"1", '{"a":"é"}'.encode(), b"x y", b"null"]),
+    ({"json_array": True}, b"[]", []),
+    ({"json_array": True}, b"[1][2]", "not a JSON array"),
+    ({"json_array": True}, b"[1", "not a JSON array"),
+    ({"json_array": True}, b'{"a": 1}', "not a JSON array"),
+    ({"json_array": True}, b"null", "not a JSON array"),
+    ({"json_array": True}, b"", "not a JSON array"),
+    ({"json_array": True}, b"[\xff]", "not UTF-8"),
+    ({"json_array": "the items"}, b'{"n": 1, "the items": [[2], 3]}', [b"[2]", b"3"]),
+    ({"json_array": "items"}, b'{"items": []}', []),
+    ({"json_array": "items"}, b'{"Items": [1]}', "not a JSON object with an array 'items'"),
+    ({"json_array": "items"}, b'{"items": 1}', "not a JSON object with an array 'items'"),
+    ({"json_array": "items"}, b'{"items": null}', "not a JSON object with an array 'items'"),
+    ({"json_array": "items"}, b'{"items": [1], "x": ', "not a JSON object with an array 'items'"),
+    ({"json_array": "items"}, b'{"items": [1]} {"items": [2]}', "not a JSON object with an array 'items'"),
+]
+
+
+def test_a_value_in_pieces(spark: SparkSession) -> None:
+    """Whatever is in the value, it is split as said or refused, and nothing of it is lost."""
+    explodes = [dict(one) for one in {tuple(explode.items()) for explode, _, _ in SPLITS}]
+    for explode in explodes:
+        cases = [(value, wanted) for given, value, wanted in SPLITS if given == explode]
+        split = in_pieces(messages_of(spark, [None, *(value for value, _ in cases)]), Explode.model_validate(explode))
+        found: dict[int, list[Any]] = {}
+        for row in split.orderBy(OFFSET, INDEX).collect():
+            found.setdefault(row[OFFSET], []).append((row[INDEX], row[VALUE], row[EMPTY], row[UNSPLIT]))
+        assert found.pop(0) == [(0, None, False, None)], "a tombstone is no value without pieces"
+        for (value, wanted), rows in zip(cases, found.values(), strict=True):
+            if isinstance(wanted, str):
+                assert rows == [(0, None, False, wanted)], (explode, value)
+            elif not wanted:
+                assert rows == [(0, None, True, None)], (explode, value)
+            else:
+                assert [row[:2] for row in rows] == list(enumerate(wanted)), (explode, value)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=() if case.name in ("delimited", "json") else pytest.mark.full)
+        for case in CASES
+    ],
+)
+def test_every_scheme_takes_pieces(spark: SparkSession, case: Case) -> None:
+    """A piece becomes what the scheme makes of a message with that value, and a message with a bad piece is refused whole."""
+    between = b"\x1f\x1e"
+    values = [value for _, value in PAIRS if value is not None]
+    chance = random.Random(5)
+    held = [[value, *chance.choices(values, k=chance.randrange(4))] for value in values]
+    stream = stream_of(scheme=case.scheme, explode={"lines": between.decode()})
+    rows = rows_of(messages_of(spark, [between.join(pieces) + between for pieces in held]), stream)
+    names = list(stream.scheme.fields)
+    texts = [text(name).alias(f"field_{number}") for number, name in enumerate(names)]
+    found: dict[int, dict[int, Any]] = {}
+    for row in rows.frame.select(OFFSET, INDEX, OUTCOME, REASON, *texts).collect():
+        fields = {
+            name: bytes(held).decode(errors="surrogateescape")
+            for name, held in zip(names, row[4:], strict=True)
+            if held is not None
+        }
+        found.setdefault(row[OFFSET], {})[row[INDEX]] = row[REASON] if row[OUTCOME] == Became.INVALID else fields
+    rows.close()
+
+    for offset, pieces in enumerate(held):
+        wanted = [case.outcome(Message("orders", 0, offset, b"key", piece, (), -1, 0)) for piece in pieces]
+        bad = [f"piece {number}: {one.reason}" for number, one in enumerate(wanted) if one.reason is not None]
+        assert found[offset] == ({0: bad[0]} if bad else {number: one.fields for number, one in enumerate(wanted)})
+
+
+def test_many_invalid_messages_are_settled_as_few_are(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [b"1\n2", b"1\nx\ny", None, b"", b"x", b"3"]
+    stream = stream_of(scheme={"type": "delimited", "fields": {"id": "integer"}}, explode={"lines": "\n"})
+
+    def settled() -> list[Any]:
+        rows = rows_of(messages_of(spark, values), stream)
+        found = rows.frame.orderBy(OFFSET, INDEX).select(OFFSET, INDEX, OUTCOME, REASON, TOMBSTONE, "id").collect()
+        (tally,) = tallies(rows.frame)
+        assert (tally.read.number, tally.stored.number, tally.skipped.number, tally.invalid.number) == (6, 3, 1, 2)
+        assert (tally.rows.number, tally.bytes) == (4, 6 * len(b"key") + sum(len(value or b"") for value in values))
+        rows.close()
+        return found
+
+    few = settled()
+    assert [row[REASON] for row in few if row[REASON]] == [
+        "piece 1: id is not an integer",
+        "piece 0: id is not an integer",
+    ]
+    assert [row[OFFSET] for row in few if row[TOMBSTONE]] == [2]
+    monkeypatch.setattr(outcomes, "_BROADCAST", 0)
+    assert settled() == few
+
+
+def batch_messages(count: int, first: int) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Orders, some in a message: mostly good ones."""
+    for number in range(first, first + count):
+        chance = random.Random(number)
+        kind = chance.randrange(12)
+        orders = [json.dumps({"id": 10 * number + one, "amount": one / 4}) for one in range(chance.randrange(1, 6))]
+        if kind == 0:
+            yield b"nothing", b""
+        elif kind == 1:
+            yield b"tombstone", None
+        elif kind == 2:
+            yield None, "\n".join([*orders, json.dumps({"id": 1, "amount": -1})]).encode()
+        elif kind == 3:
+            yield b"x", "\n".join([*orders, "{"]).encode() + b"\n{"
+        else:
+            yield b"orders", "\n".join(orders).encode() + (b"\n" if kind == 4 else b"")
+
+
+BATCHES = Example(
+    "batches",
+    {
+        "source": {"topics": []},
+        "explode": {"lines": "\n"},
+        "scheme": {"type": "json", "fields": {"id": "integer", "amount": "double"}},
+        "checks": [{"invalid_when": "amount < 0", "reason": "negative amount"}],
+        "sinks": SINKS,
+        "dead_letters": {"table": "-"},
+    },
+    ("batches",),
+    3,
+    batch_messages,
+    lambda value: Outcome(None, None),
+)
+
+
+def batch(value: bytes | None) -> list[dict[str, str]] | str:
+    """What a message of the batches gives: its rows, or why it is invalid."""
+    if value is None:
+        return [{}]
+    rows = []
+    for number, line in enumerate(value.removesuffix(b"\n").split(b"\n") if value else []):
+        try:
+            order = json.loads(line)
+        except ValueError:
+            return f"piece {number}: not a JSON object with these fields"
+        if order["amount"] < 0:
+            return f"piece {number}: negative amount"
+        rows.append({"id": str(order["id"]), "amount": repr(order["amount"])})
+    return rows
+
+
+def assert_rows(play: Playground, made: Callable[[bytes | None], list[dict[str, str]] | str], *records: Any) -> None:
+    """Both sinks and the dead letters hold what `made` says of each message, the tallies count it, the audit finds it so."""
+    results = {
+        (topic, partition, offset): made(value)
+        for topic, partition, offset, value in consume(play.kafka.servers, play.topics, play.positions())
+    }
+    rows = {
+        (*place, index): fields
+        for place, found in results.items()
+        if not isinstance(found, str)
+        for index, fields in enumerate(found)
+    }
+    hbase, files = play.independent.hbase(), play.independent.parquet(list(play.opened.stream.scheme.fields))
+    assert (hbase.twice(), files.twice()) == (0, 0)
+    assert hbase.by_place() == rows
+    assert files.by_place() == rows
+    dead = {place[:3]: fields["reason"] for place, fields in play.independent.hbase(f"{play.name}_dead").rows}
+    assert dead == {place: found for place, found in results.items() if isinstance(found, str)}
+
+    skipped = sum(found == [] for found in results.values())
+    report = audit(play.opened, "an audit")
+    assert report.clean, report.sentence()
+    assert (report.expected, report.skipped, report.set_aside) == (len(results), skipped, len(dead))
+    if records:
+        counted = [tally for record in records for tally in record.tallies]
+        assert sum(tally.read.number for tally in counted) == len(results)
+        assert sum(tally.skipped.number for tally in counted) == skipped
+        assert sum(tally.rows.number for tally in counted) == len(rows)
+
+
+@pytest.mark.usefixtures("spark")
+def test_messages_with_several_rows(make: Make) -> None:
+    play = make(BATCHES)
+    play.produce(150)
+    (record,) = play.ingest()
+    assert_rows(play, batch, record)
+    # A replay with other code: what is no longer a row goes, and what was a dead letter is one no longer.
+    play.rewrite(checks=[{"invalid_when": "id % 10 = 4", "reason": "negative amount"}])
+    play.select(runs.LaneKind.REPLAY, play.opened.book.view().authority.covered())
+    rows = play.independent.hbase().rows
+    assert rows
+    assert not [fields for _, fields in rows if fields.get("id", "0")[-1] == "4"]
+    assert [fields for _, fields in rows if fields.get("amount") == "-1.0"]
