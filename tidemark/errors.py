@@ -159,7 +159,7 @@ class VerificationFailed(TidemarkError):
 
 
 class TooManyInvalid(TidemarkError):
-    """Raised when a window holds more invalid messages than the stream allows; nothing was committed."""
+    """Raised when a window holds more invalid or failed messages than the stream allows; nothing was committed."""
 
     exit_code = EXIT_FAILED
 

@@ -34,6 +34,7 @@ from tidemark.ledger.records import INGEST, Head
 from tidemark.ledger.verifying import verify
 from tidemark.planning import discovery, planner
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.results.dead_letters import DIGESTED, DIGESTED_IF_ANY, digested
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream, open_stream
@@ -42,9 +43,11 @@ from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX
 from tidemark_spark.gaps import gap_reports
 from tidemark_spark.reading import read_offsets
 from tidemark_spark.rows import Rows, rows_of
+from tidemark_spark.schemes.function import check_function
 from tidemark_spark.selecting import only
 from tidemark_spark.session import open_session
-from tidemark_spark.sinks.hbase import DEAD_LETTER_FIELDS, dead_letter_rows
+from tidemark_spark.sinks import make_sinks, refusals
+from tidemark_spark.sinks.hbase import with_dead_letter_digest
 from tidemark_spark.tallying import tallies
 
 log = logging.getLogger(__name__)
@@ -71,6 +74,7 @@ def main(arguments: list[str]) -> int:
 
 def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> AuditReport:
     """Audit a stream, or only some of its offsets; the report is stored in the ledger under the run's name."""
+    check_function(opened.stream)
     spark = open_session(f"tidemark audit of {opened.book.stream}")
     found = opened.book.register()
     ingest = opened.book.head(INGEST)
@@ -154,7 +158,7 @@ def _expected(spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incar
     """The rows of the messages, as today's code gives them."""
     source = opened.stream.source
     messages = read_offsets(spark, opened.log.bootstrap_servers, source.isolation, in_kafka, incarnations)
-    return rows_of(messages, opened.stream)
+    return rows_of(messages, opened.stream, refusals(make_sinks(opened), opened.stream.fields))
 
 
 def _sinks(
@@ -183,8 +187,10 @@ def _sinks(
             found = readers.parquet_found_digest(files, names)
             found = found.withColumn(readers.COUNTS, F.lit(True))
             places.append(_compare(sink.name, rows, found, in_kafka, compacted, left))
-    dead = dead_letter_rows(outcomes.set_aside(expected)).select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
-    found = readers.hbase_places(spark, opened.book, opened.dead_letter_table(), DEAD_LETTER_FIELDS, more)
+    dead = with_dead_letter_digest(outcomes.set_aside(expected)).select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
+    fields = (*DIGESTED, DIGESTED_IF_ANY)
+    table = opened.dead_letter_table()
+    found = readers.hbase_places(spark, opened.book, table, fields, more, digested=digested)
     places.append(_compare("dead letters", dead, found, in_kafka, compacted, left))
     return places
 

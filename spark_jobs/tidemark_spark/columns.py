@@ -20,6 +20,11 @@ OUTCOME = "_outcome"
 # Why a message is set aside; null for one that is not.
 REASON = "_reason"
 TOMBSTONE = "_tombstone"
+# How a message failed that was given up; null for one that is set aside for another reason. Times in ms since 1970.
+FAILURE = "_failure"
+FAILURE_TYPE = "struct<error: string, detail: string, attempts: int, first_at: bigint, last_at: bigint>"
+# How often a dead letter was read again and became one again.
+REDRIVES = "_redrives"
 # Ack values of the message and of the row, and the digest of the row's contents.
 MESSAGE_HASH, ROW_HASH, DIGEST = "_message_hash", "_row_hash", "_digest"
 
@@ -50,9 +55,11 @@ def row_hash() -> Column:
     return F.xxhash64(*_coordinate(), F.col(INDEX).cast("int"))
 
 
-def content_digest(fields: Sequence[Column]) -> Column:
-    """The digest of a row over the text or bytes of its fields."""
-    return F.xxhash64(*_coordinate(), F.col(INDEX).cast("int"), F.concat(*(_netstring(one) for one in fields)))
+def content_digest(fields: Sequence[Column], if_any: Sequence[Column] = ()) -> Column:
+    """The digest of a row over the text or bytes of its fields, and over those of `if_any` that are not null."""
+    texts = [_netstring(one) for one in fields]
+    texts += [F.when(one.isNull(), F.encode(F.lit(""), "UTF-8")).otherwise(_netstring(one)) for one in if_any]
+    return F.xxhash64(*_coordinate(), F.col(INDEX).cast("int"), F.concat(*texts))
 
 
 def text(name: str) -> Column:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,9 @@ from tidemark_spark.selecting import without
 COUNTS = "_counts"
 FOUND_DIGEST = "_found_digest"
 GENERATION = "generation"
+
+# Which of a row's fields its digest is taken of.
+Digested = Callable[[Mapping[str, bytes]], list[bytes | None]]
 
 _PLACE = [
     (AT[0], pa.string()),
@@ -71,15 +74,24 @@ def _typed(fields: Fields) -> list[Any]:
 
 
 def hbase_places(
-    spark: SparkSession, book: Book, table: ResultTable, fields: Sequence[str], more: RangeSet | None = None
+    spark: SparkSession,
+    book: Book,
+    table: ResultTable,
+    fields: Sequence[str],
+    more: RangeSet | None = None,
+    *,
+    within: RangeSet | None = None,
+    digested: Digested | None = None,
 ) -> DataFrame:
-    """Every place of a table that has a row, at the offsets that are covered, and at `more`.
+    """Every place of a table that has a row, at the offsets that are covered (of them only those `within`), and at `more`.
 
     Columns: coordinate, `_index`, `_counts` (false: only debris), `_tombstone`, `_digest` (as the row's mark says),
-    `_found_digest` (as the row's cells say), and the fields' bytes as `field_0`, `field_1`, ...
+    `_found_digest` (as the row's cells say: all `fields`, unless `digested` chooses), and the fields' bytes as `field_0`,
+    `field_1`, ...
     """
     view = book.view()
-    wanted = view.authority.covered() | (more or RangeSet())
+    covered = view.authority.covered() if within is None else view.authority.covered() & within
+    wanted = covered | (more or RangeSet())
     schema = pa.schema(
         [
             *_PLACE,
@@ -90,7 +102,7 @@ def hbase_places(
             *((f"field_{number}", pa.binary()) for number, _ in enumerate(fields)),
         ]
     )
-    reader = _Reader(book, table, replace(view, windows=[]), tuple(fields), schema)
+    reader = _Reader(book, table, replace(view, windows=[]), tuple(fields), schema, digested)
     tasks = [
         (one.partition.topic, one.partition.incarnation, one.partition.partition, one.start, one.until)
         for one in pieces(wanted)
@@ -109,6 +121,7 @@ class _Reader:
     view: View
     fields: tuple[str, ...]
     schema: pa.Schema
+    digested: Digested | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         view = self.view
@@ -127,7 +140,8 @@ class _Reader:
         if row is None:
             return (*place, False, False, None, None, *(None for _ in self.fields))
         contents = [row.fields.get(name) for name in self.fields]
-        found = content_hash(row_hash(coordinate_hash(at, offset), index), contents)
+        digested = contents if self.digested is None else self.digested(row.fields)
+        found = content_hash(row_hash(coordinate_hash(at, offset), index), digested)
         return (*place, True, row.mark.tombstone, _signed(row.mark.digest), _signed(found), *contents)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
+from tidemark.attempts import HeadFence
 from tidemark.streams.model import Stream
+from tidemark.streams.schemes import FunctionScheme
+from tidemark.streams.transform import Transform
 from tidemark_spark import outcomes
 from tidemark_spark.reading import no_messages
 from tidemark_spark.transforming import refuse_invented, transformed
@@ -26,29 +30,48 @@ class Rows:
             one.unpersist()
 
 
-def rows_of(messages: DataFrame, stream: Stream) -> Rows:
-    """The rows that a stream makes of messages; where nothing is exploded or transformed, computed when first used.
+def rows_of(
+    messages: DataFrame, stream: Stream, refusals: Sequence[Column] = (), fence: HeadFence | None = None
+) -> Rows:
+    """The rows that a stream makes of messages; where each has one at most, they are computed when they are first used.
 
-    Raises WrongUse for a transform that does not give what it has to, TransformRefused for rows that it cannot have made.
+    `refusals` are those of the sinks. `fence` is looked at while a function of the user's own takes its time. Raises WrongUse
+    for a transform that does not give what it has to, TransformRefused for rows that it cannot have made.
     """
-    fields = outcomes.field_names(stream)
-    rows = outcomes.with_outcomes(messages, stream)
-    if stream.transform is None:
-        rows = outcomes.hashed(rows, fields)
-    kept = [rows.persist(StorageLevel.MEMORY_AND_DISK)]
+    several = stream.explode is not None or isinstance(stream.scheme, FunctionScheme)
+    rows = outcomes.with_outcomes(messages, stream, fence)
+    if stream.transform is not None:
+        return _transformed(rows, stream, stream.transform, refusals, several=several)
+    rows = outcomes.without_headers(outcomes.within_limits(rows, refusals), several=several)
+    kept = _kept(outcomes.hashed(rows, outcomes.field_names(stream)))
     try:
-        if stream.explode is not None:
-            rows = outcomes.settled(rows)
-        if stream.transform is not None:
-            rows = outcomes.hashed(transformed(rows, stream.scheme.fields, stream.transform), fields)
-            # What a function of the user's own gives is kept too: computed anew, it could be something else.
-            kept.append(rows.persist(StorageLevel.MEMORY_AND_DISK))
-            rows = refuse_invented(rows)
-            kept.pop(0).unpersist()
+        return Rows(outcomes.settled(kept) if several else kept, (kept,))
     except BaseException:
-        Rows(rows, tuple(kept)).close()
+        kept.unpersist()
         raise
-    return Rows(rows, tuple(kept))
+
+
+def _transformed(
+    rows: DataFrame, stream: Stream, transform: Transform, refusals: Sequence[Column], *, several: bool
+) -> Rows:
+    given = _kept(outcomes.without_headers(rows, several=True))
+    try:
+        whole = outcomes.settled(given) if several else given
+        made = outcomes.within_limits(transformed(whole, stream.scheme.fields, transform), refusals)
+        # Kept too: what a function of the user's own gives, computed anew, could be something else.
+        kept = _kept(outcomes.hashed(made, outcomes.field_names(stream)))
+        try:
+            return Rows(outcomes.settled(refuse_invented(kept)), (kept,))
+        except BaseException:
+            kept.unpersist()
+            raise
+    finally:
+        # All of it is in what is kept by now.
+        given.unpersist()
+
+
+def _kept(rows: DataFrame) -> DataFrame:
+    return rows.persist(StorageLevel.MEMORY_AND_DISK)
 
 
 def check_rows(spark: SparkSession, stream: Stream) -> None:

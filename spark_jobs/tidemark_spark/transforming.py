@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, Window
@@ -12,6 +13,7 @@ from pyspark.sql import types as T
 
 from tidemark.coordinates import Coordinate
 from tidemark.errors import ProcessingFailed, TidemarkError, TransformRefused, WrongUse
+from tidemark.functions import load_function
 from tidemark.ranges import TopicPartition
 from tidemark.streams.schemes import Fields, FieldType
 from tidemark.streams.transform import GIVEN_BACK, MESSAGES, Transform
@@ -32,7 +34,6 @@ from tidemark_spark.columns import (
     field,
     has,
 )
-from tidemark_spark.functions import load_function
 from tidemark_spark.schemes.fields import SPARK_TYPES
 
 # What each type may be made of without losing anything.
@@ -64,7 +65,7 @@ def transformed(rows: DataFrame, given: Fields, transform: Transform) -> DataFra
     fields = transform.declared()
     through = has(Outcome.STORED) & ~F.col(TOMBSTONE)
     result = _checked(_applied(rows.where(through).select(*GIVEN_BACK, *map(field, given)), transform), fields)
-    # What a message carries besides: key, value, time.
+    # What a message carries besides: key, value, time, what a dead letter needs.
     carried = [one for one in rows.schema if one.name not in {*GIVEN_BACK, *_DECIDED, *given}]
     messages = rows.where(through & (F.col(INDEX) == 0)).select(
         *GIVEN_BACK, *(one.name for one in carried), *_nulls(fields).values(), F.lit(False).alias(_IS_ROW)
@@ -154,7 +155,7 @@ def _applied(given: DataFrame, transform: Transform) -> DataFrame:
 
 
 def _called(given: DataFrame, name: str) -> DataFrame:
-    function = load_function("transform.function", name)
+    function: Any = load_function(name, "transform.function")
     try:
         result = function(given)
     except PySparkException as problem:

@@ -14,7 +14,8 @@ from pydantic import (
 from tidemark.streams.explode import Explode
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.parts import ConnectionName, Items, Name, Part, Table
-from tidemark.streams.schemes import Fields, Scheme
+from tidemark.streams.retry import Retry
+from tidemark.streams.schemes import Fields, FunctionScheme, Scheme
 from tidemark.streams.source import Source
 from tidemark.streams.transform import Transform
 
@@ -33,6 +34,8 @@ class HBaseSink(Part):
     name: Name = "hbase"
     hbase: ConnectionName = "hbase_default"
     table: Table
+    # What HBase takes unless it is told otherwise, by `hbase.client.keyvalue.maxsize` and that of its servers.
+    max_cell_bytes: Annotated[int, Field(ge=1_024, le=2_147_483_647)] = 10_485_760
 
 
 class ParquetSink(Part):
@@ -48,10 +51,11 @@ Sink = Annotated[HBaseSink | ParquetSink | KafkaSink, Field(discriminator="type"
 
 
 class DeadLetters(Part):
-    """The HBase table of the messages that were set aside."""
+    """The HBase table of the messages that were set aside. `max_redrives`: how often a redrive takes the same message."""
 
     hbase: ConnectionName = "hbase_default"
     table: Table
+    max_redrives: Annotated[int, Field(ge=0)] = 3
 
 
 class HBaseLedger(Part):
@@ -139,6 +143,7 @@ class Stream(Part):
     source: Source
     explode: Explode | None = None
     scheme: Scheme
+    retry: Retry = Retry()
     checks: Items[Check] = ()
     transform: Transform | None = None
     sinks: Annotated[Items[Sink], Field(min_length=1)]
@@ -161,6 +166,18 @@ class Stream(Part):
             tables += [table for table in (self.ledger.table, self.ledger.offsets_table) if table]
         if len(set(tables)) < len(tables):
             raise ValueError(f"table {max(tables, key=tables.count)!r} is named for two purposes")
+        return self
+
+    @model_validator(mode="after")
+    def _function_alone(self) -> Stream:
+        if self.explode is not None and isinstance(self.scheme, FunctionScheme):
+            raise ValueError("explode: a function of your own gives as many rows as it likes; leave explode out")
+        return self
+
+    @model_validator(mode="after")
+    def _retries_something(self) -> Stream:
+        if "retry" in self.model_fields_set and not isinstance(self.scheme, FunctionScheme):
+            raise ValueError(f"retry: nothing of scheme {self.scheme.type} is tried again, only a function of your own")
         return self
 
     @model_validator(mode="after")

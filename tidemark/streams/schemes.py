@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from tidemark.functions import FUNCTION_NAME
 from tidemark.streams.parts import FieldName, Items, Part
 
 # What a field can be made of from text; `binary` comes from the message as it is.
@@ -204,7 +205,26 @@ class MessageMetadataScheme(SchemePart):
         return {"topic": "string", "partition": "integer", "offset": "integer", "timestamp": "timestamp"}
 
 
+class FunctionScheme(SchemePart):
+    """What a Python function of the stream's owner makes of each message: no row, one, or many."""
+
+    type: Literal["function"]
+    # `module:name`
+    function: Annotated[str, Field(pattern=FUNCTION_NAME, max_length=200)]
+    given: Annotated[dict[FieldName, FieldType], Field(min_length=1, alias="fields")]
+
+    def own_fields(self) -> Fields:
+        return {**self.given}
+
+
 Scheme = Annotated[
-    RegexScheme | JsonScheme | DelimitedScheme | RawScheme | StringScheme | KeyValueScheme | MessageMetadataScheme,
+    RegexScheme
+    | JsonScheme
+    | DelimitedScheme
+    | RawScheme
+    | StringScheme
+    | KeyValueScheme
+    | MessageMetadataScheme
+    | FunctionScheme,
     Field(discriminator="type"),
 ]

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
+from tidemark.functions import FUNCTION_NAME
 from tidemark.streams.parts import FieldName, Part
 from tidemark.streams.schemes import Fields, FieldType, named_once
 
@@ -29,10 +30,7 @@ class Transform(Part):
     """A query of `messages`, or a function `module:name` that takes and gives a DataFrame; `fields` are what it gives."""
 
     sql: Annotated[str, AfterValidator(_query)] | None = None
-    function: (
-        Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$")]
-        | None
-    ) = None
+    function: Annotated[str, Field(pattern=FUNCTION_NAME, max_length=200)] | None = None
     fields: Annotated[dict[FieldName, FieldType], Field(min_length=1)]
 
     @model_validator(mode="after")
