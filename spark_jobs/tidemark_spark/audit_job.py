@@ -158,7 +158,8 @@ def _expected(spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incar
     """The rows of the messages, as today's code gives them."""
     source = opened.stream.source
     messages = read_offsets(spark, opened.log.bootstrap_servers, source.isolation, in_kafka, incarnations)
-    return rows_of(messages, opened.stream, refusals(make_sinks(opened), opened.stream.fields))
+    limits = refusals(make_sinks(opened), opened.stream.fields)
+    return rows_of(messages, opened.stream, limits, connections=opened.connections)
 
 
 def _sinks(

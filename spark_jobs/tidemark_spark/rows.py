@@ -9,11 +9,14 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from tidemark.attempts import HeadFence
+from tidemark.connections import Connections, from_environment, registry_endpoint
+from tidemark.registry import SchemaRegistry
 from tidemark.streams.model import Stream
-from tidemark.streams.schemes import FunctionScheme
+from tidemark.streams.schemes import AvroScheme, FunctionScheme
 from tidemark.streams.transform import Transform
 from tidemark_spark import outcomes
 from tidemark_spark.reading import no_messages
+from tidemark_spark.schemes.avro_record import schemas_of
 from tidemark_spark.transforming import refuse_invented, transformed
 
 
@@ -31,13 +34,19 @@ class Rows:
 
 
 def rows_of(
-    messages: DataFrame, stream: Stream, refusals: Sequence[Column] = (), fence: HeadFence | None = None
+    messages: DataFrame,
+    stream: Stream,
+    refusals: Sequence[Column] = (),
+    fence: HeadFence | None = None,
+    connections: Connections = from_environment,
 ) -> Rows:
     """The rows that a stream makes of messages; where each has one at most, they are computed when they are first used.
 
     `refusals` are those of the sinks. `fence` is looked at while a function of the user's own takes its time. Raises WrongUse
     for a transform that does not give what it has to, TransformRefused for rows that it cannot have made.
     """
+    if isinstance(stream.scheme, AvroScheme) and stream.scheme.registry is not None and not stream.scheme.asked:
+        return _registered(messages, stream, stream.scheme, refusals, connections)
     several = stream.explode is not None or isinstance(stream.scheme, FunctionScheme)
     rows = outcomes.with_outcomes(messages, stream, fence)
     if stream.transform is not None:
@@ -49,6 +58,21 @@ def rows_of(
     except BaseException:
         kept.unpersist()
         raise
+
+
+def _registered(
+    messages: DataFrame, stream: Stream, scheme: AvroScheme, refusals: Sequence[Column], connections: Connections
+) -> Rows:
+    """Rows by a registry's schemas, which are asked for first: as soon as it is known which ones the messages name."""
+    registry = SchemaRegistry(registry_endpoint(connections(scheme.registry or "")))
+    raw = _kept(messages)
+    try:
+        known = scheme.with_writers(schemas_of(raw, registry))
+        rows = rows_of(raw, stream.model_copy(update={"scheme": known}), refusals, connections=connections)
+    except BaseException:
+        raw.unpersist()
+        raise
+    return Rows(rows.frame, (*rows.kept, raw))
 
 
 def _transformed(
@@ -75,6 +99,9 @@ def _kept(rows: DataFrame) -> DataFrame:
 
 
 def check_rows(spark: SparkSession, stream: Stream) -> None:
-    """Raises WrongUse for a transform that Spark cannot carry out, before any message is read."""
+    """Raises WrongUse for a transform or a schema file that Spark cannot take, before any message is read."""
+    if stream.transform is None and not isinstance(stream.scheme, AvroScheme):
+        return
+    rows = outcomes.with_outcomes(no_messages(spark), stream)
     if stream.transform is not None:
-        transformed(outcomes.with_outcomes(no_messages(spark), stream), stream.scheme.fields, stream.transform)
+        transformed(rows, stream.scheme.fields, stream.transform)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -15,7 +15,7 @@ from tidemark.coordinates import Coordinate
 from tidemark.errors import ProcessingFailed, TidemarkError, TransformRefused, WrongUse
 from tidemark.functions import load_function
 from tidemark.ranges import TopicPartition
-from tidemark.streams.schemes import Fields, FieldType
+from tidemark.streams.schemes import Fields
 from tidemark.streams.transform import GIVEN_BACK, MESSAGES, Transform
 from tidemark.tallies import Outcome
 from tidemark_spark.columns import (
@@ -34,18 +34,7 @@ from tidemark_spark.columns import (
     field,
     has,
 )
-from tidemark_spark.schemes.fields import SPARK_TYPES
-
-# What each type may be made of without losing anything.
-_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-_ACCEPTED: Mapping[FieldType, tuple[type[T.DataType], ...]] = {
-    "string": (T.StringType,),
-    "integer": _INTEGERS,
-    "double": (T.FloatType, T.DoubleType),
-    "timestamp": (T.TimestampType,),
-    "boolean": (T.BooleanType,),
-    "binary": (T.BinaryType,),
-}
+from tidemark_spark.schemes.fields import ACCEPTED, INTEGERS, SPARK_TYPES
 
 _IS_ROW, _ALONE, _NUMBER = "_is_row", "_alone", "_number"
 _PROBLEM = "_problem"
@@ -176,8 +165,8 @@ def _checked(result: DataFrame, fields: Fields) -> DataFrame:
         INCARNATION: ("int", (T.IntegerType,)),
         PARTITION: ("int", (T.IntegerType,)),
         OFFSET: ("bigint", (T.LongType,)),
-        INDEX: ("int", _INTEGERS),
-        **{name: (SPARK_TYPES[kind], _ACCEPTED[kind]) for name, kind in fields.items()},
+        INDEX: ("int", INTEGERS),
+        **{name: (SPARK_TYPES[kind], ACCEPTED[kind]) for name, kind in fields.items()},
     }
     times = Counter(name.lower() for name in result.columns)
     types = {one.name.lower(): one.dataType for one in result.schema}

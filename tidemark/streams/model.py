@@ -15,7 +15,7 @@ from tidemark.streams.explode import Explode
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.parts import ConnectionName, Items, Name, Part, Table
 from tidemark.streams.retry import Retry
-from tidemark.streams.schemes import Fields, FunctionScheme, Scheme
+from tidemark.streams.schemes import AvroScheme, Fields, FunctionScheme, Scheme
 from tidemark.streams.source import Source
 from tidemark.streams.transform import Transform
 
@@ -172,6 +172,8 @@ class Stream(Part):
     def _function_alone(self) -> Stream:
         if self.explode is not None and isinstance(self.scheme, FunctionScheme):
             raise ValueError("explode: a function of your own gives as many rows as it likes; leave explode out")
+        if self.explode is not None and isinstance(self.scheme, AvroScheme):
+            raise ValueError("explode: an Avro record is no text that could be split")
         return self
 
     @model_validator(mode="after")
@@ -215,6 +217,8 @@ class Stream(Part):
         """The names of all connections that the stream uses, Spark's aside."""
         ledger = self.ledger.hbase if isinstance(self.ledger, HBaseLedger) else self.ledger.zookeeper
         used = {self.source.kafka, self.dead_letters.hbase, ledger}
+        if isinstance(self.scheme, AvroScheme) and self.scheme.registry is not None:
+            used.add(self.scheme.registry)
         return used | {_connection_of(sink) for sink in self.sinks}
 
 
