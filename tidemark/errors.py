@@ -46,6 +46,10 @@ class TopicUnknown(WrongUse):
     """Raised when a topic that has never been read does not exist. Contrast TopicGone."""
 
 
+class TransformRefused(WrongUse):
+    """Raised when a transform gives rows of messages that it was not given, or a row twice; nothing was written."""
+
+
 class TooLarge(WrongUse):
     """Raised before writing, when a ledger value would pass its limit."""
 

@@ -158,7 +158,7 @@ def _expected(spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incar
     """The rows of the messages, as today's code gives them."""
     source = opened.stream.source
     messages = read_offsets(spark, opened.log.bootstrap_servers, source.isolation, in_kafka, incarnations)
-    return rows_of(messages, opened.stream, refusals(make_sinks(opened), opened.stream.scheme.fields))
+    return rows_of(messages, opened.stream, refusals(make_sinks(opened), opened.stream.fields))
 
 
 def _sinks(
@@ -183,7 +183,7 @@ def _sinks(
         elif isinstance(sink, KafkaSink):
             log.warning("sink %s is in Kafka, and is not audited", sink.name)
         else:
-            files = readers.parquet_rows(spark, view, sink.name, opened.stream.scheme, gone=True)
+            files = readers.parquet_rows(spark, view, sink.name, opened.stream.fields, gone=True)
             found = readers.parquet_found_digest(files, names)
             found = found.withColumn(readers.COUNTS, F.lit(True))
             places.append(_compare(sink.name, rows, found, in_kafka, compacted, left))

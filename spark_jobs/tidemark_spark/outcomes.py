@@ -148,7 +148,7 @@ def without_headers(rows: DataFrame, *, several: bool) -> DataFrame:
 
 def field_names(stream: Stream) -> tuple[str, ...]:
     """The stream's fields in the order of its file, which is the order that digests are taken in."""
-    return tuple(stream.scheme.fields)
+    return tuple(stream.fields)
 
 
 def stored(rows: DataFrame) -> DataFrame:

@@ -24,7 +24,7 @@ from tidemark.results.reading import pieces, places_of_piece
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream
-from tidemark.streams.schemes import Scheme
+from tidemark.streams.schemes import Fields
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field, text
 from tidemark_spark.outcomes import field_names
 from tidemark_spark.schemes.fields import SPARK_TYPES
@@ -59,17 +59,17 @@ def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
         rows = hbase_places(
             spark, opened.book, opened.result_table(config.hbase, config.table), field_names(opened.stream)
         )
-        return rows.where(COUNTS).select(*COORDINATE, INDEX, TOMBSTONE, *_typed(opened.stream.scheme))
+        return rows.where(COUNTS).select(*COORDINATE, INDEX, TOMBSTONE, *_typed(opened.stream.fields))
     if isinstance(config, KafkaSink):
         raise WrongUse(f"sink {sink} is in Kafka: tidemark.results.kafka_messages reads it, without Spark")
-    rows = parquet_rows(spark, opened.book.view(), sink, opened.stream.scheme)
+    rows = parquet_rows(spark, opened.book.view(), sink, opened.stream.fields)
     return rows.select(*COORDINATE, INDEX, TOMBSTONE, *(field(name) for name in field_names(opened.stream)))
 
 
-def _typed(scheme: Scheme) -> list[Any]:
+def _typed(fields: Fields) -> list[Any]:
     return [
         F.col(f"field_{number}").cast("string").cast(SPARK_TYPES[kind]).alias(name)
-        for number, (name, kind) in enumerate(scheme.fields.items())
+        for number, (name, kind) in enumerate(fields.items())
     ]
 
 
@@ -145,7 +145,7 @@ class _Reader:
         return (*place, True, row.mark.tombstone, _signed(row.mark.digest), _signed(found), *contents)
 
 
-def parquet_rows(spark: SparkSession, view: View, sink: str, scheme: Scheme, *, gone: bool = False) -> DataFrame:
+def parquet_rows(spark: SparkSession, view: View, sink: str, fields: Fields, *, gone: bool = False) -> DataFrame:
     """The rows of a Parquet sink that count, in one read, however many windows there are.
 
     Columns: coordinate, `_index`, `_tombstone`, `_digest`, the fields, and the folders' `lane`, `seq`, `generation`.
@@ -167,7 +167,7 @@ def parquet_rows(spark: SparkSession, view: View, sink: str, scheme: Scheme, *, 
         if lost:
             superseded.append((window.generation, lost))
     # The schema of today's stream file: a field that older files do not have is null.
-    schema = _parquet_schema(scheme)
+    schema = _parquet_schema(fields)
     if base is None:
         return spark.createDataFrame([], schema)
     rows = spark.read.schema(schema).option("basePath", base).parquet(*folders)
@@ -178,10 +178,10 @@ def parquet_rows(spark: SparkSession, view: View, sink: str, scheme: Scheme, *, 
     return kept
 
 
-def _parquet_schema(scheme: Scheme) -> str:
-    fields = ", ".join(f"`{name}` {SPARK_TYPES[kind]}" for name, kind in scheme.fields.items())
+def _parquet_schema(fields: Fields) -> str:
+    columns = ", ".join(f"`{name}` {SPARK_TYPES[kind]}" for name, kind in fields.items())
     place = f"{AT[0]} string, {AT[1]} int, {AT[2]} int, {COORDINATE[3]} long, {INDEX} int"
-    return f"{place}, {TOMBSTONE} boolean, {DIGEST} long, {fields}, lane string, seq int, {GENERATION} long"
+    return f"{place}, {TOMBSTONE} boolean, {DIGEST} long, {columns}, lane string, seq int, {GENERATION} long"
 
 
 def parquet_found_digest(rows: DataFrame, fields: Sequence[str]) -> DataFrame:

@@ -17,7 +17,7 @@ from tidemark.protocol import Listener, Step, nobody
 from tidemark.ranges import RangeSet
 from tidemark.streams.opened import OpenStream, open_stream
 from tidemark_spark.failures import translate
-from tidemark_spark.schemes.function import check_function
+from tidemark_spark.rows import check_rows
 from tidemark_spark.session import open_session
 from tidemark_spark.sinks import make_sinks
 from tidemark_spark.sinks.hbase import HBaseDeadLetters
@@ -67,13 +67,13 @@ def process_one(
 ) -> Record:
     """Steps 2 to 7 on one pending window."""
     spark = open_session(f"tidemark {opened.book.stream}/{lane} {seq}")
-    check_function(opened.stream)
     sinks = make_sinks(opened)
     dead_letters = HBaseDeadLetters(opened.stream.dead_letters, opened.dead_letter_table())
     ledger = _ledger_id(opened)
     for sink in sinks:
         sink.prepare(opened.book.stream, ledger)
     dead_letters.prepare(opened.book.stream, ledger)
+    check_rows(spark, opened.stream)
     work = SparkWork(spark, opened, sinks, dead_letters, lane)
 
     def heard(step: Step) -> None:

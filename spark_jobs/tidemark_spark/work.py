@@ -49,7 +49,7 @@ class SparkWork:
         servers = self._opened.log.bootstrap_servers
         read = read_offsets(self._spark, servers, window.isolation, covers, incarnations)
         # Kept between the sinks, so that Kafka is read once; the first use of them is counting them.
-        self._rows = rows_of(read, stream, refusals(self._sinks, stream.scheme.fields), _of_head(fence))
+        self._rows = rows_of(read, stream, refusals(self._sinks, stream.fields), _of_head(fence))
         self._read = True
         self._tallies = tallies(self._rows.frame)
         self._check_budget()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +17,7 @@ from tests.oracle import Example, Outcome, consume
 from tests.playground import Make, Playground
 from tests.scheme_cases import CASES, PAIRS, Case, Message
 from tidemark import runs
+from tidemark.errors import TidemarkError, TransformRefused, WrongUse
 from tidemark.streams.explode import Explode
 from tidemark.streams.model import Stream
 from tidemark.tallies import Outcome as Became
@@ -22,10 +26,11 @@ from tidemark_spark.audit_job import audit
 from tidemark_spark.columns import INDEX, OFFSET, OUTCOME, REASON, TOMBSTONE, VALUE, text
 from tidemark_spark.pieces import EMPTY, UNSPLIT, in_pieces
 from tidemark_spark.reading import no_messages
-from tidemark_spark.rows import rows_of
+from tidemark_spark.rows import check_rows, rows_of
 from tidemark_spark.tallying import tallies
 
 SINKS = [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}]
+GIVEN_BACK = "_topic, _incarnation, _partition, _offset, _index"
 
 
 def stream_of(**parts: Any) -> Stream:
@@ -107,7 +112,7 @@ def test_every_scheme_takes_pieces(spark: SparkSession, case: Case) -> None:
     held = [[value, *chance.choices(values, k=chance.randrange(4))] for value in values]
     stream = stream_of(scheme=case.scheme, explode={"lines": between.decode()})
     rows = rows_of(messages_of(spark, [between.join(pieces) + between for pieces in held]), stream)
-    names = list(stream.scheme.fields)
+    names = list(stream.fields)
     texts = [text(name).alias(f"field_{number}") for number, name in enumerate(names)]
     found: dict[int, dict[int, Any]] = {}
     for row in rows.frame.select(OFFSET, INDEX, OUTCOME, REASON, *texts).collect():
@@ -211,7 +216,7 @@ def assert_rows(play: Playground, made: Callable[[bytes | None], list[dict[str, 
         if not isinstance(found, str)
         for index, fields in enumerate(found)
     }
-    hbase, files = play.independent.hbase(), play.independent.parquet(list(play.opened.stream.scheme.fields))
+    hbase, files = play.independent.hbase(), play.independent.parquet(list(play.opened.stream.fields))
     assert (hbase.twice(), files.twice()) == (0, 0)
     assert hbase.by_place() == rows
     assert files.by_place() == rows
@@ -242,3 +247,182 @@ def test_messages_with_several_rows(make: Make) -> None:
     assert rows
     assert not [fields for _, fields in rows if fields.get("id", "0")[-1] == "4"]
     assert [fields for _, fields in rows if fields.get("amount") == "-1.0"]
+
+
+# Transform
+
+KEPT = f"SELECT {GIVEN_BACK}, upper(customer) AS customer, id FROM messages WHERE paid"
+ORDERS: dict[str, Any] = {
+    "source": {"topics": []},
+    "scheme": {
+        "type": "json",
+        "fields": {"id": "integer", "customer": "string", "paid": "boolean", "lines": "string"},
+        "keep": {"note": "key"},
+    },
+    "transform": {"sql": KEPT, "fields": {"customer": "string", "id": "integer"}},
+    "sinks": SINKS,
+    "dead_letters": {"table": "-"},
+}
+
+
+def order_messages(count: int, first: int) -> Iterator[tuple[bytes | None, bytes | None]]:
+    for number in range(first, first + count):
+        order = {"id": number, "customer": f"zoë {number}", "paid": number % 3 == 0, "lines": "a,b,c"[: number % 6]}
+        value = {0: None, 1: b"{"}.get(number % 11, json.dumps(order).encode())
+        yield f"note {number}".encode(), value
+
+
+TRANSFORMED = Example("orders", ORDERS, ("orders",), 3, order_messages, lambda value: Outcome(None, None))
+
+
+def of_order(make_rows: Callable[[dict[str, Any]], list[dict[str, str]]]) -> Callable[[bytes | None], Any]:
+    def made(value: bytes | None) -> list[dict[str, str]] | str:
+        if value is None:
+            return [{}]
+        if value == b"{":
+            return "not a JSON object with these fields"
+        return make_rows(json.loads(value))
+
+    return made
+
+
+@pytest.mark.covers("A41", "S9")
+def test_a_transform_by_sql(make: Make, spark: SparkSession) -> None:
+    play = make(TRANSFORMED)
+    play.produce(60)
+    (record,) = play.ingest()
+
+    def paid(order: dict[str, Any]) -> list[dict[str, str]]:
+        return [{"id": str(order["id"]), "customer": order["customer"].upper()}] if order["paid"] else []
+
+    assert_rows(play, of_order(paid), record)
+
+    # A filter that drops all: the ledger moves on, and a second trigger finds nothing to do.
+    dropped = "SELECT * FROM messages WHERE id < 0"
+    play.rewrite(transform={"sql": dropped, "fields": {"id": "integer"}})
+    kafka = [(play.topics[0], 0, b"key", b'{"id": 1}')] * 3
+    play.kafka.send(kafka)
+    (record,) = play.ingest()
+    (tally,) = [one for one in record.tallies if one.read.number]
+    assert (tally.read, tally.stored.number, tally.rows.number) == (tally.skipped, 0, 0)
+    assert tally.read.number == 3
+    assert not play.ingest()
+
+
+FUNCTIONS = """
+from pyspark.sql import functions as F
+
+
+def parts(messages):
+    # Each part of `lines` is a row; the index is its place, counted from the end and with holes.
+    split = messages.withColumn("lines", F.array_remove(F.split("lines", ","), ""))
+    rows = split.select("*", F.posexplode("lines").alias("place", "part"))
+    return rows.withColumn("_index", 100 - 10 * F.col("place"))
+
+
+def no_frame(messages):
+    return messages.columns
+
+
+def broken(messages):
+    raise KeyError("a key")
+"""
+
+
+@pytest.fixture
+def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of a module of a user's own, on the driver's Python path."""
+    (tmp_path / "own_transforms.py").write_text(FUNCTIONS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield "own_transforms"
+    sys.modules.pop("own_transforms", None)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_transform_by_a_function_that_makes_several_rows_of_one(make: Make, functions: str) -> None:
+    """They are numbered anew from 0, in the order of the indexes that they have, and a tombstone stays with what is kept."""
+    transform = {"function": f"{functions}:parts", "fields": {"part": "string", "note": "binary"}}
+    play = make(TRANSFORMED, transform=transform)
+    play.kafka.send(
+        (play.topics[0], number % 3, key, None if lines is None else json.dumps({"lines": lines}).encode())
+        for number, (key, lines) in enumerate(
+            [(b"a", "x,y,z"), (b"b", None), (b"c", ""), (b"d", "x"), (None, "y,x"), (b"", None)]
+        )
+    )
+    (record,) = play.ingest()
+    topic = play.topics[0]
+    wanted = {
+        (topic, 0, 0, 0): {"part": "z", "note": "a"},
+        (topic, 0, 0, 1): {"part": "y", "note": "a"},
+        (topic, 0, 0, 2): {"part": "x", "note": "a"},
+        (topic, 1, 0, 0): {"note": "b"},
+        (topic, 0, 1, 0): {"part": "x", "note": "d"},
+        (topic, 1, 1, 0): {"part": "x"},
+        (topic, 1, 1, 1): {"part": "y"},
+        (topic, 2, 1, 0): {"note": ""},
+    }
+    assert play.independent.hbase().by_place() == wanted
+    assert play.independent.parquet(["part", "note"]).by_place() == wanted
+    assert {one.at.partition: one.skipped.number for one in record.tallies} == {0: 0, 1: 0, 2: 1}
+    report = audit(play.opened, "an audit")
+    assert report.clean, report.sentence()
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_transform_that_gives_rows_of_other_messages_writes_nothing(make: Make) -> None:
+    play = make(TRANSFORMED)
+    play.produce(40)
+    topic = play.topics[0]
+    elsewhere = "SELECT _topic, _incarnation, _partition, _offset + 1000 AS _offset, _index, id FROM messages"
+    twice = "SELECT * FROM messages UNION ALL SELECT * FROM messages WHERE id = 5"
+    nowhere = "SELECT _topic, _incarnation, _partition, _offset, nullif(_index, 0) AS _index, id FROM messages"
+    for sql, said in (
+        (elsewhere, f"{topic}/0@1001 index 0 of a message that it was not given; {topic}/0@1002"),
+        (twice, f"nowhere: {topic}/2@1 index 0 twice. It has"),
+        (nowhere, f"{topic}/0@1 index None without an index"),
+    ):
+        play.rewrite(transform={"sql": sql, "fields": {"id": "integer"}})
+        with pytest.raises(TransformRefused, match=re.escape(said)):
+            play.ingest(take_over=True)
+    # Nor does one that has not the right columns, and that is known before the window is taken.
+    takes = play.head().pending
+    play.rewrite(transform={"sql": "SELECT *, CAST(id AS string) AS n FROM messages", "fields": {"n": "integer"}})
+    with pytest.raises(WrongUse, match="transform: n is string in the result; expected bigint"):
+        play.ingest(take_over=True)
+    assert play.head().pending == takes
+    assert play.positions() == dict.fromkeys(play.positions(), 0)
+    # No attempt has left a row, not even as debris.
+    for table in (None, f"{play.name}_dead"):
+        assert not (play.independent.hbase(table) if table else play.independent.hbase()).debris
+    play.rewrite()
+    assert len(play.ingest(take_over=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("transform", "said"),
+    [
+        ({"sql": f"SELECT {GIVEN_BACK}, nope AS n FROM messages"}, "transform.sql: .*`nope` cannot be resolved"),
+        ({"sql": f"SELECT {GIVEN_BACK}, id n FROM messages WHERE ("}, "transform.sql: .*Syntax error"),
+        ({"sql": "SELECT * FROM messages"}, "the result has no column n; expected one of type bigint"),
+        ({"sql": "SELECT *, 1 AS n, 2 AS N FROM messages"}, "the result has 2 columns n"),
+        ({"sql": "SELECT *, 1.5 AS n FROM messages"}, r"n is decimal\(2,1\) in the result; expected bigint"),
+        (
+            {
+                "sql": "SELECT _topic, _incarnation, _partition, CAST(_offset AS string) _offset, _index, 1 n FROM messages"
+            },
+            "_offset is string in the result; expected bigint",
+        ),
+        ({"sql": "SELECT n.*, 1 AS n FROM (SELECT id AS _topic FROM messages) n"}, "_topic is bigint in the result"),
+        ({"function": "no_such_module:parts"}, "the module no_such_module cannot be imported"),
+        ({"function": "own_transforms:nothing"}, "the module own_transforms has no function nothing"),
+        ({"function": "own_transforms:no_frame"}, "no_frame gives list; expected a DataFrame"),
+        ({"function": "own_transforms:broken"}, "own_transforms:broken raised KeyError: 'a key'"),
+    ],
+)
+def test_a_transform_that_cannot_be_carried_out(
+    spark: SparkSession, functions: str, transform: dict[str, Any], said: str
+) -> None:
+    """It is said without a message being read."""
+    stream = stream_of(scheme=ORDERS["scheme"], transform={**transform, "fields": {"n": "integer"}})
+    with pytest.raises(TidemarkError, match=said):
+        check_rows(spark, stream)

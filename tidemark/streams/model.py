@@ -15,8 +15,9 @@ from tidemark.streams.explode import Explode
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.parts import ConnectionName, Items, Name, Part, Table
 from tidemark.streams.retry import Retry
-from tidemark.streams.schemes import FunctionScheme, Scheme
+from tidemark.streams.schemes import Fields, FunctionScheme, Scheme
 from tidemark.streams.source import Source
+from tidemark.streams.transform import Transform
 
 
 class Check(Part):
@@ -144,6 +145,7 @@ class Stream(Part):
     scheme: Scheme
     retry: Retry = Retry()
     checks: Items[Check] = ()
+    transform: Transform | None = None
     sinks: Annotated[Items[Sink], Field(min_length=1)]
     dead_letters: DeadLetters
     ledger: Ledger = HBaseLedger()
@@ -184,8 +186,9 @@ class Stream(Part):
         for sink in self.sinks:
             if not isinstance(sink, KafkaSink):
                 continue
-            if unknown := [name for name in sink.fields() if name not in self.scheme.fields]:
-                raise ValueError(f"sink {sink.name} names the field {unknown[0]}, which the scheme does not have")
+            if unknown := [name for name in sink.fields() if name not in self.fields]:
+                maker = "scheme" if self.transform is None else "transform"
+                raise ValueError(f"sink {sink.name} names the field {unknown[0]}, which the {maker} does not have")
             for topic in sink.targets():
                 if sink.kafka == self.source.kafka and self.source.reads(topic):
                     raise ValueError(f"sink {sink.name} writes to {topic}, which this stream reads")
@@ -202,6 +205,11 @@ class Stream(Part):
                 "invalid messages can keep it from being committed; leave max_invalid out, or use at_least_once"
             )
         return self
+
+    @property
+    def fields(self) -> Fields:
+        """The fields of the result rows and their types, in the order that digests are taken in."""
+        return self.scheme.fields if self.transform is None else self.transform.declared()
 
     def connections(self) -> set[str]:
         """The names of all connections that the stream uses, Spark's aside."""

@@ -57,11 +57,12 @@ class SchemePart(Part):
 
     @model_validator(mode="after")
     def _named_once(self) -> SchemePart:
-        _once([*self.own_fields(), *self.keep])
+        named_once([*self.own_fields(), *self.keep])
         return self
 
 
-def _once(names: Iterable[str]) -> None:
+def named_once(names: Iterable[str]) -> None:
+    """Raises ValueError where two fields have one name."""
     # Spark takes `id` and `ID` for the same column.
     counts = Counter(name.lower() for name in names)
     twice = [name for name, number in counts.items() if number > 1]
