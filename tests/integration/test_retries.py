@@ -211,7 +211,7 @@ def test_what_a_sink_cannot_take_is_a_dead_letter_as_a_whole(make: Make) -> None
     assert {(one.origin.place.offset, one.origin.place.index): one.value for one in sent} == {
         place: word.encode() for place, word in wanted.items()
     }
-    cell = 3500 + 41 + len("word") + len(play.topics[0])
+    cell = 3500 + 45 + len("word") + len(play.topics[0])
     letters = {offset: one["fields"] for offset, one in dead(play).items()}
     assert {offset: one["reason"] for offset, one in letters.items()} == {
         2: "sink kafka: the message has 2049 bytes, the most is 2048",
@@ -234,7 +234,7 @@ def test_the_largest_cell_that_hbase_takes(make: Make) -> None:
     play.kafka.create(large, 1, **{"max.message.bytes": "16000000"})
     play.topics = (large,)
     play.rewrite()
-    largest = 10_485_760 - 41 - len("value") - len(large)
+    largest = 10_485_760 - 45 - len("value") - len(large)
     play.kafka.send(
         [(large, 0, None, b"a" * size) for size in (largest, largest + 1)],
         max_request_size=16_000_000,
