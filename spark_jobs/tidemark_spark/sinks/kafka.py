@@ -74,7 +74,7 @@ class KafkaResults:
         value = F.coalesce(F.octet_length(self._value()), F.lit(0))
         key = F.coalesce(F.octet_length(self._key()), F.lit(0))
         most = self._most_bytes()
-        may_be = at_most(fields, 6) + key > most
+        may_be = at_most(fields, 6) + key + MESSAGE_BYTES > most
         return F.when(may_be, too_large(f"sink {self.name}: the message", value + key + MESSAGE_BYTES, most))
 
     @cached_property
