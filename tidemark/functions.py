@@ -49,24 +49,20 @@ class PermanentFailure(Exception):
     """For functions of one's own to raise when trying again cannot help: the message becomes a dead letter at once."""
 
 
-def load_function(name: str, key: str = "scheme.function") -> Function:
-    """The function that `module:name` stands for, which `key` of the stream file names.
-
-    Raises WrongUse when there is no such module or function.
-    """
+def load_function(key: str, name: str) -> Callable[..., Any]:
+    """The function `module:name` that a stream file names under `key`. Raises WrongUse when Python finds none."""
     module, _, attribute = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute, None)
     except Exception as problem:
         # Whatever the module does when it is imported: it is not Tidemark's error.
         raise WrongUse(
-            f"{key} {name}: the module {module} cannot be imported: {type(problem).__name__}: {problem}. It has to "
-            "be on the Python path of the driver and of Spark's workers"
+            f"{key}: the module {module} cannot be imported ({type(problem).__name__}: {problem}). It has to be on the Python "
+            "path of the Spark job: beside the job's script, in PYTHONPATH, or installed"
         ) from problem
     if not callable(found):
-        raise WrongUse(f"{key} {name}: the module {module} has no function {attribute}")
-    function: Function = found
-    return function
+        raise WrongUse(f"{key}: the module {module} has no function {attribute}")
+    return found  # type: ignore[no-any-return]
 
 
 def rows_of(result: Any) -> list[Any]:

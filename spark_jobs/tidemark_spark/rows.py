@@ -17,6 +17,7 @@ from tidemark.streams.transform import Transform
 from tidemark_spark import outcomes
 from tidemark_spark.reading import no_messages
 from tidemark_spark.schemes.avro_record import schemas_of
+from tidemark_spark.schemes.function import check_function
 from tidemark_spark.transforming import refuse_invented, transformed
 
 
@@ -99,7 +100,8 @@ def _kept(rows: DataFrame) -> DataFrame:
 
 
 def check_rows(spark: SparkSession, stream: Stream) -> None:
-    """Raises WrongUse for a transform or a schema file that Spark cannot take, before any message is read."""
+    """Before any message is read: raises WrongUse for a function, retry policy, transform or schema file that is no use."""
+    check_function(stream)
     if stream.transform is None and not isinstance(stream.scheme, AvroScheme):
         return
     rows = outcomes.with_outcomes(no_messages(spark), stream)

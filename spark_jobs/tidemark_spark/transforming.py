@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Row, Window
@@ -144,7 +143,7 @@ def _applied(given: DataFrame, transform: Transform) -> DataFrame:
 
 
 def _called(given: DataFrame, name: str) -> DataFrame:
-    function: Any = load_function(name, "transform.function")
+    function = load_function("transform.function", name)
     try:
         result = function(given)
     except PySparkException as problem:

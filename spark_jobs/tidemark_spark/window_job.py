@@ -18,7 +18,6 @@ from tidemark.ranges import RangeSet
 from tidemark.streams.opened import OpenStream, open_stream
 from tidemark_spark.failures import translate
 from tidemark_spark.rows import check_rows
-from tidemark_spark.schemes.function import check_function
 from tidemark_spark.session import open_session
 from tidemark_spark.sinks import make_sinks
 from tidemark_spark.sinks.hbase import HBaseDeadLetters
@@ -68,7 +67,6 @@ def process_one(
 ) -> Record:
     """Steps 2 to 7 on one pending window."""
     spark = open_session(f"tidemark {opened.book.stream}/{lane} {seq}")
-    check_function(opened.stream)
     sinks = make_sinks(opened)
     dead_letters = HBaseDeadLetters(opened.stream.dead_letters, opened.dead_letter_table())
     ledger = _ledger_id(opened)

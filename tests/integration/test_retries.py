@@ -88,7 +88,7 @@ def redriven(play: Playground, **changes: Any) -> Record:
     return record
 
 
-@pytest.mark.covers("S10", "C3", "C4", "F23", "P3", "P4", "E46", "E47", "A12")
+@pytest.mark.covers("S10", "C3", "C4", "F23", "P3", "P4", "E46", "E47")
 def test_from_the_first_failure_to_the_last_redrive(make: Make, site: Any) -> None:
     play = make(EXAMPLE)
     send(play, "row a", None, "rows 3", "skip", "fail 2", "permanent", "bad", *(f"row {number}" for number in range(4)))
@@ -211,7 +211,7 @@ def test_what_a_sink_cannot_take_is_a_dead_letter_as_a_whole(make: Make) -> None
     assert {(one.origin.place.offset, one.origin.place.index): one.value for one in sent} == {
         place: word.encode() for place, word in wanted.items()
     }
-    cell = 3500 + 41 + len("word") + len(play.topics[0])
+    cell = 3500 + 45 + len("word") + len(play.topics[0])
     letters = {offset: one["fields"] for offset, one in dead(play).items()}
     assert {offset: one["reason"] for offset, one in letters.items()} == {
         2: "sink kafka: the message has 2049 bytes, the most is 2048",
@@ -234,7 +234,7 @@ def test_the_largest_cell_that_hbase_takes(make: Make) -> None:
     play.kafka.create(large, 1, **{"max.message.bytes": "16000000"})
     play.topics = (large,)
     play.rewrite()
-    largest = 10_485_760 - 41 - len("value") - len(large)
+    largest = 10_485_760 - 45 - len("value") - len(large)
     play.kafka.send(
         [(large, 0, None, b"a" * size) for size in (largest, largest + 1)],
         max_request_size=16_000_000,
@@ -276,18 +276,22 @@ def test_a_dead_letter_behind_a_gap(make: Make) -> None:
     assert (changed, dead(play)) == ({5}, {})
 
 
+@pytest.mark.covers("A12")
 def test_a_function_that_is_not_there_is_found_before_anything_is_read(make: Make) -> None:
     play = make(EXAMPLE, scheme=function("no_such_function"))
-    send(play, "row")
+    send(play, *(f"fail {number}" for number in range(1, 5)))
     with pytest.raises(WrongUse, match="has no function no_such_function") as caught:
         play.ingest()
     assert caught.value.exit_code == EXIT_WRONG_USE
     pending = play.head().pending
     assert pending is not None
     assert pending.attempt is None
-    play.rewrite()
+    # With the function that is meant, and no retries: all four fail, and the window commits.
+    play.rewrite(retry={"limit": 0})
     (record,) = play.ingest()
-    assert counts(record)["stored"] == 1
+    assert counts(record) == {"read": 4, "stored": 0, "skipped": 0, "invalid": 0, "failed": 4, "rows": 0}
+    assert play.positions() == {(play.topics[0], 0): 4}
+    assert [one["fields"]["attempts"] for one in dead(play).values()] == ["1"] * 4
 
 
 def test_a_task_that_waits_for_a_retry_notices_that_its_window_was_taken(make: Make, tmp_path: Path) -> None:

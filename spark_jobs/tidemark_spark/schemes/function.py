@@ -51,7 +51,7 @@ _BATCH_BYTES = 16 * 1024 * 1024
 def check_function(stream: Stream) -> None:
     """Raises WrongUse for a function or a retry policy that is not there, before anything is read."""
     if isinstance(stream.scheme, FunctionScheme):
-        load_function(stream.scheme.function)
+        load_function("scheme.function", stream.scheme.function)
         stream.retry.chosen()
 
 
@@ -92,7 +92,9 @@ class _Call:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         look: Callable[[], None] = self.fence.check_now_and_then if self.fence is not None else lambda: None
-        caller = Caller(load_function(self.function), self.fields, self.policy, steady_clock(), look=look)
+        caller = Caller(
+            load_function("scheme.function", self.function), self.fields, self.policy, steady_clock(), look=look
+        )
         rows: list[tuple[Any, ...]] = []
         size = 0
         for answer in caller.answers(_messages(batches)):

@@ -45,8 +45,9 @@ _ROW = (*COUNTED, DIGEST, TOMBSTONE)
 # Of a message that is set aside: what HBase takes unless it is told otherwise, less what a cell is made of beside its value.
 _MOST_BYTES = 10_485_760 - 1_024
 
-# Of a row key all but the topic, then lengths, family, timestamp and type of a cell (org.apache.hadoop.hbase.KeyValue).
-_CELL_BYTES = 20 + 8 + 2 + 1 + 1 + 8 + 1
+# Of a row key all but the topic, then lengths, family, timestamp and type of a cell (org.apache.hadoop.hbase.KeyValue), and
+# the length of all of it, which HBase's servers count too.
+_CELL_BYTES = 20 + 8 + 2 + 1 + 1 + 8 + 1 + 4
 
 
 class HBaseResults:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -73,14 +74,19 @@ class KafkaResults:
         value = F.coalesce(F.octet_length(self._value()), F.lit(0))
         key = F.coalesce(F.octet_length(self._key()), F.lit(0))
         most = self._most_bytes()
-        may_be = at_most(fields, 6) + key > most
+        may_be = at_most(fields, 6) + key + MESSAGE_BYTES > most
         return F.when(may_be, too_large(f"sink {self.name}: the message", value + key + MESSAGE_BYTES, most))
+
+    @cached_property
+    def _limits(self) -> dict[str, int]:
+        """The largest batch that each topic takes, in bytes, as far as we may see their settings."""
+        return KafkaLog(self._servers).message_limits(self._config.targets())
 
     def _most_bytes(self) -> Column:
         """The largest message that a row's topic takes, with all that is around it."""
-        settings, config = self._config.settings, self._config
+        settings = self._config.settings
         # A topic's own limit is that of the compressed message, which nobody knows before it is sent.
-        limits = KafkaLog(self._servers).message_limits(config.targets()) if settings.compression_type == "none" else {}
+        limits = self._limits if settings.compression_type == "none" else {}
         most = F.lit(settings.max_request_size)
         for topic, limit in limits.items():
             most = F.when(self._topic() == topic, F.lit(min(limit, settings.max_request_size))).otherwise(most)
@@ -95,6 +101,8 @@ class KafkaResults:
         )
         config = self._config
         settings = config.settings.model_dump()
+        # A topic refuses what is larger as a whole, although each message of it is small enough.
+        settings["batch_size"] = min([settings["batch_size"], *self._limits.values()])
         writer = _Writer(self._servers, settings, self._stream, config.topic_field, config.topics, mission)
         return acknowledged(messages, writer)
 

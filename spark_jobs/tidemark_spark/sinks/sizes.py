@@ -28,7 +28,8 @@ def size_of(name: str) -> Column:
 def at_most(fields: Fields, each: int) -> Column:
     """More bytes than the fields take, with `each` for one byte of a text and for its name. Costs next to nothing."""
     sizes = [
-        F.coalesce(size_of(name), F.lit(0)) * each if is_long(kind) else F.lit(_SHORT) for name, kind in fields.items()
+        F.coalesce(size_of(name), F.lit(0)).cast("long") * each if is_long(kind) else F.lit(_SHORT)
+        for name, kind in fields.items()
     ]
     return reduce(add, sizes, F.lit(sum(each * len(name.encode()) + 8 for name in fields)))
 
