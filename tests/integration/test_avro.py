@@ -109,6 +109,7 @@ def _length(number: int) -> bytes:
     return out + bytes([number])
 
 
+@pytest.mark.covers("S7")
 def test_records_of_a_schema_file(spark: SparkSession, tmp_path: Path) -> None:
     stream = stream_of(tmp_path, schema_file="order.avsc")
     good = written(ORDER, ROW)
@@ -136,6 +137,7 @@ def test_records_of_a_schema_file(spark: SparkSession, tmp_path: Path) -> None:
         check_rows(spark, stream_of(tmp_path, text, schema_file="order.avsc"))
 
 
+@pytest.mark.covers("S7")
 def test_records_of_a_registry(spark: SparkSession, tmp_path: Path) -> None:
     newer = {
         **ORDER,

@@ -23,7 +23,7 @@ from tidemark.streams.model import Stream
 from tidemark.tallies import Outcome as Became
 from tidemark_spark import outcomes
 from tidemark_spark.audit_job import audit
-from tidemark_spark.columns import INDEX, OFFSET, OUTCOME, REASON, TOMBSTONE, VALUE, text
+from tidemark_spark.columns import INDEX, KEY, OFFSET, OUTCOME, REASON, TOMBSTONE, VALUE, text
 from tidemark_spark.pieces import EMPTY, UNSPLIT, in_pieces
 from tidemark_spark.reading import no_messages
 from tidemark_spark.rows import check_rows, rows_of
@@ -69,12 +69,16 @@ SPLITS: list[tuple[dict[str, Any], bytes | None, list[bytes] | str]] = [
     ({"json_array": True}, b"", "not a JSON array"),
     ({"json_array": True}, b"[\xff]", "not UTF-8"),
     ({"json_array": "the items"}, b'{"n": 1, "the items": [[2], 3]}', [b"[2]", b"3"]),
-    ({"json_array": "items"}, b'{"items": []}', []),
-    ({"json_array": "items"}, b'{"Items": [1]}', "not a JSON object with an array 'items'"),
-    ({"json_array": "items"}, b'{"items": 1}', "not a JSON object with an array 'items'"),
-    ({"json_array": "items"}, b'{"items": null}', "not a JSON object with an array 'items'"),
-    ({"json_array": "items"}, b'{"items": [1], "x": ', "not a JSON object with an array 'items'"),
-    ({"json_array": "items"}, b'{"items": [1]} {"items": [2]}', "not a JSON object with an array 'items'"),
+    ({"json_array": "the items"}, b'{"the items": []}', []),
+    ({"json_array": "the items"}, b'{"The items": [1]}', "not a JSON object with an array 'the items'"),
+    ({"json_array": "the items"}, b'{"the items": 1}', "not a JSON object with an array 'the items'"),
+    ({"json_array": "the items"}, b'{"the items": null}', "not a JSON object with an array 'the items'"),
+    ({"json_array": "the items"}, b'{"the items": [1], "x": ', "not a JSON object with an array 'the items'"),
+    (
+        {"json_array": "the items"},
+        b'{"the items": [1]} {"the items": [2]}',
+        "not a JSON object with an array 'the items'",
+    ),
 ]
 
 
@@ -234,6 +238,7 @@ def assert_rows(play: Playground, made: Callable[[bytes | None], list[dict[str, 
         assert sum(tally.rows.number for tally in counted) == len(rows)
 
 
+@pytest.mark.covers("S7")
 @pytest.mark.usefixtures("spark")
 def test_messages_with_several_rows(make: Make) -> None:
     play = make(BATCHES)
@@ -309,6 +314,27 @@ def test_a_transform_by_sql(make: Make, spark: SparkSession) -> None:
     assert not play.ingest()
 
 
+def test_a_transform_of_pieces(spark: SparkSession) -> None:
+    """Those that are left of a message are numbered from 0, and its first row has the whole message for a dead letter."""
+    stream = stream_of(
+        explode={"lines": "\n"},
+        scheme={"type": "delimited", "fields": {"id": "integer", "name": "string"}},
+        transform={"sql": "SELECT *, -id AS less FROM messages WHERE name <> 'no'", "fields": {"less": "integer"}},
+    )
+    values = [b"1,no\n2,yes\n3,no\n4,yes", b"5,no", None, b"6,yes\nx,no", b""]
+    rows = rows_of(messages_of(spark, values), stream)
+    found = rows.frame.orderBy(OFFSET, INDEX).select(OFFSET, INDEX, OUTCOME, REASON, "less", KEY, VALUE).collect()
+    rows.close()
+    assert [tuple(row) for row in found] == [
+        (0, 0, Became.STORED, None, -2, b"key", values[0]),
+        (0, 1, Became.STORED, None, -4, b"key", None),
+        (1, 0, Became.SKIPPED, None, None, b"key", values[1]),
+        (2, 0, Became.STORED, None, None, b"key", None),
+        (3, 0, Became.INVALID, "piece 1: id is not an integer", None, b"key", values[3]),
+        (4, 0, Became.SKIPPED, None, None, b"key", values[4]),
+    ]
+
+
 FUNCTIONS = """
 from pyspark.sql import functions as F
 
@@ -368,22 +394,39 @@ def test_a_transform_by_a_function_that_makes_several_rows_of_one(make: Make, fu
     assert report.clean, report.sentence()
 
 
+ELSEWHERE = "SELECT _topic, _incarnation, _partition, _offset + 1000 AS _offset, _index, value FROM messages"
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        (ELSEWHERE, "orders/0@1000 index 0 of a message that it was not given; orders/0@1001 index 0 of"),
+        (
+            "SELECT * FROM messages UNION ALL SELECT * FROM messages WHERE value = 'b'",
+            "orders/0@1 index 0 twice. It has",
+        ),
+        (
+            "SELECT _topic, _incarnation, _partition, _offset, nullif(_index, 0) AS _index, value FROM messages",
+            "orders/0@0 index None without an index",
+        ),
+        (
+            "SELECT _topic, _incarnation, _partition, IF(value = 'b', NULL, _offset) AS _offset, _index, value FROM messages",
+            "orders/0@None index 0 of a message that it was not given",
+        ),
+    ],
+)
+def test_a_transform_that_gives_rows_of_other_messages(spark: SparkSession, sql: str, said: str) -> None:
+    stream = stream_of(transform={"sql": sql, "fields": {"value": "string"}})
+    with pytest.raises(TransformRefused, match=re.escape(said)):
+        rows_of(messages_of(spark, [b"a", b"b"]), stream)
+
+
 @pytest.mark.usefixtures("spark")
-def test_a_transform_that_gives_rows_of_other_messages_writes_nothing(make: Make) -> None:
-    play = make(TRANSFORMED)
-    play.produce(40)
-    topic = play.topics[0]
-    elsewhere = "SELECT _topic, _incarnation, _partition, _offset + 1000 AS _offset, _index, id FROM messages"
-    twice = "SELECT * FROM messages UNION ALL SELECT * FROM messages WHERE id = 5"
-    nowhere = "SELECT _topic, _incarnation, _partition, _offset, nullif(_index, 0) AS _index, id FROM messages"
-    for sql, said in (
-        (elsewhere, f"{topic}/0@1001 index 0 of a message that it was not given; {topic}/0@1002"),
-        (twice, f"nowhere: {topic}/2@1 index 0 twice. It has"),
-        (nowhere, f"{topic}/0@1 index None without an index"),
-    ):
-        play.rewrite(transform={"sql": sql, "fields": {"id": "integer"}})
-        with pytest.raises(TransformRefused, match=re.escape(said)):
-            play.ingest(take_over=True)
+def test_a_transform_that_is_refused_writes_nothing(make: Make) -> None:
+    play = make(TRANSFORMED, transform={"sql": ELSEWHERE.replace("value", "id"), "fields": {"id": "integer"}})
+    play.produce(20)
+    with pytest.raises(TransformRefused, match=f"{play.topics[0]}/0@1001 index 0 of a message that it was not given"):
+        play.ingest()
     # Nor does one that has not the right columns, and that is known before the window is taken.
     takes = play.head().pending
     play.rewrite(transform={"sql": "SELECT *, CAST(id AS string) AS n FROM messages", "fields": {"n": "integer"}})
@@ -392,8 +435,9 @@ def test_a_transform_that_gives_rows_of_other_messages_writes_nothing(make: Make
     assert play.head().pending == takes
     assert play.positions() == dict.fromkeys(play.positions(), 0)
     # No attempt has left a row, not even as debris.
-    for table in (None, f"{play.name}_dead"):
-        assert not (play.independent.hbase(table) if table else play.independent.hbase()).debris
+    for table in (play.name, f"{play.name}_dead"):
+        found = play.independent.hbase(table)
+        assert (found.rows, found.debris) == ([], 0)
     play.rewrite()
     assert len(play.ingest(take_over=True)) == 1
 
