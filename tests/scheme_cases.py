@@ -213,6 +213,30 @@ def metadata(message: Message) -> Outcome:
     )
 
 
+_WHOLE = {
+    "key": "binary",
+    "value": "binary",
+    "headers": "string",
+    "time": "timestamp",
+    "kind": "string",
+    "half": "double",
+    "even": "boolean",
+}
+
+
+def function(message: Message) -> Outcome:
+    return _row(
+        key=message.key,
+        value=message.value,
+        headers=repr(tuple(message.headers)),
+        time=_time(message.timestamp),
+        kind=_kept(message)["timestamp_type"],
+        half=str(message.offset / 2),
+        even=str(message.offset % 2 == 0).lower(),
+        kept=_kept(message)["headers"],
+    )
+
+
 def split_quoted(line: str) -> list[str | None] | None:
     """The fields of a line with commas and quotes, character by character; None when its quotes are wrong."""
     fields: list[str | None] = []
@@ -338,6 +362,12 @@ CASES = (
         {"type": "delimited", "fields": _SHORT, "separator": "::", "quote": None},
         tuple(_SHORT),
         delimited(_SHORT, lambda line: [one or None for one in line.split("::")]),
+    ),
+    Case(
+        "function",
+        {"type": "function", "function": "tests.own_functions:whole", "fields": _WHOLE, "keep": {"kept": "headers"}},
+        (*_WHOLE, "kept"),
+        function,
     ),
     Case(
         "json",

@@ -4,3 +4,8 @@ This package is the domain. It imports neither Airflow nor pyspark; see ARCHITEC
 """
 
 __version__ = "0.1.0"
+
+# For functions of one's own, which stream files name: `from tidemark import Message, PermanentFailure`.
+from tidemark.functions import Message, PermanentFailure
+
+__all__ = ["Message", "PermanentFailure", "__version__"]

@@ -114,7 +114,8 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             for name in ("missing", "different", "extra", "twice", "debris")
         }
         counted = ", ".join(f"{name} {number}" for name, number in total.items())
-        text = f"expected {self.expected}, stored {self.stored}, set aside {self.set_aside}, {counted}"
+        skipped = f"skipped {self.skipped}, " if self.skipped else ""
+        text = f"expected {self.expected}, stored {self.stored}, {skipped}set aside {self.set_aside}, {counted}"
         holes = sum(len(one.holes) for one in self.coverage)
         overlaps = sum(len(one.overlaps) for one in self.coverage)
         if holes or overlaps:

@@ -161,6 +161,27 @@ def kafka_bootstrap(connection: Connection) -> str:
     return str(connection.required("bootstrap.servers among its extras", connection.extra.get("bootstrap.servers")))
 
 
+@dataclass(frozen=True)
+class RegistryEndpoint:
+    """Where a schema registry is, without a slash at the end, and who asks it; None for a registry that asks nobody."""
+
+    url: str
+    login: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+
+def registry_endpoint(connection: Connection) -> RegistryEndpoint:
+    """Host with `http://` or `https://` before it, as of Airflow's HTTP connections. Raises WrongUse for any other."""
+    host = str(connection.required("host", connection.host)).rstrip("/")
+    parts = urlsplit(host)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise WrongUse(f"connection {connection.name}: expected a host that begins with http:// or https://")
+    if parts.username is not None:
+        raise WrongUse(f"connection {connection.name}: login and password stand in its fields, not in the host")
+    url = host if connection.port is None else f"{parts.scheme}://{parts.netloc}:{connection.port}{parts.path}"
+    return RegistryEndpoint(url, connection.login, connection.password)
+
+
 def lake_folder(connection: Connection) -> str:
     """The folder or URI below which file sinks write: the `path` among the extras, as of Airflow's File connections."""
     return str(connection.required("path among its extras", connection.extra.get("path"))).rstrip("/")

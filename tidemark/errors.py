@@ -46,6 +46,10 @@ class TopicUnknown(WrongUse):
     """Raised when a topic that has never been read does not exist. Contrast TopicGone."""
 
 
+class TransformRefused(WrongUse):
+    """Raised when a transform gives rows of messages that it was not given, or a row twice; nothing was written."""
+
+
 class TooLarge(WrongUse):
     """Raised before writing, when a ledger value would pass its limit."""
 
@@ -155,7 +159,7 @@ class VerificationFailed(TidemarkError):
 
 
 class TooManyInvalid(TidemarkError):
-    """Raised when a window holds more invalid messages than the stream allows; nothing was committed."""
+    """Raised when a window holds more invalid or failed messages than the stream allows; nothing was committed."""
 
     exit_code = EXIT_FAILED
 

@@ -96,7 +96,7 @@ class Fence(Protocol):
 class Work(Protocol):
     """Steps 3 to 5 on one window. Each raises a TidemarkError, and then nothing is committed."""
 
-    def read(self, window: Window, covers: RangeSet) -> None: ...
+    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None: ...
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None: ...
 
@@ -354,7 +354,7 @@ def _at_most_once(
 def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener) -> Receipt:
     """Steps 3 to 5."""
     window = taken.pending.window
-    work.read(window, book.covers(window))
+    work.read(window, book.covers(window), fence)
     on_step(Step.READ)
     fence.check()
     work.store(taken.attempt, fence, on_step)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import Counter
 from collections.abc import Mapping
 
 from msgspec import structs
@@ -23,7 +22,6 @@ from tidemark.planning.conditions import request, sized
 from tidemark.planning.discovery import known_now, known_to_ingest, topics_now, with_epoch_ends
 from tidemark.planning.inputs import Known, Request
 from tidemark.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
-from tidemark.results.reading import hbase_rows
 from tidemark.streams.opened import OpenStream
 from tidemark.streams.source import StartOffsets
 from tidemark.times import milliseconds
@@ -257,22 +255,3 @@ def stored_selection(opened: OpenStream, digest: str) -> RangeSet:
     if found is None:
         raise WrongUse(f"{opened.book.stream} has no stored selection {digest}")
     return found
-
-
-def dead_letters_by_reason(opened: OpenStream, reason: str | None) -> RangeSet:
-    """The coordinates of the dead letters that count and have exactly this reason; None for every reason.
-
-    Raises WrongUse when there are none, naming the reasons that there are.
-    """
-    wanted = None if reason is None else reason.encode()
-    seen: Counter[str] = Counter()
-    found = []
-    for row in hbase_rows(opened.book, opened.dead_letter_table()):
-        why = row.fields.get("reason", b"")
-        seen[why.decode(errors="replace")] += 1
-        if wanted is None or why == wanted:
-            found.append(OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1))
-    if not found:
-        known = ", ".join(f"{why!r} ({number})" for why, number in seen.most_common()) or "there are none at all"
-        raise WrongUse(f"no dead letter of {opened.book.stream} has the reason {reason!r}; reasons are: {known}")
-    return RangeSet(found)

@@ -7,11 +7,22 @@ tuple tree however large it is: equal counts and equal ack values mean the same 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from enum import IntEnum
 
 from msgspec import Struct
 
 from tidemark.errors import VerificationFailed
 from tidemark.ranges import TopicPartition
+
+
+class Outcome(IntEnum):
+    """What became of a message: exactly one of these. The last two are dead letters."""
+
+    STORED = 0
+    # It gave no rows.
+    SKIPPED = 1
+    INVALID = 2
+    FAILED = 3
 
 
 class Count(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

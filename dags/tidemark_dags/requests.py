@@ -36,7 +36,7 @@ def replay_params() -> dict[str, Param]:
         "ranges": _text(f"{_RANGES}. Only what a window has read before.", title="Ranges"),
         "dead_letters": Param(
             "",
-            "Dead letters with exactly this reason; `*` for all of them",
+            "Dead letters with exactly this reason, or this error class; `*` for all of them",
             type="string",
             maxLength=200,
             title="Dead letters by reason",

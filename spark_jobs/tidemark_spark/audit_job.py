@@ -34,6 +34,7 @@ from tidemark.ledger.records import INGEST, Head
 from tidemark.ledger.verifying import verify
 from tidemark.planning import discovery, planner
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.results.dead_letters import DIGESTED, DIGESTED_IF_ANY, digested
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream, open_stream
@@ -41,9 +42,12 @@ from tidemark_spark import outcomes, readers
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX
 from tidemark_spark.gaps import gap_reports
 from tidemark_spark.reading import read_offsets
+from tidemark_spark.rows import Rows, rows_of
+from tidemark_spark.schemes.function import check_function
 from tidemark_spark.selecting import only
 from tidemark_spark.session import open_session
-from tidemark_spark.sinks.hbase import DEAD_LETTER_FIELDS, dead_letter_rows
+from tidemark_spark.sinks import make_sinks, refusals
+from tidemark_spark.sinks.hbase import with_dead_letter_digest
 from tidemark_spark.tallying import tallies
 
 log = logging.getLogger(__name__)
@@ -70,6 +74,7 @@ def main(arguments: list[str]) -> int:
 
 def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> AuditReport:
     """Audit a stream, or only some of its offsets; the report is stored in the ledger under the run's name."""
+    check_function(opened.stream)
     spark = open_session(f"tidemark audit of {opened.book.stream}")
     found = opened.book.register()
     ingest = opened.book.head(INGEST)
@@ -83,10 +88,12 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
 
     incarnations = discovery.newest_incarnations(register)
     compacted = opened.log.compacted({at.topic for at in in_kafka.partitions})
-    expected = _expected(spark, opened, in_kafka, incarnations)
+    rows = _expected(spark, opened, in_kafka, incarnations)
+    expected = rows.frame
     counts = tallies(expected) if in_kafka else ()
     places = [*_sinks(spark, opened, view, in_kafka, expected, compacted)] if in_kafka else []
-    gaps = gap_reports(spark, opened, view.windows, in_kafka, expected, counts, compacted, incarnations)
+    messages = outcomes.each_message(expected)
+    gaps = gap_reports(spark, opened, view.windows, in_kafka, messages, counts, compacted, incarnations)
     coverage = prove_coverage(
         view.windows, {one.at: one.offset for one in register.lanes[INGEST].start}, ingest.head.offsets()
     )
@@ -121,7 +128,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
         findings=opened.book.store_selection(findings) if findings else None,
     )
     opened.book.store_report(run, encode(report))
-    expected.unpersist()
+    rows.close()
     return report
 
 
@@ -147,11 +154,12 @@ def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:
     return planner.offsets_within(discovery.known_now(opened, topics), covered) if topics else RangeSet()
 
 
-def _expected(spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incarnations: dict[str, int]) -> DataFrame:
-    """The messages with their outcomes, as today's code gives them."""
+def _expected(spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incarnations: dict[str, int]) -> Rows:
+    """The rows of the messages, as today's code gives them."""
     source = opened.stream.source
     messages = read_offsets(spark, opened.log.bootstrap_servers, source.isolation, in_kafka, incarnations)
-    return outcomes.with_outcomes(messages, opened.stream).persist(StorageLevel.MEMORY_AND_DISK)
+    limits = refusals(make_sinks(opened), opened.stream.fields)
+    return rows_of(messages, opened.stream, limits, connections=opened.connections)
 
 
 def _sinks(
@@ -176,12 +184,14 @@ def _sinks(
         elif isinstance(sink, KafkaSink):
             log.warning("sink %s is in Kafka, and is not audited", sink.name)
         else:
-            files = readers.parquet_rows(spark, view, sink.name, opened.stream.scheme, gone=True)
+            files = readers.parquet_rows(spark, view, sink.name, opened.stream.fields, gone=True)
             found = readers.parquet_found_digest(files, names)
             found = found.withColumn(readers.COUNTS, F.lit(True))
             places.append(_compare(sink.name, rows, found, in_kafka, compacted, left))
-    dead = dead_letter_rows(outcomes.set_aside(expected)).select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
-    found = readers.hbase_places(spark, opened.book, opened.dead_letter_table(), DEAD_LETTER_FIELDS, more)
+    dead = with_dead_letter_digest(outcomes.set_aside(expected)).select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
+    fields = (*DIGESTED, DIGESTED_IF_ANY)
+    table = opened.dead_letter_table()
+    found = readers.hbase_places(spark, opened.book, table, fields, more, digested=digested)
     places.append(_compare("dead letters", dead, found, in_kafka, compacted, left))
     return places
 

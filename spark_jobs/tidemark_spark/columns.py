@@ -10,17 +10,36 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from tidemark.tallies import Outcome
+
 TOPIC, INCARNATION, PARTITION, OFFSET, INDEX = "_topic", "_incarnation", "_partition", "_offset", "_index"
 KEY, VALUE, TIMESTAMP = "_key", "_value", "_timestamp"
 TIMESTAMP_TYPE, HEADERS = "_timestamp_type", "_headers"
-# Null for a message that is stored; otherwise why it is not.
+# A number of `tidemark.tallies.Outcome`.
+OUTCOME = "_outcome"
+# Why a message is set aside; null for one that is not.
 REASON = "_reason"
 TOMBSTONE = "_tombstone"
+# How a message failed that was given up; null for one that is set aside for another reason. Times in ms since 1970.
+FAILURE = "_failure"
+FAILURE_TYPE = "struct<error: string, detail: string, attempts: int, first_at: bigint, last_at: bigint>"
+# How often a dead letter was read again and became one again.
+REDRIVES = "_redrives"
 # Ack values of the message and of the row, and the digest of the row's contents.
 MESSAGE_HASH, ROW_HASH, DIGEST = "_message_hash", "_row_hash", "_digest"
 
 AT = (TOPIC, INCARNATION, PARTITION)
 COORDINATE = (*AT, OFFSET)
+
+
+def code(outcome: Outcome) -> Column:
+    """An outcome as OUTCOME holds it."""
+    return F.lit(outcome.value).cast("tinyint")
+
+
+def has(outcome: Outcome) -> Column:
+    """Whether a row's message has this outcome."""
+    return F.col(OUTCOME) == code(outcome)
 
 
 def field(name: str) -> Column:
@@ -36,9 +55,11 @@ def row_hash() -> Column:
     return F.xxhash64(*_coordinate(), F.col(INDEX).cast("int"))
 
 
-def content_digest(fields: Sequence[Column]) -> Column:
-    """The digest of a row over the text or bytes of its fields."""
-    return F.xxhash64(*_coordinate(), F.col(INDEX).cast("int"), F.concat(*(_netstring(one) for one in fields)))
+def content_digest(fields: Sequence[Column], if_any: Sequence[Column] = ()) -> Column:
+    """The digest of a row over the text or bytes of its fields, and over those of `if_any` that are not null."""
+    texts = [_netstring(one) for one in fields]
+    texts += [F.when(one.isNull(), F.encode(F.lit(""), "UTF-8")).otherwise(_netstring(one)) for one in if_any]
+    return F.xxhash64(*_coordinate(), F.col(INDEX).cast("int"), F.concat(*texts))
 
 
 def text(name: str) -> Column:

@@ -10,6 +10,8 @@ import time
 import traceback
 from collections.abc import Callable
 
+from pyspark.logger import PySparkLogger
+
 from tidemark.errors import EXIT_INTERNAL
 from tidemark_spark.failures import translate
 
@@ -19,6 +21,9 @@ def run(main: Callable[[list[str]], int]) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for noisy in ("py4j", "kafka"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    for at_length in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        # A query that Spark refuses, with both its stacks as JSON; what is wrong with it is said in the error.
+        PySparkLogger.getLogger(at_length).setLevel(logging.CRITICAL)
     threading.Thread(target=_end_with_parent, name="parent watch", daemon=True).start()
     try:
         code = main(sys.argv[1:])

@@ -1,65 +1,169 @@
-"""Every message of a window gets exactly one outcome: stored, or set aside with a reason."""
+"""Every message of a window gets exactly one outcome: stored as rows, skipped, or set aside with a reason.
+
+Each message has exactly one row with index 0, which carries its key, value and time, whatever its outcome. A message that
+is stored may have more, with indexes 1 to n - 1; of these only `stored` is to be asked.
+"""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidemark.attempts import HeadFence
 from tidemark.coordinates import Coordinate
 from tidemark.error_budget import Frequent
 from tidemark.ranges import TopicPartition
 from tidemark.streams.model import Stream
+from tidemark.streams.schemes import FunctionScheme
+from tidemark.tallies import Outcome
 from tidemark_spark.columns import (
     COORDINATE,
     DIGEST,
+    FAILURE,
+    FAILURE_TYPE,
     HEADERS,
     INDEX,
     MESSAGE_HASH,
+    OUTCOME,
     REASON,
     ROW_HASH,
     TIMESTAMP_TYPE,
     TOMBSTONE,
     VALUE,
+    code,
     content_digest,
+    has,
     message_hash,
     row_hash,
     text,
 )
+from tidemark_spark.pieces import EMPTY, in_pieces, of_pieces
 from tidemark_spark.schemes import parse
+from tidemark_spark.schemes.function import called
+from tidemark_spark.schemes.kept import kept
+
+_REFUSED = "_refused"
+# Some ten megabytes in the driver and in every task.
+_BROADCAST = 100_000
 
 
-def with_outcomes(messages: DataFrame, stream: Stream) -> DataFrame:
-    """Messages with their fields, REASON (null: stored), TOMBSTONE, INDEX, and the hashes of message, row and contents.
+def with_outcomes(messages: DataFrame, stream: Stream, fence: HeadFence | None = None) -> DataFrame:
+    """Rows with the scheme's fields, INDEX, TOMBSTONE, OUTCOME, REASON and FAILURE; VALUE is that of the message, at index 0.
 
     A tombstone (a message whose value is null) is stored as a row, without fields unless they are made of something else
-    than the value: it is never taken for nothing. No check sees it.
+    than the value: it is never taken for nothing. No check sees it. Where a message has several rows, OUTCOME and REASON are
+    still those of each by itself: see `settled`. `fence` is for functions that take their time.
     """
-    parsed = parse(messages, stream.scheme)
+    if isinstance(stream.scheme, FunctionScheme):
+        found = _called(messages, stream, stream.scheme, fence)
+    else:
+        found = _parsed(messages, stream)
+    # What of it a stream keeps is among its fields by now.
+    return found.drop(TIMESTAMP_TYPE)
+
+
+def _parsed(messages: DataFrame, stream: Stream) -> DataFrame:
+    explode = stream.explode
+    pieces = messages.withColumn(INDEX, F.lit(0)) if explode is None else in_pieces(messages, explode)
+    found = parse(pieces, stream.scheme)
+    refused = F.when(F.col(VALUE).isNotNull(), _first_check(stream))
+    found = found.withColumn(REASON, F.coalesce(F.col(REASON), refused))
+    if explode is not None:
+        found = of_pieces(found)
+    outcome = F.when(F.col(REASON).isNull(), code(Outcome.STORED)).otherwise(code(Outcome.INVALID))
+    if explode is not None:
+        outcome = F.when(F.col(EMPTY), code(Outcome.SKIPPED)).otherwise(outcome)
+    tombstone = (F.col(INDEX) == 0) & F.col(VALUE).isNull()
+    nothing = F.lit(None).cast(FAILURE_TYPE)
+    return found.withColumns({OUTCOME: outcome, TOMBSTONE: tombstone, FAILURE: nothing}).drop(EMPTY)
+
+
+def _called(messages: DataFrame, stream: Stream, scheme: FunctionScheme, fence: HeadFence | None) -> DataFrame:
+    found = called(messages, scheme, stream.retry.chosen(), fence).withColumns(kept(scheme.keep))
+    seen = has(Outcome.STORED) & ~F.col(TOMBSTONE)
+    return _refused(found, F.when(seen, _first_check(stream)), Outcome.INVALID)
+
+
+def _first_check(stream: Stream) -> Column:
     checks = [F.when(F.expr(check.invalid_when), F.lit(check.reason)) for check in stream.checks]
-    first_check = F.when(F.col(VALUE).isNotNull(), F.coalesce(*checks, F.lit(None).cast("string")))
+    return F.coalesce(*checks, F.lit(None).cast("string"))
+
+
+def _refused(rows: DataFrame, reason: Column, outcome: Outcome) -> DataFrame:
+    """Rows, of which those with a reason get an outcome for it."""
+    refused = F.col(_REFUSED).isNotNull()
     return (
-        parsed.withColumn(REASON, F.coalesce(F.col(REASON), first_check))
-        .withColumn(TOMBSTONE, F.col(VALUE).isNull())
-        .withColumn(INDEX, F.lit(0))
-        .withColumn(MESSAGE_HASH, message_hash())
-        .withColumn(ROW_HASH, row_hash())
-        .withColumn(DIGEST, content_digest([text(name) for name in field_names(stream)]))
-        # What of these a stream keeps is among its fields by now.
-        .drop(HEADERS, TIMESTAMP_TYPE)
+        rows.withColumn(_REFUSED, reason)
+        .withColumn(REASON, F.coalesce(F.col(REASON), F.col(_REFUSED)))
+        .withColumn(OUTCOME, F.when(refused, code(outcome)).otherwise(F.col(OUTCOME)))
+        .drop(_REFUSED)
     )
+
+
+def settled(rows: DataFrame) -> DataFrame:
+    """A message of which one row is set aside is set aside as a whole, and has one row.
+
+    `rows` are kept, since they are looked at twice. Those that are set aside are mostly few and go to every task; nothing of
+    the others is moved, unless there are too many.
+    """
+    first = F.min(F.struct(INDEX, OUTCOME, REASON)).alias(_REFUSED)
+    refused = set_aside(rows).groupBy(*COORDINATE).agg(first)
+    number = refused.count()
+    if number == 0:
+        return rows
+    joined = rows.join(F.broadcast(refused) if number <= _BROADCAST else refused, list(COORDINATE), "left")
+    is_refused = F.col(_REFUSED).isNotNull()
+    return (
+        joined.where(~is_refused | (F.col(INDEX) == 0))
+        .withColumn(OUTCOME, F.when(is_refused, F.col(_REFUSED)[OUTCOME]).otherwise(F.col(OUTCOME)))
+        .withColumn(REASON, F.when(is_refused, F.col(_REFUSED)[REASON]).otherwise(F.col(REASON)))
+        .drop(_REFUSED)
+    )
+
+
+def hashed(rows: DataFrame, fields: Iterable[str]) -> DataFrame:
+    """Rows with the hashes of message, row and contents."""
+    return (
+        rows.withColumn(MESSAGE_HASH, message_hash())
+        .withColumn(ROW_HASH, row_hash())
+        .withColumn(DIGEST, content_digest([text(name) for name in fields]))
+    )
+
+
+def within_limits(rows: DataFrame, refusals: Sequence[Column]) -> DataFrame:
+    """Rows, of which none that is stored is larger than a sink takes: its message has failed, see docs/adr/0010.
+
+    `refusals` say of a row why a sink cannot take it, or are null.
+    """
+    return _refused(rows, F.when(has(Outcome.STORED), F.coalesce(*refusals)), Outcome.FAILED) if refusals else rows
+
+
+def without_headers(rows: DataFrame, *, several: bool) -> DataFrame:
+    """Rows with the headers only where a dead letter may need them: with one row a message, it is known by now whether."""
+    needed = F.col(INDEX) == 0 if several else has(Outcome.INVALID) | has(Outcome.FAILED)
+    return rows.withColumn(HEADERS, F.when(needed, F.col(HEADERS)))
 
 
 def field_names(stream: Stream) -> tuple[str, ...]:
     """The stream's fields in the order of its file, which is the order that digests are taken in."""
-    return tuple(stream.scheme.fields)
+    return tuple(stream.fields)
 
 
-def stored(messages: DataFrame) -> DataFrame:
-    return messages.where(F.col(REASON).isNull())
+def stored(rows: DataFrame) -> DataFrame:
+    """The rows of the messages that are stored."""
+    return rows.where(has(Outcome.STORED))
 
 
-def set_aside(messages: DataFrame) -> DataFrame:
-    return messages.where(F.col(REASON).isNotNull())
+def set_aside(rows: DataFrame) -> DataFrame:
+    """The messages that become dead letters, a row for each."""
+    return rows.where(has(Outcome.INVALID) | has(Outcome.FAILED))
+
+
+def each_message(rows: DataFrame) -> DataFrame:
+    """A row for each message, whatever became of it."""
+    return rows.where(F.col(INDEX) == 0)
 
 
 def frequent_reasons(messages: DataFrame, most: int) -> list[Frequent]:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from tidemark.results.reading import pieces, places_of_piece
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream
-from tidemark.streams.schemes import Scheme
+from tidemark.streams.schemes import Fields
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field, text
 from tidemark_spark.outcomes import field_names
 from tidemark_spark.schemes.fields import SPARK_TYPES
@@ -33,6 +33,9 @@ from tidemark_spark.selecting import without
 COUNTS = "_counts"
 FOUND_DIGEST = "_found_digest"
 GENERATION = "generation"
+
+# Which of a row's fields its digest is taken of.
+Digested = Callable[[Mapping[str, bytes]], list[bytes | None]]
 
 _PLACE = [
     (AT[0], pa.string()),
@@ -56,30 +59,39 @@ def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
         rows = hbase_places(
             spark, opened.book, opened.result_table(config.hbase, config.table), field_names(opened.stream)
         )
-        return rows.where(COUNTS).select(*COORDINATE, INDEX, TOMBSTONE, *_typed(opened.stream.scheme))
+        return rows.where(COUNTS).select(*COORDINATE, INDEX, TOMBSTONE, *_typed(opened.stream.fields))
     if isinstance(config, KafkaSink):
         raise WrongUse(f"sink {sink} is in Kafka: tidemark.results.kafka_messages reads it, without Spark")
-    rows = parquet_rows(spark, opened.book.view(), sink, opened.stream.scheme)
+    rows = parquet_rows(spark, opened.book.view(), sink, opened.stream.fields)
     return rows.select(*COORDINATE, INDEX, TOMBSTONE, *(field(name) for name in field_names(opened.stream)))
 
 
-def _typed(scheme: Scheme) -> list[Any]:
+def _typed(fields: Fields) -> list[Any]:
     return [
         F.col(f"field_{number}").cast("string").cast(SPARK_TYPES[kind]).alias(name)
-        for number, (name, kind) in enumerate(scheme.fields.items())
+        for number, (name, kind) in enumerate(fields.items())
     ]
 
 
 def hbase_places(
-    spark: SparkSession, book: Book, table: ResultTable, fields: Sequence[str], more: RangeSet | None = None
+    spark: SparkSession,
+    book: Book,
+    table: ResultTable,
+    fields: Sequence[str],
+    more: RangeSet | None = None,
+    *,
+    within: RangeSet | None = None,
+    digested: Digested | None = None,
 ) -> DataFrame:
-    """Every place of a table that has a row, at the offsets that are covered, and at `more`.
+    """Every place of a table that has a row, at the offsets that are covered (of them only those `within`), and at `more`.
 
     Columns: coordinate, `_index`, `_counts` (false: only debris), `_tombstone`, `_digest` (as the row's mark says),
-    `_found_digest` (as the row's cells say), and the fields' bytes as `field_0`, `field_1`, ...
+    `_found_digest` (as the row's cells say: all `fields`, unless `digested` chooses), and the fields' bytes as `field_0`,
+    `field_1`, ...
     """
     view = book.view()
-    wanted = view.authority.covered() | (more or RangeSet())
+    covered = view.authority.covered() if within is None else view.authority.covered() & within
+    wanted = covered | (more or RangeSet())
     schema = pa.schema(
         [
             *_PLACE,
@@ -90,7 +102,7 @@ def hbase_places(
             *((f"field_{number}", pa.binary()) for number, _ in enumerate(fields)),
         ]
     )
-    reader = _Reader(book, table, replace(view, windows=[]), tuple(fields), schema)
+    reader = _Reader(book, table, replace(view, windows=[]), tuple(fields), schema, digested)
     tasks = [
         (one.partition.topic, one.partition.incarnation, one.partition.partition, one.start, one.until)
         for one in pieces(wanted)
@@ -109,6 +121,7 @@ class _Reader:
     view: View
     fields: tuple[str, ...]
     schema: pa.Schema
+    digested: Digested | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         view = self.view
@@ -127,11 +140,12 @@ class _Reader:
         if row is None:
             return (*place, False, False, None, None, *(None for _ in self.fields))
         contents = [row.fields.get(name) for name in self.fields]
-        found = content_hash(row_hash(coordinate_hash(at, offset), index), contents)
+        digested = contents if self.digested is None else self.digested(row.fields)
+        found = content_hash(row_hash(coordinate_hash(at, offset), index), digested)
         return (*place, True, row.mark.tombstone, _signed(row.mark.digest), _signed(found), *contents)
 
 
-def parquet_rows(spark: SparkSession, view: View, sink: str, scheme: Scheme, *, gone: bool = False) -> DataFrame:
+def parquet_rows(spark: SparkSession, view: View, sink: str, fields: Fields, *, gone: bool = False) -> DataFrame:
     """The rows of a Parquet sink that count, in one read, however many windows there are.
 
     Columns: coordinate, `_index`, `_tombstone`, `_digest`, the fields, and the folders' `lane`, `seq`, `generation`.
@@ -153,7 +167,7 @@ def parquet_rows(spark: SparkSession, view: View, sink: str, scheme: Scheme, *, 
         if lost:
             superseded.append((window.generation, lost))
     # The schema of today's stream file: a field that older files do not have is null.
-    schema = _parquet_schema(scheme)
+    schema = _parquet_schema(fields)
     if base is None:
         return spark.createDataFrame([], schema)
     rows = spark.read.schema(schema).option("basePath", base).parquet(*folders)
@@ -164,10 +178,10 @@ def parquet_rows(spark: SparkSession, view: View, sink: str, scheme: Scheme, *, 
     return kept
 
 
-def _parquet_schema(scheme: Scheme) -> str:
-    fields = ", ".join(f"`{name}` {SPARK_TYPES[kind]}" for name, kind in scheme.fields.items())
+def _parquet_schema(fields: Fields) -> str:
+    columns = ", ".join(f"`{name}` {SPARK_TYPES[kind]}" for name, kind in fields.items())
     place = f"{AT[0]} string, {AT[1]} int, {AT[2]} int, {COORDINATE[3]} long, {INDEX} int"
-    return f"{place}, {TOMBSTONE} boolean, {DIGEST} long, {fields}, lane string, seq int, {GENERATION} long"
+    return f"{place}, {TOMBSTONE} boolean, {DIGEST} long, {columns}, lane string, seq int, {GENERATION} long"
 
 
 def parquet_found_digest(rows: DataFrame, fields: Sequence[str]) -> DataFrame:

@@ -52,7 +52,12 @@ def read_offsets(
             F.col("headers").alias(HEADERS),
         )
         frames.append(messages if one.exact else only(messages, RangeSet(one.ranges) & wanted))
-    return reduce(DataFrame.unionAll, frames) if frames else spark.createDataFrame([], _COLUMNS)
+    return reduce(DataFrame.unionAll, frames) if frames else no_messages(spark)
+
+
+def no_messages(spark: SparkSession) -> DataFrame:
+    """The columns of messages, without any."""
+    return spark.createDataFrame([], _COLUMNS)
 
 
 def _read(spark: SparkSession, servers: str, isolation: str, read: Read) -> DataFrame:

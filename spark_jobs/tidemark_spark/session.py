@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from tidemark_spark.shipping import ship_code
@@ -17,13 +20,32 @@ _SETTINGS = {
 }
 
 
+# What Avro's decoder takes for a length: the first bytes of a message that is no record can say anything, and memory for it
+# is taken before it is read. Fields that are longer are invalid.
+_AVRO_LIMITS = {
+    "org.apache.avro.limits.string.maxLength": 64 * 1024 * 1024,
+    "org.apache.avro.limits.bytes.maxLength": 64 * 1024 * 1024,
+    "org.apache.avro.limits.collectionItems.maxLength": 16 * 1024 * 1024,
+}
+_EXECUTORS = "spark.executor.extraJavaOptions"
+
+
 def open_session(name: str) -> SparkSession:
     """The session that spark-submit configured, with the settings that Tidemark's results depend on."""
     builder = SparkSession.builder.appName(name)
     for key, value in _SETTINGS.items():
         builder = builder.config(key, value)
+    if SparkSession.getActiveSession() is None:
+        # Connects to the Java of spark-submit, which knows what the user has set.
+        SparkContext._ensure_initialized()
+        options = [SparkConf().get(_EXECUTORS, ""), *(f"-D{name}={limit}" for name, limit in _AVRO_LIMITS.items())]
+        builder = builder.config(_EXECUTORS, " ".join(options).strip())
     spark = builder.getOrCreate()
     ship_code(spark.sparkContext)
+    java: Any = spark.sparkContext._jvm
+    for name, limit in _AVRO_LIMITS.items():
+        # Of a local master, tasks run in the driver's Java.
+        java.java.lang.System.setProperty(name, str(limit))
     if spark.sparkContext.getConf().get("spark.sql.shuffle.partitions") is None:
         # What is shuffled here are tallies and comparisons: Spark's default of 200 tasks would cost more than the work.
         spark.conf.set("spark.sql.shuffle.partitions", max(4, 2 * spark.sparkContext.defaultParallelism))

@@ -1,4 +1,4 @@
-"""Tallies of a window, per partition, counted per message."""
+"""Tallies of a window, per partition: of messages, which are counted at their row with index 0, and of rows."""
 
 from __future__ import annotations
 
@@ -6,25 +6,37 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.hashing import unsigned
-from tidemark.tallies import Count, PartitionTally
-from tidemark_spark.columns import AT, DIGEST, KEY, MESSAGE_HASH, OFFSET, REASON, ROW_HASH, TIMESTAMP, VALUE
+from tidemark.tallies import Count, Outcome, PartitionTally
+from tidemark_spark.columns import (
+    AT,
+    DIGEST,
+    INDEX,
+    KEY,
+    MESSAGE_HASH,
+    OFFSET,
+    ROW_HASH,
+    TIMESTAMP,
+    VALUE,
+    has,
+)
 
 
-def tallies(messages: DataFrame) -> tuple[PartitionTally, ...]:
-    """One tally per partition that has messages, which carry outcome, hashes and digest (`outcomes.with_outcomes`)."""
-    kept = F.col(REASON).isNull()
-    dead = F.col(REASON).isNotNull()
-    everything = F.lit(True)
+def tallies(rows: DataFrame) -> tuple[PartitionTally, ...]:
+    """One tally per partition that has messages; their rows carry outcome, hashes and digest (`outcomes.with_outcomes`)."""
+    message = F.col(INDEX) == 0
+    kept = has(Outcome.STORED)
     size = F.coalesce(F.octet_length(KEY), F.lit(0)) + F.coalesce(F.octet_length(VALUE), F.lit(0))
-    counted = messages.groupBy(*AT).agg(
-        *_count("read", everything, MESSAGE_HASH),
-        *_count("stored", kept, MESSAGE_HASH),
-        *_count("invalid", dead, MESSAGE_HASH),
+    counted = rows.groupBy(*AT).agg(
+        *_count("read", message, MESSAGE_HASH),
+        *_count("stored", message & kept, MESSAGE_HASH),
+        *_count("skipped", message & has(Outcome.SKIPPED), MESSAGE_HASH),
+        *_count("invalid", message & has(Outcome.INVALID), MESSAGE_HASH),
+        *_count("failed", message & has(Outcome.FAILED), MESSAGE_HASH),
         *_count("rows", kept, ROW_HASH),
         F.bit_xor(F.when(kept, F.col(DIGEST))).alias("content"),
         F.min(OFFSET).alias("first"),
         F.max(OFFSET).alias("last"),
-        F.sum(size.cast("long")).alias("bytes"),
+        F.sum(F.when(message, size.cast("long"))).alias("bytes"),
         F.min(F.unix_millis(TIMESTAMP)).alias("first_timestamp"),
         F.max(F.unix_millis(TIMESTAMP)).alias("last_timestamp"),
     )
@@ -35,7 +47,9 @@ def tallies(messages: DataFrame) -> tuple[PartitionTally, ...]:
             partition=row[AT[2]],
             read=count_of(row["read"], row["read_ack"]),
             stored=count_of(row["stored"], row["stored_ack"]),
+            skipped=count_of(row["skipped"], row["skipped_ack"]),
             invalid=count_of(row["invalid"], row["invalid_ack"]),
+            failed=count_of(row["failed"], row["failed_ack"]),
             rows=count_of(row["rows"], row["rows_ack"]),
             content=f"{unsigned(row['content'] or 0):016x}",
             first=row["first"],

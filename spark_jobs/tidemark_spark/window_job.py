@@ -17,6 +17,7 @@ from tidemark.protocol import Listener, Step, nobody
 from tidemark.ranges import RangeSet
 from tidemark.streams.opened import OpenStream, open_stream
 from tidemark_spark.failures import translate
+from tidemark_spark.rows import check_rows
 from tidemark_spark.session import open_session
 from tidemark_spark.sinks import make_sinks
 from tidemark_spark.sinks.hbase import HBaseDeadLetters
@@ -72,6 +73,7 @@ def process_one(
     for sink in sinks:
         sink.prepare(opened.book.stream, ledger)
     dead_letters.prepare(opened.book.stream, ledger)
+    check_rows(spark, opened.stream)
     work = SparkWork(spark, opened, sinks, dead_letters, lane)
 
     def heard(step: Step) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from tidemark.attempts import HeadFence
 from tidemark.error_budget import SHOWN_REASONS, ErrorBudget, spent, too_many
 from tidemark.errors import SourceChanged
-from tidemark.ledger.records import Attempt, Receipt, Window
+from tidemark.ledger.records import Attempt, LaneKind, Receipt, Window
 from tidemark.protocol import Fence, Listener, Step
 from tidemark.ranges import RangeSet
 from tidemark.streams.opened import OpenStream
@@ -18,7 +17,9 @@ from tidemark.tallies import Acknowledgements, PartitionTally, verify
 from tidemark_spark import outcomes
 from tidemark_spark.progress import Progress
 from tidemark_spark.reading import read_offsets
-from tidemark_spark.sinks import Sink
+from tidemark_spark.redriven import dead_letters_so_far
+from tidemark_spark.rows import Rows, rows_of
+from tidemark_spark.sinks import Sink, refusals
 from tidemark_spark.sinks.contract import Mission
 from tidemark_spark.sinks.hbase import HBaseDeadLetters
 from tidemark_spark.tallying import tallies
@@ -40,15 +41,19 @@ class SparkWork:
         self._started_at = opened.book.clock()
         self.progress = Progress(spark)
 
-    def read(self, window: Window, covers: RangeSet) -> None:
+    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
         self._window = window
+        self._covers = covers
         incarnations = {one.topic: one.incarnation for one in window.ranges}
+        stream = self._opened.stream
         servers = self._opened.log.bootstrap_servers
         read = read_offsets(self._spark, servers, window.isolation, covers, incarnations)
-        # Kept between the sinks, so that Kafka is read once; the first use of it is counting it.
-        self._messages = outcomes.with_outcomes(read, self._opened.stream).persist(StorageLevel.MEMORY_AND_DISK)
-        self._tallies = tallies(self._messages)
+        # Kept between the sinks, so that Kafka is read once; the first use of them is counting them.
+        self._rows = rows_of(
+            read, stream, refusals(self._sinks, stream.fields), _of_head(fence), self._opened.connections
+        )
         self._read = True
+        self._tallies = tallies(self._rows.frame)
         self._check_budget()
 
     def _check_budget(self) -> None:
@@ -59,19 +64,25 @@ class SparkWork:
         budget, used = ErrorBudget(limit.number, limit.share), spent(self._tallies)
         if used.exceeds(budget):
             window = f"window {self._window.seq} of {self._opened.book.stream}/{self._lane}"
-            raise too_many(window, used, budget, outcomes.frequent_reasons(self._messages, SHOWN_REASONS))
+            raise too_many(window, used, budget, outcomes.frequent_reasons(self._rows.frame, SHOWN_REASONS))
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
-        if not isinstance(fence, HeadFence):
-            raise TypeError("Spark's workers need a fence that they can look at themselves")
-        mission = Mission(self._lane, self._window.seq, attempt.generation, fence, self.progress.report)
+        mission = Mission(self._lane, self._window.seq, attempt.generation, _of_head(fence), self.progress.report)
         self._mission = mission
-        if any(tally.invalid.number for tally in self._tallies):
-            self._set_aside = self._dead_letters.store(outcomes.set_aside(self._messages), mission)
+        if any(tally.invalid.number or tally.failed.number for tally in self._tallies):
+            self._set_aside = self._store_dead_letters(attempt, mission)
         on_step(Step.DEAD_LETTERS_STORED)
         for sink in self._sinks:
-            self._stored[sink.name] = sink.store(outcomes.stored(self._messages), mission)
+            self._stored[sink.name] = sink.store(outcomes.stored(self._rows.frame), mission)
             on_step(Step.SINK_STORED)
+
+    def _store_dead_letters(self, attempt: Attempt, mission: Mission) -> Acknowledgements:
+        earlier = None
+        if self._lane.startswith(f"{LaneKind.REPLAY.value}-"):
+            earlier = dead_letters_so_far(self._spark, self._opened, self._window, self._covers)
+        messages = outcomes.set_aside(self._rows.frame)
+        now = self._opened.book.clock()
+        return self._dead_letters.store(messages, mission, attempt.code_version, now, earlier)
 
     def verify(self) -> Receipt:
         verify(self._tallies, self._stored, self._set_aside)
@@ -90,13 +101,20 @@ class SparkWork:
         )
 
     def close(self) -> None:
-        """Give back the memory that the messages take in Spark."""
+        """Give back the memory that the rows take in Spark."""
         if self._read:
-            self._messages.unpersist()
+            self._rows.close()
 
     # Set by `read` and `store`, which the protocol calls in this order.
     _read = False
     _window: Window
-    _messages: DataFrame
+    _covers: RangeSet
+    _rows: Rows
     _tallies: tuple[PartitionTally, ...]
     _mission: Mission
+
+
+def _of_head(fence: Fence) -> HeadFence:
+    if not isinstance(fence, HeadFence):
+        raise TypeError("Spark's workers need a fence that they can look at themselves")
+    return fence

@@ -10,6 +10,7 @@ from tidemark import runs
 from tidemark.coordinates import parse_coordinates
 from tidemark.errors import ClaimOverlap, LaneClosed, OffsetsOutOfRange, WrongUse
 from tidemark.ledger.records import LaneKind, LaneState
+from tidemark.planning.redriving import redrive
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -65,11 +66,11 @@ def test_dead_letters_are_replayed_by_their_reason(make: Make) -> None:
     play.produce(600)
     play.ingest()
     wanted = {place for place, reason in play.expected().dead.items() if reason == "negative amount"}
-    found = runs.dead_letters_by_reason(play.opened, "negative amount")
+    found = redrive(play.opened, "negative amount").ranges
     assert {(one.partition.topic, one.partition.partition, one.start) for one in found} == wanted
     with pytest.raises(WrongUse, match=r"no dead letter of .* has the reason 'no such'; reasons are: 'not a JSON"):
-        runs.dead_letters_by_reason(play.opened, "no such")
-    everything = runs.dead_letters_by_reason(play.opened, None)
+        redrive(play.opened, "no such")
+    everything = redrive(play.opened, None).ranges
     assert everything.count() == len(play.expected().dead)
     # Without the check they are good messages.
     play.rewrite(checks=[])

@@ -14,7 +14,14 @@ from tests.scheme_cases import CASES, CREATE_TIME, LOG_APPEND_TIME, NO_TIME, Cas
 from tidemark_spark.audit_job import audit
 from tidemark_spark.readers import results
 
-PROMISES = {"raw": ["E10"], "key_value": ["A07"], "message_metadata": ["A08", "E11"]}
+PROMISES = {
+    "raw": ["E10", "S7"],
+    "string": ["S7"],
+    "key_value": ["A07", "S7"],
+    "delimited": ["S7"],
+    "json": ["S7"],
+    "message_metadata": ["A08", "E11"],
+}
 
 
 @pytest.fixture(scope="module")

@@ -395,3 +395,57 @@ def test_a_pattern_takes_whole_names_and_never_kafkas_own_topics() -> None:
         if source.reads(topic)
     ]
     assert reads == ["cdn-logs"]
+
+
+@pytest.mark.parametrize(
+    ("explode", "said"),
+    [
+        ("{}", "orders.yaml:13: explode: expected one of lines and json_array"),
+        ('{lines: "\\n", json_array: true}', "explode: expected one of lines and json_array"),
+        ('{lines: ""}', "explode.lines: String should have at least 1 character"),
+        ("{json_array: false}", "explode.json_array: expected true .* or the key under which the array stands"),
+        ("{json_array: 1}", "explode.json_array"),
+        ("{csv: true}", "explode.csv: Extra inputs are not permitted"),
+    ],
+)
+def test_a_way_to_explode_that_means_nothing_is_refused(tmp_path: Path, explode: str, said: str) -> None:
+    with pytest.raises(InvalidStreamFile, match=said):
+        loaded(tmp_path, f"{MINIMAL}explode: {explode}\n")
+
+
+ROWS = "SELECT _topic, _incarnation, _partition, _offset, _index"
+
+
+@pytest.mark.parametrize(
+    ("transform", "said"),
+    [
+        ({}, "transform: expected one of sql and function"),
+        ({"sql": f"{ROWS}, id FROM messages", "function": "own:rows"}, "transform: expected one of sql and function"),
+        ({"sql": "DELETE FROM messages"}, "transform.sql: expected a query that begins with SELECT or WITH"),
+        ({"sql": "SELECT * FROM orders -- not of messages"}, "transform.sql: expected a query of `messages`"),
+        ({"sql": "SELECT id FROM messages"}, "the query does not give _topic; it has to give _topic, _incarnation,"),
+        ({"sql": f"{ROWS} FROM messages"}, "the query does not give id"),
+        ({"function": "own.rows"}, "transform.function: String should match pattern"),
+        ({"function": "own:rows", "fields": {}}, "transform.fields: Dictionary should have at least 1 item"),
+        (
+            {"function": "own:rows", "fields": {"id": "decimal"}},
+            "transform.fields.id: Input should be 'string', 'integer'",
+        ),
+        ({"function": "own:rows", "fields": {"id": "integer", "ID": "string"}}, "more than one field is named 'id'"),
+    ],
+)
+def test_a_transform_that_cannot_give_rows_is_refused(tmp_path: Path, transform: dict[str, Any], said: str) -> None:
+    """What can be known without Spark."""
+    with pytest.raises(InvalidStreamFile, match=said):
+        loaded(tmp_path, MINIMAL + yaml.safe_dump({"transform": {"fields": {"id": "integer"}, **transform}}))
+
+
+def test_the_fields_of_a_stream_are_those_of_its_transform(tmp_path: Path) -> None:
+    transform = {"sql": f"{ROWS}, 1.5D AS share FROM messages", "fields": {"share": "double"}}
+    stream = loaded(tmp_path, MINIMAL + yaml.safe_dump({"transform": transform})).stream
+    assert stream.fields == {"share": "double"}
+    sink = "sinks:\n  - {type: kafka, topic: shares, value: id}\n"
+    text = MINIMAL.replace("sinks:\n  - type: hbase\n    table: orders\n", sink)
+    assert loaded(tmp_path, text).stream.fields == {"id": "integer"}
+    with pytest.raises(InvalidStreamFile, match="the field id, which the transform does not have"):
+        loaded(tmp_path, text + yaml.safe_dump({"transform": transform}))

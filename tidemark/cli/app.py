@@ -189,7 +189,7 @@ def results(
         fields = ["topic", "key", "value"]
         rows = [[one["coordinate"], *(one[name] for name in fields)] for one in found]
     else:
-        fields = ["reason", "key", "value"] if dead_letters else list(opened.stream.scheme.fields)
+        fields = ["reason", "attempts", "redrives", "key", "value"] if dead_letters else list(opened.stream.fields)
         rows = [[one["coordinate"], *(one["fields"].get(name) for name in fields)] for one in found]
     data(found, as_json=as_json, rows=rows, columns=("coordinate", *fields))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tidemark.connections import kafka_bootstrap
 from tidemark.errors import WrongUse
+from tidemark.results.dead_letters import described
 from tidemark.results.hbase_rows import Place
 from tidemark.results.kafka_messages import kafka_messages
 from tidemark.results.reading import hbase_rows
@@ -26,12 +27,18 @@ def readable(opened: OpenStream, name: str | None) -> HBaseSink | KafkaSink:
 
 
 def rows_of(opened: OpenStream, sink: HBaseSink | KafkaSink | DeadLetters) -> Generator[dict[str, Any], None, None]:
-    """Of HBase the fields of each row, of Kafka topic, key and value of each message; with the coordinate."""
+    """Of HBase the fields of each row, of Kafka topic, key and value of each message; with the coordinate.
+
+    Of dead letters the window too, and what rows of older versions do not say.
+    """
     if isinstance(sink, KafkaSink):
         servers = kafka_bootstrap(opened.connections(sink.kafka))
         for message in kafka_messages(opened.book, servers, sink.targets()):
             shown = {"topic": message.topic, "key": _text(message.key), "value": _text(message.value)}
             yield {**_place(message.origin.place), **shown}
+    elif isinstance(sink, DeadLetters):
+        for row in hbase_rows(opened.book, opened.dead_letter_table()):
+            yield {**_place(row.place), **described(row)}
     else:
         for row in hbase_rows(opened.book, opened.result_table(sink.hbase, sink.table)):
             yield {**_place(row.place), "fields": {name: _text(value) for name, value in row.fields.items()}}

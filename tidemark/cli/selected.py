@@ -86,7 +86,7 @@ def replay(
     from_: From = None,
     until: Until = None,
     dead_letters: Annotated[
-        str, typer.Option(help="the messages that were set aside with exactly this reason; * for all")
+        str, typer.Option(help="the messages that were set aside with exactly this reason or error class; * for all")
     ] = "",
     selection: Annotated[str, typer.Option(help="what an audit found, by the digest that its report names")] = "",
     ignore_stored: Annotated[

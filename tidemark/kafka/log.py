@@ -161,6 +161,11 @@ class KafkaLog:
         with self._admin() as admin:
             return topic_settings.compacted(admin, topics)
 
+    def message_limits(self, topics: Iterable[str]) -> dict[str, int]:
+        """The largest batch of messages in bytes that topics take, as far as we may see their settings."""
+        with self._admin() as admin:
+            return topic_settings.message_limits(admin, topics)
+
     def sizes(self, topics: Iterable[str]) -> dict[tuple[str, int], int]:
         """Per (topic, partition), the bytes on disk of its largest replica. Empty when we may not see them."""
         with self._admin() as admin:

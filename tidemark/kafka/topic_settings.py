@@ -15,6 +15,7 @@ from tidemark.kafka.retention import Settings
 Place = tuple[str, int]
 
 _TIME, _SIZE, _POLICY = "retention.ms", "retention.bytes", "cleanup.policy"
+_MESSAGE = "max.message.bytes"
 
 # One message of each partition is wanted: the broker sends whole batches all the same, and few of them.
 _FETCH_BYTES = 4096
@@ -33,9 +34,15 @@ def compacted(admin: KafkaAdminClient, topics: Iterable[str]) -> set[str]:
     return {topic for topic, found in _described(admin, topics).items() if "compact" in found[_POLICY]["value"]}
 
 
+def message_limits(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, int]:
+    """The largest batch in bytes that topics take. A topic whose settings we may not see is left out."""
+    return {topic: int(found[_MESSAGE]["value"]) for topic, found in _described(admin, topics).items()}
+
+
 def _described(admin: KafkaAdminClient, topics: Iterable[str]) -> dict[str, Mapping[str, Mapping[str, Any]]]:
     wanted = [
-        ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys((_TIME, _SIZE, _POLICY))) for topic in topics
+        ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys((_TIME, _SIZE, _POLICY, _MESSAGE)))
+        for topic in topics
     ]
     if not wanted:
         return {}

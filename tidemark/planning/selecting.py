@@ -10,7 +10,7 @@ from tidemark import runs
 from tidemark.coordinates import Coordinate, parse_coordinates, parse_ranges
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST, LaneKind
-from tidemark.planning import checking
+from tidemark.planning import checking, redriving
 from tidemark.planning.discovery import known_now, topics_now
 from tidemark.planning.inputs import Known
 from tidemark.planning.requests import BackfillRequest, ReplayRequest
@@ -34,10 +34,15 @@ class Selected:
 
 
 def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
-    """The offsets that a request names; only bounds in time leave anything out. Raises WrongUse, TopicGone, Unreachable."""
+    """The offsets that a request names; only bounds in time and dead letters leave anything out.
+
+    Raises WrongUse, TopicGone, Unreachable.
+    """
     if request.since or request.until_time:
         within = within_times(opened, request.since, request.until_time, request.if_none)
         return of_kind(opened, request.kind, within)
+    if isinstance(request, ReplayRequest) and request.dead_letters:
+        return _dead_letters(opened, None if request.dead_letters == "*" else request.dead_letters)
     return Selected(_named(opened, request))
 
 
@@ -50,10 +55,15 @@ def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Rang
         return runs.stored_selection(opened, request.selection)
     if request.ignore_stored:
         return runs.everything_from_the_start(opened)
-    if request.dead_letters:
-        return runs.dead_letters_by_reason(opened, None if request.dead_letters == "*" else request.dead_letters)
     records = parse_coordinates(request.records)
     return runs.with_incarnations(opened, RangeSet(one.as_range() for one in records))
+
+
+def _dead_letters(opened: OpenStream, reason: str | None) -> Selected:
+    found = redriving.redrive(opened, reason)
+    most = opened.stream.dead_letters.max_redrives
+    left_out = {redriving.EXPIRED: found.expired, redriving.too_often(most): found.too_often}
+    return Selected(found.ranges, {why: ranges for why, ranges in left_out.items() if ranges})
 
 
 def _holes(opened: OpenStream) -> RangeSet:

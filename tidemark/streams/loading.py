@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from tidemark.errors import InvalidStreamFile
 from tidemark.streams.model import Stream
+from tidemark.streams.schemes import FOLDER, AvroScheme
 
 FOLDERS = "TIDEMARK_STREAMS"
 
@@ -22,7 +23,7 @@ _MAX_BYTES = 256 * 1024
 
 @dataclass(frozen=True)
 class StreamFile:
-    """A stream, the file it stands in, and the digest (SHA-256) of that file's bytes."""
+    """A stream, the file it stands in, and the digest (SHA-256) of its bytes, and behind them of the schema file's if any."""
 
     path: Path
     digest: str
@@ -50,11 +51,15 @@ def load(path: Path) -> StreamFile:
             f"{path}:1: expected a map that begins with `stream: NAME`, found {type(values).__name__}"
         )
     try:
-        stream = Stream.model_validate(values)
+        stream = Stream.model_validate(values, context={FOLDER: path.parent})
     except ValidationError as problem:
         lines = [_problem(path, node, error["loc"], error["msg"], error.get("input")) for error in problem.errors()]
         raise InvalidStreamFile("\n".join(lines)) from None
-    return StreamFile(path, hashlib.sha256(raw).hexdigest(), stream)
+    digest = hashlib.sha256(raw)
+    if isinstance(stream.scheme, AvroScheme):
+        # What becomes of a message depends on it as on the file.
+        digest.update(stream.scheme.writer.encode())
+    return StreamFile(path, digest.hexdigest(), stream)
 
 
 def stream_folders(beside: Path) -> list[Path]:

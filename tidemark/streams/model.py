@@ -11,10 +11,13 @@ from pydantic import (
     model_validator,
 )
 
+from tidemark.streams.explode import Explode
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.parts import ConnectionName, Items, Name, Part, Table
-from tidemark.streams.schemes import Scheme
+from tidemark.streams.retry import Retry
+from tidemark.streams.schemes import AvroScheme, Fields, FunctionScheme, Scheme
 from tidemark.streams.source import Source
+from tidemark.streams.transform import Transform
 
 
 class Check(Part):
@@ -31,6 +34,8 @@ class HBaseSink(Part):
     name: Name = "hbase"
     hbase: ConnectionName = "hbase_default"
     table: Table
+    # What HBase takes unless it is told otherwise, by `hbase.client.keyvalue.maxsize` and that of its servers.
+    max_cell_bytes: Annotated[int, Field(ge=1_024, le=2_147_483_647)] = 10_485_760
 
 
 class ParquetSink(Part):
@@ -46,10 +51,11 @@ Sink = Annotated[HBaseSink | ParquetSink | KafkaSink, Field(discriminator="type"
 
 
 class DeadLetters(Part):
-    """The HBase table of the messages that were set aside."""
+    """The HBase table of the messages that were set aside. `max_redrives`: how often a redrive takes the same message."""
 
     hbase: ConnectionName = "hbase_default"
     table: Table
+    max_redrives: Annotated[int, Field(ge=0)] = 3
 
 
 class HBaseLedger(Part):
@@ -135,8 +141,11 @@ class Stream(Part):
     stream: Name
     description: str = ""
     source: Source
+    explode: Explode | None = None
     scheme: Scheme
+    retry: Retry = Retry()
     checks: Items[Check] = ()
+    transform: Transform | None = None
     sinks: Annotated[Items[Sink], Field(min_length=1)]
     dead_letters: DeadLetters
     ledger: Ledger = HBaseLedger()
@@ -160,13 +169,28 @@ class Stream(Part):
         return self
 
     @model_validator(mode="after")
+    def _function_alone(self) -> Stream:
+        if self.explode is not None and isinstance(self.scheme, FunctionScheme):
+            raise ValueError("explode: a function of your own gives as many rows as it likes; leave explode out")
+        if self.explode is not None and isinstance(self.scheme, AvroScheme):
+            raise ValueError("explode: an Avro record is no text that could be split")
+        return self
+
+    @model_validator(mode="after")
+    def _retries_something(self) -> Stream:
+        if "retry" in self.model_fields_set and not isinstance(self.scheme, FunctionScheme):
+            raise ValueError(f"retry: nothing of scheme {self.scheme.type} is tried again, only a function of your own")
+        return self
+
+    @model_validator(mode="after")
     def _topics_apart(self) -> Stream:
         taken: set[tuple[str, str]] = set()
         for sink in self.sinks:
             if not isinstance(sink, KafkaSink):
                 continue
-            if unknown := [name for name in sink.fields() if name not in self.scheme.fields]:
-                raise ValueError(f"sink {sink.name} names the field {unknown[0]}, which the scheme does not have")
+            if unknown := [name for name in sink.fields() if name not in self.fields]:
+                maker = "scheme" if self.transform is None else "transform"
+                raise ValueError(f"sink {sink.name} names the field {unknown[0]}, which the {maker} does not have")
             for topic in sink.targets():
                 if sink.kafka == self.source.kafka and self.source.reads(topic):
                     raise ValueError(f"sink {sink.name} writes to {topic}, which this stream reads")
@@ -184,10 +208,17 @@ class Stream(Part):
             )
         return self
 
+    @property
+    def fields(self) -> Fields:
+        """The fields of the result rows and their types, in the order that digests are taken in."""
+        return self.scheme.fields if self.transform is None else self.transform.declared()
+
     def connections(self) -> set[str]:
         """The names of all connections that the stream uses, Spark's aside."""
         ledger = self.ledger.hbase if isinstance(self.ledger, HBaseLedger) else self.ledger.zookeeper
         used = {self.source.kafka, self.dead_letters.hbase, ledger}
+        if isinstance(self.scheme, AvroScheme) and self.scheme.registry is not None:
+            used.add(self.scheme.registry)
         return used | {_connection_of(sink) for sink in self.sinks}
 
 

@@ -10,11 +10,14 @@ import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
-from tidemark.streams.parts import FieldName, Items, Part
+from tidemark.functions import FUNCTION_NAME
+from tidemark.streams.avro_schema import record_fields, schema_text
+from tidemark.streams.parts import ConnectionName, FieldName, Items, Part
 
 # What a field can be made of from text; `binary` comes from the message as it is.
 TextType = Literal["string", "integer", "double", "timestamp", "boolean"]
@@ -56,11 +59,12 @@ class SchemePart(Part):
 
     @model_validator(mode="after")
     def _named_once(self) -> SchemePart:
-        _once([*self.own_fields(), *self.keep])
+        named_once([*self.own_fields(), *self.keep])
         return self
 
 
-def _once(names: Iterable[str]) -> None:
+def named_once(names: Iterable[str]) -> None:
+    """Raises ValueError where two fields have one name."""
     # Spark takes `id` and `ID` for the same column.
     counts = Counter(name.lower() for name in names)
     twice = [name for name, number in counts.items() if number > 1]
@@ -203,7 +207,80 @@ class MessageMetadataScheme(SchemePart):
         return {"topic": "string", "partition": "integer", "offset": "integer", "timestamp": "timestamp"}
 
 
+# For the validation of a stream file: the folder that it is in.
+FOLDER = "folder"
+
+
+class AvroScheme(SchemePart):
+    """One Avro record a message: written with the schema in a file, or with one that the message names in a registry."""
+
+    type: Literal["avro"]
+    given: Annotated[dict[FieldName, FieldType], Field(min_length=1, alias="fields")]
+    # Beside the stream file.
+    schema_file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$")] | None = None
+    registry: ConnectionName | None = None
+    _writer: str = PrivateAttr("")
+    _writers: Mapping[int, str | None] | None = PrivateAttr(None)
+
+    def own_fields(self) -> Fields:
+        return {**self.given}
+
+    @property
+    def writer(self) -> str:
+        """The text of the schema in the file; empty with a registry."""
+        return self._writer
+
+    @property
+    def writers(self) -> Mapping[int, str | None]:
+        """The registry's schemas that are known by now, by their numbers; None for one that it does not have."""
+        return self._writers or {}
+
+    @property
+    def asked(self) -> bool:
+        """Whether the registry has been asked."""
+        return self._writers is not None
+
+    def with_writers(self, writers: Mapping[int, str | None]) -> AvroScheme:
+        copied = self.model_copy()
+        copied._writers = dict(writers)
+        return copied
+
+    @model_validator(mode="after")
+    def _read(self, info: ValidationInfo) -> AvroScheme:
+        if (self.schema_file is None) == (self.registry is None):
+            raise ValueError("expected one of schema_file and registry")
+        if self.schema_file is not None:
+            folder = (info.context or {}).get(FOLDER)
+            if folder is None:
+                raise ValueError("a schema file is looked for beside the stream file, and there is none")
+            self._writer = schema_text(Path(folder) / self.schema_file)
+            if missing := [name for name in self.given if name not in record_fields(self._writer)]:
+                known = ", ".join(record_fields(self._writer))
+                raise ValueError(f"fields: {self.schema_file} has no field {missing[0]}; it has {known}")
+        return self
+
+
+class FunctionScheme(SchemePart):
+    """What a Python function of the stream's owner makes of each message: no row, one, or many."""
+
+    type: Literal["function"]
+    # `module:name`
+    function: Annotated[str, Field(pattern=FUNCTION_NAME, max_length=200)]
+    given: Annotated[dict[FieldName, FieldType], Field(min_length=1, alias="fields")]
+
+    def own_fields(self) -> Fields:
+        return {**self.given}
+
+
 Scheme = Annotated[
-    RegexScheme | JsonScheme | DelimitedScheme | RawScheme | StringScheme | KeyValueScheme | MessageMetadataScheme,
+    RegexScheme
+    | JsonScheme
+    | DelimitedScheme
+    | RawScheme
+    | StringScheme
+    | KeyValueScheme
+    | MessageMetadataScheme
+    | AvroScheme
+    | FunctionScheme,
     Field(discriminator="type"),
 ]

@@ -29,10 +29,11 @@ def windows(records: Iterable[Record]) -> list[dict[str, Any]]:
 
 
 def messages(record: Record) -> dict[str, int]:
-    """How many messages a window has read, stored and set aside."""
+    """How many messages a window has read, stored, skipped and set aside."""
     return {
         "read": sum(tally.read.number for tally in record.tallies),
         "stored": sum(tally.stored.number for tally in record.tallies),
+        "skipped": sum(tally.skipped.number for tally in record.tallies),
         "set_aside": sum(tally.invalid.number + tally.failed.number for tally in record.tallies),
     }
 

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from tidemark.streams.schemes import (
+    AvroScheme,
     DelimitedScheme,
     JsonScheme,
     KeyValueScheme,
@@ -17,13 +18,23 @@ from tidemark.streams.schemes import (
     Scheme,
     StringScheme,
 )
-from tidemark_spark.schemes import delimited, json_object, key_value, metadata, raw_bytes, regex, string_value
+from tidemark_spark.schemes import (
+    avro_record,
+    delimited,
+    json_object,
+    key_value,
+    metadata,
+    raw_bytes,
+    regex,
+    string_value,
+)
 from tidemark_spark.schemes.kept import kept
 
 # Each takes messages, and gives them a column for each field and REASON: null, or why the message is invalid.
 PARSERS: dict[type[Any], Callable[[DataFrame, Any], DataFrame]] = {
     RegexScheme: regex.parse,
     JsonScheme: json_object.parse,
+    AvroScheme: avro_record.parse,
     DelimitedScheme: delimited.parse,
     RawScheme: raw_bytes.parse,
     StringScheme: string_value.parse,

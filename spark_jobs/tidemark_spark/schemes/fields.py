@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from tidemark.streams.schemes import FieldType, TextType
 from tidemark_spark.columns import VALUE
@@ -17,6 +18,16 @@ SPARK_TYPES: Mapping[FieldType, str] = {
     "timestamp": "timestamp",
     "boolean": "boolean",
     "binary": "binary",
+}
+# What each type may be made of without losing anything.
+INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+ACCEPTED: Mapping[FieldType, tuple[type[T.DataType], ...]] = {
+    "string": (T.StringType,),
+    "integer": INTEGERS,
+    "double": (T.FloatType, T.DoubleType),
+    "timestamp": (T.TimestampType,),
+    "boolean": (T.BooleanType,),
+    "binary": (T.BinaryType,),
 }
 _ARTICLES: Mapping[TextType, str] = {
     "string": "a string",

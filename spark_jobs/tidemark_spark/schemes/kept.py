@@ -16,8 +16,7 @@ def kept(keep: Mapping[str, MessagePart]) -> dict[str, Column]:
     parts: dict[MessagePart, Column] = {
         "key": F.col(KEY),
         "value": F.col(VALUE),
-        # In their order, values in base64; null when there are none.
-        "headers": F.to_json(HEADERS, {"ignoreNullFields": "false"}),
+        "headers": headers_json(),
         "timestamp": F.col(TIMESTAMP),
         # The numbers are those of Kafka's TimestampType; any other is a message without a time.
         "timestamp_type": F.when(F.col(TIMESTAMP_TYPE) == 0, "CreateTime").when(
@@ -25,3 +24,8 @@ def kept(keep: Mapping[str, MessagePart]) -> dict[str, Column]:
         ),
     }
     return {name: parts[part] for name, part in keep.items()}
+
+
+def headers_json() -> Column:
+    """The headers in their order, values in base64; null when there are none."""
+    return F.to_json(HEADERS, {"ignoreNullFields": "false"})

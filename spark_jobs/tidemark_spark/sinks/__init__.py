@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePosixPath
+
+from pyspark.sql import Column
 
 from tidemark.connections import kafka_bootstrap, lake_folder
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.model import HBaseSink, ParquetSink
 from tidemark.streams.opened import OpenStream
+from tidemark.streams.schemes import Fields
 from tidemark_spark.outcomes import field_names
 from tidemark_spark.sinks.contract import Sink
 from tidemark_spark.sinks.hbase import HBaseResults
 from tidemark_spark.sinks.kafka import KafkaResults
 from tidemark_spark.sinks.parquet import ParquetResults
 
-__all__ = ["Sink", "make_sinks", "parquet_base"]
+__all__ = ["Sink", "make_sinks", "parquet_base", "refusals"]
 
 
 def make_sinks(opened: OpenStream) -> list[Sink]:
@@ -30,6 +34,12 @@ def make_sinks(opened: OpenStream) -> list[Sink]:
         else:
             sinks.append(ParquetResults(config, parquet_base(opened, config), field_names(opened.stream)))
     return sinks
+
+
+def refusals(sinks: Sequence[Sink], fields: Fields) -> list[Column]:
+    """What the sinks say of rows that are larger than they can take."""
+    found = (sink.refusal(fields) for sink in sinks)
+    return [one for one in found if one is not None]
 
 
 def parquet_base(opened: OpenStream, config: ParquetSink) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from tidemark.attempts import HeadFence
 from tidemark.ledger.records import SinkReceipt
 from tidemark.ranges import TopicPartition
+from tidemark.streams.schemes import Fields
 from tidemark.tallies import Acknowledgements
 
 
@@ -37,6 +38,13 @@ class Sink(Protocol):
 
     def prepare(self, stream: str, ledger: str) -> None:
         """Make what is missing and check what is there. Raises OwnedByAnother, WrongUse, Unreachable."""
+        ...
+
+    def refusal(self, fields: Fields) -> Column | None:
+        """Why a row is larger than the sink can ever take, naming the sink and both sizes; null for a row that is not.
+
+        `fields` are the stream's. It is asked before anything is written, by an audit too. None: the sink takes any row.
+        """
         ...
 
     def store(self, rows: DataFrame, mission: Mission) -> Acknowledgements:

@@ -7,34 +7,47 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.hashing import unsigned
 from tidemark.hbase.thrift import Mutation
 from tidemark.ledger.records import SinkReceipt
 from tidemark.ranges import TopicPartition
+from tidemark.results.dead_letters import DIGESTED, DIGESTED_IF_ANY, FIELDS
 from tidemark.results.hbase_rows import Mark, PartitionKeys
 from tidemark.results.hbase_table import WRITE_ROWS, ResultTable, cells_of, qualifier
 from tidemark.streams.model import DeadLetters, HBaseSink
-from tidemark.tallies import Acknowledgements
+from tidemark.streams.schemes import Fields
+from tidemark.tallies import Acknowledgements, Outcome
 from tidemark_spark.columns import (
+    COORDINATE,
     DIGEST,
+    FAILURE,
     KEY,
     REASON,
+    REDRIVES,
     TIMESTAMP,
     TOMBSTONE,
+    TOPIC,
     VALUE,
     content_digest,
+    has,
     text,
 )
+from tidemark_spark.schemes.kept import headers_json
 from tidemark_spark.sinks.acknowledging import COUNTED, acknowledge, acknowledged
 from tidemark_spark.sinks.contract import Mission
-
-# The fields of a dead letter, in the order of its digest.
-DEAD_LETTER_FIELDS = ("reason", "key", "value", "timestamp")
+from tidemark_spark.sinks.sizes import is_long, size_of, too_large
 
 _ROW = (*COUNTED, DIGEST, TOMBSTONE)
+
+# Of a message that is set aside: what HBase takes unless it is told otherwise, less what a cell is made of beside its value.
+_MOST_BYTES = 10_485_760 - 1_024
+
+# Of a row key all but the topic, then lengths, family, timestamp and type of a cell (org.apache.hadoop.hbase.KeyValue), and
+# the length of all of it, which HBase's servers count too.
+_CELL_BYTES = 20 + 8 + 2 + 1 + 1 + 8 + 1 + 4
 
 
 class HBaseResults:
@@ -52,6 +65,12 @@ class HBaseResults:
     def prepare(self, stream: str, ledger: str) -> None:
         self._table.prepare(stream, ledger)
 
+    def refusal(self, fields: Fields) -> Column | None:
+        long = [name for name, kind in fields.items() if is_long(kind)]
+        most = self._config.max_cell_bytes
+        found = [too_large(f"sink {self.name}: the cell of {name}", _cell_size(name), F.lit(most)) for name in long]
+        return F.coalesce(*found) if found else None
+
     def store(self, rows: DataFrame, mission: Mission) -> Acknowledgements:
         # Under plain names: a stream's field may be called as it likes.
         texts = [text(name).alias(f"field_{number}") for number, name in enumerate(self._fields)]
@@ -62,7 +81,7 @@ class HBaseResults:
 
 
 class HBaseDeadLetters:
-    """The messages that were set aside: coordinate, reason, key, raw value, time."""
+    """The messages that were set aside, with what `tidemark.results.dead_letters` names."""
 
     def __init__(self, config: DeadLetters, table: ResultTable) -> None:
         self._config = config
@@ -71,19 +90,56 @@ class HBaseDeadLetters:
     def prepare(self, stream: str, ledger: str) -> None:
         self._table.prepare(stream, ledger)
 
-    def store(self, messages: DataFrame, mission: Mission) -> Acknowledgements:
-        return write(dead_letter_rows(messages), self._table, DEAD_LETTER_FIELDS, mission)
+    def store(
+        self, messages: DataFrame, mission: Mission, code_version: str, now: int, earlier: DataFrame | None = None
+    ) -> Acknowledgements:
+        """Store messages that were set aside, at the time `now` (ms since 1970) where they do not say when they failed.
+
+        `earlier` has those that were dead letters before, with REDRIVES: how often they were read again with this time.
+        """
+        if earlier is not None:
+            messages = messages.join(earlier, list(COORDINATE), "left")
+        redrives = F.lit(0) if earlier is None else F.coalesce(REDRIVES, F.lit(0))
+        described = {
+            "outcome": F.when(has(Outcome.FAILED), "failed").otherwise("invalid"),
+            "error": F.col(FAILURE)["error"],
+            "detail": F.coalesce(F.col(FAILURE)["detail"], _cut()),
+            "attempts": F.coalesce(F.col(FAILURE)["attempts"], F.lit(1)).cast("string"),
+            "first_failed_at": _time(F.timestamp_millis(F.coalesce(F.col(FAILURE)["first_at"], F.lit(now)))),
+            "last_failed_at": _time(F.timestamp_millis(F.coalesce(F.col(FAILURE)["last_at"], F.lit(now)))),
+            "code_version": F.lit(code_version),
+            "redrives": redrives.cast("string"),
+        }
+        contents = {**dict(zip((*DIGESTED, DIGESTED_IF_ANY), _digested(), strict=True)), **described}
+        columns = [contents[name].alias(f"field_{number}") for number, name in enumerate(FIELDS)]
+        return write(with_dead_letter_digest(messages).select(*_ROW, *columns), self._table, FIELDS, mission)
 
     def receipt(self, mission: Mission) -> SinkReceipt:
         return _receipt("dead_letters", self._config.hbase, self._config.table)
 
 
-def dead_letter_rows(messages: DataFrame) -> DataFrame:
-    """Dead letters as rows: their own digest, and the columns `field_N` in the order of DEAD_LETTER_FIELDS."""
-    time = F.date_format(TIMESTAMP, "yyyy-MM-dd'T'HH:mm:ss.SSSXXX")
-    contents = [F.col(REASON), F.col(KEY), F.col(VALUE), time]
-    columns = [one.alias(f"field_{number}") for number, one in enumerate(contents)]
-    return messages.withColumn(DIGEST, content_digest(contents)).select(*_ROW, *columns)
+def with_dead_letter_digest(messages: DataFrame) -> DataFrame:
+    """Messages that were set aside, with the digest of their dead letters."""
+    *always, headers = _digested()
+    return messages.withColumn(DIGEST, content_digest(always, [headers]))
+
+
+def _digested() -> list[Column]:
+    """The columns of DIGESTED and DIGESTED_IF_ANY."""
+    parts = (F.col(REASON), F.col(KEY), F.col(VALUE), _time(F.col(TIMESTAMP)), headers_json())
+    # What no cell takes is left out: a dead letter that cannot be stored would hold up the stream for ever.
+    return [F.when(F.octet_length(one) <= _MOST_BYTES, one) for one in parts]
+
+
+def _cut() -> Column:
+    """What a dead letter lacks, for people; null when it lacks nothing."""
+    sizes = {"key": F.octet_length(KEY), "value": F.octet_length(VALUE), "headers": F.octet_length(headers_json())}
+    texts = [too_large(f"left out: the {name}", size, F.lit(_MOST_BYTES)) for name, size in sizes.items()]
+    return F.when(F.coalesce(*texts).isNotNull(), F.concat_ws("; ", *texts))
+
+
+def _time(time: Column) -> Column:
+    return F.date_format(time, "yyyy-MM-dd'T'HH:mm:ss.SSSXXX")
 
 
 def write(rows: DataFrame, table: ResultTable, fields: Sequence[str], mission: Mission) -> Acknowledgements:
@@ -119,6 +175,11 @@ class _Writer:
             of = keys.get(place) or keys.setdefault(place, PartitionKeys(TopicPartition(topic, partition, incarnation)))
             mark = Mark(generation, unsigned(digest), lane, seq, tombstone)
             yield of.key(offset, index), cells_of(mark, zip(self.qualifiers, map(_bytes, texts), strict=True))
+
+
+def _cell_size(name: str) -> Column:
+    """The bytes of a field's cell as HBase counts them: with its row key, family, qualifier, timestamp, type and lengths."""
+    return size_of(name) + F.octet_length(TOPIC) + len(name.encode()) + _CELL_BYTES
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
+from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.serializer import Serializer
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -22,13 +24,21 @@ from tidemark.results import kafka_messages
 from tidemark.results.hbase_rows import Place
 from tidemark.results.kafka_messages import Origin
 from tidemark.streams.kafka_sink import MESSAGE_KEY, KafkaSink
+from tidemark.streams.schemes import Fields
 from tidemark.tallies import Acknowledgements
 from tidemark_spark.columns import KEY, TOMBSTONE, field, text
 from tidemark_spark.sinks.acknowledging import COUNTED, acknowledge, acknowledged
 from tidemark_spark.sinks.contract import Mission
+from tidemark_spark.sinks.sizes import at_most, too_large
 
 # As many messages are acknowledged before the fence is looked at again and the next ones are sent.
 _WRITE_ROWS = 5_000
+
+# Of a message all but key and value: as kafka-python estimates it, with headers for the longest of all coordinates.
+_LONGEST = Origin(
+    "x" * 63, Place(TopicPartition("x" * 249, 2**31 - 1, 2**16 - 1), 2**63 - 1, 2**31 - 1), 2**63, "x" * 63, 2**63
+)
+MESSAGE_BYTES = DefaultRecordBatchBuilder.estimate_size_in_bytes(b"", b"", _LONGEST.headers())
 
 # Stands for a value that is null: kafka-python refuses a message without key and value, which Kafka takes.
 _NULL = object()
@@ -59,6 +69,29 @@ class KafkaResults:
                 f"sink {self.name} writes to {', '.join(missing)}, and Kafka at {self._servers} has no such topic: create it"
             )
 
+    def refusal(self, fields: Fields) -> Column:
+        # What a JSON text makes of a byte is six at most; only what may be too large is made to be measured.
+        value = F.coalesce(F.octet_length(self._value()), F.lit(0))
+        key = F.coalesce(F.octet_length(self._key()), F.lit(0))
+        most = self._most_bytes()
+        may_be = at_most(fields, 6) + key + MESSAGE_BYTES > most
+        return F.when(may_be, too_large(f"sink {self.name}: the message", value + key + MESSAGE_BYTES, most))
+
+    @cached_property
+    def _limits(self) -> dict[str, int]:
+        """The largest batch that each topic takes, in bytes, as far as we may see their settings."""
+        return KafkaLog(self._servers).message_limits(self._config.targets())
+
+    def _most_bytes(self) -> Column:
+        """The largest message that a row's topic takes, with all that is around it."""
+        settings = self._config.settings
+        # A topic's own limit is that of the compressed message, which nobody knows before it is sent.
+        limits = self._limits if settings.compression_type == "none" else {}
+        most = F.lit(settings.max_request_size)
+        for topic, limit in limits.items():
+            most = F.when(self._topic() == topic, F.lit(min(limit, settings.max_request_size))).otherwise(most)
+        return most
+
     def store(self, rows: DataFrame, mission: Mission) -> Acknowledgements:
         messages = rows.select(
             *COUNTED,
@@ -68,6 +101,8 @@ class KafkaResults:
         )
         config = self._config
         settings = config.settings.model_dump()
+        # A topic refuses what is larger as a whole, although each message of it is small enough.
+        settings["batch_size"] = min([settings["batch_size"], *self._limits.values()])
         writer = _Writer(self._servers, settings, self._stream, config.topic_field, config.topics, mission)
         return acknowledged(messages, writer)
 

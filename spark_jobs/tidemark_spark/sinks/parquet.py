@@ -11,6 +11,7 @@ from tidemark.ledger.records import SinkReceipt
 from tidemark.ranges import TopicPartition
 from tidemark.results import parquet_files
 from tidemark.streams.model import ParquetSink
+from tidemark.streams.schemes import Fields
 from tidemark.tallies import Acknowledged, Acknowledgements
 from tidemark_spark.columns import (
     AT,
@@ -42,6 +43,9 @@ class ParquetResults:
 
     def prepare(self, stream: str, ledger: str) -> None:
         parquet_files.own(self._base, stream, ledger)
+
+    def refusal(self, fields: Fields) -> None:
+        return None
 
     def store(self, rows: DataFrame, mission: Mission) -> Acknowledgements:
         mission.fence.check()

@@ -1,0 +1,84 @@
+"""One message in pieces: what `explode` makes of a value, before the scheme sees it.
+
+Pieces are bytes, so that any scheme can take them. Nothing is shuffled: a message becomes its pieces where it stands.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.streams.explode import Explode
+from tidemark_spark.columns import INDEX, REASON, VALUE
+from tidemark_spark.schemes.fields import NOT_UTF8, utf8_text
+
+# The value of the whole message, on the row of its first piece only: on all of them, a message of a thousand lines would
+# take a thousand times its size.
+WHOLE = "_whole"
+# Whether a message has no pieces, and why its value cannot be split; VALUE is null then.
+EMPTY, UNSPLIT = "_empty", "_unsplit"
+
+_PIECES, _PARTS, _PIECE, _ALL, _REFUSED = "_pieces", "_parts", "_piece", "_all", "_refused"
+# Each byte is one character of it, so that bytes of any kind can be split as text.
+_BYTES = "ISO-8859-1"
+
+
+def in_pieces(messages: DataFrame, explode: Explode) -> DataFrame:
+    """A row for each piece, VALUE being the piece and INDEX its number; one without a piece for a message that has none.
+
+    A tombstone is such a row too, and neither EMPTY nor UNSPLIT. Adds INDEX, WHOLE, EMPTY and UNSPLIT.
+    """
+    columns = [name for name in messages.columns if name != VALUE]
+    split = _lines(messages, explode.lines) if explode.lines is not None else _array(messages, explode.json_array)
+    empty = F.coalesce(F.size(_PIECES) == 0, F.lit(False))
+    none = F.array(F.struct(F.lit(None).cast("binary").alias("piece"), F.col(VALUE).alias("whole")))
+    some = F.transform(
+        _PIECES, lambda piece, index: F.struct(piece.alias("piece"), F.when(index == 0, F.col(VALUE)).alias("whole"))
+    )
+    found = split.withColumn(EMPTY, empty).withColumn(_PIECES, F.when(F.size(_PIECES) > 0, some).otherwise(none))
+    exploded = found.select(*columns, EMPTY, UNSPLIT, F.posexplode(_PIECES).alias(INDEX, _PIECE))
+    return exploded.select(
+        *columns, EMPTY, UNSPLIT, INDEX, F.col(f"{_PIECE}.piece").alias(VALUE), F.col(f"{_PIECE}.whole").alias(WHOLE)
+    )
+
+
+def _lines(messages: DataFrame, separator: str) -> DataFrame:
+    between = re.escape(separator.encode().decode(_BYTES))
+    frame = messages.withColumn(_PARTS, F.split(F.decode(VALUE, _BYTES), between, -1))
+    # Behind the last separator, and in an empty value, nothing begins.
+    ended = F.element_at(_PARTS, -1) == ""
+    parts = F.when(ended, F.slice(_PARTS, 1, F.size(_PARTS) - 1)).otherwise(F.col(_PARTS))
+    pieces = F.transform(parts, lambda part: F.encode(part, _BYTES))
+    return frame.withColumn(_PIECES, pieces).withColumn(UNSPLIT, F.lit(None).cast("string"))
+
+
+def _array(messages: DataFrame, key: bool | str | None) -> DataFrame:
+    # Elements that are strings come without their quotes, others as they are written.
+    elements = T.ArrayType(T.StringType())
+    within = T.StructType([T.StructField(key, elements)]) if isinstance(key, str) else elements
+    schema = T.StructType([T.StructField(_ALL, within), T.StructField(_REFUSED, T.StringType())])
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _REFUSED, "allowSingleQuotes": "false"}
+    # Within an object of ours: what follows behind a value, Spark would pass over.
+    text = F.concat(F.lit(f'{{"{_ALL}":'), utf8_text(), F.lit("}"))
+    frame = messages.withColumn(_PARTS, F.from_json(text, schema, options))
+    found = F.col(_PARTS)[_ALL][key] if isinstance(key, str) else F.col(_PARTS)[_ALL]
+    parts = F.when(F.col(_PARTS)[_REFUSED].isNull(), found)
+    # An element that is null is no tombstone.
+    pieces = F.transform(parts, lambda part: F.encode(F.coalesce(part, F.lit("null")), "UTF-8"))
+    expected = f"not a JSON object with an array {key!r}" if isinstance(key, str) else "not a JSON array"
+    why = (
+        F.when(F.col(VALUE).isNull(), F.lit(None).cast("string"))
+        .when(utf8_text().isNull(), F.lit(NOT_UTF8))
+        .when(F.col(_PIECES).isNull(), F.lit(expected))
+    )
+    return frame.withColumn(_PIECES, pieces).withColumn(UNSPLIT, why)
+
+
+def of_pieces(parsed: DataFrame) -> DataFrame:
+    """Parsed pieces, with VALUE being the message's again, and REASON naming the piece where it is one that is invalid."""
+    where = F.concat(F.lit("piece "), F.col(INDEX).cast("string"), F.lit(": "), F.col(REASON))
+    reason = F.coalesce(F.col(UNSPLIT), F.when(F.col(VALUE).isNull(), F.col(REASON)).otherwise(where))
+    return parsed.withColumns({REASON: reason, VALUE: F.col(WHOLE)}).drop(WHOLE, UNSPLIT)

@@ -1,0 +1,40 @@
+"""Rows that are larger than a sink can ever take: found before any sink writes, so that none of them holds up a window."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from tidemark.streams.schemes import Fields
+from tidemark_spark.columns import field
+
+# Longest text of a number, a time or a boolean.
+_SHORT = 40
+
+
+def is_long(kind: str) -> bool:
+    """Whether a field of a type can be of any size."""
+    return kind in ("string", "binary")
+
+
+def size_of(name: str) -> Column:
+    """The bytes of a text or binary field; null for null."""
+    return F.octet_length(field(name))
+
+
+def at_most(fields: Fields, each: int) -> Column:
+    """More bytes than the fields take, with `each` for one byte of a text and for its name. Costs next to nothing."""
+    sizes = [
+        F.coalesce(size_of(name), F.lit(0)).cast("long") * each if is_long(kind) else F.lit(_SHORT)
+        for name, kind in fields.items()
+    ]
+    return reduce(add, sizes, F.lit(sum(each * len(name.encode()) + 8 for name in fields)))
+
+
+def too_large(what: str, size: Column, most: Column) -> Column:
+    """The reason where a size is beyond the most that is taken, both in bytes."""
+    found = F.concat(F.lit(f"{what} has "), size.cast("string"), F.lit(" bytes, the most is "), most.cast("string"))
+    return F.when(size > most, found)

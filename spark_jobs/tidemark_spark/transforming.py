@@ -1,0 +1,191 @@
+"""The user's transform: rows into other rows, and the proof that each is of a message that the transform was given."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Row, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.coordinates import Coordinate
+from tidemark.errors import ProcessingFailed, TidemarkError, TransformRefused, WrongUse
+from tidemark.functions import load_function
+from tidemark.ranges import TopicPartition
+from tidemark.streams.schemes import Fields
+from tidemark.streams.transform import GIVEN_BACK, MESSAGES, Transform
+from tidemark.tallies import Outcome
+from tidemark_spark.columns import (
+    COORDINATE,
+    INCARNATION,
+    INDEX,
+    KEY,
+    OFFSET,
+    OUTCOME,
+    PARTITION,
+    REASON,
+    TIMESTAMP,
+    TOMBSTONE,
+    TOPIC,
+    code,
+    field,
+    has,
+)
+from tidemark_spark.schemes.fields import ACCEPTED, INTEGERS, SPARK_TYPES
+
+_IS_ROW, _ALONE, _NUMBER = "_is_row", "_alone", "_number"
+_PROBLEM = "_problem"
+_DECIDED = (OUTCOME, REASON, TOMBSTONE)
+# Sinks may ask any row for these.
+_ON_EACH = (KEY, TIMESTAMP)
+_SHOWN = 5
+
+
+def transformed(rows: DataFrame, given: Fields, transform: Transform) -> DataFrame:
+    """The rows that a transform makes of rows with the fields `given`, for `refuse_invented` to look at.
+
+    It is given the messages that are valid, without tombstones: these stay, with those of their fields that the transform
+    has under the same name and type. A message of which it gives no row is skipped. Raises WrongUse, before anything is
+    computed, when the transform cannot be carried out or does not give what it has to.
+    """
+    fields = transform.declared()
+    through = has(Outcome.STORED) & ~F.col(TOMBSTONE)
+    result = _checked(_applied(rows.where(through).select(*GIVEN_BACK, *map(field, given)), transform), fields)
+    # What a message carries besides: key, value, time, what a dead letter needs.
+    carried = [one for one in rows.schema if one.name not in {*GIVEN_BACK, *_DECIDED, *given}]
+    messages = rows.where(through & (F.col(INDEX) == 0)).select(
+        *GIVEN_BACK, *(one.name for one in carried), *_nulls(fields).values(), F.lit(False).alias(_IS_ROW)
+    )
+    nothing = [F.lit(None).cast(one.dataType).alias(one.name) for one in carried]
+    made = result.select(*GIVEN_BACK, *nothing, *map(field, fields), F.lit(True).alias(_IS_ROW))
+    null = _nulls(fields)
+    beside = rows.where(~through).select(
+        *GIVEN_BACK,
+        *(one.name for one in carried),
+        *_DECIDED,
+        F.lit(None).cast("string").alias(_PROBLEM),
+        *(field(name) if given.get(name) == kind else null[name] for name, kind in fields.items()),
+    )
+    return beside.unionByName(_joined(messages.unionByName(made), [one.name for one in carried], fields))
+
+
+def _joined(both: DataFrame, carried: Sequence[str], fields: Fields) -> DataFrame:
+    """Each message with the rows that were made of it, numbered from 0 in the order of their indexes; or by itself.
+
+    One shuffle: a message comes first, its rows after it.
+    """
+    together = Window.partitionBy(*COORDINATE).orderBy(_IS_ROW, INDEX)
+    is_row = F.col(_IS_ROW)
+    problem = (
+        F.when(is_row & F.first(_IS_ROW).over(together), F.lit("of a message that it was not given"))
+        .when(is_row & F.col(INDEX).isNull(), F.lit("without an index"))
+        .when(is_row & F.lag(_IS_ROW).over(together) & (F.lag(INDEX).over(together) == F.col(INDEX)), F.lit("twice"))
+    )
+    found = both.withColumns(
+        {
+            _PROBLEM: problem,
+            _ALONE: ~is_row & F.lead(_IS_ROW).over(together).isNull(),
+            _NUMBER: F.when(is_row, F.row_number().over(together) - 2).otherwise(F.lit(0)),
+            # Of a value, which may be large, only the first row has it: the one behind that of the message.
+            **{
+                name: F.first(name).over(together)
+                if name in _ON_EACH
+                else F.when(is_row, F.lag(name).over(together)).otherwise(F.col(name))
+                for name in carried
+            },
+        }
+    )
+    return found.where(is_row | F.col(_ALONE)).select(
+        *COORDINATE,
+        F.when(F.col(_PROBLEM).isNull(), F.col(_NUMBER)).otherwise(F.col(INDEX)).alias(INDEX),
+        *carried,
+        F.when(is_row, code(Outcome.STORED)).otherwise(code(Outcome.SKIPPED)).alias(OUTCOME),
+        F.lit(None).cast("string").alias(REASON),
+        F.lit(False).alias(TOMBSTONE),
+        _PROBLEM,
+        *map(field, fields),
+    )
+
+
+def refuse_invented(rows: DataFrame) -> DataFrame:
+    """The rows, when each is of a message that the transform was given, and there once. Raises TransformRefused."""
+    found = rows.where(F.col(_PROBLEM).isNotNull()).orderBy(*COORDINATE, INDEX).limit(_SHOWN).collect()
+    if not found:
+        return rows.drop(_PROBLEM)
+    named = "; ".join(f"{_at(row)} index {row[INDEX]} {row[_PROBLEM]}" for row in found)
+    raise TransformRefused(
+        f"the transform gives rows that cannot be told apart or come from nowhere: {named}. It has to give "
+        f"{', '.join(GIVEN_BACK[:-1])} as they came, and each row of a message with an `_index` of its own. "
+        "Nothing was written."
+    )
+
+
+def _at(row: Row) -> str:
+    topic, incarnation, partition, offset = (row[name] for name in COORDINATE)
+    if None in (topic, incarnation, partition, offset):
+        return f"{topic}/{partition}@{offset}"
+    return str(Coordinate(TopicPartition(topic, partition, incarnation), offset))
+
+
+def _applied(given: DataFrame, transform: Transform) -> DataFrame:
+    if transform.sql is None:
+        return _called(given, transform.function or "")
+    spark = given.sparkSession
+    given.createOrReplaceTempView(MESSAGES)
+    try:
+        return spark.sql(transform.sql)
+    except PySparkException as problem:
+        raise WrongUse(f"transform.sql: {_line(problem)}") from problem
+    finally:
+        spark.catalog.dropTempView(MESSAGES)
+
+
+def _called(given: DataFrame, name: str) -> DataFrame:
+    function = load_function("transform.function", name)
+    try:
+        result = function(given)
+    except PySparkException as problem:
+        raise WrongUse(f"transform.function: {name}: {_line(problem)}") from problem
+    except TidemarkError:
+        raise
+    except Exception as problem:
+        raise ProcessingFailed(f"transform.function: {name} raised {type(problem).__name__}: {problem}") from problem
+    if not isinstance(result, DataFrame):
+        raise WrongUse(f"transform.function: {name} gives {type(result).__name__}; expected a DataFrame")
+    return result
+
+
+def _checked(result: DataFrame, fields: Fields) -> DataFrame:
+    """The columns that a transform has to give, of their types; others are passed over. Raises WrongUse."""
+    expected: dict[str, tuple[str, tuple[type[T.DataType], ...]]] = {
+        TOPIC: ("string", (T.StringType,)),
+        INCARNATION: ("int", (T.IntegerType,)),
+        PARTITION: ("int", (T.IntegerType,)),
+        OFFSET: ("bigint", (T.LongType,)),
+        INDEX: ("int", INTEGERS),
+        **{name: (SPARK_TYPES[kind], ACCEPTED[kind]) for name, kind in fields.items()},
+    }
+    times = Counter(name.lower() for name in result.columns)
+    types = {one.name.lower(): one.dataType for one in result.schema}
+    for name, (wanted, accepted) in expected.items():
+        if times[name.lower()] != 1:
+            what = "no column" if name.lower() not in times else f"{times[name.lower()]} columns"
+            raise WrongUse(
+                f"transform: the result has {what} {name}; expected one of type {wanted}. It has to give "
+                f"{', '.join(GIVEN_BACK)} as they came, and each of `fields`; it gives {', '.join(result.columns)}"
+            )
+        found = types[name.lower()]
+        if not isinstance(found, accepted):
+            raise WrongUse(f"transform: {name} is {found.simpleString()} in the result; expected {wanted}")
+    return result.select(*(field(name).cast(wanted).alias(name) for name, (wanted, _) in expected.items()))
+
+
+def _nulls(fields: Fields) -> dict[str, Column]:
+    return {name: F.lit(None).cast(SPARK_TYPES[kind]).alias(name) for name, kind in fields.items()}
+
+
+def _line(problem: PySparkException) -> str:
+    # Behind the first line are the query, Spark's plan of it, and a stack.
+    return str(problem).strip().splitlines()[0].rstrip(";")

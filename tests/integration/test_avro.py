@@ -1,0 +1,218 @@
+"""Avro records, written by fastavro: with a schema in a file, and with those of a registry."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+import yaml
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.oracle import Example, Outcome
+from tests.playground import Make
+from tests.registry import serving
+from tests.servers import free_ports
+from tidemark.connections import Connection
+from tidemark.errors import EXIT_UNREACHABLE, Unreachable, WrongUse
+from tidemark.streams.loading import load
+from tidemark.streams.model import Stream
+from tidemark_spark.audit_job import audit
+from tidemark_spark.columns import INDEX, OFFSET, REASON
+from tidemark_spark.reading import no_messages
+from tidemark_spark.rows import check_rows, rows_of
+
+FIELDS = {
+    "id": "integer",
+    "name": "string",
+    "kind": "string",
+    "share": "double",
+    "at": "timestamp",
+    "paid": "boolean",
+    "raw": "binary",
+}
+KIND = {"type": "enum", "name": "Kind", "symbols": ["NEW", "OLD"]}
+ORDER: dict[str, Any] = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop.orders",
+    "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "name", "type": ["null", "string"]},
+        {"name": "kind", "type": KIND},
+        {"name": "before", "type": ["null", "Kind"]},
+        {"name": "share", "type": "float"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "paid", "type": "boolean"},
+        {"name": "raw", "type": {"type": "fixed", "name": "Four", "size": 4}},
+    ],
+}
+AT = datetime(2026, 11, 21, 7, 10, 0, 120_000, UTC)
+ROW: dict[str, Any] = {
+    "id": 5,
+    "tags": ["a", "b"],
+    "name": "Zoë",
+    "kind": "OLD",
+    "before": "NEW",
+    "share": 0.25,
+    "at": AT,
+    "paid": True,
+    "raw": b"\x00\xff\x01\xfe",
+}
+FOUND = (5, "Zoë", "OLD", 0.25, AT.replace(tzinfo=None), True, b"\x00\xff\x01\xfe")
+NOTHING = (None,) * len(FOUND)
+
+
+def written(schema: dict[str, Any], row: dict[str, Any], number: int | None = None) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), row)
+    return out.getvalue() if number is None else struct.pack(">bI", 0, number) + out.getvalue()
+
+
+def messages_of(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
+    rows = [("orders", 1, 0, offset, b"key", value, None, 0, None) for offset, value in enumerate(values)]
+    return spark.createDataFrame(rows, no_messages(spark).schema)
+
+
+def stream_of(folder: Path, schema: dict[str, Any] | None = None, **scheme: Any) -> Stream:
+    (folder / "order.avsc").write_text(json.dumps(schema or ORDER))
+    path = folder / "orders.yaml"
+    contents = {
+        "stream": "orders",
+        "source": {"topics": ["orders"]},
+        "scheme": {"type": "avro", "fields": FIELDS, **scheme},
+        "sinks": [{"type": "hbase", "table": "orders"}],
+        "dead_letters": {"table": "dead"},
+    }
+    path.write_text(yaml.safe_dump(contents, sort_keys=False))
+    return load(path).stream
+
+
+def became(frame: DataFrame, stream: Stream) -> list[Any]:
+    """What became of each message: its fields, or why it is invalid."""
+    found = frame.orderBy(OFFSET).select(REASON, INDEX, *stream.fields).collect()
+    assert {row[INDEX] for row in found} == {0}
+    return [row[REASON] or tuple(bytes(one) if isinstance(one, bytearray) else one for one in row[2:]) for row in found]
+
+
+def _length(number: int) -> bytes:
+    """A length as Avro writes it."""
+    number, out = number << 1, b""
+    while number > 127:
+        number, out = number >> 7, out + bytes([number & 127 | 128])
+    return out + bytes([number])
+
+
+@pytest.mark.covers("S7")
+def test_records_of_a_schema_file(spark: SparkSession, tmp_path: Path) -> None:
+    stream = stream_of(tmp_path, schema_file="order.avsc")
+    good = written(ORDER, ROW)
+    refused = "not a record of the schema"
+    cases: list[tuple[bytes | None, Any]] = [
+        (good, FOUND),
+        (None, NOTHING),
+        (good[:-1], refused),
+        (b"", refused),
+        (b"\xff" * 30, refused),
+        # A length that no memory has room for: of an array, and of a text.
+        (_length(5) + _length(2**31 - 10) + b"abc", refused),
+        (_length(5) + _length(0) + _length(1) + _length(2**31 - 10) + b"abc", refused),
+        (good.replace("Zoë".encode(), b"Zo\xff\xfe"), "name is not UTF-8"),
+        (written(ORDER, {**ROW, "name": None}), (FOUND[0], None, *FOUND[2:])),
+    ]
+    check_rows(spark, stream)
+    rows = rows_of(messages_of(spark, [value for value, _ in cases]), stream)
+    assert became(rows.frame, stream) == [wanted for _, wanted in cases]
+    rows.close()
+
+    # A schema that does not have the fields in their types is said before any message is read.
+    text = {**ORDER, "fields": [{**one, "type": "string"} if one["name"] == "id" else one for one in ORDER["fields"]]}
+    with pytest.raises(WrongUse, match=r"order\.avsc: id is string, and not integer"):
+        check_rows(spark, stream_of(tmp_path, text, schema_file="order.avsc"))
+
+
+@pytest.mark.covers("S7")
+def test_records_of_a_registry(spark: SparkSession, tmp_path: Path) -> None:
+    newer = {
+        **ORDER,
+        "fields": [
+            {"name": "more", "type": "string"},
+            *(
+                {**one, "type": "long"} if one["name"] == "id" else one
+                for one in ORDER["fields"]
+                if one["name"] != "paid"
+            ),
+        ],
+    }
+    other = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}
+    schemas: dict[int, Any] = {
+        1: {"schema": json.dumps(ORDER)},
+        70_000: {"schema": json.dumps(newer)},
+        3: {"schema": json.dumps(other)},
+        4: {"schema": "message Order {}", "schemaType": "PROTOBUF"},
+        5: {"schema": '"string"'},
+    }
+    row = {**ROW, "more": "x", "id": 2**40}
+    cases: list[tuple[bytes | None, Any]] = [
+        (written(ORDER, ROW, 1), FOUND),
+        (written(newer, row, 70_000), (2**40, *FOUND[1:5], None, FOUND[6])),
+        (written(ORDER, ROW, 1)[:-1], "not a record of the schema 1"),
+        (written(other, {"id": "5"}, 3), "schema 3: id is string, and not integer"),
+        (struct.pack(">bI", 0, 4) + b"\x02", "schema 4 is not an Avro schema of the registry"),
+        (struct.pack(">bI", 0, 5) + b"\x02a", "schema 5: the schema is not one of a record"),
+        (written(ORDER, ROW, 4_000_000_000), "schema 4000000000 is not an Avro schema of the registry"),
+        (written(ORDER, ROW), "not in the wire format of a schema registry"),
+        (b"\x00\x00\x00\x01", "not in the wire format of a schema registry"),
+        (b"", "not in the wire format of a schema registry"),
+        (None, NOTHING),
+        (written(ORDER, {**ROW, "id": -1}, 1), (-1, *FOUND[1:])),
+    ]
+    stream = stream_of(tmp_path, registry="our_registry")
+    check_rows(spark, stream)
+    with serving(schemas) as served:
+        connection = Connection("our_registry", served.url)
+        rows = rows_of(
+            messages_of(spark, [value for value, _ in cases]),
+            stream,
+            connections={"our_registry": connection}.__getitem__,
+        )
+        assert became(rows.frame, stream) == [wanted for _, wanted in cases]
+        rows.close()
+    # Each of them once, however many messages name it.
+    assert sorted(served.asked) == sorted(f"/schemas/ids/{number}" for number in (*schemas, 4_000_000_000))
+
+
+def test_a_registry_that_is_away_makes_no_message_invalid(
+    make: Make, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_ports()
+    connection = {"conn_type": "http", "host": "http://127.0.0.1", "port": port}
+    monkeypatch.setenv("AIRFLOW_CONN_AVRO_REGISTRY", json.dumps(connection))
+    stream: dict[str, Any] = {
+        "source": {"topics": []},
+        "scheme": {"type": "avro", "registry": "avro_registry", "fields": {"id": "integer", "name": "string"}},
+        "sinks": [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}],
+        "dead_letters": {"table": "-"},
+    }
+    play = make(Example("avro", stream, ("avro",), 1, lambda count, first: iter(()), lambda value: Outcome(None, None)))
+    topic = play.topics[0]
+    play.kafka.send([(topic, 0, b"k", written(ORDER, ROW, 1)), (topic, 0, b"k", None), (topic, 0, b"k", b"\x00")])
+    with pytest.raises(Unreachable, match=f"http://127.0.0.1:{port}/schemas/ids/1") as away:
+        play.ingest()
+    assert away.value.exit_code == EXIT_UNREACHABLE
+    assert play.positions() == {(topic, 0): 0}
+    with serving({1: {"schema": json.dumps(ORDER)}}, port):
+        (record,) = play.ingest(take_over=True)
+        assert (record.tallies[0].stored.number, record.tallies[0].invalid.number) == (2, 1)
+        assert play.independent.hbase().by_place() == {
+            (topic, 0, 0, 0): {"id": "5", "name": "Zoë"},
+            (topic, 0, 1, 0): {},
+        }
+        report = audit(play.opened, "an audit")
+        assert report.clean, report.sentence()

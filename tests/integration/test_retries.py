@@ -1,0 +1,322 @@
+"""Functions of one's own, retries, dead letters and redrives, on real servers."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+
+from tests.integration.test_compaction import COMPACTED, wait_until_left
+from tests.oracle import Example
+from tests.playground import Make, Playground
+from tidemark import protocol, runs
+from tidemark.cli.result_rows import rows_of
+from tidemark.errors import EXIT_FAILED, EXIT_WRONG_USE, Fenced, TooManyInvalid, WrongUse
+from tidemark.ledger.records import INGEST, LaneKind, Record
+from tidemark.planning.redriving import redrive
+from tidemark.planning.requests import ReplayRequest
+from tidemark.planning.selecting import select
+from tidemark.results.kafka_messages import kafka_messages
+from tidemark_spark.audit_job import audit
+from tidemark_spark.sinks.kafka import MESSAGE_BYTES
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+# Two retries, and no long waits.
+RETRY = {"initial_delay_ms": 20, "multiplier": 2.0, "max_delay_ms": 100, "limit": 2}
+OUT_OF_STOCK = "raised tests.own_functions.OutOfStock"
+
+
+def function(name: str, **fields: str) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "function": f"tests.own_functions:{name}",
+        "fields": fields or {"number": "integer", "word": "string"},
+    }
+
+
+STREAM: dict[str, Any] = {
+    "source": {},
+    "scheme": function("work"),
+    "retry": RETRY,
+    "sinks": [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}],
+    "dead_letters": {"table": "-"},
+}
+EXAMPLE = Example("function", STREAM, ("calls",), 1, lambda count, first: iter(()), lambda value: None)  # type: ignore[arg-type,return-value]
+
+
+def send(play: Playground, *values: str | None, **more: Any) -> None:
+    producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
+    try:
+        for value in values:
+            producer.send(play.topics[0], value and value.encode(), partition=0, **({"key": b"key"} | more))
+        producer.flush()
+    finally:
+        producer.close()
+
+
+def counts(record: Record) -> dict[str, int]:
+    (tally,) = record.tallies
+    names = ("read", "stored", "skipped", "invalid", "failed", "rows")
+    return {name: getattr(tally, name).number for name in names}
+
+
+def words(play: Playground) -> dict[tuple[int, int], str]:
+    """The word of each row by offset and index, the same in both sinks; nothing is there twice."""
+    hbase, files = play.independent.hbase(), play.independent.parquet(["number", "word"])
+    assert (hbase.twice(), files.twice()) == (0, 0)
+    assert hbase.by_place() == files.by_place()
+    return {place[2:]: fields["word"] for place, fields in hbase.rows}
+
+
+def dead(play: Playground) -> dict[int, dict[str, Any]]:
+    """The dead letters that count, by offset, as people see them."""
+    found = list(rows_of(play.opened, play.opened.stream.dead_letters))
+    return {int(one["coordinate"].rpartition("@")[2]): one for one in found}
+
+
+def redriven(play: Playground, **changes: Any) -> Record:
+    """Redrive everything that may be, with the stream file changed as told."""
+    play.rewrite(**changes)
+    (record,) = play.select(LaneKind.REPLAY, redrive(play.opened, None).ranges)
+    return record
+
+
+@pytest.mark.covers("S10", "C3", "C4", "F23", "P3", "P4", "E46", "E47")
+def test_from_the_first_failure_to_the_last_redrive(make: Make, site: Any) -> None:
+    play = make(EXAMPLE)
+    send(play, "row a", None, "rows 3", "skip", "fail 2", "permanent", "bad", *(f"row {number}" for number in range(4)))
+    (first,) = play.ingest()
+    assert counts(first) == {"read": 11, "stored": 7, "skipped": 2, "invalid": 1, "failed": 1, "rows": 9}
+    assert words(play) == {
+        (0, 0): "a",
+        **{(2, index): str(index) for index in range(3)},
+        # Failed twice, and then did not.
+        (4, 0): "2",
+        **{(7 + number, 0): str(number) for number in range(4)},
+    }
+    assert {offset: one["fields"]["reason"] for offset, one in dead(play).items()} == {
+        5: "raised tidemark.functions.PermanentFailure",
+        6: "word is not a string but int",
+    }
+
+    # Of [11, 19) the message at 14 can never be processed: the others are stored, and it is set aside.
+    headers = [("trace", b"1"), ("trace", b""), ("", b"\xff")]
+    before = time.time()
+    send(play, "row", "row", "row")
+    send(play, "fail 99", key=b"\xff\x00", headers=headers)
+    send(play, "row", "row", "row", "row")
+    (second,) = play.ingest()
+    assert play.positions() == {(play.topics[0], 0): 19}
+    assert counts(second) == {"read": 8, "stored": 7, "skipped": 0, "invalid": 0, "failed": 1, "rows": 7}
+    letter = dead(play)[14]
+    assert letter["window"] == "ingest/2"
+    fields = letter["fields"]
+    assert {name: fields[name] for name in ("reason", "outcome", "error", "detail", "attempts", "redrives")} == {
+        "reason": OUT_OF_STOCK,
+        "outcome": "failed",
+        "error": "tests.own_functions.OutOfStock",
+        "detail": "tests.own_functions.OutOfStock: none of 14",
+        "attempts": "3",
+        "redrives": "0",
+    }
+    assert (fields["key"], fields["value"], fields["code_version"]) == ("\\xff\x00", "fail 99", runs.code_version())
+    assert json.loads(fields["headers"]) == [
+        {"key": "trace", "value": "MQ=="},
+        {"key": "trace", "value": ""},
+        {"key": "", "value": "/w=="},
+    ]
+    # The two waits lie between the first failure and the last.
+    times = [_seconds(fields[name]) for name in ("first_failed_at", "last_failed_at")]
+    assert before - 1 <= times[0] <= times[1] - 0.06 <= time.time()
+    report = audit(play.opened, "after the window")
+    assert report.clean, report.sentence()
+
+    # A redrive reads 14 alone; it fails again, which is counted, and is not tried again by itself.
+    limited = {"table": f"{play.name}_dead", "max_redrives": 1}
+    play.rewrite(dead_letters=limited)
+    (again,) = play.select(LaneKind.REPLAY, redrive(play.opened, OUT_OF_STOCK).ranges)
+    assert counts(again) == {"read": 1, "stored": 0, "skipped": 0, "invalid": 0, "failed": 1, "rows": 0}
+    assert {offset: one["fields"]["redrives"] for offset, one in dead(play).items()} == {5: "0", 6: "0", 14: "1"}
+    assert play.ingest() == []
+
+    # Once is enough here: it is left out, and the other two are chosen.
+    chosen = select(play.opened, ReplayRequest(dead_letters="*", reason="a test"))
+    assert chosen.ranges == play.ranges(0, 0, (5, 7))
+    ((why, left_out),) = chosen.left_out.items()
+    assert (left_out, "max_redrives" in why) == (play.ranges(0, 0, (14, 15)), True)
+
+    # With a corrected function and a higher limit it becomes a row, and nothing else is touched.
+    generations = play.independent.generations()
+    play.rewrite(scheme=function("corrected"), dead_letters={**limited, "max_redrives": 2})
+    (good,) = play.select(LaneKind.REPLAY, redrive(play.opened, "tests.own_functions.OutOfStock").ranges)
+    assert counts(good) == {"read": 1, "stored": 1, "skipped": 0, "invalid": 0, "failed": 0, "rows": 1}
+    now = play.independent.generations()
+    changed = {place for place, generation in now.items() if generations.get(place) != generation}
+    assert changed == {(play.topics[0], 0, 14)}
+    assert words(play)[14, 0] == "corrected"
+    assert set(dead(play)) == {5, 6}
+
+    # What Kafka no longer holds is said to be expired, and the rest is redriven.
+    play.kafka.delete_records(play.topics[0], 0, 6)
+    chosen = select(play.opened, ReplayRequest(dead_letters="*", reason="a test"))
+    assert (chosen.ranges, chosen.left_out) == (
+        play.ranges(0, 0, (6, 7)),
+        {"expired: Kafka no longer holds them": play.ranges(0, 0, (5, 6))},
+    )
+    assert set(dead(play)) == {5, 6}
+
+    # Too many that fail are too many, as if they were invalid; nothing is written.
+    play.rewrite(limits={"max_invalid": {"number": 1}})
+    send(play, "fail 99", "bad", "row")
+    with pytest.raises(TooManyInvalid) as caught:
+        play.ingest()
+    assert caught.value.exit_code == EXIT_FAILED
+    assert f"1 x '{OUT_OF_STOCK}', such as {play.topics[0]}/0@19" in str(caught.value)
+    assert set(dead(play)) == {5, 6}
+
+
+def _seconds(text: str) -> float:
+    from datetime import datetime
+
+    return datetime.fromisoformat(text).timestamp()
+
+
+def test_what_a_sink_cannot_take_is_a_dead_letter_as_a_whole(make: Make) -> None:
+    """In the one sink or in none: nothing of a message is written that one of the sinks refuses."""
+    play = make(EXAMPLE)
+    target = f"{play.name}-out"
+    play.kafka.create(target, 1, **{"max.message.bytes": "2048"})
+    play.rewrite(
+        checks=[{"invalid_when": "number = 2 and word = '2'", "reason": "two"}],
+        sinks=[
+            {"type": "hbase", "table": play.name, "max_cell_bytes": 3000},
+            {"type": "kafka", "topic": target, "value": "word"},
+        ],
+    )
+    # The largest that both take; the broker says whether that is so.
+    largest = 2048 - MESSAGE_BYTES
+    send(play, *(f"row {'a' * number}" for number in (1, largest, largest + 1, 3500)), "rows 3", "rows 2")
+    (record,) = play.ingest()
+    assert counts(record) == {"read": 6, "stored": 3, "skipped": 0, "invalid": 1, "failed": 2, "rows": 4}
+    wanted = {(0, 0): "a", (1, 0): "a" * largest, (5, 0): "0", (5, 1): "1"}
+    assert {place[2:]: fields["word"] for place, fields in play.independent.hbase().rows} == wanted
+    sent = kafka_messages(play.opened.book, play.kafka.servers, [target])
+    assert {(one.origin.place.offset, one.origin.place.index): one.value for one in sent} == {
+        place: word.encode() for place, word in wanted.items()
+    }
+    cell = 3500 + 45 + len("word") + len(play.topics[0])
+    letters = {offset: one["fields"] for offset, one in dead(play).items()}
+    assert {offset: one["reason"] for offset, one in letters.items()} == {
+        2: "sink kafka: the message has 2049 bytes, the most is 2048",
+        3: f"sink hbase: the cell of word has {cell} bytes, the most is 3000",
+        4: "two",
+    }
+    assert [letters[offset]["outcome"] for offset in (2, 3, 4)] == ["failed", "failed", "invalid"]
+    assert letters[3]["value"] == f"row {'a' * 3500}"
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
+
+
+@pytest.mark.full
+def test_the_largest_cell_that_hbase_takes(make: Make) -> None:
+    """HBase's own limit is the one that is expected; and a message that is larger than any cell can be set aside too."""
+    example = replace(EXAMPLE, stream={**STREAM, "scheme": {"type": "string"}, "sinks": STREAM["sinks"][:1]})
+    example.stream.pop("retry")
+    play = make(example)
+    large = f"{play.name}-large"
+    play.kafka.create(large, 1, **{"max.message.bytes": "16000000"})
+    play.topics = (large,)
+    play.rewrite()
+    largest = 10_485_760 - 45 - len("value") - len(large)
+    play.kafka.send(
+        [(large, 0, None, b"a" * size) for size in (largest, largest + 1)],
+        max_request_size=16_000_000,
+        compression_type="gzip",
+    )
+    (record,) = play.ingest()
+    assert counts(record) == {"read": 2, "stored": 1, "skipped": 0, "invalid": 0, "failed": 1, "rows": 1}
+    ((_, fields),) = play.independent.hbase().rows
+    assert len(fields["value"]) == largest
+    letter = dead(play)[1]["fields"]
+    assert letter["reason"] == "sink hbase: the cell of value has 10485761 bytes, the most is 10485760"
+    assert letter["detail"] == f"left out: the value has {largest + 1} bytes, the most is 10484736"
+    assert "value" not in letter
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
+
+
+@pytest.mark.covers("A15")
+def test_a_dead_letter_behind_a_gap(make: Make) -> None:
+    play = make(EXAMPLE)
+    topic = f"{play.name}-compacted"
+    play.kafka.create(topic, 1, **COMPACTED)
+    play.topics = (topic,)
+    play.rewrite()
+    for key, value in (*((key, "row") for key in "abcxx"), ("x", "fail 99")):
+        send(play, value, key=key.encode())
+    time.sleep(0.5)
+    send(play, "row", key=b"y")
+    wait_until_left(play, [0, 1, 2, 5, 6], 7)
+    (record,) = play.ingest()
+    assert (play.positions(), counts(record)["failed"], set(dead(play))) == ({(topic, 0): 7}, 1, {5})
+    assert {offset for offset, _ in words(play)} == {0, 1, 2, 6}
+    (gap,) = audit(play.opened, "audit").gaps
+    assert (gap.ranges, gap.unexplained) == ((f"{topic}/0 [3, 5)",), 0)
+    generations = play.independent.generations()
+    record = redriven(play, scheme=function("corrected"))
+    assert counts(record) == {"read": 1, "stored": 1, "skipped": 0, "invalid": 0, "failed": 0, "rows": 1}
+    changed = {place[2] for place, one in play.independent.generations().items() if generations.get(place) != one}
+    assert (changed, dead(play)) == ({5}, {})
+
+
+@pytest.mark.covers("A12")
+def test_a_function_that_is_not_there_is_found_before_anything_is_read(make: Make) -> None:
+    play = make(EXAMPLE, scheme=function("no_such_function"))
+    send(play, *(f"fail {number}" for number in range(1, 5)))
+    with pytest.raises(WrongUse, match="has no function no_such_function") as caught:
+        play.ingest()
+    assert caught.value.exit_code == EXIT_WRONG_USE
+    pending = play.head().pending
+    assert pending is not None
+    assert pending.attempt is None
+    # With the function that is meant, and no retries: all four fail, and the window commits.
+    play.rewrite(retry={"limit": 0})
+    (record,) = play.ingest()
+    assert counts(record) == {"read": 4, "stored": 0, "skipped": 0, "invalid": 0, "failed": 4, "rows": 0}
+    assert play.positions() == {(play.topics[0], 0): 4}
+    assert [one["fields"]["attempts"] for one in dead(play).values()] == ["1"] * 4
+
+
+def test_a_task_that_waits_for_a_retry_notices_that_its_window_was_taken(make: Make, tmp_path: Path) -> None:
+    called = tmp_path / "called"
+    play = make(EXAMPLE, scheme=function("slow"), retry={"initial_delay_ms": 600_000, "max_delay_ms": 600_000})
+    send(play, str(called))
+    raised: list[BaseException] = []
+
+    def ingest() -> None:
+        try:
+            play.ingest("the first")
+        except BaseException as problem:
+            raised.append(problem)
+
+    waiting = threading.Thread(target=ingest)
+    waiting.start()
+    deadline = time.monotonic() + 60
+    while not called.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    opened = play.opened
+    protocol.take(opened.book, INGEST, 1, runs.this_run(opened, "the second"), take_over=True)
+    waiting.join(60)
+    assert not waiting.is_alive()
+    (problem,) = raised
+    from tidemark_spark.failures import translate
+
+    assert isinstance(translate(problem), Fenced)

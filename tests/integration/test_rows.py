@@ -1,0 +1,472 @@
+"""From messages to rows: none, one or many of each, into both sinks, read back, and audited."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.oracle import Example, Outcome, consume
+from tests.playground import Make, Playground
+from tests.scheme_cases import CASES, PAIRS, Case, Message
+from tidemark import runs
+from tidemark.errors import TidemarkError, TransformRefused, WrongUse
+from tidemark.streams.explode import Explode
+from tidemark.streams.model import Stream
+from tidemark.tallies import Outcome as Became
+from tidemark_spark import outcomes
+from tidemark_spark.audit_job import audit
+from tidemark_spark.columns import INDEX, KEY, OFFSET, OUTCOME, REASON, TOMBSTONE, VALUE, text
+from tidemark_spark.pieces import EMPTY, UNSPLIT, in_pieces
+from tidemark_spark.reading import no_messages
+from tidemark_spark.rows import check_rows, rows_of
+from tidemark_spark.tallying import tallies
+
+SINKS = [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}]
+GIVEN_BACK = "_topic, _incarnation, _partition, _offset, _index"
+
+
+def stream_of(**parts: Any) -> Stream:
+    return Stream.model_validate(
+        {
+            "stream": "orders",
+            "source": {"topics": ["orders"]},
+            "scheme": {"type": "string"},
+            "sinks": [{"type": "hbase", "table": "orders"}],
+            "dead_letters": {"table": "dead"},
+            **parts,
+        }
+    )
+
+
+def messages_of(spark: SparkSession, values: list[bytes | None], key: bytes | None = b"key") -> DataFrame:
+    rows = [("orders", 1, 0, offset, key, value, None, 0, None) for offset, value in enumerate(values)]
+    return spark.createDataFrame(rows, no_messages(spark).schema)
+
+
+# Explode
+
+SPLITS: list[tuple[dict[str, Any], bytes | None, list[bytes] | str]] = [
+    ({"lines": "\n"}, b"a\nb", [b"a", b"b"]),
+    ({"lines": "\n"}, b"a\n\nb\n", [b"a", b"", b"b"]),
+    ({"lines": "\n"}, b"\n", [b""]),
+    ({"lines": "\n"}, b"", []),
+    ({"lines": "\n"}, b"\xff\n\xc3\xa9\r", [b"\xff", b"\xc3\xa9\r"]),
+    ({"lines": "é|"}, "aé|b|é".encode(), [b"a", "b|é".encode()]),
+    ({"json_array": True}, b' [1, {"a" : "\\u00e9"}, "x y", null] ', [b"1", '{"a":"é"}'.encode(), b"x y", b"null"]),
+    ({"json_array": True}, b"[]", []),
+    ({"json_array": True}, b"[1][2]", "not a JSON array"),
+    ({"json_array": True}, b"[1", "not a JSON array"),
+    ({"json_array": True}, b'{"a": 1}', "not a JSON array"),
+    ({"json_array": True}, b"null", "not a JSON array"),
+    ({"json_array": True}, b"", "not a JSON array"),
+    ({"json_array": True}, b"[\xff]", "not UTF-8"),
+    ({"json_array": "the items"}, b'{"n": 1, "the items": [[2], 3]}', [b"[2]", b"3"]),
+    ({"json_array": "the items"}, b'{"the items": []}', []),
+    ({"json_array": "the items"}, b'{"The items": [1]}', "not a JSON object with an array 'the items'"),
+    ({"json_array": "the items"}, b'{"the items": 1}', "not a JSON object with an array 'the items'"),
+    ({"json_array": "the items"}, b'{"the items": null}', "not a JSON object with an array 'the items'"),
+    ({"json_array": "the items"}, b'{"the items": [1], "x": ', "not a JSON object with an array 'the items'"),
+    (
+        {"json_array": "the items"},
+        b'{"the items": [1]} {"the items": [2]}',
+        "not a JSON object with an array 'the items'",
+    ),
+]
+
+
+def test_a_value_in_pieces(spark: SparkSession) -> None:
+    """Whatever is in the value, it is split as said or refused, and nothing of it is lost."""
+    explodes = [dict(one) for one in {tuple(explode.items()) for explode, _, _ in SPLITS}]
+    for explode in explodes:
+        cases = [(value, wanted) for given, value, wanted in SPLITS if given == explode]
+        split = in_pieces(messages_of(spark, [None, *(value for value, _ in cases)]), Explode.model_validate(explode))
+        found: dict[int, list[Any]] = {}
+        for row in split.orderBy(OFFSET, INDEX).collect():
+            found.setdefault(row[OFFSET], []).append((row[INDEX], row[VALUE], row[EMPTY], row[UNSPLIT]))
+        assert found.pop(0) == [(0, None, False, None)], "a tombstone is no value without pieces"
+        for (value, wanted), rows in zip(cases, found.values(), strict=True):
+            if isinstance(wanted, str):
+                assert rows == [(0, None, False, wanted)], (explode, value)
+            elif not wanted:
+                assert rows == [(0, None, True, None)], (explode, value)
+            else:
+                assert [row[:2] for row in rows] == list(enumerate(wanted)), (explode, value)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=() if case.name in ("delimited", "json") else pytest.mark.full)
+        for case in CASES
+    ],
+)
+def test_every_scheme_takes_pieces(spark: SparkSession, case: Case) -> None:
+    """A piece becomes what the scheme makes of a message with that value, and a message with a bad piece is refused whole."""
+    between = b"\x1f\x1e"
+    values = [value for _, value in PAIRS if value is not None]
+    chance = random.Random(5)
+    held = [[value, *chance.choices(values, k=chance.randrange(4))] for value in values]
+    stream = stream_of(scheme=case.scheme, explode={"lines": between.decode()})
+    rows = rows_of(messages_of(spark, [between.join(pieces) + between for pieces in held]), stream)
+    names = list(stream.fields)
+    texts = [text(name).alias(f"field_{number}") for number, name in enumerate(names)]
+    found: dict[int, dict[int, Any]] = {}
+    for row in rows.frame.select(OFFSET, INDEX, OUTCOME, REASON, *texts).collect():
+        fields = {
+            name: bytes(held).decode(errors="surrogateescape")
+            for name, held in zip(names, row[4:], strict=True)
+            if held is not None
+        }
+        found.setdefault(row[OFFSET], {})[row[INDEX]] = row[REASON] if row[OUTCOME] == Became.INVALID else fields
+    rows.close()
+
+    for offset, pieces in enumerate(held):
+        wanted = [case.outcome(Message("orders", 0, offset, b"key", piece, (), -1, 0)) for piece in pieces]
+        bad = [f"piece {number}: {one.reason}" for number, one in enumerate(wanted) if one.reason is not None]
+        assert found[offset] == ({0: bad[0]} if bad else {number: one.fields for number, one in enumerate(wanted)})
+
+
+def test_many_invalid_messages_are_settled_as_few_are(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [b"1\n2", b"1\nx\ny", None, b"", b"x", b"3"]
+    stream = stream_of(scheme={"type": "delimited", "fields": {"id": "integer"}}, explode={"lines": "\n"})
+
+    def settled() -> list[Any]:
+        rows = rows_of(messages_of(spark, values), stream)
+        found = rows.frame.orderBy(OFFSET, INDEX).select(OFFSET, INDEX, OUTCOME, REASON, TOMBSTONE, "id").collect()
+        (tally,) = tallies(rows.frame)
+        assert (tally.read.number, tally.stored.number, tally.skipped.number, tally.invalid.number) == (6, 3, 1, 2)
+        assert (tally.rows.number, tally.bytes) == (4, 6 * len(b"key") + sum(len(value or b"") for value in values))
+        rows.close()
+        return found
+
+    few = settled()
+    assert [row[REASON] for row in few if row[REASON]] == [
+        "piece 1: id is not an integer",
+        "piece 0: id is not an integer",
+    ]
+    assert [row[OFFSET] for row in few if row[TOMBSTONE]] == [2]
+    monkeypatch.setattr(outcomes, "_BROADCAST", 0)
+    assert settled() == few
+
+
+def batch_messages(count: int, first: int) -> Iterator[tuple[bytes | None, bytes | None]]:
+    """Orders, some in a message: mostly good ones."""
+    for number in range(first, first + count):
+        chance = random.Random(number)
+        kind = chance.randrange(12)
+        orders = [json.dumps({"id": 10 * number + one, "amount": one / 4}) for one in range(chance.randrange(1, 6))]
+        if kind == 0:
+            yield b"nothing", b""
+        elif kind == 1:
+            yield b"tombstone", None
+        elif kind == 2:
+            yield None, "\n".join([*orders, json.dumps({"id": 1, "amount": -1})]).encode()
+        elif kind == 3:
+            yield b"x", "\n".join([*orders, "{"]).encode() + b"\n{"
+        else:
+            yield b"orders", "\n".join(orders).encode() + (b"\n" if kind == 4 else b"")
+
+
+BATCHES = Example(
+    "batches",
+    {
+        "source": {"topics": []},
+        "explode": {"lines": "\n"},
+        "scheme": {"type": "json", "fields": {"id": "integer", "amount": "double"}},
+        "checks": [{"invalid_when": "amount < 0", "reason": "negative amount"}],
+        "sinks": SINKS,
+        "dead_letters": {"table": "-"},
+    },
+    ("batches",),
+    3,
+    batch_messages,
+    lambda value: Outcome(None, None),
+)
+
+
+def batch(value: bytes | None) -> list[dict[str, str]] | str:
+    """What a message of the batches gives: its rows, or why it is invalid."""
+    if value is None:
+        return [{}]
+    rows = []
+    for number, line in enumerate(value.removesuffix(b"\n").split(b"\n") if value else []):
+        try:
+            order = json.loads(line)
+        except ValueError:
+            return f"piece {number}: not a JSON object with these fields"
+        if order["amount"] < 0:
+            return f"piece {number}: negative amount"
+        rows.append({"id": str(order["id"]), "amount": repr(order["amount"])})
+    return rows
+
+
+def assert_rows(play: Playground, made: Callable[[bytes | None], list[dict[str, str]] | str], *records: Any) -> None:
+    """Both sinks and the dead letters hold what `made` says of each message, the tallies count it, the audit finds it so."""
+    results = {
+        (topic, partition, offset): made(value)
+        for topic, partition, offset, value in consume(play.kafka.servers, play.topics, play.positions())
+    }
+    rows = {
+        (*place, index): fields
+        for place, found in results.items()
+        if not isinstance(found, str)
+        for index, fields in enumerate(found)
+    }
+    hbase, files = play.independent.hbase(), play.independent.parquet(list(play.opened.stream.fields))
+    assert (hbase.twice(), files.twice()) == (0, 0)
+    assert hbase.by_place() == rows
+    assert files.by_place() == rows
+    dead = {place[:3]: fields["reason"] for place, fields in play.independent.hbase(f"{play.name}_dead").rows}
+    assert dead == {place: found for place, found in results.items() if isinstance(found, str)}
+
+    skipped = sum(found == [] for found in results.values())
+    report = audit(play.opened, "an audit")
+    assert report.clean, report.sentence()
+    assert (report.expected, report.skipped, report.set_aside) == (len(results), skipped, len(dead))
+    if records:
+        counted = [tally for record in records for tally in record.tallies]
+        assert sum(tally.read.number for tally in counted) == len(results)
+        assert sum(tally.skipped.number for tally in counted) == skipped
+        assert sum(tally.rows.number for tally in counted) == len(rows)
+
+
+@pytest.mark.covers("S7")
+@pytest.mark.usefixtures("spark")
+def test_messages_with_several_rows(make: Make) -> None:
+    play = make(BATCHES)
+    play.produce(150)
+    (record,) = play.ingest()
+    assert_rows(play, batch, record)
+    # A replay with other code: what is no longer a row goes, and what was a dead letter is one no longer.
+    play.rewrite(checks=[{"invalid_when": "id % 10 = 4", "reason": "negative amount"}])
+    play.select(runs.LaneKind.REPLAY, play.opened.book.view().authority.covered())
+    rows = play.independent.hbase().rows
+    assert rows
+    assert not [fields for _, fields in rows if fields.get("id", "0")[-1] == "4"]
+    assert [fields for _, fields in rows if fields.get("amount") == "-1.0"]
+
+
+# Transform
+
+KEPT = f"SELECT {GIVEN_BACK}, upper(customer) AS customer, id FROM messages WHERE paid"
+ORDERS: dict[str, Any] = {
+    "source": {"topics": []},
+    "scheme": {
+        "type": "json",
+        "fields": {"id": "integer", "customer": "string", "paid": "boolean", "lines": "string"},
+        "keep": {"note": "key"},
+    },
+    "transform": {"sql": KEPT, "fields": {"customer": "string", "id": "integer"}},
+    "sinks": SINKS,
+    "dead_letters": {"table": "-"},
+}
+
+
+def order_messages(count: int, first: int) -> Iterator[tuple[bytes | None, bytes | None]]:
+    for number in range(first, first + count):
+        order = {"id": number, "customer": f"zoë {number}", "paid": number % 3 == 0, "lines": "a,b,c"[: number % 6]}
+        value = {0: None, 1: b"{"}.get(number % 11, json.dumps(order).encode())
+        yield f"note {number}".encode(), value
+
+
+TRANSFORMED = Example("orders", ORDERS, ("orders",), 3, order_messages, lambda value: Outcome(None, None))
+
+
+def of_order(make_rows: Callable[[dict[str, Any]], list[dict[str, str]]]) -> Callable[[bytes | None], Any]:
+    def made(value: bytes | None) -> list[dict[str, str]] | str:
+        if value is None:
+            return [{}]
+        if value == b"{":
+            return "not a JSON object with these fields"
+        return make_rows(json.loads(value))
+
+    return made
+
+
+@pytest.mark.covers("A41", "S9")
+def test_a_transform_by_sql(make: Make, spark: SparkSession) -> None:
+    play = make(TRANSFORMED)
+    play.produce(60)
+    (record,) = play.ingest()
+
+    def paid(order: dict[str, Any]) -> list[dict[str, str]]:
+        return [{"id": str(order["id"]), "customer": order["customer"].upper()}] if order["paid"] else []
+
+    assert_rows(play, of_order(paid), record)
+
+    # A filter that drops all: the ledger moves on, and a second trigger finds nothing to do.
+    dropped = "SELECT * FROM messages WHERE id < 0"
+    play.rewrite(transform={"sql": dropped, "fields": {"id": "integer"}})
+    kafka = [(play.topics[0], 0, b"key", b'{"id": 1}')] * 3
+    play.kafka.send(kafka)
+    (record,) = play.ingest()
+    (tally,) = [one for one in record.tallies if one.read.number]
+    assert (tally.read, tally.stored.number, tally.rows.number) == (tally.skipped, 0, 0)
+    assert tally.read.number == 3
+    assert not play.ingest()
+
+
+def test_a_transform_of_pieces(spark: SparkSession) -> None:
+    """Those that are left of a message are numbered from 0, and its first row has the whole message for a dead letter."""
+    stream = stream_of(
+        explode={"lines": "\n"},
+        scheme={"type": "delimited", "fields": {"id": "integer", "name": "string"}},
+        transform={"sql": "SELECT *, -id AS less FROM messages WHERE name <> 'no'", "fields": {"less": "integer"}},
+    )
+    values = [b"1,no\n2,yes\n3,no\n4,yes", b"5,no", None, b"6,yes\nx,no", b""]
+    rows = rows_of(messages_of(spark, values), stream)
+    found = rows.frame.orderBy(OFFSET, INDEX).select(OFFSET, INDEX, OUTCOME, REASON, "less", KEY, VALUE).collect()
+    rows.close()
+    assert [tuple(row) for row in found] == [
+        (0, 0, Became.STORED, None, -2, b"key", values[0]),
+        (0, 1, Became.STORED, None, -4, b"key", None),
+        (1, 0, Became.SKIPPED, None, None, b"key", values[1]),
+        (2, 0, Became.STORED, None, None, b"key", None),
+        (3, 0, Became.INVALID, "piece 1: id is not an integer", None, b"key", values[3]),
+        (4, 0, Became.SKIPPED, None, None, b"key", values[4]),
+    ]
+
+
+FUNCTIONS = """
+from pyspark.sql import functions as F
+
+
+def parts(messages):
+    # Each part of `lines` is a row; the index is its place, counted from the end and with holes.
+    split = messages.withColumn("lines", F.array_remove(F.split("lines", ","), ""))
+    rows = split.select("*", F.posexplode("lines").alias("place", "part"))
+    return rows.withColumn("_index", 100 - 10 * F.col("place"))
+
+
+def no_frame(messages):
+    return messages.columns
+
+
+def broken(messages):
+    raise KeyError("a key")
+"""
+
+
+@pytest.fixture
+def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of a module of a user's own, on the driver's Python path."""
+    (tmp_path / "own_transforms.py").write_text(FUNCTIONS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield "own_transforms"
+    sys.modules.pop("own_transforms", None)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_transform_by_a_function_that_makes_several_rows_of_one(make: Make, functions: str) -> None:
+    """They are numbered anew from 0, in the order of the indexes that they have, and a tombstone stays with what is kept."""
+    transform = {"function": f"{functions}:parts", "fields": {"part": "string", "note": "binary"}}
+    play = make(TRANSFORMED, transform=transform)
+    play.kafka.send(
+        (play.topics[0], number % 3, key, None if lines is None else json.dumps({"lines": lines}).encode())
+        for number, (key, lines) in enumerate(
+            [(b"a", "x,y,z"), (b"b", None), (b"c", ""), (b"d", "x"), (None, "y,x"), (b"", None)]
+        )
+    )
+    (record,) = play.ingest()
+    topic = play.topics[0]
+    wanted = {
+        (topic, 0, 0, 0): {"part": "z", "note": "a"},
+        (topic, 0, 0, 1): {"part": "y", "note": "a"},
+        (topic, 0, 0, 2): {"part": "x", "note": "a"},
+        (topic, 1, 0, 0): {"note": "b"},
+        (topic, 0, 1, 0): {"part": "x", "note": "d"},
+        (topic, 1, 1, 0): {"part": "x"},
+        (topic, 1, 1, 1): {"part": "y"},
+        (topic, 2, 1, 0): {"note": ""},
+    }
+    assert play.independent.hbase().by_place() == wanted
+    assert play.independent.parquet(["part", "note"]).by_place() == wanted
+    assert {one.at.partition: one.skipped.number for one in record.tallies} == {0: 0, 1: 0, 2: 1}
+    report = audit(play.opened, "an audit")
+    assert report.clean, report.sentence()
+
+
+ELSEWHERE = "SELECT _topic, _incarnation, _partition, _offset + 1000 AS _offset, _index, value FROM messages"
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        (ELSEWHERE, "orders/0@1000 index 0 of a message that it was not given; orders/0@1001 index 0 of"),
+        (
+            "SELECT * FROM messages UNION ALL SELECT * FROM messages WHERE value = 'b'",
+            "orders/0@1 index 0 twice. It has",
+        ),
+        (
+            "SELECT _topic, _incarnation, _partition, _offset, nullif(_index, 0) AS _index, value FROM messages",
+            "orders/0@0 index None without an index",
+        ),
+        (
+            "SELECT _topic, _incarnation, _partition, IF(value = 'b', NULL, _offset) AS _offset, _index, value FROM messages",
+            "orders/0@None index 0 of a message that it was not given",
+        ),
+    ],
+)
+def test_a_transform_that_gives_rows_of_other_messages(spark: SparkSession, sql: str, said: str) -> None:
+    stream = stream_of(transform={"sql": sql, "fields": {"value": "string"}})
+    with pytest.raises(TransformRefused, match=re.escape(said)):
+        rows_of(messages_of(spark, [b"a", b"b"]), stream)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_transform_that_is_refused_writes_nothing(make: Make) -> None:
+    play = make(TRANSFORMED, transform={"sql": ELSEWHERE.replace("value", "id"), "fields": {"id": "integer"}})
+    play.produce(20)
+    with pytest.raises(TransformRefused, match=f"{play.topics[0]}/0@1001 index 0 of a message that it was not given"):
+        play.ingest()
+    # Nor does one that has not the right columns, and that is known before the window is taken.
+    takes = play.head().pending
+    play.rewrite(transform={"sql": "SELECT *, CAST(id AS string) AS n FROM messages", "fields": {"n": "integer"}})
+    with pytest.raises(WrongUse, match="transform: n is string in the result; expected bigint"):
+        play.ingest(take_over=True)
+    assert play.head().pending == takes
+    assert play.positions() == dict.fromkeys(play.positions(), 0)
+    # No attempt has left a row, not even as debris.
+    for table in (play.name, f"{play.name}_dead"):
+        found = play.independent.hbase(table)
+        assert (found.rows, found.debris) == ([], 0)
+    play.rewrite()
+    assert len(play.ingest(take_over=True)) == 1
+
+
+@pytest.mark.parametrize(
+    ("transform", "said"),
+    [
+        ({"sql": f"SELECT {GIVEN_BACK}, nope AS n FROM messages"}, "transform.sql: .*`nope` cannot be resolved"),
+        ({"sql": f"SELECT {GIVEN_BACK}, id n FROM messages WHERE ("}, "transform.sql: .*Syntax error"),
+        ({"sql": "SELECT * FROM messages"}, "the result has no column n; expected one of type bigint"),
+        ({"sql": "SELECT *, 1 AS n, 2 AS N FROM messages"}, "the result has 2 columns n"),
+        ({"sql": "SELECT *, 1.5 AS n FROM messages"}, r"n is decimal\(2,1\) in the result; expected bigint"),
+        (
+            {
+                "sql": "SELECT _topic, _incarnation, _partition, CAST(_offset AS string) _offset, _index, 1 n FROM messages"
+            },
+            "_offset is string in the result; expected bigint",
+        ),
+        ({"sql": "SELECT n.*, 1 AS n FROM (SELECT id AS _topic FROM messages) n"}, "_topic is bigint in the result"),
+        ({"function": "no_such_module:parts"}, "the module no_such_module cannot be imported"),
+        ({"function": "own_transforms:nothing"}, "the module own_transforms has no function nothing"),
+        ({"function": "own_transforms:no_frame"}, "no_frame gives list; expected a DataFrame"),
+        ({"function": "own_transforms:broken"}, "own_transforms:broken raised KeyError: 'a key'"),
+    ],
+)
+def test_a_transform_that_cannot_be_carried_out(
+    spark: SparkSession, functions: str, transform: dict[str, Any], said: str
+) -> None:
+    """It is said without a message being read."""
+    stream = stream_of(scheme=ORDERS["scheme"], transform={**transform, "fields": {"n": "integer"}})
+    with pytest.raises(TidemarkError, match=said):
+        check_rows(spark, stream)

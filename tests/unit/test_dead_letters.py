@@ -1,0 +1,65 @@
+"""Dead letters: what they hold, what older ones lack, and which of them a redrive takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidemark.errors import WrongUse
+from tidemark.planning.redriving import chosen
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.results.dead_letters import FIELDS, described, digested
+from tidemark.results.hbase_rows import Mark, Place
+from tidemark.results.hbase_table import StoredRow
+
+AT = TopicPartition("orders", 0, 1)
+
+
+def letter(offset: int, **fields: bytes) -> StoredRow:
+    return StoredRow(Place(AT, offset, 0), Mark(1_795_244_400_000, 7, "replay-ab", 3), fields)
+
+
+def at(*offsets: int) -> RangeSet:
+    return RangeSet(OffsetRange(AT, offset, offset + 1) for offset in offsets)
+
+
+def test_a_dead_letter_of_an_older_version_is_shown_with_what_it_stands_for() -> None:
+    old = letter(5, reason=b"not UTF-8", value=b"\xff", timestamp=b"2026-11-21T07:00:00.000Z")
+    assert described(old) == {
+        "window": "replay-ab/3",
+        "generation": "1795244400000",
+        "fields": {
+            "reason": "not UTF-8",
+            "value": "\\xff",
+            "timestamp": "2026-11-21T07:00:00.000Z",
+            "outcome": "invalid",
+            "attempts": "1",
+            "redrives": "0",
+        },
+    }
+    assert digested(old.fields) == [b"not UTF-8", None, b"\xff", b"2026-11-21T07:00:00.000Z"]
+
+
+def test_only_what_can_be_computed_again_is_digested() -> None:
+    fields = {name: name.encode() for name in FIELDS}
+    assert digested(fields) == [b"reason", b"key", b"value", b"timestamp", b"headers"]
+    assert list(described(letter(5, **fields))["fields"]) == list(FIELDS)
+
+
+def test_a_redrive_takes_a_reason_or_an_error_class() -> None:
+    letters = [
+        letter(1, reason=b"not UTF-8"),
+        letter(2, reason=b"raised shop.Away", error=b"shop.Away"),
+        letter(3, reason=b"raised ValueError", error=b"ValueError", redrives=b"2"),
+    ]
+    assert chosen(letters, "not UTF-8", 3, "orders") == (at(1), RangeSet())
+    assert chosen(letters, "raised shop.Away", 3, "orders") == (at(2), RangeSet())
+    assert chosen(letters, "shop.Away", 3, "orders") == (at(2), RangeSet())
+    assert chosen(letters, None, 3, "orders") == (at(1, 2, 3), RangeSet())
+    with pytest.raises(WrongUse, match=r"'no such'; reasons are: 'not UTF-8' \(1\), 'raised shop\.Away' \(1\)"):
+        chosen(letters, "no such", 3, "orders")
+
+
+@pytest.mark.parametrize(("most", "tired"), [(0, (1, 2, 3)), (2, (2, 3)), (3, (3,)), (4, ())])
+def test_what_was_redriven_too_often_is_told_apart(most: int, tired: tuple[int, ...]) -> None:
+    letters = [letter(1, reason=b"a"), letter(2, reason=b"a", redrives=b"2"), letter(3, reason=b"a", redrives=b"3")]
+    assert chosen(letters, "a", most, "orders") == (at(1, 2, 3), at(*tired))
