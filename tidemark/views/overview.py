@@ -190,6 +190,7 @@ def _pending(book: Book, lane: str, pending: Pending) -> dict[str, Any]:
         "selected": _selected(pending.window),
         "read": None,
         "stored": sum(beat.done.values()) if beat is not None and working else None,
+        "skipped": None,
         "set_aside": None,
         "passed_over": None,
         "generation": str(pending.attempt.generation) if pending.attempt else None,

@@ -53,6 +53,7 @@ function windowRow(row, one) {
   cell(row, ranges.join("\n"), "ranges");
   cell(row, grouped(one.read), "number");
   cell(row, grouped(one.stored), "number");
+  cell(row, grouped(one.skipped), "number");
   cell(row, grouped(one.set_aside), "number");
   const over = Object.entries(one.passed_over || {}).filter(([, offsets]) => offsets > 0);
   cell(row, over.map(([why, offsets]) => `${grouped(offsets)} ${why}`).join(", ") || null, over.length ? "busy" : "");
