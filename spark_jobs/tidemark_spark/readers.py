@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +33,6 @@ from tidemark_spark.selecting import without
 
 COUNTS = "_counts"
 FOUND_DIGEST = "_found_digest"
-GENERATION = "generation"
 
 _PLACE = [
     (AT[0], pa.string()),
@@ -134,40 +134,34 @@ class _Reader:
 def parquet_rows(spark: SparkSession, view: View, sink: str, scheme: Scheme, *, gone: bool = False) -> DataFrame:
     """The rows of a Parquet sink that count, in one read, however many windows there are.
 
-    Columns: coordinate, `_index`, `_tombstone`, `_digest`, the fields, and the folders' `lane`, `seq`, `generation`.
-    With `gone`, a folder that is missing is passed over, for the audit to find its rows missing. Without it, Spark
-    fails and names the folder.
+    Columns: coordinate, `_index`, `_tombstone`, `_digest`, and the fields of today's stream file: one that older files do not
+    have is null. With `gone`, a folder that is missing is passed over, for the audit to find its rows missing. Without it,
+    Spark fails and names the folder.
     """
-    folders: list[str] = []
-    base = None
-    superseded: list[tuple[int, RangeSet]] = []
+    # The files have all columns: what their folders are named by may differ from window to window.
+    reader = spark.read.schema(_parquet_schema(scheme)).option("recursiveFileLookup", True)
+    whole: list[str] = []
+    rows = []
     for window in view.windows:
         place = next((one.place for one in window.record.places if one.name == sink), None)
         if place is None or not any(tally.rows.number for tally in window.record.tallies):
             continue
         if gone and not parquet_files.exists(place["folder"]):
             continue
-        base = place["base"]
-        folders.append(place["folder"])
         lost = window.covers - view.authority.held_by(window.generation, window.covers)
-        if lost:
-            superseded.append((window.generation, lost))
-    # The schema of today's stream file: a field that older files do not have is null.
-    schema = _parquet_schema(scheme)
-    if base is None:
-        return spark.createDataFrame([], schema)
-    rows = spark.read.schema(schema).option("basePath", base).parquet(*folders)
-    # Small: only windows of which a later one has taken something.
-    kept = rows.where(~F.col(GENERATION).isin([generation for generation, _ in superseded]))
-    for generation, lost in superseded:
-        kept = kept.unionAll(without(rows.where(F.col(GENERATION) == generation), lost))
-    return kept
+        if not lost:
+            whole.append(place["folder"])
+        elif lost != window.covers:
+            rows.append(without(reader.parquet(place["folder"]), lost))
+    if whole:
+        rows.append(reader.parquet(*whole))
+    return reduce(DataFrame.unionAll, rows) if rows else spark.createDataFrame([], _parquet_schema(scheme))
 
 
 def _parquet_schema(scheme: Scheme) -> str:
     fields = ", ".join(f"`{name}` {SPARK_TYPES[kind]}" for name, kind in scheme.fields.items())
     place = f"{AT[0]} string, {AT[1]} int, {AT[2]} int, {COORDINATE[3]} long, {INDEX} int"
-    return f"{place}, {TOMBSTONE} boolean, {DIGEST} long, {fields}, lane string, seq int, {GENERATION} long"
+    return f"{place}, {TOMBSTONE} boolean, {DIGEST} long, {fields}"
 
 
 def parquet_found_digest(rows: DataFrame, fields: Sequence[str]) -> DataFrame:

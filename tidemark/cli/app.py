@@ -168,22 +168,20 @@ def show(
 @app.command()
 def results(
     stream: Stream,
-    sink: Annotated[
-        str | None, typer.Option(help="a sink of type hbase or kafka, by its name; the first one unless named")
-    ] = None,
+    sink: Annotated[str | None, typer.Option(help="a sink by its name; the first one unless named")] = None,
     dead_letters: Annotated[
         bool, typer.Option("--dead-letters", help="in their place, the messages that were set aside, with the reason")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="at most so many rows")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Result rows that count: of HBase in the order of their coordinates, of Kafka as they stand in the topic.
+    """Result rows that count: of HBase by coordinate, of Parquet window by window, of Kafka as they stand in the topic.
 
     Example: tidemark results orders --limit 5
     """
     opened = finding.opened(stream)
     chosen = opened.stream.dead_letters if dead_letters else readable(opened, sink)
-    with closing(rows_of(opened, chosen)) as all_rows:
+    with closing(rows_of(opened, chosen, limit)) as all_rows:
         found = list(islice(all_rows, limit))
     if isinstance(chosen, KafkaSink):
         fields = ["topic", "key", "value"]

@@ -1,9 +1,10 @@
 """Folders of Parquet results: one for each window and attempt, found by what the ledger's receipts name.
 
     BASE/_tidemark_owner.json
-    BASE/lane=LANE/seq=NUMBER/generation=GENERATION/part-*.parquet
+    BASE/lane=LANE/seq=NUMBER/generation=GENERATION/[by_FIELD=.../...]part-*.parquet
 
-A folder is made by one attempt and never written again. Columns that begin with an underscore are Tidemark's.
+A folder is made by one attempt and never written again. Columns that begin with an underscore are Tidemark's. The files have
+all columns, so that nothing is read from the names of folders.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from tidemark.results.owners import check_owner
 TYPE = "parquet"
 COORDINATE_COLUMNS = ("_topic", "_incarnation", "_partition", "_offset", "_index")
 _OWNER_FILE = "_tidemark_owner.json"
+# Spark's times have microseconds; as nanoseconds those before 1678 and behind 2262 would become other times.
+_FORMAT = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
 
 
 def window_folder(base: str, lane: str, seq: int) -> str:
@@ -80,7 +83,7 @@ def tables_that_count(windows: Iterable[Committed], authority: Authority, sink: 
                 f"{place['folder']} is gone, and window {window.record.lane}/{window.record.seq} has its results there. "
                 "Replay the window's offsets to write them again."
             )
-        table = ds.dataset(path, filesystem=filesystem, format="parquet").to_table()
+        table = ds.dataset(path, filesystem=filesystem, format=_FORMAT).to_table()
         kept = table.filter(pa.array(_counting(table, authority, window.generation)))
         if kept.num_rows:
             yield kept

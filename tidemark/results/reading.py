@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemark.authority import Authority
 from tidemark.coordinates import Coordinate
@@ -82,6 +83,18 @@ def parquet_tables(book: Book, sink: str) -> list[pa.Table]:
 
     def read(known: View) -> list[pa.Table]:
         return list(parquet_files.tables_that_count(known.windows, known.authority, sink))
+
+    return _steady(book, book.view(), read, lambda known: known.authority)[1]
+
+
+def parquet_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
+    """The first rows of a Parquet sink that count, at most `limit`, window by window."""
+    from tidemark.results import parquet_files
+
+    def read(known: View) -> list[dict[str, Any]]:
+        tables = parquet_files.tables_that_count(known.windows, known.authority, sink)
+        rows = (row for table in tables for row in table.slice(0, limit).to_pylist())
+        return list(islice(rows, limit))
 
     return _steady(book, book.view(), read, lambda known: known.authority)[1]
 

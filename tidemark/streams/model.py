@@ -12,6 +12,7 @@ from pydantic import (
 )
 
 from tidemark.streams.kafka_sink import KafkaSink
+from tidemark.streams.parquet_sink import ParquetSink
 from tidemark.streams.parts import ConnectionName, Items, Name, Part, Table
 from tidemark.streams.schemes import Scheme
 from tidemark.streams.source import Source
@@ -31,15 +32,6 @@ class HBaseSink(Part):
     name: Name = "hbase"
     hbase: ConnectionName = "hbase_default"
     table: Table
-
-
-class ParquetSink(Part):
-    """A folder for each window and attempt, below the connection's path."""
-
-    type: Literal["parquet"]
-    name: Name = "parquet"
-    files: ConnectionName = "lake_default"
-    folder: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.=-]*(/[A-Za-z0-9_][A-Za-z0-9_.=-]*)*$")]
 
 
 Sink = Annotated[HBaseSink | ParquetSink | KafkaSink, Field(discriminator="type")]
@@ -173,6 +165,19 @@ class Stream(Part):
                 if (sink.kafka, topic) in taken:
                     raise ValueError(f"topic {topic} is named by two sinks; nobody could tell their messages apart")
                 taken.add((sink.kafka, topic))
+        return self
+
+    @model_validator(mode="after")
+    def _folders_apart(self) -> Stream:
+        taken: set[tuple[str, str]] = set()
+        for sink in self.sinks:
+            if not isinstance(sink, ParquetSink):
+                continue
+            if problem := sink.problem_with(self.scheme.fields):
+                raise ValueError(problem)
+            if (sink.files, sink.folder) in taken:
+                raise ValueError(f"folder {sink.folder!r} is named by two sinks; give each its own")
+            taken.add((sink.files, sink.folder))
         return self
 
     @model_validator(mode="after")

@@ -6,8 +6,9 @@ from pathlib import PurePosixPath
 
 from tidemark.connections import kafka_bootstrap, lake_folder
 from tidemark.streams.kafka_sink import KafkaSink
-from tidemark.streams.model import HBaseSink, ParquetSink
+from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream
+from tidemark.streams.parquet_sink import ParquetSink
 from tidemark_spark.outcomes import field_names
 from tidemark_spark.sinks.contract import Sink
 from tidemark_spark.sinks.hbase import HBaseResults

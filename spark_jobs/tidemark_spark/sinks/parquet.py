@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.ledger.records import SinkReceipt
 from tidemark.ranges import TopicPartition
 from tidemark.results import parquet_files
-from tidemark.streams.model import ParquetSink
+from tidemark.streams.parquet_sink import FolderKey, ParquetSink
 from tidemark.tallies import Acknowledged, Acknowledgements
 from tidemark_spark.columns import (
     AT,
@@ -26,6 +26,10 @@ from tidemark_spark.columns import (
 )
 from tidemark_spark.sinks.contract import Mission
 from tidemark_spark.tallying import count_of
+
+# Of a value as many characters name a folder: with its column and Spark's escapes that stays below 255 bytes, the most
+# that a name of a file may have.
+_MOST_CHARACTERS = 60
 
 
 class ParquetResults:
@@ -47,8 +51,7 @@ class ParquetResults:
         mission.fence.check()
         folder = self._folder(mission)
         columns = [*COORDINATE, INDEX, TOMBSTONE, DIGEST]
-        # A folder that is there already is another attempt's with the same generation, which cannot be: fail.
-        rows.select(*columns, *(field(name) for name in self._fields)).write.mode("errorifexists").parquet(folder)
+        write(rows.select(*columns, *(field(name) for name in self._fields)), self._config, folder)
         return self._read_back(rows, folder)
 
     def receipt(self, mission: Mission) -> SinkReceipt:
@@ -61,7 +64,7 @@ class ParquetResults:
     def _read_back(self, rows: DataFrame, folder: str) -> Acknowledgements:
         """What the files hold, from their coordinate columns: a file system gives no acknowledgement of rows."""
         schema = rows.select(*COORDINATE, INDEX).schema
-        held = rows.sparkSession.read.schema(schema).parquet(folder)
+        held = rows.sparkSession.read.schema(schema).option("recursiveFileLookup", True).parquet(folder)
         held = held.withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})
         counted = held.groupBy(*AT).agg(
             F.count_if(F.col(INDEX) == 0).alias("messages"),
@@ -75,3 +78,22 @@ class ParquetResults:
             )
             for row in counted.collect()
         }
+
+
+def write(rows: DataFrame, config: ParquetSink, folder: str) -> None:
+    """Write a folder as the stream file says. One that is there already is never written again: Spark fails."""
+    keys = config.folder_keys()
+    writer = rows.withColumns({key.column: _folder_name(key) for key in keys}).write.mode("errorifexists")
+    writer.option("compression", config.compression).partitionBy(*(key.column for key in keys)).parquet(folder)
+
+
+def _folder_name(key: FolderKey) -> Column:
+    """What names a row's folder, in ASCII: the names of files depend on a machine's locale.
+
+    Two values may share a folder, since the files have the field itself: null and empty text do (Spark's default folder),
+    and long texts that begin alike.
+    """
+    if key.part is not None:
+        return F.date_format(field(key.field), "yyyy-MM-dd" if key.part == "date" else "yyyy-MM-dd-HH")
+    begins = F.substring(field(key.field).cast("string"), 1, _MOST_CHARACTERS)
+    return F.substring(F.url_encode(begins), 1, _MOST_CHARACTERS)
