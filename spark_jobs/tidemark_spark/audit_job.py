@@ -26,6 +26,7 @@ from tidemark.audit import (
     prove_coverage,
     shown,
 )
+from tidemark.authority import Authority
 from tidemark.coordinates import Coordinate
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, WrongUse
 from tidemark.ledger.book import View
@@ -34,6 +35,7 @@ from tidemark.ledger.records import INGEST, Head
 from tidemark.ledger.verifying import verify
 from tidemark.planning import discovery, planner
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.results.parquet_parts import Part, steady
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream, open_stream
@@ -85,7 +87,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
     compacted = opened.log.compacted({at.topic for at in in_kafka.partitions})
     expected = _expected(spark, opened, in_kafka, incarnations)
     counts = tallies(expected) if in_kafka else ()
-    places = [*_sinks(spark, opened, view, in_kafka, expected, compacted)] if in_kafka else []
+    places = [*_sinks(spark, opened, in_kafka, expected, compacted)] if in_kafka else []
     gaps = gap_reports(spark, opened, view.windows, in_kafka, expected, counts, compacted, incarnations)
     coverage = prove_coverage(
         view.windows, {one.at: one.offset for one in register.lanes[INGEST].start}, ingest.head.offsets()
@@ -157,7 +159,6 @@ def _expected(spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incar
 def _sinks(
     spark: SparkSession,
     opened: OpenStream,
-    view: View,
     in_kafka: RangeSet,
     expected: DataFrame,
     compacted: Collection[str],
@@ -176,10 +177,14 @@ def _sinks(
         elif isinstance(sink, KafkaSink):
             log.warning("sink %s is in Kafka, and is not audited", sink.name)
         else:
-            files = readers.parquet_rows(spark, view, sink.name, opened.stream.scheme, gone=True)
-            found = readers.parquet_found_digest(files, names)
-            found = found.withColumn(readers.COUNTS, F.lit(True))
-            places.append(_compare(sink.name, rows, found, in_kafka, compacted, left))
+
+            def compared(parts: list[Part], _: Authority, name: str = sink.name) -> _Place:
+                files = readers.parquet_rows(spark, parts, opened.stream.scheme, gone=True)
+                found = readers.parquet_found_digest(files, names).withColumn(readers.COUNTS, F.lit(True))
+                return _compare(name, rows, found, in_kafka, compacted, left)
+
+            # All of the comparison: a compaction may remove the folders behind its beginning.
+            places.append(steady(opened.book, sink.name, compared))
     dead = dead_letter_rows(outcomes.set_aside(expected)).select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
     found = readers.hbase_places(spark, opened.book, opened.dead_letter_table(), DEAD_LETTER_FIELDS, more)
     places.append(_compare("dead letters", dead, found, in_kafka, compacted, left))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -21,15 +20,16 @@ from tidemark.ledger.book import Book, View
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results import parquet_files
 from tidemark.results.hbase_table import ResultTable, StoredRow
+from tidemark.results.parquet_parts import Part, steady
 from tidemark.results.reading import pieces, places_of_piece
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream
 from tidemark.streams.schemes import Scheme
+from tidemark_spark import parquet_reading
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field, text
 from tidemark_spark.outcomes import field_names
 from tidemark_spark.schemes.fields import SPARK_TYPES
-from tidemark_spark.selecting import without
 
 COUNTS = "_counts"
 FOUND_DIGEST = "_found_digest"
@@ -59,7 +59,9 @@ def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
         return rows.where(COUNTS).select(*COORDINATE, INDEX, TOMBSTONE, *_typed(opened.stream.scheme))
     if isinstance(config, KafkaSink):
         raise WrongUse(f"sink {sink} is in Kafka: tidemark.results.kafka_messages reads it, without Spark")
-    rows = parquet_rows(spark, opened.book.view(), sink, opened.stream.scheme)
+    # Spark lists the files here, and reads them later. It fails where a compaction has removed them by then.
+    scheme = opened.stream.scheme
+    rows = steady(opened.book, sink, lambda parts, _: parquet_rows(spark, parts, scheme))
     return rows.select(*COORDINATE, INDEX, TOMBSTONE, *(field(name) for name in field_names(opened.stream)))
 
 
@@ -131,31 +133,16 @@ class _Reader:
         return (*place, True, row.mark.tombstone, _signed(row.mark.digest), _signed(found), *contents)
 
 
-def parquet_rows(spark: SparkSession, view: View, sink: str, scheme: Scheme, *, gone: bool = False) -> DataFrame:
-    """The rows of a Parquet sink that count, in one read, however many windows there are.
+def parquet_rows(spark: SparkSession, parts: Iterable[Part], scheme: Scheme, *, gone: bool = False) -> DataFrame:
+    """The rows of some folders of a Parquet sink that count: coordinate, `_index`, `_tombstone`, `_digest`, and the fields.
 
-    Columns: coordinate, `_index`, `_tombstone`, `_digest`, and the fields of today's stream file: one that older files do not
-    have is null. With `gone`, a folder that is missing is passed over, for the audit to find its rows missing. Without it,
-    Spark fails and names the folder.
+    The fields are those of today's stream file: one that older files do not have is null. With `gone`, a folder that is
+    missing is passed over, for the audit to find its rows missing. Without it, Spark fails and names the folder.
     """
-    # The files have all columns: what their folders are named by may differ from window to window.
-    reader = spark.read.schema(_parquet_schema(scheme)).option("recursiveFileLookup", True)
-    whole: list[str] = []
-    rows = []
-    for window in view.windows:
-        place = next((one.place for one in window.record.places if one.name == sink), None)
-        if place is None or not any(tally.rows.number for tally in window.record.tallies):
-            continue
-        if gone and not parquet_files.exists(place["folder"]):
-            continue
-        lost = window.covers - view.authority.held_by(window.generation, window.covers)
-        if not lost:
-            whole.append(place["folder"])
-        elif lost != window.covers:
-            rows.append(without(reader.parquet(place["folder"]), lost))
-    if whole:
-        rows.append(reader.parquet(*whole))
-    return reduce(DataFrame.unionAll, rows) if rows else spark.createDataFrame([], _parquet_schema(scheme))
+    there = [one for one in parts if not gone or parquet_files.exists(one.folder)]
+    schema = spark.createDataFrame([], _parquet_schema(scheme)).schema
+    rows = parquet_reading.rows_of(spark, there, schema)
+    return rows.drop(*parquet_files.WINDOW_COLUMNS)
 
 
 def _parquet_schema(scheme: Scheme) -> str:

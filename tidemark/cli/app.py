@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from tidemark import runs
-from tidemark.cli import auditing, finding, ledger, offsets, plans, running, selected
+from tidemark.cli import auditing, compacting, finding, ledger, offsets, plans, running, selected
 from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, UntilTime
 from tidemark.cli.output import data, error, line
 from tidemark.cli.programs import Interrupted
@@ -36,7 +36,7 @@ app = typer.Typer(
 streams = typer.Typer(help="Stream files.", no_args_is_help=True)
 app.add_typer(streams, name="streams")
 app.add_typer(ledger.app, name="ledger")
-for command in (running.run, selected.backfill, selected.replay, auditing.audit, offsets.offsets):
+for command in (running.run, selected.backfill, selected.replay, auditing.audit, offsets.offsets, compacting.compact):
     app.command()(command)
 
 

@@ -18,6 +18,9 @@ _KEY = re.compile(
 # What has few values and one way to write them; of a time its date or its hour.
 _WHOLE: frozenset[FieldType] = frozenset({"string", "integer", "boolean"})
 
+# Those that Spark, Arrow and most other readers have without another library.
+Compression = Literal["snappy", "gzip", "zstd", "none"]
+
 
 @dataclass(frozen=True)
 class FolderKey:
@@ -53,8 +56,7 @@ class ParquetSink(Part):
     name: Name = "parquet"
     files: ConnectionName = "lake_default"
     folder: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.=-]*(/[A-Za-z0-9_][A-Za-z0-9_.=-]*)*$")]
-    # Those that Spark, Arrow and most other readers have without another library.
-    compression: Literal["snappy", "gzip", "zstd", "none"] = "snappy"
+    compression: Compression = "snappy"
     # Each more multiplies the files.
     partition_by: Annotated[Items[Annotated[str, AfterValidator(_readable)]], Field(max_length=4)] = ()
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
-
-from tidemark.connections import kafka_bootstrap, lake_folder
+from tidemark.connections import kafka_bootstrap
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream
-from tidemark.streams.parquet_sink import ParquetSink
 from tidemark_spark.outcomes import field_names
 from tidemark_spark.sinks.contract import Sink
 from tidemark_spark.sinks.hbase import HBaseResults
 from tidemark_spark.sinks.kafka import KafkaResults
 from tidemark_spark.sinks.parquet import ParquetResults
 
-__all__ = ["Sink", "make_sinks", "parquet_base"]
+__all__ = ["Sink", "make_sinks"]
 
 
 def make_sinks(opened: OpenStream) -> list[Sink]:
@@ -29,12 +26,5 @@ def make_sinks(opened: OpenStream) -> list[Sink]:
             servers = kafka_bootstrap(opened.connections(config.kafka))
             sinks.append(KafkaResults(config, servers, opened.stream.stream, field_names(opened.stream)))
         else:
-            sinks.append(ParquetResults(config, parquet_base(opened, config), field_names(opened.stream)))
+            sinks.append(ParquetResults(config, opened.files_base(config), field_names(opened.stream)))
     return sinks
-
-
-def parquet_base(opened: OpenStream, config: ParquetSink) -> str:
-    """The folder that a Parquet sink writes below, as a URI."""
-    base = lake_folder(opened.connections(config.files))
-    root = base if "://" in base else f"file://{PurePosixPath(base)}"
-    return f"{root}/{config.folder}"

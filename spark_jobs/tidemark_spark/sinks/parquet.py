@@ -52,7 +52,7 @@ class ParquetResults:
         folder = self._folder(mission)
         columns = [*COORDINATE, INDEX, TOMBSTONE, DIGEST]
         write(rows.select(*columns, *(field(name) for name in self._fields)), self._config, folder)
-        return self._read_back(rows, folder)
+        return read_back(rows, folder)
 
     def receipt(self, mission: Mission) -> SinkReceipt:
         place = {"base": self._base, "folder": self._folder(mission)}
@@ -61,30 +61,38 @@ class ParquetResults:
     def _folder(self, mission: Mission) -> str:
         return parquet_files.attempt_folder(self._base, mission.lane, mission.seq, mission.generation)
 
-    def _read_back(self, rows: DataFrame, folder: str) -> Acknowledgements:
-        """What the files hold, from their coordinate columns: a file system gives no acknowledgement of rows."""
-        schema = rows.select(*COORDINATE, INDEX).schema
-        held = rows.sparkSession.read.schema(schema).option("recursiveFileLookup", True).parquet(folder)
-        held = held.withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})
-        counted = held.groupBy(*AT).agg(
-            F.count_if(F.col(INDEX) == 0).alias("messages"),
-            F.bit_xor(F.when(F.col(INDEX) == 0, F.col(MESSAGE_HASH))).alias("messages_ack"),
-            F.count("*").alias("written"),
-            F.bit_xor(ROW_HASH).alias("written_ack"),
+
+def read_back(rows: DataFrame, *paths: str) -> Acknowledgements:
+    """What files hold of some rows, from their coordinate columns: a file system gives no acknowledgement of rows."""
+    schema = rows.select(*COORDINATE, INDEX).schema
+    held = rows.sparkSession.read.schema(schema).option("recursiveFileLookup", True).parquet(*paths)
+    held = held.withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})
+    counted = held.groupBy(*AT).agg(
+        F.count_if(F.col(INDEX) == 0).alias("messages"),
+        F.bit_xor(F.when(F.col(INDEX) == 0, F.col(MESSAGE_HASH))).alias("messages_ack"),
+        F.count("*").alias("written"),
+        F.bit_xor(ROW_HASH).alias("written_ack"),
+    )
+    return {
+        TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]): Acknowledged(
+            count_of(row["messages"], row["messages_ack"]), count_of(row["written"], row["written_ack"])
         )
-        return {
-            TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]): Acknowledged(
-                count_of(row["messages"], row["messages_ack"]), count_of(row["written"], row["written_ack"])
-            )
-            for row in counted.collect()
-        }
+        for row in counted.collect()
+    }
 
 
 def write(rows: DataFrame, config: ParquetSink, folder: str) -> None:
     """Write a folder as the stream file says. One that is there already is never written again: Spark fails."""
-    keys = config.folder_keys()
+    keys = keys_of(config, rows)
     writer = rows.withColumns({key.column: _folder_name(key) for key in keys}).write.mode("errorifexists")
     writer.option("compression", config.compression).partitionBy(*(key.column for key in keys)).parquet(folder)
+
+
+def keys_of(config: ParquetSink, rows: DataFrame) -> tuple[FolderKey, ...]:
+    """What names the folders of these rows: rows of older windows may lack a field, or have it with another type."""
+    kinds = dict(rows.dtypes)
+    fit = {key: (kinds.get(key.field) == "timestamp") == (key.part is not None) for key in config.folder_keys()}
+    return tuple(key for key in config.folder_keys() if key.field in kinds and fit[key])
 
 
 def _folder_name(key: FolderKey) -> Column:
