@@ -36,6 +36,7 @@ from tidemark.ledger.verifying import verify
 from tidemark.planning import discovery, planner
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results.parquet_parts import Part, steady
+from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream, open_stream
@@ -183,6 +184,12 @@ def _sinks(
                 found = readers.parquet_found_digest(files, names).withColumn(readers.COUNTS, F.lit(True))
                 return _compare(name, rows, found, in_kafka, compacted, left)
 
+            if isinstance(sink, DeltaSink):
+                from tidemark.results.delta_table import parts_that_count
+
+                authority, found_parts = parts_that_count(opened.book, sink.name, gone=True)
+                places.append(compared(found_parts, authority))
+                continue
             # All of the comparison: a compaction may remove the folders behind its beginning.
             places.append(steady(opened.book, sink.name, compared))
     dead = dead_letter_rows(outcomes.set_aside(expected)).select(*_KEY, F.col(DIGEST).alias(_EXPECTED))

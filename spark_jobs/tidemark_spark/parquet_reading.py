@@ -21,7 +21,8 @@ _FOLDER = r"^.*/lane=([^/=]+)/seq=(\d+)/generation=(\d+)/"
 def rows_of(spark: SparkSession, parts: Iterable[Part], schema: StructType) -> DataFrame:
     """The rows that count in some folders, in one read as far as no newer window has taken any of theirs.
 
-    Columns: those of `schema`, null where a file does not have one, and the window and generation that wrote the row.
+    Columns: those of `schema`, null where a file does not have one, and the window and generation that wrote the row (not to
+    be asked for of a Delta table).
     Spark fails where a folder is missing, and names it.
     """
 
@@ -43,9 +44,9 @@ def rows_of(spark: SparkSession, parts: Iterable[Part], schema: StructType) -> D
         if part.compacted:
             found += _of_compacted(spark, part, schema)
         elif part.lost:
-            found += [without(read(part.folder), lost) for lost in part.lost.values()]
+            found += [without(read(*part.paths), lost) for lost in part.lost.values()]
         else:
-            whole.append(part.folder)
+            whole += part.paths
     if whole:
         found.append(read(*whole))
     everything = StructType([*schema.fields, *_WINDOW])

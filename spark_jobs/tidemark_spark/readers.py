@@ -22,6 +22,7 @@ from tidemark.results import parquet_files
 from tidemark.results.hbase_table import ResultTable, StoredRow
 from tidemark.results.parquet_parts import Part, steady
 from tidemark.results.reading import pieces, places_of_piece
+from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream
@@ -59,6 +60,11 @@ def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
         return rows.where(COUNTS).select(*COORDINATE, INDEX, TOMBSTONE, *_typed(opened.stream.scheme))
     if isinstance(config, KafkaSink):
         raise WrongUse(f"sink {sink} is in Kafka: tidemark.results.kafka_messages reads it, without Spark")
+    if isinstance(config, DeltaSink):
+        from tidemark.results.delta_table import parts_that_count
+
+        found = parquet_rows(spark, parts_that_count(opened.book, sink)[1], opened.stream.scheme)
+        return found.select(*COORDINATE, INDEX, TOMBSTONE, *(field(name) for name in field_names(opened.stream)))
     # Spark lists the files here, and reads them later. It fails where a compaction has removed them by then.
     scheme = opened.stream.scheme
     rows = steady(opened.book, sink, lambda parts, _: parquet_rows(spark, parts, scheme))
@@ -139,7 +145,7 @@ def parquet_rows(spark: SparkSession, parts: Iterable[Part], scheme: Scheme, *, 
     The fields are those of today's stream file: one that older files do not have is null. With `gone`, a folder that is
     missing is passed over, for the audit to find its rows missing. Without it, Spark fails and names the folder.
     """
-    there = [one for one in parts if not gone or parquet_files.exists(one.folder)]
+    there = [one for one in parts if not gone or all(map(parquet_files.exists, one.paths))]
     schema = spark.createDataFrame([], _parquet_schema(scheme)).schema
     rows = parquet_reading.rows_of(spark, there, schema)
     return rows.drop(*parquet_files.WINDOW_COLUMNS)

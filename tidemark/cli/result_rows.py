@@ -11,7 +11,8 @@ from tidemark.errors import WrongUse
 from tidemark.ranges import TopicPartition
 from tidemark.results.hbase_rows import Place
 from tidemark.results.kafka_messages import kafka_messages
-from tidemark.results.reading import hbase_rows, parquet_rows
+from tidemark.results.reading import delta_rows, hbase_rows, parquet_rows
+from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.model import DeadLetters, Sink
 from tidemark.streams.opened import OpenStream
@@ -27,7 +28,7 @@ def readable(opened: OpenStream, name: str | None) -> Sink:
 
 
 def rows_of(opened: OpenStream, sink: Sink | DeadLetters, limit: int) -> Generator[dict[str, Any], None, None]:
-    """Of HBase and Parquet the fields of each row, of Kafka topic, key and value of each message; with the coordinate.
+    """Of HBase, Parquet and Delta the fields of each row, of Kafka topic, key and value of each message; with the coordinate.
 
     `limit` is how many the caller takes at most: files are read only as far.
     """
@@ -36,8 +37,9 @@ def rows_of(opened: OpenStream, sink: Sink | DeadLetters, limit: int) -> Generat
         for message in kafka_messages(opened.book, servers, sink.targets()):
             shown = {"topic": message.topic, "key": _text(message.key), "value": _text(message.value)}
             yield {**_place(message.origin.place), **shown}
-    elif isinstance(sink, ParquetSink):
-        for found in parquet_rows(opened.book, sink.name, limit):
+    elif isinstance(sink, ParquetSink | DeltaSink):
+        read = delta_rows if isinstance(sink, DeltaSink) else parquet_rows
+        for found in read(opened.book, sink.name, limit):
             at = TopicPartition(found["_topic"], found["_partition"], found["_incarnation"])
             fields = {name: _as_text(value) for name, value in found.items() if name[0] != "_" and value is not None}
             yield {**_place(Place(at, found["_offset"], found["_index"])), "fields": fields}

@@ -93,13 +93,23 @@ def tables_that_count(parts: Iterable[Part], authority: Authority) -> Iterator[p
 
 
 def _table(part: Part) -> pa.Table:
-    filesystem, path = fs.FileSystem.from_uri(part.folder)
-    if filesystem.get_file_info(path).type == fs.FileType.NotFound:
-        raise LedgerContradiction(
-            f"{part.folder} is gone, and {described(spans(part.names))} have their results there. "
-            "Replay their offsets to write them again."
-        )
-    return ds.dataset(path, filesystem=filesystem, format=_FORMAT).to_table()
+    found = []
+    for place in part.paths:
+        filesystem, path = fs.FileSystem.from_uri(place)
+        if filesystem.get_file_info(path).type == fs.FileType.NotFound:
+            raise LedgerContradiction(
+                f"{place} is gone, and {described(spans(part.names))} have their results there. "
+                "Replay their offsets to write them again."
+            )
+        found.append(_plain(ds.dataset(path, filesystem=filesystem, format=_FORMAT).to_table()))
+    # One of several files may have been written again behind a change of the columns.
+    return found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="permissive")
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """The types of what delta-rs has written again are views, which Arrow can do little with yet."""
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return table.cast(pa.schema([one.with_type(views.get(one.type, one.type)) for one in table.schema]))
 
 
 def _counting(table: pa.Table, authority: Authority, generations: np.ndarray) -> np.ndarray:

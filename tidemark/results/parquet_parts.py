@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Part:
-    """A folder and the committed windows whose rows it has.
+    """A folder and the committed windows whose rows it has; with `files`, only these of it.
 
     `lost` are the offsets, by generation, at which a newer window counts. `holds`: whether any row can count there.
     """
@@ -30,6 +30,11 @@ class Part:
     compacted: bool
     holds: bool
     lost: Mapping[int, RangeSet] = field(default_factory=dict)
+    files: tuple[str, ...] | None = None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (self.folder,) if self.files is None else self.files
 
     @property
     def names(self) -> list[WindowName]:
@@ -37,9 +42,9 @@ class Part:
 
 
 def parts(
-    windows: Iterable[Committed], authority: Authority, sink: str, known: Compactions | None = None
+    windows: Iterable[Committed], authority: Authority, sink: str, known: Compactions | None = None, kind: str = TYPE
 ) -> list[Part]:
-    """The folders of a sink, in the order of their first windows. `known` has to be read before the windows.
+    """The folders of a sink (of type `kind`), in the order of their first windows. `known` has to be read before the windows.
 
     A compaction leaves out what does not count when it looks, and authority only rises: what counts by an older look at the
     windows may be missing in a newer folder, and never the other way round.
@@ -48,7 +53,7 @@ def parts(
     own: dict[tuple[str, str], list[Committed]] = {}
     of: dict[tuple[str, str], CompactedFolder] = {}
     for window in sorted(windows, key=lambda one: (one.record.lane, one.record.seq)):
-        place = next((one.place for one in window.record.places if one.name == sink and one.type == TYPE), None)
+        place = next((one.place for one in window.record.places if one.name == sink and one.type == kind), None)
         if place is None:
             continue
         folder = located.get((window.record.lane, window.record.seq))

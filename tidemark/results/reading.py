@@ -96,6 +96,26 @@ def parquet_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
     return steady(book, sink, read)
 
 
+def delta_tables(book: Book, sink: str) -> list[pa.Table]:
+    """The rows of a Delta table that count, a table for each window."""
+    # An extra of the package, which other readers do without.
+    from tidemark.results.delta_table import parts_that_count
+    from tidemark.results.parquet_files import tables_that_count
+
+    authority, parts = parts_that_count(book, sink)
+    return list(tables_that_count(parts, authority))
+
+
+def delta_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
+    """The first rows of a Delta table that count, at most `limit`, window by window."""
+    from tidemark.results.delta_table import parts_that_count
+    from tidemark.results.parquet_files import tables_that_count
+
+    authority, parts = parts_that_count(book, sink)
+    tables = tables_that_count(parts, authority)
+    return list(islice((row for table in tables for row in table.slice(0, limit).to_pylist()), limit))
+
+
 def _steady(book: Book, view: View, read: Callable[[View], T], used: Callable[[View], object]) -> tuple[View, T]:
     """Read until what was used of the ledger is the same before and after."""
     while True:

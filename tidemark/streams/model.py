@@ -11,6 +11,7 @@ from pydantic import (
     model_validator,
 )
 
+from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.parquet_sink import ParquetSink
 from tidemark.streams.parts import ConnectionName, Items, Name, Part, Table
@@ -34,7 +35,7 @@ class HBaseSink(Part):
     table: Table
 
 
-Sink = Annotated[HBaseSink | ParquetSink | KafkaSink, Field(discriminator="type")]
+Sink = Annotated[HBaseSink | ParquetSink | DeltaSink | KafkaSink, Field(discriminator="type")]
 
 
 class DeadLetters(Part):
@@ -171,9 +172,9 @@ class Stream(Part):
     def _folders_apart(self) -> Stream:
         taken: set[tuple[str, str]] = set()
         for sink in self.sinks:
-            if not isinstance(sink, ParquetSink):
+            if not isinstance(sink, ParquetSink | DeltaSink):
                 continue
-            if problem := sink.problem_with(self.scheme.fields):
+            if isinstance(sink, ParquetSink) and (problem := sink.problem_with(self.scheme.fields)):
                 raise ValueError(problem)
             if (sink.files, sink.folder) in taken:
                 raise ValueError(f"folder {sink.folder!r} is named by two sinks; give each its own")
@@ -200,7 +201,7 @@ def _connection_of(sink: Sink) -> str:
     match sink:
         case HBaseSink():
             return sink.hbase
-        case ParquetSink():
+        case ParquetSink() | DeltaSink():
             return sink.files
         case KafkaSink():
             return sink.kafka

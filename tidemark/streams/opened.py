@@ -23,6 +23,7 @@ from tidemark.ledger.store import LedgerStore
 from tidemark.ledger.zookeeper import OffsetLayouts, ZooKeeperLedgerStore
 from tidemark.results.hbase_table import ResultTable
 from tidemark.results.sweeping import SinkSweeper
+from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.loading import StreamFile, load
 from tidemark.streams.model import Ledger, Stream, ZooKeeperLedger
 from tidemark.streams.parquet_sink import ParquetSink
@@ -57,8 +58,8 @@ class OpenStream:
             raise WrongUse(f"{self.stream.stream}: name one sink of type parquet; there are: {known}")
         return sinks[0]
 
-    def files_base(self, sink: ParquetSink) -> str:
-        """The folder that a Parquet sink writes below, as a URI."""
+    def files_base(self, sink: ParquetSink | DeltaSink) -> str:
+        """The folder that a sink of files writes below, as a URI."""
         base = lake_folder(self.connections(sink.files))
         root = base if "://" in base else f"file://{PurePosixPath(base)}"
         return f"{root}/{sink.folder}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidemark.connections import kafka_bootstrap
+from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream
@@ -25,6 +26,12 @@ def make_sinks(opened: OpenStream) -> list[Sink]:
         elif isinstance(config, KafkaSink):
             servers = kafka_bootstrap(opened.connections(config.kafka))
             sinks.append(KafkaResults(config, servers, opened.stream.stream, field_names(opened.stream)))
+        elif isinstance(config, DeltaSink):
+            # An extra of the package, which other sinks do without.
+            from tidemark_spark.sinks.delta import DeltaResults
+
+            base = opened.files_base(config)
+            sinks.append(DeltaResults(config, base, opened.stream.stream, opened.stream.scheme.fields))
         else:
             sinks.append(ParquetResults(config, opened.files_base(config), field_names(opened.stream)))
     return sinks
