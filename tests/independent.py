@@ -133,16 +133,23 @@ class Independent:
         return Counting(rows, debris)
 
     def parquet(self, fields: list[str]) -> Counting:
-        """The rows of the Parquet files that committed windows name; fields as HBase would hold them."""
-        generations = self.generations()
-        rows, debris = [], 0
+        """The rows of the Parquet files of committed windows, or of what these were compacted into; fields as in HBase."""
+        generations, compacted = self.generations(), self._compacted()
+        rows, debris, tables = [], 0, {}
         for record in self.records():
             receipt = record["receipt"] or self._late_receipt(record["attempt"]["token"])
+            window = (record["lane"], record["window"]["seq"])
             for sink in receipt["sinks"]:
                 if sink["type"] != "parquet" or not any(tally["rows"][0] for tally in receipt["tallies"]):
                     continue
-                folder = sink["place"]["folder"].removeprefix("file://")
-                for row in pq.read_table(folder, partitioning=None).to_pylist():
+                other = compacted.get((sink["name"], *window))
+                folder = (other or sink["place"]["folder"]).removeprefix("file://")
+                if folder not in tables:
+                    tables[folder] = pq.read_table(folder, partitioning=None).to_pylist()
+                for row in tables[folder]:
+                    if other and (row["_lane"], row["_seq"]) != window:
+                        continue
+                    assert not other or row["_generation"] == record["attempt"]["generation"]
                     coordinate = (row["_topic"], row["_partition"], row["_offset"])
                     if generations[coordinate] != record["attempt"]["generation"]:
                         debris += 1
@@ -150,6 +157,17 @@ class Independent:
                     texts = {name: _text(row[name]) for name in fields if row[name] is not None}
                     rows.append(((*coordinate, row["_index"]), texts))
         return Counting(rows, debris)
+
+    def _compacted(self) -> dict[tuple[str, str, int], str]:
+        """(sink, lane, number) to the folder that has replaced a window's own."""
+        values = [json.loads(stored) for path, stored in self._ledger().items() if path.startswith("compacted/")]
+        return {
+            (value["sink"], lane, seq): one["folder"]
+            for value in values
+            for one in value["folders"]
+            for lane, start, until in one["windows"]
+            for seq in range(start, until)
+        }
 
     def _late_receipt(self, token: str) -> dict[str, Any]:
         """Of a window that was committed before it was read; nothing when its attempt did not finish."""

@@ -17,6 +17,7 @@ from tidemark.streams.model import Stream
 
 WINDOW_JOB = "process_window.py"
 AUDIT_JOB = "audit_stream.py"
+COMPACT_JOB = "compact_stream.py"
 
 # As Airflow's provider: no other program is started because a connection names it.
 _BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")

@@ -26,6 +26,7 @@ from tidemark.audit import (
     prove_coverage,
     shown,
 )
+from tidemark.authority import Authority
 from tidemark.coordinates import Coordinate
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, WrongUse
 from tidemark.ledger.book import View
@@ -35,6 +36,8 @@ from tidemark.ledger.verifying import verify
 from tidemark.planning import discovery, planner
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results.dead_letters import DIGESTED, DIGESTED_IF_ANY, digested
+from tidemark.results.parquet_parts import Part, steady
+from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream, open_stream
@@ -91,7 +94,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
     rows = _expected(spark, opened, in_kafka, incarnations)
     expected = rows.frame
     counts = tallies(expected) if in_kafka else ()
-    places = [*_sinks(spark, opened, view, in_kafka, expected, compacted)] if in_kafka else []
+    places = [*_sinks(spark, opened, in_kafka, expected, compacted)] if in_kafka else []
     messages = outcomes.each_message(expected)
     gaps = gap_reports(spark, opened, view.windows, in_kafka, messages, counts, compacted, incarnations)
     coverage = prove_coverage(
@@ -165,7 +168,6 @@ def _expected(spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incar
 def _sinks(
     spark: SparkSession,
     opened: OpenStream,
-    view: View,
     in_kafka: RangeSet,
     expected: DataFrame,
     compacted: Collection[str],
@@ -184,10 +186,20 @@ def _sinks(
         elif isinstance(sink, KafkaSink):
             log.warning("sink %s is in Kafka, and is not audited", sink.name)
         else:
-            files = readers.parquet_rows(spark, view, sink.name, opened.stream.fields, gone=True)
-            found = readers.parquet_found_digest(files, names)
-            found = found.withColumn(readers.COUNTS, F.lit(True))
-            places.append(_compare(sink.name, rows, found, in_kafka, compacted, left))
+
+            def compared(parts: list[Part], _: Authority, name: str = sink.name) -> _Place:
+                files = readers.parquet_rows(spark, parts, opened.stream.fields, gone=True)
+                found = readers.parquet_found_digest(files, names).withColumn(readers.COUNTS, F.lit(True))
+                return _compare(name, rows, found, in_kafka, compacted, left)
+
+            if isinstance(sink, DeltaSink):
+                from tidemark.results.delta_table import parts_that_count
+
+                authority, found_parts = parts_that_count(opened.book, sink.name, gone=True)
+                places.append(compared(found_parts, authority))
+                continue
+            # All of the comparison: a compaction may remove the folders behind its beginning.
+            places.append(steady(opened.book, sink.name, compared))
     dead = with_dead_letter_digest(outcomes.set_aside(expected)).select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
     fields = (*DIGESTED, DIGESTED_IF_ANY)
     table = opened.dead_letter_table()

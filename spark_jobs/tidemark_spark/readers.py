@@ -20,19 +20,20 @@ from tidemark.ledger.book import Book, View
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results import parquet_files
 from tidemark.results.hbase_table import ResultTable, StoredRow
+from tidemark.results.parquet_parts import Part, steady
 from tidemark.results.reading import pieces, places_of_piece
+from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream
 from tidemark.streams.schemes import Fields
+from tidemark_spark import parquet_reading
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field, text
 from tidemark_spark.outcomes import field_names
 from tidemark_spark.schemes.fields import SPARK_TYPES
-from tidemark_spark.selecting import without
 
 COUNTS = "_counts"
 FOUND_DIGEST = "_found_digest"
-GENERATION = "generation"
 
 # Which of a row's fields its digest is taken of.
 Digested = Callable[[Mapping[str, bytes]], list[bytes | None]]
@@ -62,7 +63,14 @@ def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
         return rows.where(COUNTS).select(*COORDINATE, INDEX, TOMBSTONE, *_typed(opened.stream.fields))
     if isinstance(config, KafkaSink):
         raise WrongUse(f"sink {sink} is in Kafka: tidemark.results.kafka_messages reads it, without Spark")
-    rows = parquet_rows(spark, opened.book.view(), sink, opened.stream.fields)
+    if isinstance(config, DeltaSink):
+        from tidemark.results.delta_table import parts_that_count
+
+        found = parquet_rows(spark, parts_that_count(opened.book, sink)[1], opened.stream.fields)
+        return found.select(*COORDINATE, INDEX, TOMBSTONE, *(field(name) for name in field_names(opened.stream)))
+    # Spark lists the files here, and reads them later. It fails where a compaction has removed them by then.
+    fields = opened.stream.fields
+    rows = steady(opened.book, sink, lambda parts, _: parquet_rows(spark, parts, fields))
     return rows.select(*COORDINATE, INDEX, TOMBSTONE, *(field(name) for name in field_names(opened.stream)))
 
 
@@ -145,43 +153,22 @@ class _Reader:
         return (*place, True, row.mark.tombstone, _signed(row.mark.digest), _signed(found), *contents)
 
 
-def parquet_rows(spark: SparkSession, view: View, sink: str, fields: Fields, *, gone: bool = False) -> DataFrame:
-    """The rows of a Parquet sink that count, in one read, however many windows there are.
+def parquet_rows(spark: SparkSession, parts: Iterable[Part], fields: Fields, *, gone: bool = False) -> DataFrame:
+    """The rows of some folders of a Parquet sink that count: coordinate, `_index`, `_tombstone`, `_digest`, and the fields.
 
-    Columns: coordinate, `_index`, `_tombstone`, `_digest`, the fields, and the folders' `lane`, `seq`, `generation`.
-    With `gone`, a folder that is missing is passed over, for the audit to find its rows missing. Without it, Spark
-    fails and names the folder.
+    The fields are those of today's stream file: one that older files do not have is null. With `gone`, a folder that is
+    missing is passed over, for the audit to find its rows missing. Without it, Spark fails and names the folder.
     """
-    folders: list[str] = []
-    base = None
-    superseded: list[tuple[int, RangeSet]] = []
-    for window in view.windows:
-        place = next((one.place for one in window.record.places if one.name == sink), None)
-        if place is None or not any(tally.rows.number for tally in window.record.tallies):
-            continue
-        if gone and not parquet_files.exists(place["folder"]):
-            continue
-        base = place["base"]
-        folders.append(place["folder"])
-        lost = window.covers - view.authority.held_by(window.generation, window.covers)
-        if lost:
-            superseded.append((window.generation, lost))
-    # The schema of today's stream file: a field that older files do not have is null.
-    schema = _parquet_schema(fields)
-    if base is None:
-        return spark.createDataFrame([], schema)
-    rows = spark.read.schema(schema).option("basePath", base).parquet(*folders)
-    # Small: only windows of which a later one has taken something.
-    kept = rows.where(~F.col(GENERATION).isin([generation for generation, _ in superseded]))
-    for generation, lost in superseded:
-        kept = kept.unionAll(without(rows.where(F.col(GENERATION) == generation), lost))
-    return kept
+    there = [one for one in parts if not gone or all(map(parquet_files.exists, one.paths))]
+    schema = spark.createDataFrame([], _parquet_schema(fields)).schema
+    rows = parquet_reading.rows_of(spark, there, schema)
+    return rows.drop(*parquet_files.WINDOW_COLUMNS)
 
 
 def _parquet_schema(fields: Fields) -> str:
     columns = ", ".join(f"`{name}` {SPARK_TYPES[kind]}" for name, kind in fields.items())
     place = f"{AT[0]} string, {AT[1]} int, {AT[2]} int, {COORDINATE[3]} long, {INDEX} int"
-    return f"{place}, {TOMBSTONE} boolean, {DIGEST} long, {columns}, lane string, seq int, {GENERATION} long"
+    return f"{place}, {TOMBSTONE} boolean, {DIGEST} long, {columns}"
 
 
 def parquet_found_digest(rows: DataFrame, fields: Sequence[str]) -> DataFrame:

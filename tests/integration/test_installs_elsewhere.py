@@ -25,7 +25,8 @@ SOURCES = {
     "tidemark_dags": "dags/tidemark_dags",
     "tidemark_plugin": "plugins/tidemark_plugin",
 }
-SCRIPTS = ("process_window.py", "audit_stream.py")
+SCRIPTS = ("process_window.py", "audit_stream.py", "compact_stream.py")
+IN_DAGS = SCRIPTS[:2]
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +93,6 @@ def test_installed_it_needs_no_repository(elsewhere: Path) -> None:
     assert "tidemark" in found["plugins"]
     assert found["dags"] == [f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit")]
     # What spark-submit is told to start: it is there, and it runs there.
-    assert set(found["scripts"]) == {str(here / "tidemark_spark" / "scripts" / name) for name in SCRIPTS}
+    assert set(found["scripts"]) == {str(here / "tidemark_spark" / "scripts" / name) for name in IN_DAGS}
     for script in set(found["scripts"]):
         assert "--stream-file STREAM_FILE" in run(elsewhere, python, "-I", script, "--help")

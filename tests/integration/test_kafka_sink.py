@@ -301,8 +301,8 @@ def test_the_command_line_shows_what_counts(make: Make) -> None:
     }
     text, _ = tidemark("results", str(play.file), "--sink", "kafka", "--limit", "2")
     assert len(text.splitlines()) == 3
-    _, said = tidemark("results", str(play.file), "--sink", "parquet", code=2)
-    assert "no sink parquet of type hbase or kafka; there are: hbase, kafka" in said
+    _, said = tidemark("results", str(play.file), "--sink", "files", code=2)
+    assert "no sink files; there are: hbase, kafka, parquet" in said
 
 
 def test_spark_reads_it_not(make: Make, spark: Any) -> None:

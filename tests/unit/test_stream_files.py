@@ -246,6 +246,38 @@ def test_a_sink_in_kafka_that_cannot_be_is_refused(tmp_path: Path, said: str, wh
         with_kafka(tmp_path, said)
 
 
+FILES = MINIMAL.replace(
+    "    id: integer\n", "    id: integer\n    at: timestamp\n    by_id: string\n    of: double\n"
+).replace("    table: orders\n", "    table: orders\n  - {type: parquet, folder: orders, SAID}\n")
+
+
+def test_a_sink_of_files(tmp_path: Path) -> None:
+    said = "partition_by: [by_id, date(at), hour(at)], compression: zstd"
+    sink = loaded(tmp_path, FILES.replace("SAID", said)).stream.sinks[1]
+    assert [key.column for key in sink.folder_keys()] == ["by_by_id", "by_date_at", "by_hour_at"]
+    assert sink.compression == "zstd"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("partition_by: [day(at)]", r"'day\(at\)': expected a field, or date\(field\) or hour\(field\)"),
+        ("partition_by: ['a/b']", "expected a field"),
+        ("partition_by: [customer]", "names the field customer, which the scheme does not have"),
+        ("partition_by: [date(by_id)]", r"date\(by_id\) needs a timestamp, and by_id is of type string"),
+        ("partition_by: [at]", r"at is of type timestamp; partition_by takes date\(at\) and hour\(at\)"),
+        ("partition_by: [of]", "of is of type double; partition_by takes boolean, integer, string"),
+        ("partition_by: [id]", "folders by_id=... would have the name of a field"),
+        ("partition_by: [by_id, by_id]", "two of them would be the folders by_by_id=..."),
+        ("compression: lzo", "compression"),
+        ("name: more}\n  - {type: parquet, folder: orders", "folder 'orders' is named by two sinks"),
+    ],
+)
+def test_a_sink_of_files_that_cannot_be_is_refused(tmp_path: Path, said: str, why: str) -> None:
+    with pytest.raises(InvalidStreamFile, match=why):
+        loaded(tmp_path, FILES.replace("SAID", said))
+
+
 def test_a_topic_of_the_same_name_elsewhere_is_not_the_one_that_is_read(tmp_path: Path) -> None:
     assert with_kafka(tmp_path, "topic: orders, kafka: other").sinks[1].topic == "orders"
 

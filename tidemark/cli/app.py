@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from tidemark import runs
-from tidemark.cli import auditing, finding, ledger, offsets, plans, running, selected
+from tidemark.cli import auditing, compacting, finding, ledger, offsets, plans, running, selected
 from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, UntilTime
 from tidemark.cli.output import data, error, line
 from tidemark.cli.programs import Interrupted
@@ -36,7 +36,7 @@ app = typer.Typer(
 streams = typer.Typer(help="Stream files.", no_args_is_help=True)
 app.add_typer(streams, name="streams")
 app.add_typer(ledger.app, name="ledger")
-for command in (running.run, selected.backfill, selected.replay, auditing.audit, offsets.offsets):
+for command in (running.run, selected.backfill, selected.replay, auditing.audit, offsets.offsets, compacting.compact):
     app.command()(command)
 
 
@@ -168,22 +168,20 @@ def show(
 @app.command()
 def results(
     stream: Stream,
-    sink: Annotated[
-        str | None, typer.Option(help="a sink of type hbase or kafka, by its name; the first one unless named")
-    ] = None,
+    sink: Annotated[str | None, typer.Option(help="a sink by its name; the first one unless named")] = None,
     dead_letters: Annotated[
         bool, typer.Option("--dead-letters", help="in their place, the messages that were set aside, with the reason")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="at most so many rows")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Result rows that count: of HBase in the order of their coordinates, of Kafka as they stand in the topic.
+    """Result rows that count: of HBase by coordinate, of Parquet window by window, of Kafka as they stand in the topic.
 
     Example: tidemark results orders --limit 5
     """
     opened = finding.opened(stream)
     chosen = opened.stream.dead_letters if dead_letters else readable(opened, sink)
-    with closing(rows_of(opened, chosen)) as all_rows:
+    with closing(rows_of(opened, chosen, limit)) as all_rows:
         found = list(islice(all_rows, limit))
     if isinstance(chosen, KafkaSink):
         fields = ["topic", "key", "value"]

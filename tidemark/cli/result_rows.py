@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from datetime import datetime
 from typing import Any
 
 from tidemark.connections import kafka_bootstrap
 from tidemark.errors import WrongUse
+from tidemark.ranges import TopicPartition
 from tidemark.results.dead_letters import described
 from tidemark.results.hbase_rows import Place
 from tidemark.results.kafka_messages import kafka_messages
-from tidemark.results.reading import hbase_rows
+from tidemark.results.reading import delta_rows, hbase_rows, parquet_rows
+from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
-from tidemark.streams.model import DeadLetters, HBaseSink
+from tidemark.streams.model import DeadLetters, Sink
 from tidemark.streams.opened import OpenStream
+from tidemark.streams.parquet_sink import ParquetSink
 
 
-def readable(opened: OpenStream, name: str | None) -> HBaseSink | KafkaSink:
-    """The sink of this name, or the first one that can be shown. Raises WrongUse naming those that there are."""
-    sinks = {one.name: one for one in opened.stream.sinks if isinstance(one, HBaseSink | KafkaSink)}
-    if not sinks or (name is not None and name not in sinks):
-        raise WrongUse(
-            f"{opened.stream.stream} has no sink {name or ''} of type hbase or kafka; there are: {', '.join(sinks) or 'none'}"
-        )
+def readable(opened: OpenStream, name: str | None) -> Sink:
+    """The sink of this name, or the first one. Raises WrongUse naming those that there are."""
+    sinks = {one.name: one for one in opened.stream.sinks}
+    if name is not None and name not in sinks:
+        raise WrongUse(f"{opened.stream.stream} has no sink {name}; there are: {', '.join(sinks)}")
     return sinks[name] if name is not None else next(iter(sinks.values()))
 
 
-def rows_of(opened: OpenStream, sink: HBaseSink | KafkaSink | DeadLetters) -> Generator[dict[str, Any], None, None]:
-    """Of HBase the fields of each row, of Kafka topic, key and value of each message; with the coordinate.
+def rows_of(opened: OpenStream, sink: Sink | DeadLetters, limit: int) -> Generator[dict[str, Any], None, None]:
+    """Of HBase, Parquet and Delta the fields of each row, of Kafka topic, key and value of each message; with the coordinate.
 
-    Of dead letters the window too, and what rows of older versions do not say.
+    Of dead letters the window too, and what rows of older versions do not say. `limit` is how many the caller takes at
+    most: files are read only as far.
     """
     if isinstance(sink, KafkaSink):
         servers = kafka_bootstrap(opened.connections(sink.kafka))
@@ -39,6 +42,12 @@ def rows_of(opened: OpenStream, sink: HBaseSink | KafkaSink | DeadLetters) -> Ge
     elif isinstance(sink, DeadLetters):
         for row in hbase_rows(opened.book, opened.dead_letter_table()):
             yield {**_place(row.place), **described(row)}
+    elif isinstance(sink, ParquetSink | DeltaSink):
+        read = delta_rows if isinstance(sink, DeltaSink) else parquet_rows
+        for found in read(opened.book, sink.name, limit):
+            at = TopicPartition(found["_topic"], found["_partition"], found["_incarnation"])
+            fields = {name: _as_text(value) for name, value in found.items() if name[0] != "_" and value is not None}
+            yield {**_place(Place(at, found["_offset"], found["_index"])), "fields": fields}
     else:
         for row in hbase_rows(opened.book, opened.result_table(sink.hbase, sink.table)):
             yield {**_place(row.place), "fields": {name: _text(value) for name, value in row.fields.items()}}
@@ -50,3 +59,14 @@ def _place(place: Place) -> dict[str, Any]:
 
 def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode(errors="backslashreplace")
+
+
+def _as_text(value: str | bytes | bool | int | float | datetime) -> str:
+    """A value of a file as the text that HBase has for it (but for the form of very large and very small doubles)."""
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S.%f}".rstrip("0").rstrip(".")
+    return str(value)

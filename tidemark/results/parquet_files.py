@@ -1,31 +1,41 @@
-"""Folders of Parquet results: one for each window and attempt, found by what the ledger's receipts name.
+"""Folders of Parquet results: one for each window and attempt, or one in place of many, as the ledger says.
 
     BASE/_tidemark_owner.json
-    BASE/lane=LANE/seq=NUMBER/generation=GENERATION/part-*.parquet
+    BASE/lane=LANE/seq=NUMBER/generation=GENERATION/[by_FIELD=.../...]part-*.parquet
+    BASE/lane=compacted/seq=NUMBER/generation=GENERATION/[by_FIELD=.../...]part-*.parquet
 
-A folder is made by one attempt and never written again. Columns that begin with an underscore are Tidemark's.
+A folder is made by one attempt, or one compaction, and never written again. Columns that begin with an underscore are
+Tidemark's. The files have all columns, so that nothing is read from the names of folders.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow import fs
 
-from tidemark.authority import Authority
+from tidemark.authority import Authority, Segment
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger.book import Committed
+from tidemark.ledger.compactions import described, spans
 from tidemark.ledger.records import Record
-from tidemark.ranges import TopicPartition
 from tidemark.results.owners import check_owner
+from tidemark.results.parquet_parts import TYPE, Part
 
-TYPE = "parquet"
+__all__ = ["COORDINATE_COLUMNS", "TYPE", "WINDOW_COLUMNS"]
+
 COORDINATE_COLUMNS = ("_topic", "_incarnation", "_partition", "_offset", "_index")
+# In a compacted folder: the window that wrote a row, and its generation.
+GENERATION = "_generation"
+WINDOW_COLUMNS = ("_lane", "_seq", GENERATION)
+# In place of a lane's name, which never is this.
+COMPACTED = "compacted"
 _OWNER_FILE = "_tidemark_owner.json"
+# Spark's times have microseconds; as nanoseconds those before 1678 and behind 2262 would become other times.
+_FORMAT = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
 
 
 def window_folder(base: str, lane: str, seq: int) -> str:
@@ -64,30 +74,46 @@ def sweep(base: str, record: Record) -> None:
             filesystem.delete_dir(found.path)
 
 
-def tables_that_count(windows: Iterable[Committed], authority: Authority, sink: str) -> Iterator[pa.Table]:
-    """The rows that count, a table for each committed window that still has any, in the order of the windows.
+def tables_that_count(parts: Iterable[Part], authority: Authority) -> Iterator[pa.Table]:
+    """The rows that count, a table for each folder that has any, in the order of the folders.
 
-    A window's folder minus the rows that a later window covers; `sink` is the sink's name in the stream file.
-    Raises LedgerContradiction when a folder that a receipt names is missing.
+    Raises LedgerContradiction when a folder is missing.
     """
-    for window in sorted(windows, key=lambda one: (one.record.lane, one.record.seq)):
-        place = next((one.place for one in window.record.places if one.name == sink and one.type == TYPE), None)
-        if place is None or not any(tally.rows.number for tally in window.record.tallies):
+    for part in parts:
+        if not part.holds:
             continue
-        filesystem, path = fs.FileSystem.from_uri(place["folder"])
+        table = _table(part)
+        if part.compacted:
+            generations = table.column(GENERATION).to_numpy()
+        else:
+            generations = np.full(table.num_rows, part.windows[0].generation)
+        kept = table.filter(pa.array(_counting(table, authority, generations)))
+        if kept.num_rows:
+            yield kept.drop_columns(list(WINDOW_COLUMNS)) if part.compacted else kept
+
+
+def _table(part: Part) -> pa.Table:
+    found = []
+    for place in part.paths:
+        filesystem, path = fs.FileSystem.from_uri(place)
         if filesystem.get_file_info(path).type == fs.FileType.NotFound:
             raise LedgerContradiction(
-                f"{place['folder']} is gone, and window {window.record.lane}/{window.record.seq} has its results there. "
-                "Replay the window's offsets to write them again."
+                f"{place} is gone, and {described(spans(part.names))} have their results there. "
+                "Replay their offsets to write them again."
             )
-        table = ds.dataset(path, filesystem=filesystem, format="parquet").to_table()
-        kept = table.filter(pa.array(_counting(table, authority, window.generation)))
-        if kept.num_rows:
-            yield kept
+        found.append(_plain(ds.dataset(path, filesystem=filesystem, format=_FORMAT).to_table()))
+    # One of several files may have been written again behind a change of the columns.
+    return found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="permissive")
 
 
-def _counting(table: pa.Table, authority: Authority, generation: int) -> np.ndarray:
-    """Whether each row's coordinate has this generation as its authority."""
+def _plain(table: pa.Table) -> pa.Table:
+    """The types of what delta-rs has written again are views, which Arrow can do little with yet."""
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return table.cast(pa.schema([one.with_type(views.get(one.type, one.type)) for one in table.schema]))
+
+
+def _counting(table: pa.Table, authority: Authority, generations: np.ndarray) -> np.ndarray:
+    """Whether each row has the generation that is its coordinate's authority."""
     counting = np.zeros(table.num_rows, dtype=bool)
     offsets = table.column("_offset").to_numpy()
     incarnations = table.column("_incarnation").to_numpy()
@@ -97,16 +123,15 @@ def _counting(table: pa.Table, authority: Authority, generation: int) -> np.ndar
         here = (partitions == at.partition) & (incarnations == at.incarnation) & (topics == at.topic)
         if not here.any():
             continue
-        counting |= here & _inside(offsets, authority, at, generation)
+        counting |= here & _counting_at(authority.segments(at), offsets, generations)
     return counting
 
 
-def _inside(offsets: np.ndarray, authority: Authority, at: TopicPartition, generation: int) -> np.ndarray:
-    segments = [one for one in authority.segments(at) if one.generation == generation]
-    if not segments:
-        return np.zeros(len(offsets), dtype=bool)
-    starts = np.array([one.start for one in segments])
-    untils = np.array([one.until for one in segments])
+def _counting_at(segments: Sequence[Segment], offsets: np.ndarray, generations: np.ndarray) -> np.ndarray:
+    starts, untils, counts = (
+        np.array([getattr(one, name) for one in segments]) for name in ("start", "until", "generation")
+    )
+    # -1 for an offset before the first segment.
     found = np.searchsorted(starts, offsets, side="right") - 1
-    inside: np.ndarray = (found >= 0) & (offsets < untils[np.maximum(found, 0)])
-    return inside
+    counting: np.ndarray = (found >= 0) & (offsets < untils[found]) & (generations == counts[found])
+    return counting

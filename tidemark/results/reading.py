@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemark.authority import Authority
 from tidemark.coordinates import Coordinate
@@ -12,6 +13,7 @@ from tidemark.ledger.lookup import Found, look_up
 from tidemark.ranges import OffsetRange, RangeSet
 from tidemark.results.hbase_rows import BLOCK_BITS, Place
 from tidemark.results.hbase_table import ResultTable, StoredRow
+from tidemark.results.parquet_parts import Part, steady
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,14 +78,42 @@ def rows_at(
 
 
 def parquet_tables(book: Book, sink: str) -> list[pa.Table]:
-    """The rows of a Parquet sink that count, a table for each window."""
+    """The rows of a Parquet sink that count, a table for each folder: of a window, or of many that were compacted."""
     # Arrow takes a third of a second to load, and other readers do without it.
-    from tidemark.results import parquet_files
+    from tidemark.results.parquet_files import tables_that_count
 
-    def read(known: View) -> list[pa.Table]:
-        return list(parquet_files.tables_that_count(known.windows, known.authority, sink))
+    return steady(book, sink, lambda parts, authority: list(tables_that_count(parts, authority)))
 
-    return _steady(book, book.view(), read, lambda known: known.authority)[1]
+
+def parquet_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
+    """The first rows of a Parquet sink that count, at most `limit`, folder by folder."""
+    from tidemark.results.parquet_files import tables_that_count
+
+    def read(parts: list[Part], authority: Authority) -> list[dict[str, Any]]:
+        tables = tables_that_count(parts, authority)
+        return list(islice((row for table in tables for row in table.slice(0, limit).to_pylist()), limit))
+
+    return steady(book, sink, read)
+
+
+def delta_tables(book: Book, sink: str) -> list[pa.Table]:
+    """The rows of a Delta table that count, a table for each window."""
+    # An extra of the package, which other readers do without.
+    from tidemark.results.delta_table import parts_that_count
+    from tidemark.results.parquet_files import tables_that_count
+
+    authority, parts = parts_that_count(book, sink)
+    return list(tables_that_count(parts, authority))
+
+
+def delta_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
+    """The first rows of a Delta table that count, at most `limit`, window by window."""
+    from tidemark.results.delta_table import parts_that_count
+    from tidemark.results.parquet_files import tables_that_count
+
+    authority, parts = parts_that_count(book, sink)
+    tables = tables_that_count(parts, authority)
+    return list(islice((row for table in tables for row in table.slice(0, limit).to_pylist()), limit))
 
 
 def _steady(book: Book, view: View, read: Callable[[View], T], used: Callable[[View], object]) -> tuple[View, T]:

@@ -30,6 +30,10 @@ class SinkSweeper:
             from tidemark.results import parquet_files
 
             parquet_files.sweep(sink.place["base"], record)
+        elif sink.type == "delta":
+            from tidemark.results import delta_table
+
+            delta_table.sweep(sink.place["base"], record, covers)
         elif sink.type == kafka_messages.TYPE:
             # Nobody can remove messages from a topic: readers leave out what does not count.
             return

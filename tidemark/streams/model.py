@@ -11,8 +11,10 @@ from pydantic import (
     model_validator,
 )
 
+from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.explode import Explode
 from tidemark.streams.kafka_sink import KafkaSink
+from tidemark.streams.parquet_sink import ParquetSink
 from tidemark.streams.parts import ConnectionName, Items, Name, Part, Table
 from tidemark.streams.retry import Retry
 from tidemark.streams.schemes import AvroScheme, Fields, FunctionScheme, Scheme
@@ -38,16 +40,7 @@ class HBaseSink(Part):
     max_cell_bytes: Annotated[int, Field(ge=1_024, le=2_147_483_647)] = 10_485_760
 
 
-class ParquetSink(Part):
-    """A folder for each window and attempt, below the connection's path."""
-
-    type: Literal["parquet"]
-    name: Name = "parquet"
-    files: ConnectionName = "lake_default"
-    folder: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.=-]*(/[A-Za-z0-9_][A-Za-z0-9_.=-]*)*$")]
-
-
-Sink = Annotated[HBaseSink | ParquetSink | KafkaSink, Field(discriminator="type")]
+Sink = Annotated[HBaseSink | ParquetSink | DeltaSink | KafkaSink, Field(discriminator="type")]
 
 
 class DeadLetters(Part):
@@ -200,6 +193,19 @@ class Stream(Part):
         return self
 
     @model_validator(mode="after")
+    def _folders_apart(self) -> Stream:
+        taken: set[tuple[str, str]] = set()
+        for sink in self.sinks:
+            if not isinstance(sink, ParquetSink | DeltaSink):
+                continue
+            if isinstance(sink, ParquetSink) and (problem := sink.problem_with(self.fields)):
+                raise ValueError(problem)
+            if (sink.files, sink.folder) in taken:
+                raise ValueError(f"folder {sink.folder!r} is named by two sinks; give each its own")
+            taken.add((sink.files, sink.folder))
+        return self
+
+    @model_validator(mode="after")
     def _read_before_the_commit(self) -> Stream:
         if self.guarantee == "at_most_once" and self.limits.max_invalid is not None:
             raise ValueError(
@@ -226,7 +232,7 @@ def _connection_of(sink: Sink) -> str:
     match sink:
         case HBaseSink():
             return sink.hbase
-        case ParquetSink():
+        case ParquetSink() | DeltaSink():
             return sink.files
         case KafkaSink():
             return sink.kafka

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from tidemark.connections import Connections, from_environment, hbase_endpoint, kafka_bootstrap, zookeeper_endpoint
+from tidemark.connections import (
+    Connections,
+    from_environment,
+    hbase_endpoint,
+    kafka_bootstrap,
+    lake_folder,
+    zookeeper_endpoint,
+)
+from tidemark.errors import WrongUse
 from tidemark.hbase.gateway import Gateway
 from tidemark.kafka.log import KafkaLog
 from tidemark.ledger.book import Book
@@ -15,8 +23,10 @@ from tidemark.ledger.store import LedgerStore
 from tidemark.ledger.zookeeper import OffsetLayouts, ZooKeeperLedgerStore
 from tidemark.results.hbase_table import ResultTable
 from tidemark.results.sweeping import SinkSweeper
+from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.loading import StreamFile, load
 from tidemark.streams.model import Ledger, Stream, ZooKeeperLedger
+from tidemark.streams.parquet_sink import ParquetSink
 from tidemark.zookeeper import ZooKeeper
 
 
@@ -39,6 +49,20 @@ class OpenStream:
 
     def dead_letter_table(self) -> ResultTable:
         return self.result_table(self.stream.dead_letters.hbase, self.stream.dead_letters.table)
+
+    def parquet_sink(self, name: str | None) -> ParquetSink:
+        """The sink `parquet` of this name, or the only one. Raises WrongUse naming those that there are."""
+        sinks = [one for one in self.stream.sinks if isinstance(one, ParquetSink) and name in (None, one.name)]
+        if len(sinks) != 1:
+            known = ", ".join(one.name for one in self.stream.sinks if isinstance(one, ParquetSink)) or "none"
+            raise WrongUse(f"{self.stream.stream}: name one sink of type parquet; there are: {known}")
+        return sinks[0]
+
+    def files_base(self, sink: ParquetSink | DeltaSink) -> str:
+        """The folder that a sink of files writes below, as a URI."""
+        base = lake_folder(self.connections(sink.files))
+        root = base if "://" in base else f"file://{PurePosixPath(base)}"
+        return f"{root}/{sink.folder}"
 
 
 def open_stream(path: Path, connections: Connections = from_environment) -> OpenStream:

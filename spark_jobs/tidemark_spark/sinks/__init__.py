@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 
 from pyspark.sql import Column
 
-from tidemark.connections import kafka_bootstrap, lake_folder
+from tidemark.connections import kafka_bootstrap
+from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
-from tidemark.streams.model import HBaseSink, ParquetSink
+from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream
 from tidemark.streams.schemes import Fields
 from tidemark_spark.outcomes import field_names
@@ -18,7 +18,7 @@ from tidemark_spark.sinks.hbase import HBaseResults
 from tidemark_spark.sinks.kafka import KafkaResults
 from tidemark_spark.sinks.parquet import ParquetResults
 
-__all__ = ["Sink", "make_sinks", "parquet_base", "refusals"]
+__all__ = ["Sink", "make_sinks", "refusals"]
 
 
 def make_sinks(opened: OpenStream) -> list[Sink]:
@@ -31,8 +31,14 @@ def make_sinks(opened: OpenStream) -> list[Sink]:
         elif isinstance(config, KafkaSink):
             servers = kafka_bootstrap(opened.connections(config.kafka))
             sinks.append(KafkaResults(config, servers, opened.stream.stream, field_names(opened.stream)))
+        elif isinstance(config, DeltaSink):
+            # An extra of the package, which other sinks do without.
+            from tidemark_spark.sinks.delta import DeltaResults
+
+            base = opened.files_base(config)
+            sinks.append(DeltaResults(config, base, opened.stream.stream, opened.stream.fields))
         else:
-            sinks.append(ParquetResults(config, parquet_base(opened, config), field_names(opened.stream)))
+            sinks.append(ParquetResults(config, opened.files_base(config), field_names(opened.stream)))
     return sinks
 
 
@@ -40,10 +46,3 @@ def refusals(sinks: Sequence[Sink], fields: Fields) -> list[Column]:
     """What the sinks say of rows that are larger than they can take."""
     found = (sink.refusal(fields) for sink in sinks)
     return [one for one in found if one is not None]
-
-
-def parquet_base(opened: OpenStream, config: ParquetSink) -> str:
-    """The folder that a Parquet sink writes below, as a URI."""
-    base = lake_folder(opened.connections(config.files))
-    root = base if "://" in base else f"file://{PurePosixPath(base)}"
-    return f"{root}/{config.folder}"

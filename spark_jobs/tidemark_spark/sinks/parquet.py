@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.ledger.records import SinkReceipt
 from tidemark.ranges import TopicPartition
 from tidemark.results import parquet_files
-from tidemark.streams.model import ParquetSink
+from tidemark.streams.parquet_sink import FolderKey, ParquetSink
 from tidemark.streams.schemes import Fields
 from tidemark.tallies import Acknowledged, Acknowledgements
 from tidemark_spark.columns import (
@@ -27,6 +27,10 @@ from tidemark_spark.columns import (
 )
 from tidemark_spark.sinks.contract import Mission
 from tidemark_spark.tallying import count_of
+
+# Of a value as many characters name a folder: with its column and Spark's escapes that stays below 255 bytes, the most
+# that a name of a file may have.
+_MOST_CHARACTERS = 60
 
 
 class ParquetResults:
@@ -51,9 +55,8 @@ class ParquetResults:
         mission.fence.check()
         folder = self._folder(mission)
         columns = [*COORDINATE, INDEX, TOMBSTONE, DIGEST]
-        # A folder that is there already is another attempt's with the same generation, which cannot be: fail.
-        rows.select(*columns, *(field(name) for name in self._fields)).write.mode("errorifexists").parquet(folder)
-        return self._read_back(rows, folder)
+        write(rows.select(*columns, *(field(name) for name in self._fields)), self._config, folder)
+        return read_back(rows, folder)
 
     def receipt(self, mission: Mission) -> SinkReceipt:
         place = {"base": self._base, "folder": self._folder(mission)}
@@ -62,20 +65,47 @@ class ParquetResults:
     def _folder(self, mission: Mission) -> str:
         return parquet_files.attempt_folder(self._base, mission.lane, mission.seq, mission.generation)
 
-    def _read_back(self, rows: DataFrame, folder: str) -> Acknowledgements:
-        """What the files hold, from their coordinate columns: a file system gives no acknowledgement of rows."""
-        schema = rows.select(*COORDINATE, INDEX).schema
-        held = rows.sparkSession.read.schema(schema).parquet(folder)
-        held = held.withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})
-        counted = held.groupBy(*AT).agg(
-            F.count_if(F.col(INDEX) == 0).alias("messages"),
-            F.bit_xor(F.when(F.col(INDEX) == 0, F.col(MESSAGE_HASH))).alias("messages_ack"),
-            F.count("*").alias("written"),
-            F.bit_xor(ROW_HASH).alias("written_ack"),
+
+def read_back(rows: DataFrame, *paths: str) -> Acknowledgements:
+    """What files hold of some rows, from their coordinate columns: a file system gives no acknowledgement of rows."""
+    schema = rows.select(*COORDINATE, INDEX).schema
+    held = rows.sparkSession.read.schema(schema).option("recursiveFileLookup", True).parquet(*paths)
+    held = held.withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})
+    counted = held.groupBy(*AT).agg(
+        F.count_if(F.col(INDEX) == 0).alias("messages"),
+        F.bit_xor(F.when(F.col(INDEX) == 0, F.col(MESSAGE_HASH))).alias("messages_ack"),
+        F.count("*").alias("written"),
+        F.bit_xor(ROW_HASH).alias("written_ack"),
+    )
+    return {
+        TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]): Acknowledged(
+            count_of(row["messages"], row["messages_ack"]), count_of(row["written"], row["written_ack"])
         )
-        return {
-            TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]): Acknowledged(
-                count_of(row["messages"], row["messages_ack"]), count_of(row["written"], row["written_ack"])
-            )
-            for row in counted.collect()
-        }
+        for row in counted.collect()
+    }
+
+
+def write(rows: DataFrame, config: ParquetSink, folder: str) -> None:
+    """Write a folder as the stream file says. One that is there already is never written again: Spark fails."""
+    keys = keys_of(config, rows)
+    writer = rows.withColumns({key.column: _folder_name(key) for key in keys}).write.mode("errorifexists")
+    writer.option("compression", config.compression).partitionBy(*(key.column for key in keys)).parquet(folder)
+
+
+def keys_of(config: ParquetSink, rows: DataFrame) -> tuple[FolderKey, ...]:
+    """What names the folders of these rows: rows of older windows may lack a field, or have it with another type."""
+    kinds = dict(rows.dtypes)
+    fit = {key: (kinds.get(key.field) == "timestamp") == (key.part is not None) for key in config.folder_keys()}
+    return tuple(key for key in config.folder_keys() if key.field in kinds and fit[key])
+
+
+def _folder_name(key: FolderKey) -> Column:
+    """What names a row's folder, in ASCII: the names of files depend on a machine's locale.
+
+    Two values may share a folder, since the files have the field itself: null and empty text do (Spark's default folder),
+    and long texts that begin alike.
+    """
+    if key.part is not None:
+        return F.date_format(field(key.field), "yyyy-MM-dd" if key.part == "date" else "yyyy-MM-dd-HH")
+    begins = F.substring(field(key.field).cast("string"), 1, _MOST_CHARACTERS)
+    return F.substring(F.url_encode(begins), 1, _MOST_CHARACTERS)

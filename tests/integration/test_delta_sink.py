@@ -1,0 +1,137 @@
+"""The sink `delta`: a table of which every reader shows exactly what counts, whatever attempts and replays have left in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from tests.independent import _text
+from tests.integration.test_command_line import asked
+from tests.integration.test_cuts import Cut, crash, cut_after
+from tests.oracle import CDN, LEDGERS, Example
+from tests.playground import Make, Playground
+from tidemark import runs
+from tidemark.ledger.records import LaneKind
+from tidemark.protocol import Step
+from tidemark.results import delta_table
+from tidemark.results.reading import delta_tables
+from tidemark_spark.audit_job import audit
+from tidemark_spark.readers import results
+from tidemark_spark.window_job import process_windows
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def with_table(play: Playground, **sink: Any) -> None:
+    """A Delta table beside the sinks that a playground checks by itself."""
+    table, folder = {"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}
+    play.rewrite(sinks=[{"type": "delta", "folder": f"{play.name}_delta", **sink}, table, folder])
+
+
+def base(play: Playground) -> str:
+    return play.opened.files_base(play.opened.stream.sinks[0])  # type: ignore[arg-type]
+
+
+def plainly(play: Playground) -> Counter[tuple[str, int, int, int]]:
+    """What any other reader of the table sees: each place, and how often."""
+    rows = DeltaTable(base(play)).to_pyarrow_table().to_pylist()
+    return Counter((row["_topic"], row["_partition"], row["_offset"], row["_index"]) for row in rows)
+
+
+def assert_each_once(play: Playground, spark: SparkSession) -> None:
+    """Every reader gives the oracle's rows, with their contents."""
+    wanted = play.expected().rows
+    plain = [row for table in delta_tables(play.opened.book, "delta") for row in table.to_pylist()]
+    with_spark = [row.asDict() for row in results(spark, play.opened, "delta").collect()]
+    for rows in (plain, with_spark):
+        found = [
+            (
+                (row["_topic"], row["_partition"], row["_offset"], row["_index"]),
+                {name: _text(row[name]) for name in play.fields if row[name] is not None},
+            )
+            for row in rows
+        ]
+        assert len(found) == len(wanted)
+        assert dict(found) == wanted
+    play.assert_exactly_what_was_read()
+
+
+def test_a_table_through_ingests_and_replays(make: Make, example: Example, ledger: str, spark: SparkSession) -> None:
+    play = make(example, ledger=LEDGERS[ledger])
+    with_table(play, compression="zstd")
+    play.produce(80)
+    (first,) = play.ingest()
+    play.produce(40)
+    play.ingest()
+    assert plainly(play) == Counter(dict.fromkeys(play.expected().rows, 1))
+    versions = DeltaTable(base(play))
+    assert versions.transaction_version(f"{play.name}/ingest") > first.attempt.generation
+    selection = play.ranges(0, 0, (3, 9), (11, 12)) | play.ranges(-1, 2, (5, 6))
+    # A replay that is pending, with rows in the table; then it dies between commit and sweep.
+    run = play.new_run()
+    with pytest.raises(Cut):
+        play.select(LaneKind.REPLAY, selection, run, on_step=cut_after(Step.SINK_STORED))
+    assert max(plainly(play).values()) == 2
+    assert_each_once(play, spark)
+    lane = runs.lane_name(LaneKind.REPLAY, run)
+    with pytest.raises(Cut):
+        process_windows(play.opened, lane, 1, run, on_step=cut_after(Step.COMMITTED))
+    assert_each_once(play, spark)
+    runs.finish(play.opened, lane)
+    # Settled: other readers too see each row once, and of the newest attempt.
+    assert plainly(play) == Counter(dict.fromkeys(play.expected().rows, 1))
+    assert_each_once(play, spark)
+    shown = asked("results", str(play.file), "--sink", "delta", "--limit", "1000")
+    assert {one["coordinate"] for one in shown} == {f"{t}/{p}@{o}" for t, p, o, _ in play.expected().rows}
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
+    assert [place.name for place in report.places] == ["delta", "hbase", "parquet", "dead letters"]
+    # A row that somebody has deleted is missing for the audit.
+    topic, partition, offset, _ = next(iter(play.expected().rows))
+    DeltaTable(base(play)).delete(f"_topic = '{topic}' and _partition = {partition} and _offset = {offset}")
+    report = audit(play.opened, "again")
+    assert report.places[0].missing_at == (f"{topic}/{partition}@{offset}",)
+
+
+CUTS = [
+    (Step.SINK_STORED, 1),
+    pytest.param(Step.VERIFIED, 1, marks=pytest.mark.full),
+    pytest.param(Step.COMMITTED, 1, marks=pytest.mark.full),
+]
+
+
+@pytest.mark.parametrize(("step", "times"), CUTS, ids=lambda value: str(value).replace(" ", "-"))
+def test_a_crash_leaves_rows_that_do_not_count(play: Playground, spark: SparkSession, step: Step, times: int) -> None:
+    with_table(play)
+    play.produce(60)
+    run = play.new_run()
+    crash(play, run, on_step=cut_after(step, times))
+    assert plainly(play)
+    assert_each_once(play, spark)
+    play.produce(20)
+    play.ingest(run)
+    play.ingest()
+    assert_each_once(play, spark)
+    # The second attempt owed a sweep.
+    assert plainly(play) == Counter(dict.fromkeys(play.expected().rows, 1))
+
+
+def test_files_that_are_not_in_the_table_are_not_acknowledged(
+    make: Make, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = make(CDN)
+    with_table(play)
+    play.produce(40)
+    run = play.new_run()
+    # As a version that the table has had: nothing is added, and no error says so.
+    monkeypatch.setattr(delta_table, "add", lambda *rest: None)
+    with pytest.raises(Exception, match="acknowledged by sink delta"):
+        play.ingest(run)
+    assert play.head().seq == 0
+    monkeypatch.undo()
+    play.ingest(run)
+    assert_each_once(play, spark)

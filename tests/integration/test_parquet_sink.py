@@ -1,0 +1,136 @@
+"""The sink `parquet`: folders by field inside a window's folder, compression, and every reader gives back what was read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.integration.test_command_line import asked
+from tests.integration.test_cuts import Cut, crash, cut_after
+from tests.oracle import CDN, ORDERS
+from tests.playground import Make, Playground
+from tidemark.ledger.records import LaneKind
+from tidemark.protocol import Step
+from tidemark.results.reading import parquet_tables
+from tidemark_spark.audit_job import audit
+from tidemark_spark.readers import results
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+# What a folder's name could choke on, or give back as something else.
+ODD = [
+    "a/b",
+    "a=b",
+    "../..",
+    "100%",
+    "%2F",
+    "日本",
+    "Zoë",
+    "",
+    " ",
+    ".",
+    "+",
+    "a b",
+    'q"uo:te*?',
+    "tab\there",
+    "new\nline",
+    "null",
+    "__HIVE_DEFAULT_PARTITION__",
+    "0012",
+    "x" * 400,
+    "ä" * 300,
+]
+
+
+def with_files(play: Playground, **sink: Any) -> None:
+    play.rewrite(
+        sinks=[{"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name, **sink}],
+    )
+
+
+def folder_of(play: Playground, lane: str = "ingest") -> Path:
+    last = play.head(lane).last
+    assert last is not None
+    return Path(next(one for one in last.places if one.type == "parquet").place["folder"].removeprefix("file://"))
+
+
+def places_by_reader(play: Playground, spark: SparkSession) -> list[list[tuple[Any, ...]]]:
+    """Coordinate and index of the rows that each of Tidemark's readers gives, sorted."""
+    with_spark = results(spark, play.opened, "parquet").collect()
+    plain = [row for table in parquet_tables(play.opened.book, "parquet") for row in table.to_pylist()]
+    return [
+        sorted((row["_topic"], row["_partition"], row["_offset"], row["_index"]) for row in rows)
+        for rows in (with_spark, plain)
+    ]
+
+
+def assert_read_alike(play: Playground, spark: SparkSession) -> None:
+    """Every reader gives the oracle's rows, each once, and the audit is clean."""
+    play.assert_exactly_what_was_read()
+    wanted = sorted(play.expected().rows)
+    assert places_by_reader(play, spark) == [wanted, wanted]
+    report = audit(play.opened, play.new_run())
+    assert report.clean, report.sentence()
+
+
+def test_odd_values_name_folders_and_come_back_unchanged(make: Make, spark: SparkSession) -> None:
+    play = make(ORDERS)
+    with_files(play, partition_by=["paid", "customer"], compression="zstd")
+    orders = [{"id": number, "customer": value, "paid": number % 2 == 0} for number, value in enumerate(ODD)]
+    # And null: in a message without a customer, and in one without a value.
+    values = [json.dumps(one).encode() for one in (*orders, {"id": len(ODD)})]
+    play.kafka.send((play.topics[0], number % 2, b"key", value) for number, value in enumerate([*values, None]))
+    play.ingest()
+    written = sorted(folder_of(play).rglob("part-*.parquet"))
+    assert {one.parent.parent.parent for one in written} == {folder_of(play)}
+    assert len({one.parent for one in written}) > len(ODD) - 2
+    assert all(one.isascii() for one in map(str, written))
+    assert {pq.read_metadata(one).row_group(0).column(0).compression for one in written} == {"ZSTD"}
+    assert_read_alike(play, spark)
+    customers = [*ODD, None, None]
+    frame = results(spark, play.opened, "parquet")
+    assert sorted(map(repr, customers)) == sorted(repr(row["customer"]) for row in frame.collect())
+    tables = parquet_tables(play.opened.book, "parquet")
+    assert sorted(map(repr, customers)) == sorted(
+        repr(one) for table in tables for one in table["customer"].to_pylist()
+    )
+    shown = asked("results", str(play.file), "--sink", "parquet", "--limit", "100")
+    assert sorted(map(repr, customers)) == sorted(repr(one["fields"].get("customer")) for one in shown)
+    wanted = {f"{topic}/{partition}@{at}": row for (topic, partition, at, _), row in play.expected().rows.items()}
+    assert {one["coordinate"]: one["fields"] for one in shown} == wanted
+    assert len(asked("results", str(play.file), "--sink", "parquet", "--limit", "5")) == 5
+
+
+def test_windows_with_other_folders_are_read_together(make: Make, spark: SparkSession) -> None:
+    play = make(CDN)
+    play.produce(60)
+    play.ingest()
+    with_files(play, partition_by=["date(time)", "hour(time)"], compression="gzip")
+    play.produce(60)
+    run = play.new_run()
+    crash(play, run, on_step=cut_after(Step.SINK_STORED, 2))
+    left = list((Path(folder_of(play)).parent.parent / "seq=000000002").iterdir())
+    assert len(left) == 1
+    # The second try owes a sweep of the first one's folder, with all that is in it.
+    play.ingest(run)
+    assert [one.name for one in left[0].parent.iterdir()] == [folder_of(play).name]
+    for name in ("by_date_time=2026-11-20", "by_hour_time=2026-11-20-00"):
+        assert list(folder_of(play).rglob(name)), name
+    # A pending replay changes nothing; a committed one counts in place of the older rows.
+    with_files(play, partition_by=["method"])
+    replay = play.ranges(0, 0, (3, 14)) | play.ranges(0, 2, (5, 6))
+    again = play.new_run()
+    with pytest.raises(Cut):
+        play.select(LaneKind.REPLAY, replay, again, on_step=cut_after(Step.SINK_STORED, 2))
+    wanted = sorted(play.expected().rows)
+    assert places_by_reader(play, spark) == [wanted, wanted]
+    from tidemark import runs
+    from tidemark_spark.window_job import process_windows
+
+    process_windows(play.opened, runs.lane_name(LaneKind.REPLAY, again), 1, again)
+    assert_read_alike(play, spark)

@@ -1,0 +1,300 @@
+"""Compaction without Spark: the value in the ledger, which folders are taken together, what readers see, what is removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from msgspec import structs
+
+from tests.memory import FAULTS, MemoryStore
+from tidemark.authority import Authority
+from tidemark.errors import Fenced, LedgerContradiction, TooLarge
+from tidemark.ledger import compactions, doubt
+from tidemark.ledger.book import Book, Committed
+from tidemark.ledger.compactions import CompactedFolder, Compactions, Span, Stored, described, spans
+from tidemark.ledger.records import Attempt, LaneKind, Receipt, Record, SinkReceipt, Window, WindowRange
+from tidemark.ranges import RangeSet, TopicPartition
+from tidemark.results.compacting import Asked, choose, groups, remove_replaced, size
+from tidemark.results.parquet_files import attempt_folder, tables_that_count
+from tidemark.results.parquet_parts import Part, parts, steady
+from tidemark.tallies import NOTHING, Count, PartitionTally
+
+AT = TopicPartition("logs", 0)
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doubt, "_PAUSE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def book() -> Book:
+    return Book(MemoryStore(), "s", clock=lambda: 1_000_000)
+
+
+def committed(base: str, seq: int, offsets: range, *, lane: str = "ingest", generation: int | None = None) -> Committed:
+    """A window with a row for each of its offsets; its generation is also the time of its commit."""
+    generation = generation or seq
+    ranges = (
+        WindowRange(
+            topic="logs",
+            incarnation=1,
+            partition=0,
+            start=offsets.start,
+            until=offsets.stop,
+            log_start=0,
+            log_end=offsets.stop,
+        ),
+    )
+    window = Window(seq=seq, ranges=ranges, topic_ids={}, isolation="read_committed", pinned_at=1, run="run")
+    tally = PartitionTally(
+        topic="logs",
+        incarnation=1,
+        partition=0,
+        read=NOTHING,
+        stored=NOTHING,
+        rows=Count(len(offsets), "0" * 16),
+    )
+    place = {"base": base, "folder": attempt_folder(base, lane, seq, generation)}
+    receipt = Receipt(
+        tallies=(tally,),
+        sinks=(SinkReceipt(name="parquet", type="parquet", place=place),),
+        dead_letters=None,
+        started_at=1,
+        finished_at=1,
+    )
+    record = Record(
+        stream="s",
+        lane=lane,
+        kind=LaneKind.INGEST,
+        window=window,
+        attempt=Attempt(generation=generation, token="t", run="run", taken_at=1, code_version="1", stream_digest="d"),
+        receipt=receipt,
+        positions=(),
+        committed_at=generation,
+        owes_sweep=False,
+        previous=None,
+    )
+    return Committed(record, window.hull())
+
+
+def rows(offsets: range, **more: list[object]) -> pa.Table:
+    place = {"_topic": "logs", "_incarnation": 1, "_partition": 0, "_index": 0}
+    table = {"_offset": list(offsets), **{name: [value] * len(offsets) for name, value in place.items()}}
+    return pa.table({**table, "id": [str(one) for one in offsets], **more})
+
+
+def write(folder: str, table: pa.Table) -> None:
+    path = Path(folder.removeprefix("file://"))
+    path.mkdir(parents=True)
+    pq.write_table(table, path / "part-0.parquet")
+
+
+def folder_of(window: Committed) -> str:
+    return window.record.places[0].place["folder"]
+
+
+def compact(base: str, windows: list[Committed], generation: int, number: int = 1) -> CompactedFolder:
+    """What the job writes: a row of each window, with the window's columns."""
+    names = [(one.record.lane, one.record.seq) for one in windows]
+    folder = attempt_folder(base, "compacted", number, generation)
+    tables = []
+    for one in windows:
+        offsets = range(one.record.window.ranges[0].start, one.record.window.ranges[0].until)
+        columns = {"_lane": one.record.lane, "_seq": one.record.seq, "_generation": one.generation}
+        tables.append(rows(offsets, **{name: [value] * len(offsets) for name, value in columns.items()}))
+    write(folder, pa.concat_tables(tables))
+    found = CompactedFolder(
+        base=base, folder=folder, generation=generation, windows=spans(names), rows=0, run="run", at=1
+    )
+    return structs.replace(found, rows=sum(table.num_rows for table in tables))
+
+
+def of(*folders: CompactedFolder) -> Compactions:
+    return Compactions(stream="s", sink="parquet", token="t", folders=folders)
+
+
+def found_in(windows: list[Committed], known: Compactions | None = None) -> list[Part]:
+    return parts(windows, authority_of(windows), "parquet", known)
+
+
+def authority_of(windows: list[Committed]) -> Authority:
+    return Authority((one.generation, one.covers) for one in windows)
+
+
+def ids(windows: list[Committed], known: Compactions | None = None) -> list[str]:
+    tables = tables_that_count(found_in(windows, known), authority_of(windows))
+    return sorted((one for table in tables for one in table["id"].to_pylist()), key=int)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> str:
+    return f"file://{tmp_path}/lake"
+
+
+def test_windows_as_spans() -> None:
+    names = [("replay-1", 1), ("ingest", 3), ("ingest", 1), ("ingest", 2), ("ingest", 5), ("ingest", 2)]
+    found = spans(names)
+    assert found == (Span("ingest", 1, 4), Span("ingest", 5, 6), Span("replay-1", 1, 2))
+    assert described(found) == "ingest/1 to 3, ingest/5, replay-1/1"
+    assert spans([]) == ()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("number", range(5))
+def test_any_answer_may_get_lost(book: Book, number: int, fault: str) -> None:
+    assert isinstance(book.store, MemoryStore)
+    book.store.faults = ["none"] * number + [fault]
+    held = compactions.claim(book, "parquet", "run")
+    folder = CompactedFolder(
+        base="b", folder="f", generation=7, windows=(Span("ingest", 1, 3),), rows=5, run="run", at=1
+    )
+    held = compactions.replace(book, held, folder)
+    compactions.finish(book, held)
+    known = compactions.find(book, "parquet")
+    assert known is not None
+    assert known.value.claim is None
+    assert known.value.located() == {("ingest", 1): folder, ("ingest", 2): folder}
+
+
+def test_a_newer_claim_fences(book: Book) -> None:
+    older = compactions.claim(book, "parquet", "older")
+    newer = compactions.claim(book, "parquet", "newer")
+    assert older.value.claim is not None
+    assert newer.value.claim is not None
+    assert newer.value.claim.generation > older.value.claim.generation
+    folder = CompactedFolder(base="b", folder="f", generation=1, windows=(Span("ingest", 1, 3),), rows=5, run="r", at=1)
+    with pytest.raises(Fenced, match="begun by run newer"):
+        compactions.replace(book, older, folder)
+    with pytest.raises(Fenced, match="begun by run newer"):
+        compactions.check_held(book, older)
+    compactions.check_held(book, newer)
+    held = compactions.replace(book, newer, folder)
+    # A folder that holds all windows of another one takes its place.
+    wider = structs.replace(folder, folder="g", windows=(Span("ingest", 1, 5),))
+    assert compactions.replace(book, held, wider).value.folders == (wider,)
+
+
+def test_what_the_ledger_cannot_hold_is_refused_before_the_work() -> None:
+    book = Book(MemoryStore(max_value_bytes=2_000), "s", clock=lambda: 1_000_000)
+    held = compactions.claim(book, "parquet", "run")
+    many = spans((f"replay-{number:012d}", 1) for number in range(100))
+    folder = CompactedFolder(base="b", folder="f", generation=1, windows=many, rows=5, run="r", at=1)
+    with pytest.raises(TooLarge, match="--again"):
+        compactions.check_room(book, compactions.replaced(held, folder))
+
+
+def test_what_is_chosen(base: str) -> None:
+    windows = [committed(base, seq, range(seq * 10, seq * 10 + 10)) for seq in range(1, 6)]
+    elsewhere = committed("file:///elsewhere", 6, range(60, 70))
+    known = of(
+        CompactedFolder(
+            base=base, folder=f"{base}/c", generation=9, windows=(Span("ingest", 1, 3),), rows=20, run="r", at=1
+        )
+    )
+    found = found_in([*windows, elsewhere], known)
+
+    def names(asked: Asked) -> list[str]:
+        return [described(spans(part.names)) for part in choose(found, base, asked)]
+
+    assert names(Asked()) == ["ingest/3", "ingest/4", "ingest/5"]
+    assert names(Asked(again=True)) == ["ingest/1 to 2", "ingest/3", "ingest/4", "ingest/5"]
+    assert names(Asked(before=5)) == ["ingest/3", "ingest/4"]
+    assert names(Asked(windows=2)) == ["ingest/3", "ingest/4"]
+    assert names(Asked(windows=3, again=True)) == ["ingest/1 to 2", "ingest/3"]
+    assert names(Asked(before=2, again=True)) == []
+
+
+def test_folders_with_the_same_columns_go_together(base: str) -> None:
+    windows = [committed(base, seq, range(seq * 10, seq * 10 + 10)) for seq in range(1, 7)]
+    # Window 5 was replayed as a whole: nothing of its folder counts, and it need not even be there.
+    windows.append(committed(base, 1, range(50, 60), lane="replay-1", generation=9))
+    for window in windows:
+        more = {"also": [1] * 10} if window.record.seq in (3, 4) else {}
+        if (window.record.lane, window.record.seq) not in (("ingest", 5), ("ingest", 6)):
+            write(folder_of(window), rows(range(window.covers.of(AT)[0][0], window.covers.of(AT)[0][1]), **more))
+    chosen = choose(found_in(windows), base, Asked())
+    with pytest.raises(LedgerContradiction, match=r"seq=000000006.* has no files, and ingest/6"):
+        groups(chosen)
+    write(folder_of(windows[5]), rows(range(60, 70), alone=[1] * 10))
+    found = groups(chosen)
+    assert [described(spans(name for part in group for name in part.names)) for group in found] == [
+        "ingest/1 to 2, ingest/5, replay-1/1",
+        "ingest/3 to 4",
+    ]
+    assert size(found[0]).files == 3
+
+
+def test_what_readers_see_before_and_behind(base: str) -> None:
+    first, second = committed(base, 1, range(10)), committed(base, 2, range(10, 20))
+    for window in (first, second):
+        write(folder_of(window), rows(range(*window.covers.of(AT)[0])))
+    whole = [str(one) for one in range(20)]
+    assert ids([first, second]) == whole
+    folder = compact(base, [first, second], 5)
+    # What nobody has named counts for nobody.
+    assert ids([first, second]) == whole
+    assert ids([first, second], of(folder)) == whole
+    # A replay's rows count in place of those in the compacted folder.
+    replayed = committed(base, 1, range(8, 12), lane="replay-1", generation=9)
+    write(folder_of(replayed), rows(range(8, 11)))
+    assert ids([first, second, replayed], of(folder)) == [*whole[:11], *whole[12:]]
+    remove_replaced(of(folder), base, 8)
+    assert ids([first, second, replayed], of(folder)) == [*whole[:11], *whole[12:]]
+    with pytest.raises(LedgerContradiction, match="seq=000000001/generation=1 is gone, and ingest/1 have"):
+        ids([first, second])
+
+
+def test_only_what_was_replaced_is_removed(base: str) -> None:
+    windows = [committed(base, seq, range(seq * 10, seq * 10 + 10)) for seq in range(1, 4)]
+    for window in windows:
+        write(folder_of(window), rows(range(*window.covers.of(AT)[0])))
+    late = attempt_folder(base, "ingest", 2, 1)
+    write(late, rows(range(20, 30)))
+    named = compact(base, windows[:2], 5)
+    killed, running = compact(base, windows[:2], 6), compact(base, windows[:2], 8, 2)
+    for _ in range(2):
+        remove_replaced(of(named), base, 8)
+        there = sorted(
+            str(one.parent.relative_to(base.removeprefix("file://"))) for one in Path(base[7:]).rglob("*.parquet")
+        )
+        assert there == [
+            "lane=compacted/seq=000000001/generation=5",
+            "lane=compacted/seq=000000002/generation=8",
+            "lane=ingest/seq=000000003/generation=3",
+        ]
+    assert killed.folder != running.folder
+
+
+def test_a_reader_reads_again_when_folders_were_replaced(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = [compactions.claim(book, "parquet", "run")]
+    folder = CompactedFolder(base="b", folder="f", generation=1, windows=(Span("ingest", 1, 3),), rows=5, run="r", at=1)
+    looks: list[int] = []
+
+    def look(seen: list[Part], authority: Authority) -> int:
+        looks.append(len(looks))
+        if len(looks) == 1:
+            # A claim alone changes nothing for a reader.
+            held.append(compactions.claim(book, "parquet", "run"))
+        if len(looks) == 2:
+            raise AssertionError("nothing was replaced: an error is an error")
+        if len(looks) == 3:
+            held.append(compactions.replace(book, held[-1], folder))
+            raise FileNotFoundError("the folder is gone")
+        return len(looks)
+
+    assert steady(book, "parquet", look) == 1
+    with pytest.raises(AssertionError, match="an error is an error"):
+        steady(book, "parquet", look)
+    assert steady(book, "parquet", look) == 4
+    assert isinstance(held[-1], Stored)
+
+
+def test_a_window_without_offsets_of_its_own_holds_nothing() -> None:
+    older, newer = committed("b", 1, range(10)), committed("b", 2, range(10))
+    first, second = found_in([older, newer])
+    assert (first.holds, second.holds) == (False, True)
+    assert first.lost == {1: RangeSet(newer.covers)}

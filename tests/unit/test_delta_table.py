@@ -1,0 +1,132 @@
+"""A Delta table without Spark: what an attempt adds, what a sweep deletes, what readers see of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tests.unit.test_compactions import authority_of, committed
+from tidemark.errors import LedgerContradiction, OwnedByAnother, WrongUse
+from tidemark.ledger.book import Committed
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.results import delta_table
+from tidemark.results.parquet_files import tables_that_count
+from tidemark.results.parquet_parts import parts
+
+AT = TopicPartition("logs", 0)
+FIELDS = {"id": "string", "at": "timestamp", "raw": "binary"}
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> str:
+    base = f"file://{tmp_path}/table"
+    delta_table.prepare(base, delta_table.columns(FIELDS), "s", "ledger")
+    return base
+
+
+def attempt(base: str, generation: int, offsets: range, lane: str = "ingest") -> None:
+    """What the sink does, with Arrow in place of Spark."""
+    schema = delta_table.columns(FIELDS)
+    values = {"_topic": "logs", "_incarnation": 1, "_partition": 0, "_index": 0, "_tombstone": False, "_digest": 7}
+    values |= {"at": datetime(2500, 1, 1, tzinfo=UTC), "raw": b"\xff"}
+    table = {name: [value] * len(offsets) for name, value in values.items()}
+    table |= {"_offset": list(offsets), "id": [f"{generation}-{one}" for one in offsets]}
+    wanted = pa.schema([one for one in schema if one.name != "_generation"])
+    folder = Path(delta_table.partition_folder(base, generation).removeprefix("file://"))
+    folder.mkdir()
+    pq.write_table(pa.table({name: table[name] for name in wanted.names}, schema=wanted), folder / "part-0.parquet")
+    delta_table.add(base, f"s/{lane}", generation, f"{lane}/1")
+
+
+def plainly(base: str) -> list[tuple[int, int]]:
+    """Offset and generation of every row that a plain reader sees."""
+    rows = DeltaTable(base).to_pyarrow_table().to_pylist()
+    return sorted((row["_offset"], row["_generation"]) for row in rows)
+
+
+def test_a_sweep_deletes_lower_generations_at_its_offsets(base: str) -> None:
+    attempt(base, 1, range(10))
+    attempt(base, 2, range(10, 20))
+    attempt(base, 9, range(5, 12), "replay-1")
+    replay = committed(base, 1, range(5, 12), lane="replay-1", generation=5)
+    # Only of generations lower than its own: what a newer attempt has written stays.
+    delta_table.sweep(base, replay.record, replay.covers)
+    left = [(one, 1) for one in range(5)] + [(one, 9) for one in range(5, 12)] + [(one, 2) for one in range(12, 20)]
+    assert plainly(base) == sorted(left)
+    version = DeltaTable(base).version()
+    delta_table.sweep(base, replay.record, replay.covers)
+    assert plainly(base) == sorted(left)
+    assert DeltaTable(base).version() >= version
+    rewritten = DeltaTable(base).to_pyarrow_table().to_pylist()
+    assert {row["at"] for row in rewritten} == {datetime(2500, 1, 1, tzinfo=UTC)}
+    assert {row["raw"] for row in rewritten} == {b"\xff"}
+
+
+def test_a_sweep_of_many_single_offsets(base: str) -> None:
+    attempt(base, 1, range(1000))
+    replay = committed(base, 1, range(1000), lane="replay-1", generation=5)
+    odd = RangeSet(OffsetRange(AT, one, one + 1) for one in range(1, 1000, 2))
+    delta_table.sweep(base, replay.record, odd)
+    assert [offset for offset, _ in plainly(base)] == list(range(0, 1000, 2))
+
+
+@pytest.mark.covers("E43")
+def test_a_version_counts_once(base: str) -> None:
+    attempt(base, 5, range(10))
+    delta_table.add(base, "s/ingest", 5, "ingest/1")
+    assert len(plainly(base)) == 10
+    # A version that is skipped leaves nothing in the table, whatever was written.
+    attempt(base, 4, range(10, 20))
+    assert sorted(delta_table.files_of(base)) == [5]
+    # Another lane has versions of its own.
+    attempt(base, 3, range(20, 25), "replay-1")
+    assert sorted(delta_table.files_of(base)) == [3, 5]
+
+
+def given(base: str, windows: list[Committed]) -> list[str]:
+    authority = authority_of(windows)
+    files = delta_table.files_of(base)
+    found = [
+        delta_table.with_files(one, files)
+        for one in parts(windows, authority, "parquet")
+        if one.windows[0].generation in files
+    ]
+    return sorted(one for table in tables_that_count(found, authority) for one in table["id"].to_pylist())
+
+
+def test_readers_see_what_counts(base: str) -> None:
+    first, replay = committed(base, 1, range(10)), committed(base, 1, range(4, 6), lane="replay-1", generation=9)
+    attempt(base, 1, range(10))
+    attempt(base, 9, range(4, 6), "replay-1")
+    # A late attempt.
+    attempt(base, 10, range(10), "late")
+    assert given(base, [first]) == [f"1-{one}" for one in range(10)]
+    mixed = sorted([*(f"1-{one}" for one in range(10) if one not in (4, 5)), "9-4", "9-5"])
+    assert given(base, [first, replay]) == mixed
+    delta_table.sweep(base, replay.record, replay.covers)
+    assert given(base, [first, replay]) == mixed
+
+
+def test_a_table_of_somebody_else_is_refused(base: str, tmp_path: Path) -> None:
+    columns = delta_table.columns(FIELDS)
+    delta_table.prepare(base, columns, "s", "ledger")
+    with pytest.raises(OwnedByAnother, match="belongs to stream s; this is stream other"):
+        delta_table.prepare(base, columns, "other", "ledger")
+    with pytest.raises(LedgerContradiction, match="with ledger ledger, its ledger now is newer"):
+        delta_table.prepare(base, columns, "s", "newer")
+    write_deltalake(f"{tmp_path}/theirs", pa.table({"id": ["a"]}))
+    with pytest.raises(OwnedByAnother, match="belongs to stream nobody"):
+        delta_table.prepare(f"file://{tmp_path}/theirs", columns, "s", "ledger")
+
+
+def test_columns_may_be_added_and_not_changed(base: str) -> None:
+    attempt(base, 1, range(5))
+    delta_table.prepare(base, delta_table.columns({**FIELDS, "more": "integer"}), "s", "ledger")
+    assert {row["more"] for row in DeltaTable(base).to_pyarrow_table().to_pylist()} == {None}
+    with pytest.raises(WrongUse, match="has the column id as"):
+        delta_table.prepare(base, delta_table.columns({"id": "integer"}), "s", "ledger")
