@@ -64,7 +64,9 @@ class SparkWork:
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
         if not isinstance(fence, HeadFence):
             raise TypeError("Spark's workers need a fence that they can look at themselves")
-        mission = Mission(self._lane, self._window.seq, attempt.generation, fence, self.progress.report)
+        mission = Mission(
+            self._lane, self._window.seq, attempt.generation, fence, self.progress.report, attempt.ordinal
+        )
         self._mission = mission
         if any(tally.invalid.number for tally in self._tallies):
             self._set_aside = self._dead_letters.store(outcomes.set_aside(self._messages), mission)

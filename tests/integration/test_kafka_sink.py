@@ -299,7 +299,7 @@ def test_the_command_line_shows_what_counts(make: Make) -> None:
     text, _ = tidemark("results", str(play.file), "--sink", "kafka", "--limit", "2")
     assert len(text.splitlines()) == 3
     _, said = tidemark("results", str(play.file), "--sink", "parquet", code=2)
-    assert "no sink parquet of type hbase or kafka; there are: hbase, kafka" in said
+    assert "no sink parquet of type hbase, hbase_latest or kafka; there are: hbase, kafka" in said
 
 
 def test_spark_reads_it_not(make: Make, spark: Any) -> None:

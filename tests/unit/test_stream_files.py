@@ -246,6 +246,33 @@ def test_a_sink_in_kafka_that_cannot_be_is_refused(tmp_path: Path, said: str, wh
         with_kafka(tmp_path, said)
 
 
+LATEST = MINIMAL.replace("    table: orders\n", "    table: orders\n  - {type: hbase_latest, SAID}\n")
+
+
+def test_a_sink_with_the_newest_value_of_each_key(tmp_path: Path) -> None:
+    stream = loaded(tmp_path, LATEST.replace("SAID", "table: state, key: id, hbase: other")).stream
+    assert (stream.sinks[1].name, stream.sinks[1].key, stream.sinks[1].regions) == ("hbase_latest", ("id",), 1)
+    assert stream.connections() == {"hbase_default", "kafka_default", "other"}
+    assert loaded(tmp_path, LATEST.replace("SAID", "table: state, key: [id], regions: 4")).stream.sinks[1].regions == 4
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("table: state", "key: "),
+        ("table: state, key: []", "key: .*at least 1"),
+        ("table: state, key: [id, id]", "a field is named twice"),
+        ("table: state, key: customer", "names the field customer, which the scheme does not have"),
+        ("table: state, key: id, regions: 3", "regions: "),
+        ("table: orders, key: id", "table 'orders' is named for two purposes"),
+        ("table: state, key: id}\nguarantee: none\nlimits: {", "with guarantee none every run writes everything"),
+    ],
+)
+def test_a_sink_by_key_that_cannot_be_is_refused(tmp_path: Path, said: str, why: str) -> None:
+    with pytest.raises(InvalidStreamFile, match=why):
+        loaded(tmp_path, LATEST.replace("SAID", said))
+
+
 def test_a_topic_of_the_same_name_elsewhere_is_not_the_one_that_is_read(tmp_path: Path) -> None:
     assert with_kafka(tmp_path, "topic: orders, kafka: other").sinks[1].topic == "orders"
 

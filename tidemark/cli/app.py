@@ -169,7 +169,8 @@ def show(
 def results(
     stream: Stream,
     sink: Annotated[
-        str | None, typer.Option(help="a sink of type hbase or kafka, by its name; the first one unless named")
+        str | None,
+        typer.Option(help="a sink of type hbase, hbase_latest or kafka, by its name; the first one unless named"),
     ] = None,
     dead_letters: Annotated[
         bool, typer.Option("--dead-letters", help="in their place, the messages that were set aside, with the reason")
@@ -177,7 +178,7 @@ def results(
     limit: Annotated[int, typer.Option(min=1, help="at most so many rows")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Result rows that count: of HBase in the order of their coordinates, of Kafka as they stand in the topic.
+    """Result rows that count: of HBase in the order of their coordinates or keys, of Kafka as they stand in the topic.
 
     Example: tidemark results orders --limit 5
     """

@@ -57,7 +57,9 @@ class _Held:
 
 
 class Gateway:
-    """The Thrift 1 gateways of one HBase, as seen by one program. Threads may share it: each call has a connection to itself."""
+    """The Thrift 1 gateways of one HBase, as seen by one program. Threads may share it: each call has its own connection."""
+
+    _mistakes: tuple[type[Exception], ...] = MISTAKE
 
     def __init__(
         self, endpoint: HBaseEndpoint, *, timeout_ms: int = TIMEOUT_MS, patience: float = PATIENCE_SECONDS
@@ -69,7 +71,7 @@ class Gateway:
         self._free: list[_Held] = []
         self._closing: threading.Timer | None = None
         # Programs begin with any of them, so that all share the work.
-        self._at = random.randrange(len(endpoint.gateways))
+        self._at = random.randrange(len(endpoint.gateways))  # noqa: S311
 
     def __reduce__(self) -> tuple[Any, ...]:
         # To Spark's workers only the addresses travel.
@@ -90,7 +92,7 @@ class Gateway:
             try:
                 with self._connection() as connection:
                     return call(connection)
-            except MISTAKE:
+            except self._mistakes:
                 raise
             except TROUBLE as problem:
                 if time.monotonic() > deadline:
@@ -112,7 +114,7 @@ class Gateway:
                         yield row, cells
                         start = row + b"\x00"
                         deadline = time.monotonic() + self._patience
-            except MISTAKE:
+            except self._mistakes:
                 raise
             except TROUBLE as problem:
                 if time.monotonic() > deadline:
@@ -151,7 +153,7 @@ class Gateway:
         one = self._take()
         try:
             yield one.connection
-        except MISTAKE:
+        except self._mistakes:
             self._give_back(one)
             raise
         except BaseException as problem:

@@ -12,6 +12,7 @@ from pydantic import (
 )
 
 from tidemark.streams.kafka_sink import KafkaSink
+from tidemark.streams.latest_sink import HBaseLatestSink
 from tidemark.streams.parts import ConnectionName, Items, Name, Part, Table
 from tidemark.streams.schemes import Scheme
 from tidemark.streams.source import Source
@@ -42,7 +43,7 @@ class ParquetSink(Part):
     folder: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.=-]*(/[A-Za-z0-9_][A-Za-z0-9_.=-]*)*$")]
 
 
-Sink = Annotated[HBaseSink | ParquetSink | KafkaSink, Field(discriminator="type")]
+Sink = Annotated[HBaseSink | HBaseLatestSink | ParquetSink | KafkaSink, Field(discriminator="type")]
 
 
 class DeadLetters(Part):
@@ -151,7 +152,7 @@ class Stream(Part):
         names = [sink.name for sink in self.sinks]
         if len(set(names)) < len(names):
             raise ValueError(f"sinks: two have the name {max(names, key=names.count)!r}; give each its own")
-        tables = [sink.table for sink in self.sinks if isinstance(sink, HBaseSink)]
+        tables = [sink.table for sink in self.sinks if isinstance(sink, HBaseSink | HBaseLatestSink)]
         tables.append(self.dead_letters.table)
         if isinstance(self.ledger, HBaseLedger):
             tables += [table for table in (self.ledger.table, self.ledger.offsets_table) if table]
@@ -176,6 +177,20 @@ class Stream(Part):
         return self
 
     @model_validator(mode="after")
+    def _keys(self) -> Stream:
+        for sink in self.sinks:
+            if not isinstance(sink, HBaseLatestSink):
+                continue
+            if unknown := [name for name in sink.key if name not in self.scheme.fields]:
+                raise ValueError(f"sink {sink.name} names the field {unknown[0]}, which the scheme does not have")
+            if self.guarantee == "none":
+                raise ValueError(
+                    f"sink {sink.name}: with guarantee none every run writes everything once more, and a version has "
+                    "room for 16,383 such attempts; use at_least_once"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _read_before_the_commit(self) -> Stream:
         if self.guarantee == "at_most_once" and self.limits.max_invalid is not None:
             raise ValueError(
@@ -193,7 +208,7 @@ class Stream(Part):
 
 def _connection_of(sink: Sink) -> str:
     match sink:
-        case HBaseSink():
+        case HBaseSink() | HBaseLatestSink():
             return sink.hbase
         case ParquetSink():
             return sink.files

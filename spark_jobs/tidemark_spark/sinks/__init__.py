@@ -6,11 +6,13 @@ from pathlib import PurePosixPath
 
 from tidemark.connections import kafka_bootstrap, lake_folder
 from tidemark.streams.kafka_sink import KafkaSink
+from tidemark.streams.latest_sink import HBaseLatestSink
 from tidemark.streams.model import HBaseSink, ParquetSink
 from tidemark.streams.opened import OpenStream
 from tidemark_spark.outcomes import field_names
 from tidemark_spark.sinks.contract import Sink
 from tidemark_spark.sinks.hbase import HBaseResults
+from tidemark_spark.sinks.hbase_latest import HBaseLatest
 from tidemark_spark.sinks.kafka import KafkaResults
 from tidemark_spark.sinks.parquet import ParquetResults
 
@@ -24,6 +26,9 @@ def make_sinks(opened: OpenStream) -> list[Sink]:
         if isinstance(config, HBaseSink):
             table = opened.result_table(config.hbase, config.table)
             sinks.append(HBaseResults(config, table, field_names(opened.stream)))
+        elif isinstance(config, HBaseLatestSink):
+            latest = opened.latest_table(config.hbase, config.table)
+            sinks.append(HBaseLatest(config, latest, opened.book, field_names(opened.stream)))
         elif isinstance(config, KafkaSink):
             servers = kafka_bootstrap(opened.connections(config.kafka))
             sinks.append(KafkaResults(config, servers, opened.stream.stream, field_names(opened.stream)))
