@@ -11,9 +11,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidemark.authority import Authority
 from tidemark.ledger.book import Book
-from tidemark.results.hbase_rows import Place
+from tidemark.results.hbase_rows import SALTS, Place
 from tidemark.results.hbase_table import StoredRow
-from tidemark.results.latest_rows import SALTS
 from tidemark.results.latest_table import LatestTable
 from tidemark_spark.readers import place_row, places_schema
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tidemark.errors import ProcessingFailed, TooLarge
 from tidemark.ranges import TopicPartition
-from tidemark.results.hbase_rows import Mark, Place
+from tidemark.results.hbase_rows import Mark, Place, split_keys
 from tidemark.results.latest_rows import (
     Version,
     encode_cell,
@@ -18,7 +18,6 @@ from tidemark.results.latest_rows import (
     qualifier,
     row_key,
     salt_range,
-    split_keys,
     topic_of,
 )
 from tidemark.results.packed import pack, unpack

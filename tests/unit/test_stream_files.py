@@ -246,6 +246,33 @@ def test_a_sink_in_kafka_that_cannot_be_is_refused(tmp_path: Path, said: str, wh
         with_kafka(tmp_path, said)
 
 
+TWO_FIELDS = MINIMAL.replace("    id: integer\n", "    id: integer\n    paid: boolean\n")
+
+
+def test_how_a_table_is_made(tmp_path: Path) -> None:
+    made = loaded(tmp_path, TWO_FIELDS.replace("table: orders\n", "table: orders\n    columns: {id: number}\n")).stream
+    assert (made.sinks[0].columns, made.sinks[0].packed, made.sinks[0].regions) == ({"id": "number"}, False, 1)
+    made = loaded(
+        tmp_path, TWO_FIELDS.replace("table: orders\n", "table: orders\n    packed: true\n    regions: 8\n")
+    ).stream
+    assert (made.sinks[0].columns, made.sinks[0].packed, made.sinks[0].regions) == ({}, True, 8)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("columns: {customer: c}", "columns names customer, which the scheme does not have"),
+        ("columns: {id: paid}", "two fields would be in the column paid"),
+        ("columns: {id: _packed}", "columns.id: .*pattern"),
+        ("columns: {id: n}\n    packed: true", "packed and columns exclude each other"),
+        ("regions: 5", "regions: "),
+    ],
+)
+def test_a_table_that_cannot_be_made_is_refused(tmp_path: Path, said: str, why: str) -> None:
+    with pytest.raises(InvalidStreamFile, match=why):
+        loaded(tmp_path, TWO_FIELDS.replace("table: orders\n", f"table: orders\n    {said}\n"))
+
+
 LATEST = MINIMAL.replace("    table: orders\n", "    table: orders\n  - {type: hbase_latest, SAID}\n")
 
 

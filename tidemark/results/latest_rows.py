@@ -23,11 +23,10 @@ import xxhash
 
 from tidemark.errors import ProcessingFailed, TooLarge
 from tidemark.ranges import TopicPartition
-from tidemark.results.hbase_rows import Mark, Place
+from tidemark.results.hbase_rows import SALTS, Mark, Place
 from tidemark.results.packed import pack, unpack
 
 TYPE = "hbase_latest"
-SALTS = 16
 
 EPOCH_BITS, OFFSET_BITS, ORDINAL_BITS = 7, 42, 14
 # Half of what HBase takes as a row's key (32,767 bytes), for filters and tools that add to it.
@@ -97,11 +96,6 @@ def topic_of(row: bytes) -> str:
 def salt_range(salt: int) -> tuple[bytes, bytes]:
     """(first key, key behind the last) of the rows with a salt."""
     return bytes([salt]), bytes([salt + 1])
-
-
-def split_keys(regions: int) -> list[bytes]:
-    """Where a table is cut into regions of as many salts each."""
-    return [bytes([SALTS * number // regions]) for number in range(1, regions)]
 
 
 def qualifier(at: TopicPartition, index: int) -> bytes:

@@ -14,19 +14,18 @@ from typing import Any
 
 from tidemark.authority import Authority
 from tidemark.errors import WrongUse
+from tidemark.hbase.regions import ensure_table, is_there
 from tidemark.hbase.tables import ALL_VERSIONS, FOR_EVER
 from tidemark.hbase.thrift2 import Gateway2, thrift
-from tidemark.results.hbase_rows import Place
+from tidemark.results.hbase_rows import SALTS, Place, split_keys
 from tidemark.results.hbase_table import StoredRow
 from tidemark.results.latest_rows import (
-    SALTS,
     Version,
     fields_of,
     mark_of,
     place_of,
     row_key,
     salt_range,
-    split_keys,
     topic_of,
 )
 from tidemark.results.owners import check_owner
@@ -59,7 +58,11 @@ class LatestTable:
 
         Raises WrongUse for a table that forgets versions or has another key, and what `check_owner` raises.
         """
-        self._make(regions)
+        families = {
+            _FAMILY.decode(): {"maxVersions": ALL_VERSIONS, "timeToLive": FOR_EVER},
+            _OWNER_FAMILY.decode(): {"maxVersions": 1, "timeToLive": FOR_EVER},
+        }
+        ensure_table(self._gateway, self._table, families, split_keys(regions))
         self._check_families()
         mine = json.dumps({"key": list(key), "ledger": ledger, "stream": stream}, sort_keys=True).encode()
         put = thrift.TPut(row=_OWNER_ROW, columnValues=[_value(_OWNER_FAMILY, _OWNER_COLUMN, mine)])
@@ -126,7 +129,7 @@ class LatestTable:
 
     def _rows(self, salts: Iterable[int]) -> Iterator[tuple[bytes, list[list[Any]]]]:
         """The rows with these salts, each with the newest cells of its columns."""
-        if not self._there():
+        if not is_there(self._gateway, self._table):
             return
         table = self._table.encode()
         for salt in salts:
@@ -166,31 +169,6 @@ class LatestTable:
     def _get(self, get: Any) -> Any:
         table = self._table.encode()
         return self._gateway.repeated(f"read {self._table}", lambda client: client.get(table, get))
-
-    def _there(self) -> bool:
-        name = thrift.TTableName(qualifier=self._table.encode())
-        return bool(self._gateway.repeated("list its tables", lambda client: client.tableExists(name)))
-
-    def _make(self, regions: int) -> None:
-        if self._there():
-            return
-        families = [
-            thrift.TColumnFamilyDescriptor(name=name, maxVersions=versions, timeToLive=FOR_EVER)
-            for name, versions in ((_FAMILY, ALL_VERSIONS), (_OWNER_FAMILY, 1))
-        ]
-        described = thrift.TTableDescriptor(
-            tableName=thrift.TTableName(qualifier=self._table.encode()), columns=families
-        )
-
-        def create(client: Any) -> None:
-            try:
-                client.createTable(described, split_keys(regions))
-            except thrift.TIOError as problem:
-                # By this very call, when its first answer was lost; or by somebody else.
-                if "TableExistsException" not in str(problem.message):
-                    raise
-
-        self._gateway.repeated(f"make {self._table}", create)
 
     def _check_families(self) -> None:
         name = thrift.TTableName(qualifier=self._table.encode())

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from tidemark.streams.parts import ConnectionName, FieldName, Items, Name, Part, Table
+from tidemark.streams.parts import ConnectionName, FieldName, Items, Name, Part, Regions, Table
 
 
 class HBaseLatestSink(Part):
@@ -17,8 +17,7 @@ class HBaseLatestSink(Part):
     hbase: ConnectionName = "hbase_default"
     table: Table
     key: Annotated[Items[FieldName], Field(min_length=1, max_length=16)]
-    # Of as many salts each; HBase splits them further as they grow.
-    regions: Literal[1, 2, 4, 8, 16] = 1
+    regions: Regions = 1
 
     @field_validator("key", mode="before")
     @classmethod

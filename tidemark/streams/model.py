@@ -13,7 +13,7 @@ from pydantic import (
 
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.latest_sink import HBaseLatestSink
-from tidemark.streams.parts import ConnectionName, Items, Name, Part, Table
+from tidemark.streams.parts import ConnectionName, FieldName, Items, Name, Part, Regions, Table
 from tidemark.streams.schemes import Scheme
 from tidemark.streams.source import Source
 
@@ -26,12 +26,23 @@ class Check(Part):
 
 
 class HBaseSink(Part):
-    """A row for each result row, by coordinate."""
+    """A row for each result row, by coordinate. What it says besides its name counts when the table is made."""
 
     type: Literal["hbase"]
     name: Name = "hbase"
     hbase: ConnectionName = "hbase_default"
     table: Table
+    # Field to qualifier; a field that is not named has its own name.
+    columns: dict[FieldName, FieldName] = Field(default_factory=dict)
+    # All fields in one cell.
+    packed: bool = False
+    regions: Regions = 1
+
+    @model_validator(mode="after")
+    def _cells(self) -> HBaseSink:
+        if self.packed and self.columns:
+            raise ValueError("packed and columns exclude each other: in a packed cell the fields have their own names")
+        return self
 
 
 class ParquetSink(Part):
@@ -174,6 +185,18 @@ class Stream(Part):
                 if (sink.kafka, topic) in taken:
                     raise ValueError(f"topic {topic} is named by two sinks; nobody could tell their messages apart")
                 taken.add((sink.kafka, topic))
+        return self
+
+    @model_validator(mode="after")
+    def _columns(self) -> Stream:
+        for sink in self.sinks:
+            if not isinstance(sink, HBaseSink):
+                continue
+            if unknown := [name for name in sink.columns if name not in self.scheme.fields]:
+                raise ValueError(f"sink {sink.name}: columns names {unknown[0]}, which the scheme does not have")
+            named = [sink.columns.get(name, name) for name in self.scheme.fields]
+            if twice := [name for name in named if named.count(name) > 1]:
+                raise ValueError(f"sink {sink.name}: two fields would be in the column {twice[0]}")
         return self
 
     @model_validator(mode="after")

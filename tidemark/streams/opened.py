@@ -28,6 +28,7 @@ from tidemark.streams.model import Ledger, Stream, ZooKeeperLedger
 from tidemark.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
+    from tidemark.hbase.thrift2 import Gateway2
     from tidemark.results.latest_table import LatestTable
 
 
@@ -49,11 +50,15 @@ class OpenStream:
         return ResultTable(Gateway(hbase_endpoint(self.connections(connection))), table)
 
     def latest_table(self, connection: str, table: str) -> LatestTable:
-        # Thrift 2 takes a third of a second to load, and most streams do without it.
-        from tidemark.hbase.thrift2 import Gateway2
         from tidemark.results.latest_table import LatestTable
 
-        return LatestTable(Gateway2(hbase2_endpoint(self.connections(connection))), table)
+        return LatestTable(self.gateway2(connection), table)
+
+    def gateway2(self, connection: str) -> Gateway2:
+        # Thrift 2 takes a third of a second to load, and most streams do without it.
+        from tidemark.hbase.thrift2 import Gateway2
+
+        return Gateway2(hbase2_endpoint(self.connections(connection)))
 
     def dead_letter_table(self) -> ResultTable:
         return self.result_table(self.stream.dead_letters.hbase, self.stream.dead_letters.table)

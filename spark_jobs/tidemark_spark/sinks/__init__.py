@@ -25,7 +25,8 @@ def make_sinks(opened: OpenStream) -> list[Sink]:
     for config in opened.stream.sinks:
         if isinstance(config, HBaseSink):
             table = opened.result_table(config.hbase, config.table)
-            sinks.append(HBaseResults(config, table, field_names(opened.stream)))
+            regions = opened.gateway2(config.hbase) if config.regions > 1 else None
+            sinks.append(HBaseResults(config, table, field_names(opened.stream), regions))
         elif isinstance(config, HBaseLatestSink):
             latest = opened.latest_table(config.hbase, config.table)
             sinks.append(HBaseLatest(config, latest, opened.book, field_names(opened.stream)))
