@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -82,15 +81,13 @@ def test_a_region_server_that_hangs_costs_a_bounded_time(site: Site) -> None:
     assert gateway.repeated("read", read) == []
     hung = processes.running(site, "hbase-region")
     processes.send(hung, signal.SIGSTOP)
-    began = time.monotonic()
     try:
-        with pytest.raises(Unreachable, match="did not read"):
+        with pytest.raises(Unreachable, match="did not read") as caught:
             gateway.repeated("read", read)
-        waited = time.monotonic() - began
     finally:
         processes.send(hung, signal.SIGCONT)
-    # Long before HBase itself gives up, which takes minutes.
-    assert waited < 30
+    # The client has given up, and not HBase, which takes a minute.
+    assert isinstance(caught.value.__cause__, TimeoutError)
     # Its late answer belongs to a connection that is gone: the next question gets its own.
     patient = Gateway(gateway.endpoint)
     assert patient.repeated("read", read) == []
