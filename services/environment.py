@@ -17,7 +17,12 @@ def connections(site: Site) -> dict[str, str]:
     """Airflow Connections as environment variables; programs without Airflow read the same ones."""
     values = {
         "KAFKA_DEFAULT": {"conn_type": "kafka", "extra": {"bootstrap.servers": site.address("kafka")}},
-        "HBASE_DEFAULT": {"conn_type": "generic", "host": "127.0.0.1", "port": site.port("thrift")},
+        "HBASE_DEFAULT": {
+            "conn_type": "generic",
+            "host": "127.0.0.1",
+            "port": site.port("thrift"),
+            "extra": {"thrift2": site.address("thrift2")},
+        },
         "ZOOKEEPER_DEFAULT": {
             "conn_type": "generic",
             "host": "127.0.0.1",

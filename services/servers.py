@@ -148,6 +148,16 @@ def _thrift_command(site: Site) -> list[str]:
     return _hbase_command("thrift.ThriftServer", "512m", "start", "-p", port, "--bind", "127.0.0.1")(site)
 
 
+def _thrift2_command(site: Site) -> list[str]:
+    port = str(site.port("thrift2"))
+    return _hbase_command("thrift2.ThriftServer", "512m", "start", "-p", port, "--bind", "127.0.0.1")(site)
+
+
+def _thrift2_ready(site: Site) -> None:
+    """It listens; that HBase answers is what `thrift` waits for."""
+    _accepts(site, "thrift2")
+
+
 def _thrift_ready(site: Site) -> None:
     """Ready is when HBase answers through it: the master is initialised and the meta table is being served."""
     import happybase
@@ -215,6 +225,14 @@ SERVERS: dict[str, Server] = {
         ),
         Server(
             "thrift", _thrift_command, _thrift_ready, prepare=_hbase_prepare, ports=("thrift",), after=("zookeeper",)
+        ),
+        Server(
+            "thrift2",
+            _thrift2_command,
+            _thrift2_ready,
+            prepare=_hbase_prepare,
+            ports=("thrift2",),
+            after=("zookeeper",),
         ),
         Server(
             "kafka",

@@ -25,6 +25,7 @@ PORT_NAMES = (
     "airflow",
     "airflow-worker-logs",
     "airflow-triggerer-logs",
+    "thrift2",
 )
 
 

@@ -105,19 +105,39 @@ def _from_uri(name: str, text: str) -> Connection:
 
 @dataclass(frozen=True)
 class HBaseEndpoint:
-    """Host and port of an HBase Thrift 1 gateway."""
+    """Host and port of an HBase Thrift gateway, and of `others` that stand before the same HBase."""
 
     host: str
     port: int
+    others: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def gateways(self) -> tuple[tuple[str, int], ...]:
+        return ((self.host, self.port), *self.others)
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return ",".join(f"{host}:{port}" for host, port in self.gateways)
 
 
 def hbase_endpoint(connection: Connection) -> HBaseEndpoint:
-    return HBaseEndpoint(
-        connection.required("host", connection.host), int(connection.required("port", connection.port))
-    )
+    """The Thrift 1 gateways: `host` is one, or several with commas between, each with a port of its own or the connection's."""
+    return _gateways(connection, connection.required("host", connection.host))
+
+
+def hbase2_endpoint(connection: Connection) -> HBaseEndpoint:
+    """The Thrift 2 gateways: `thrift2` among the extras, `host:port` with commas between."""
+    return _gateways(connection, str(connection.required("thrift2 among its extras", connection.extra.get("thrift2"))))
+
+
+def _gateways(connection: Connection, hosts: str) -> HBaseEndpoint:
+    found = []
+    for one in hosts.split(","):
+        host, _, port = one.strip().partition(":")
+        number = port or str(connection.required("port", connection.port))
+        if not host or not number.isdecimal():
+            raise WrongUse(f"connection {connection.name} names the gateway {one!r}; expected host or host:port")
+        found.append((host, int(number)))
+    return HBaseEndpoint(*found[0], tuple(found[1:]))
 
 
 @dataclass(frozen=True)

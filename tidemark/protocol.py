@@ -173,7 +173,7 @@ def take(book: Book, lane: str, seq: int, run: Run, *, take_over: bool = False, 
         pending = _pending_window(book, found.head, seq)
         if not take_over:
             _respect_lease(book, lane, pending, run)
-        generation, token = draw_generation(book)
+        generation, token, ordinal = draw_generation(book, again=_writes_again(found.head))
         if pending.attempt is not None and pending.attempt.generation >= generation:
             raise LedgerContradiction(
                 f"{book.stream}/{lane} holds generation {pending.attempt.generation}, "
@@ -186,6 +186,7 @@ def take(book: Book, lane: str, seq: int, run: Run, *, take_over: bool = False, 
             taken_at=book.clock(),
             code_version=run.code_version,
             stream_digest=run.stream_digest,
+            ordinal=ordinal,
         )
         pending = structs.replace(pending, attempt=attempt, takes=pending.takes + 1)
         head = structs.replace(found.head, pending=pending)
@@ -441,11 +442,26 @@ def _after(now: int, last: Record | None) -> int:
     return now if last is None else max(now, last.committed_at + 1)
 
 
+def _writes_again(head: Head) -> bool:
+    """Whether another attempt may have written at the offsets of the pending window, which is about to be taken.
+
+    A replay does, from its first window on: behind that, its ordinals are higher than all that it replays has.
+    """
+    pending = _required_pending(head)
+    if pending.takes > 0 or pending.window.guarantee == Guarantee.NONE:
+        return True
+    return _given_up_before(head, pending) or (head.kind != LaneKind.INGEST and head.seq == 0)
+
+
+def _required_pending(head: Head) -> Pending:
+    if head.pending is None:
+        raise LedgerContradiction(f"{head.stream}/{head.lane} has no pending window to commit")
+    return head.pending
+
+
 def _owes_sweep(head: Head) -> bool:
     """Whether an earlier attempt may have left rows at the offsets of the pending window."""
-    pending = head.pending
-    if pending is None:
-        raise LedgerContradiction(f"{head.stream}/{head.lane} has no pending window to commit")
+    pending = _required_pending(head)
     guarantee = pending.window.guarantee
     if guarantee == Guarantee.AT_MOST_ONCE:
         # Whoever took it before has not written, and what will be written is nobody's to remove.
@@ -453,7 +469,11 @@ def _owes_sweep(head: Head) -> bool:
     # Without positions, windows of the same lane cover the same offsets again.
     if head.kind != LaneKind.INGEST or pending.takes > 1 or guarantee == Guarantee.NONE:
         return True
-    # After an abandon the same offsets are pinned anew, in one window or in several.
+    return _given_up_before(head, pending)
+
+
+def _given_up_before(head: Head, pending: Pending) -> bool:
+    """After an abandon the same offsets are pinned anew, in one window or in several."""
     given_up = {position.at: position.offset for position in head.abandoned.until} if head.abandoned else {}
     return any(one.start < given_up.get(one.at, 0) for one in pending.window.ranges)
 

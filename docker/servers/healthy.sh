@@ -25,5 +25,9 @@ case "${1:-}" in
   hbase-thrift)
     [[ $(ask hbase-thrift 9090 '\200\001\0\001\0\0\0\015getTableNames\0\0\0\0\0' 4) == 80010002 ]]
     ;;
+  # getTableNamesByPattern(2: false), of which the same holds.
+  hbase-thrift2)
+    [[ $(ask hbase-thrift2 9090 '\200\001\0\001\0\0\0\026getTableNamesByPattern\0\0\0\0\002\0\002\0\0' 4) == 80010002 ]]
+    ;;
   *) exit 2 ;;
 esac

@@ -43,8 +43,9 @@ case "${1:-}" in
   hbase-master) hbase 512m master.HMaster start ;;
   hbase-region) hbase 1g regionserver.HRegionServer start ;;
   hbase-thrift) hbase 512m thrift.ThriftServer start -p 9090 ;;
+  hbase-thrift2) hbase 512m thrift2.ThriftServer start -p 9090 ;;
   *)
-    echo "server.sh knows: zookeeper, kafka, hbase-master, hbase-region, hbase-thrift" >&2
+    echo "server.sh knows: zookeeper, kafka, hbase-master, hbase-region, hbase-thrift, hbase-thrift2" >&2
     exit 2
     ;;
 esac

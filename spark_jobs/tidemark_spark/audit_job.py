@@ -39,11 +39,13 @@ from tidemark.results.dead_letters import DIGESTED, DIGESTED_IF_ANY, digested
 from tidemark.results.parquet_parts import Part, steady
 from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
+from tidemark.streams.latest_sink import HBaseLatestSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream, open_stream
 from tidemark_spark import outcomes, readers
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX
 from tidemark_spark.gaps import gap_reports
+from tidemark_spark.latest_reader import all_values
 from tidemark_spark.reading import read_offsets
 from tidemark_spark.rows import Rows, rows_of
 from tidemark_spark.schemes.function import check_function
@@ -182,6 +184,10 @@ def _sinks(
         if isinstance(sink, HBaseSink):
             table = opened.result_table(sink.hbase, sink.table)
             found = readers.hbase_places(spark, opened.book, table, names, more)
+            places.append(_compare(sink.name, rows, found, in_kafka, compacted, left))
+        elif isinstance(sink, HBaseLatestSink):
+            latest = opened.latest_table(sink.hbase, sink.table)
+            found = all_values(spark, opened.book, latest, names)
             places.append(_compare(sink.name, rows, found, in_kafka, compacted, left))
         elif isinstance(sink, KafkaSink):
             log.warning("sink %s is in Kafka, and is not audited", sink.name)

@@ -19,11 +19,13 @@ from tidemark.hashing import content_hash, coordinate_hash, row_hash
 from tidemark.ledger.book import Book, View
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results import parquet_files
+from tidemark.results.hbase_rows import Place
 from tidemark.results.hbase_table import ResultTable, StoredRow
 from tidemark.results.parquet_parts import Part, steady
 from tidemark.results.reading import pieces, places_of_piece
 from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
+from tidemark.streams.latest_sink import HBaseLatestSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream
 from tidemark.streams.schemes import Fields
@@ -50,6 +52,8 @@ _PLACE = [
 def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
     """The results of one sink that count: coordinate, `_index`, `_tombstone`, and the stream's fields with their types.
 
+    Of a sink `hbase_latest` the newest value of each key, which may be a tombstone.
+
     Raises WrongUse when the stream has no sink of this name.
     """
     config = next((one for one in opened.stream.sinks if one.name == sink), None)
@@ -61,6 +65,13 @@ def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
             spark, opened.book, opened.result_table(config.hbase, config.table), field_names(opened.stream)
         )
         return rows.where(COUNTS).select(*COORDINATE, INDEX, TOMBSTONE, *_typed(opened.stream.fields))
+    if isinstance(config, HBaseLatestSink):
+        # It is made of what is in this module.
+        from tidemark_spark.latest_reader import newest_values
+
+        table = opened.latest_table(config.hbase, config.table)
+        rows = newest_values(spark, opened.book, table, field_names(opened.stream))
+        return rows.select(*COORDINATE, INDEX, TOMBSTONE, *_typed(opened.stream.fields))
     if isinstance(config, KafkaSink):
         raise WrongUse(f"sink {sink} is in Kafka: tidemark.results.kafka_messages reads it, without Spark")
     if isinstance(config, DeltaSink):
@@ -100,7 +111,19 @@ def hbase_places(
     view = book.view()
     covered = view.authority.covered() if within is None else view.authority.covered() & within
     wanted = covered | (more or RangeSet())
-    schema = pa.schema(
+    schema = places_schema(fields)
+    reader = _Reader(book, table, replace(view, windows=[]), tuple(fields), schema, digested)
+    tasks = [
+        (one.partition.topic, one.partition.incarnation, one.partition.partition, one.start, one.until)
+        for one in pieces(wanted)
+    ]
+    asked = spark.createDataFrame(tasks, "topic string, incarnation int, partition int, start long, until long")
+    spread = max(1, min(len(tasks), 4 * spark.sparkContext.defaultParallelism))
+    return asked.repartition(spread).mapInArrow(reader, from_arrow_schema(schema))
+
+
+def places_schema(fields: Sequence[str]) -> pa.Schema:
+    return pa.schema(
         [
             *_PLACE,
             (COUNTS, pa.bool_()),
@@ -110,14 +133,20 @@ def hbase_places(
             *((f"field_{number}", pa.binary()) for number, _ in enumerate(fields)),
         ]
     )
-    reader = _Reader(book, table, replace(view, windows=[]), tuple(fields), schema, digested)
-    tasks = [
-        (one.partition.topic, one.partition.incarnation, one.partition.partition, one.start, one.until)
-        for one in pieces(wanted)
-    ]
-    asked = spark.createDataFrame(tasks, "topic string, incarnation int, partition int, start long, until long")
-    spread = max(1, min(len(tasks), 4 * spark.sparkContext.defaultParallelism))
-    return asked.repartition(spread).mapInArrow(reader, from_arrow_schema(schema))
+
+
+def place_row(
+    fields: Sequence[str], found: Place, row: StoredRow | None, digested: Digested | None = None
+) -> tuple[Any, ...]:
+    """A row of `places_schema`; `row` is None where only debris is. `digested` as of `hbase_places`."""
+    at = found.partition
+    place = (at.topic, at.incarnation, at.partition, found.offset, found.index)
+    if row is None:
+        return (*place, False, False, None, None, *(None for _ in fields))
+    contents = [row.fields.get(name) for name in fields]
+    of = contents if digested is None else digested(row.fields)
+    digest = content_hash(row_hash(coordinate_hash(at, found.offset), found.index), of)
+    return (*place, True, row.mark.tombstone, _signed(row.mark.digest), _signed(digest), *contents)
 
 
 @dataclass(frozen=True)
@@ -138,19 +167,10 @@ class _Reader:
                 at = TopicPartition(task["topic"], task["partition"], task["incarnation"])
                 piece = OffsetRange(at, task["start"], task["until"])
                 view, found = places_of_piece(self.book, self.table, view, piece)
-                rows = [self._row(at, place.offset, place.index, row) for place, row in found]
+                rows = [place_row(self.fields, place, row, self.digested) for place, row in found]
                 columns = zip(*rows, strict=True) if rows else [[] for _ in self.schema]
                 arrays = [pa.array(column, kind.type) for column, kind in zip(columns, self.schema, strict=True)]
                 yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-
-    def _row(self, at: TopicPartition, offset: int, index: int, row: StoredRow | None) -> tuple[Any, ...]:
-        place = (at.topic, at.incarnation, at.partition, offset, index)
-        if row is None:
-            return (*place, False, False, None, None, *(None for _ in self.fields))
-        contents = [row.fields.get(name) for name in self.fields]
-        digested = contents if self.digested is None else self.digested(row.fields)
-        found = content_hash(row_hash(coordinate_hash(at, offset), index), digested)
-        return (*place, True, row.mark.tombstone, _signed(row.mark.digest), _signed(found), *contents)
 
 
 def parquet_rows(spark: SparkSession, parts: Iterable[Part], fields: Fields, *, gone: bool = False) -> DataFrame:

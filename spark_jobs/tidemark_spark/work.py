@@ -67,7 +67,9 @@ class SparkWork:
             raise too_many(window, used, budget, outcomes.frequent_reasons(self._rows.frame, SHOWN_REASONS))
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
-        mission = Mission(self._lane, self._window.seq, attempt.generation, _of_head(fence), self.progress.report)
+        mission = Mission(
+            self._lane, self._window.seq, attempt.generation, _of_head(fence), self.progress.report, attempt.ordinal
+        )
         self._mission = mission
         if any(tally.invalid.number or tally.failed.number for tally in self._tallies):
             self._set_aside = self._store_dead_letters(attempt, mission)

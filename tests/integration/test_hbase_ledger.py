@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
+import socket
 import threading
-import time
 from collections.abc import Iterator
 
 import happybase
@@ -16,7 +16,7 @@ from services.site import Site
 from tests.playground import Make
 from tests.proxy import LossyProxy, lossy
 from tidemark.connections import HBaseEndpoint
-from tidemark.errors import LedgerContradiction, OwnedByAnother, WrongUse
+from tidemark.errors import LedgerContradiction, OwnedByAnother, Unreachable, WrongUse
 from tidemark.hbase.gateway import Gateway
 from tidemark.hbase.tables import check_families, ensure_table
 from tidemark.hbase.thrift import ColumnDescriptor, Mutation
@@ -129,13 +129,30 @@ def test_what_was_written_half_is_written_again_whole(store: HBaseLedgerStore, p
     connection.close()
 
 
-def test_an_idle_connection_is_not_trusted(store: HBaseLedgerStore, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.covers("F15")
+def test_no_connection_is_kept_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway that notices how long its client keeps the connection: until it was idle for as long as it may be."""
     monkeypatch.setattr("tidemark.hbase.gateway._IDLE_SECONDS", 0.2)
-    store.put(KEY, b"first")
-    before = store._gateway._connection()
-    time.sleep(0.3)
-    assert store.read(KEY) == b"first"
-    assert store._gateway._connection() is not before
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        gateway = Gateway(HBaseEndpoint("127.0.0.1", listener.getsockname()[1]))
+        assert gateway.once(lambda client: "done") == "done"
+        peer, _ = listener.accept()
+        with peer:
+            peer.settimeout(30)
+            # Closed by the other side, without another call.
+            assert peer.recv(1) == b""
+
+
+@pytest.mark.covers("F15")
+def test_the_next_gateway_is_asked_after_a_failure(site: Site) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        dead = listener.getsockname()[1]
+    both = HBaseEndpoint("127.0.0.1", dead, (("127.0.0.1", site.port("thrift")),))
+    for _ in range(8):
+        # Whichever it begins with.
+        assert isinstance(Gateway(both).repeated("list", lambda client: client.getTableNames()), list)
+    with pytest.raises(Unreachable, match=f"HBase at 127.0.0.1:{dead} did not list"):
+        Gateway(HBaseEndpoint("127.0.0.1", dead), patience=0).repeated("list", lambda client: client.getTableNames())
 
 
 def test_gateway_and_region_server_die_and_come_back(site: Site, store: HBaseLedgerStore) -> None:

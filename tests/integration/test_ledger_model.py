@@ -52,8 +52,8 @@ BUGS = {
         "an attempt was told that it was not committed",
     ),
     "a take keeps the generation that it finds": (
-        "        generation, token = draw_generation(book)\n",
-        "        generation, token = draw_generation(book)\n"
+        "        generation, token, ordinal = draw_generation(book, again=_writes_again(found.head))\n",
+        "        generation, token, ordinal = draw_generation(book, again=_writes_again(found.head))\n"
         "        generation = pending.attempt.generation if pending.attempt else generation\n"
         "        pending = structs.replace(pending, attempt=None)\n",
         "two attempts were given the same generation",

@@ -18,7 +18,14 @@ from services import environment, jars
 from services.servers import HBASE_OPENS
 from services.site import Site
 from tests.covering import REPOSITORY
-from tidemark.connections import from_environment, hbase_endpoint, kafka_bootstrap, lake_folder, zookeeper_endpoint
+from tidemark.connections import (
+    from_environment,
+    hbase2_endpoint,
+    hbase_endpoint,
+    kafka_bootstrap,
+    lake_folder,
+    zookeeper_endpoint,
+)
 from tidemark.streams.loading import load, stream_files
 
 FILE = REPOSITORY / "docker-compose.yaml"
@@ -36,7 +43,8 @@ FROM_ENVIRONMENT = re.compile(r"\$\{([A-Z_]+):\?[^}]+\}")
 
 def test_each_server_is_a_service_of_its_own() -> None:
     assert set(SERVICES) == {
-        *("zookeeper", "kafka", "hbase-master", "hbase-region", "hbase-thrift", "spark-master", "spark-worker"),
+        *("zookeeper", "kafka", "hbase-master", "hbase-region", "hbase-thrift", "hbase-thrift2"),
+        *("spark-master", "spark-worker"),
         *("postgres", "airflow-init", "airflow-api", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer"),
     }
 
@@ -429,6 +437,7 @@ def test_kafka_is_where_its_connection_says() -> None:
 def test_hbase_is_where_its_connection_says() -> None:
     endpoint = hbase_endpoint(from_environment("hbase_default"))
     assert endpoint.host == "hbase-thrift"
+    assert hbase2_endpoint(from_environment("hbase_default")).gateways == (("hbase-thrift2", 9090),)
     assert f"thrift.ThriftServer start -p {endpoint.port}" in (DOCKER / "servers" / "server.sh").read_text()
 
 

@@ -278,6 +278,60 @@ def test_a_sink_of_files_that_cannot_be_is_refused(tmp_path: Path, said: str, wh
         loaded(tmp_path, FILES.replace("SAID", said))
 
 
+TWO_FIELDS = MINIMAL.replace("    id: integer\n", "    id: integer\n    paid: boolean\n")
+
+
+def test_how_a_table_is_made(tmp_path: Path) -> None:
+    made = loaded(tmp_path, TWO_FIELDS.replace("table: orders\n", "table: orders\n    columns: {id: number}\n")).stream
+    assert (made.sinks[0].columns, made.sinks[0].packed, made.sinks[0].regions) == ({"id": "number"}, False, 1)
+    made = loaded(
+        tmp_path, TWO_FIELDS.replace("table: orders\n", "table: orders\n    packed: true\n    regions: 8\n")
+    ).stream
+    assert (made.sinks[0].columns, made.sinks[0].packed, made.sinks[0].regions) == ({}, True, 8)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("columns: {customer: c}", "columns names customer, which the scheme does not have"),
+        ("columns: {id: paid}", "two fields would be in the column paid"),
+        ("columns: {id: _packed}", "columns.id: .*pattern"),
+        ("columns: {id: n}\n    packed: true", "packed and columns exclude each other"),
+        ("regions: 5", "regions: "),
+    ],
+)
+def test_a_table_that_cannot_be_made_is_refused(tmp_path: Path, said: str, why: str) -> None:
+    with pytest.raises(InvalidStreamFile, match=why):
+        loaded(tmp_path, TWO_FIELDS.replace("table: orders\n", f"table: orders\n    {said}\n"))
+
+
+LATEST = MINIMAL.replace("    table: orders\n", "    table: orders\n  - {type: hbase_latest, SAID}\n")
+
+
+def test_a_sink_with_the_newest_value_of_each_key(tmp_path: Path) -> None:
+    stream = loaded(tmp_path, LATEST.replace("SAID", "table: state, key: id, hbase: other")).stream
+    assert (stream.sinks[1].name, stream.sinks[1].key, stream.sinks[1].regions) == ("hbase_latest", ("id",), 1)
+    assert stream.connections() == {"hbase_default", "kafka_default", "other"}
+    assert loaded(tmp_path, LATEST.replace("SAID", "table: state, key: [id], regions: 4")).stream.sinks[1].regions == 4
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("table: state", "key: "),
+        ("table: state, key: []", "key: .*at least 1"),
+        ("table: state, key: [id, id]", "a field is named twice"),
+        ("table: state, key: customer", "names the field customer, which the scheme does not have"),
+        ("table: state, key: id, regions: 3", "regions: "),
+        ("table: orders, key: id", "table 'orders' is named for two purposes"),
+        ("table: state, key: id}\nguarantee: none\nlimits: {", "with guarantee none every run writes everything"),
+    ],
+)
+def test_a_sink_by_key_that_cannot_be_is_refused(tmp_path: Path, said: str, why: str) -> None:
+    with pytest.raises(InvalidStreamFile, match=why):
+        loaded(tmp_path, LATEST.replace("SAID", said))
+
+
 def test_a_topic_of_the_same_name_elsewhere_is_not_the_one_that_is_read(tmp_path: Path) -> None:
     assert with_kafka(tmp_path, "topic: orders, kafka: other").sinks[1].topic == "orders"
 

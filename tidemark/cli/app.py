@@ -175,7 +175,8 @@ def results(
     limit: Annotated[int, typer.Option(min=1, help="at most so many rows")] = 20,
     as_json: Json = False,
 ) -> None:
-    """Result rows that count: of HBase by coordinate, of Parquet window by window, of Kafka as they stand in the topic.
+    """Result rows that count: of HBase in the order of their coordinates or keys, of Parquet window by window, of Kafka as
+    they stand in the topic.
 
     Example: tidemark results orders --limit 5
     """

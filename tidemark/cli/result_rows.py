@@ -11,10 +11,12 @@ from tidemark.errors import WrongUse
 from tidemark.ranges import TopicPartition
 from tidemark.results.dead_letters import described
 from tidemark.results.hbase_rows import Place
+from tidemark.results.hbase_table import StoredRow
 from tidemark.results.kafka_messages import kafka_messages
 from tidemark.results.reading import delta_rows, hbase_rows, parquet_rows
 from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
+from tidemark.streams.latest_sink import HBaseLatestSink
 from tidemark.streams.model import DeadLetters, Sink
 from tidemark.streams.opened import OpenStream
 from tidemark.streams.parquet_sink import ParquetSink
@@ -31,7 +33,8 @@ def readable(opened: OpenStream, name: str | None) -> Sink:
 def rows_of(opened: OpenStream, sink: Sink | DeadLetters, limit: int) -> Generator[dict[str, Any], None, None]:
     """Of HBase, Parquet and Delta the fields of each row, of Kafka topic, key and value of each message; with the coordinate.
 
-    Of dead letters the window too, and what rows of older versions do not say. `limit` is how many the caller takes at
+    Of a sink `hbase_latest` the newest value of each key, and whether that is a tombstone. Of dead letters the window
+    too, and what rows of older versions do not say. `limit` is how many the caller takes at
     most: files are read only as far.
     """
     if isinstance(sink, KafkaSink):
@@ -48,13 +51,20 @@ def rows_of(opened: OpenStream, sink: Sink | DeadLetters, limit: int) -> Generat
             at = TopicPartition(found["_topic"], found["_partition"], found["_incarnation"])
             fields = {name: _as_text(value) for name, value in found.items() if name[0] != "_" and value is not None}
             yield {**_place(Place(at, found["_offset"], found["_index"])), "fields": fields}
+    elif isinstance(sink, HBaseLatestSink):
+        for row in opened.latest_table(sink.hbase, sink.table).newest(opened.book.authority()):
+            yield {**_place(row.place), "tombstone": row.mark.tombstone, "fields": _fields(row)}
     else:
         for row in hbase_rows(opened.book, opened.result_table(sink.hbase, sink.table)):
-            yield {**_place(row.place), "fields": {name: _text(value) for name, value in row.fields.items()}}
+            yield {**_place(row.place), "fields": _fields(row)}
 
 
 def _place(place: Place) -> dict[str, Any]:
     return {"coordinate": f"{place.partition}@{place.offset}", "index": place.index}
+
+
+def _fields(row: StoredRow) -> dict[str, str | None]:
+    return {name: _text(value) for name, value in row.fields.items()}
 
 
 def _text(value: bytes | None) -> str | None:

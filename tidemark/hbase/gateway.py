@@ -1,14 +1,22 @@
-"""Calls to a Thrift gateway: a bounded wait, a new connection after any trouble, none kept idle.
+"""Calls to Thrift gateways: a bounded wait, a new connection after any trouble, none kept idle.
 
 A gateway closes connections that were idle for a minute, and one that timed out in the middle of an answer would give
-that answer to the next question; so a connection is thrown away after both.
+that answer to the next question; so a connection is thrown away after both. Where a connection names several gateways,
+one is chosen, and the next one after any trouble.
+
+What is made again after trouble (`repeated`, `scan`) may be done twice without harm: reads, puts of cells with their own
+timestamps, deletes up to a timestamp. A `checkAndPut` may not: the second one is refused although the first has won. It
+is made with `once`, and `tidemark.ledger.doubt` finds out whether it was applied.
 """
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from thriftpy2.thrift import TException
@@ -39,8 +47,19 @@ class TableMissing(Exception):
 MISTAKE = (IllegalArgument, AlreadyExists, TableMissing)
 
 
+@dataclass(eq=False)
+class _Held:
+    """A connection, which of the gateways it goes to, and when it was last used."""
+
+    connection: Any
+    at: int
+    used: float
+
+
 class Gateway:
-    """One Thrift gateway, as seen by one program. Threads have connections of their own."""
+    """The Thrift 1 gateways of one HBase, as seen by one program. Threads may share it: each call has its own connection."""
+
+    _mistakes: tuple[type[Exception], ...] = MISTAKE
 
     def __init__(
         self, endpoint: HBaseEndpoint, *, timeout_ms: int = TIMEOUT_MS, patience: float = PATIENCE_SECONDS
@@ -48,33 +67,32 @@ class Gateway:
         self.endpoint = endpoint
         self._timeout_ms = timeout_ms
         self._patience = patience
-        self._mine = threading.local()
+        self._lock = threading.Lock()
+        self._free: list[_Held] = []
+        self._closing: threading.Timer | None = None
+        # Programs begin with any of them, so that all share the work.
+        self._at = random.randrange(len(endpoint.gateways))  # noqa: S311
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # To Spark's workers only the address travels.
-        return Gateway, (self.endpoint,)
+        # To Spark's workers only the addresses travel.
+        return type(self), (self.endpoint,)
 
     def once(self, call: Callable[[Any], T]) -> T:
-        """Make one call with happybase's raw client. Raises what Thrift raises; see TROUBLE and MISTAKE."""
-        connection = self._connection()
-        try:
-            answer = call(connection.client)
-        except MISTAKE:
-            raise
-        except BaseException as problem:
-            self._drop()
-            _raise_if_missing(problem)
-            raise
-        self._mine.used = time.monotonic()
-        return answer
+        """Make one call with the raw client. Raises what Thrift raises; see TROUBLE and MISTAKE."""
+        with self._connection() as connection:
+            return call(connection.client)
 
     def repeated(self, what: str, call: Callable[[Any], T]) -> T:
         """Make a call that may be made twice until it is answered. Raises Unreachable, naming `what`."""
+        return self._repeated(what, lambda connection: call(connection.client))
+
+    def _repeated(self, what: str, call: Callable[[Any], T]) -> T:
         deadline = time.monotonic() + self._patience
         while True:
             try:
-                return self.once(call)
-            except MISTAKE:
+                with self._connection() as connection:
+                    return call(connection)
+            except self._mistakes:
                 raise
             except TROUBLE as problem:
                 if time.monotonic() > deadline:
@@ -88,17 +106,17 @@ class Gateway:
         deadline = time.monotonic() + self._patience
         while True:
             try:
-                rows = self._connection().table(table).scan(row_start=start, row_stop=stop, **options)
-                for row, cells in rows:
-                    self._mine.used = time.monotonic()
-                    yield row, cells
-                    start = row + b"\x00"
-                    deadline = time.monotonic() + self._patience
-            except MISTAKE:
+                with (
+                    self._connection() as connection,
+                    closing(connection.table(table).scan(row_start=start, row_stop=stop, **options)) as rows,
+                ):
+                    for row, cells in rows:
+                        yield row, cells
+                        start = row + b"\x00"
+                        deadline = time.monotonic() + self._patience
+            except self._mistakes:
                 raise
             except TROUBLE as problem:
-                self._drop()
-                _raise_if_missing(problem)
                 if time.monotonic() > deadline:
                     raise Unreachable(f"HBase at {self.endpoint} did not scan {table}: {reason(problem)}") from problem
                 time.sleep(0.3)
@@ -110,37 +128,94 @@ class Gateway:
     ) -> list[tuple[bytes, dict[bytes, Any]]]:
         """The last `limit` rows of [start, stop), descending. `stop` is a key that no row has."""
 
-        def read(_: Any) -> list[tuple[bytes, dict[bytes, Any]]]:
+        def read(connection: Any) -> list[tuple[bytes, dict[bytes, Any]]]:
             # Backwards, HBase begins at `row_start` and takes it in.
-            rows = self._connection().table(table)
+            rows = connection.table(table)
             return list(rows.scan(row_start=stop, row_stop=start, reverse=True, limit=limit, **options))
 
-        return self.repeated(f"scan {table}", read)
+        return self._repeated(f"scan {table}", read)
 
     def close(self) -> None:
-        """Close this thread's connection."""
-        self._drop()
+        """Close what is open and not in use."""
+        with self._lock:
+            free, self._free = self._free, []
+        for one in free:
+            one.connection.close()
 
-    def _connection(self) -> Connection:
-        connection = getattr(self._mine, "connection", None)
-        if connection is not None and time.monotonic() - self._mine.used > _IDLE_SECONDS:
-            self._drop()
-            connection = None
-        if connection is None:
-            connection = Connection(self.endpoint.host, self.endpoint.port, timeout=self._timeout_ms)
-            self._mine.connection = connection
-            self._mine.used = time.monotonic()
-        return connection
+    @staticmethod
+    def _dial(host: str, port: int, timeout_ms: int) -> Any:
+        """A connection with a `client`."""
+        return Connection(host, port, timeout=timeout_ms)
 
-    def _drop(self) -> None:
-        connection = getattr(self._mine, "connection", None)
-        if connection is not None:
-            self._mine.connection = None
-            connection.close()
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        """A connection that nobody else uses meanwhile; after any trouble it is thrown away."""
+        one = self._take()
+        try:
+            yield one.connection
+        except self._mistakes:
+            self._give_back(one)
+            raise
+        except BaseException as problem:
+            one.connection.close()
+            if isinstance(problem, TROUBLE):
+                self._turn_from(one.at)
+            _raise_if_missing(problem)
+            raise
+        else:
+            self._give_back(one)
+
+    def _take(self) -> _Held:
+        with self._lock:
+            now = time.monotonic()
+            # One that is older than that may be closed at the other end already.
+            fresh = next((one for one in reversed(self._free) if now - one.used <= _IDLE_SECONDS), None)
+            if fresh is not None:
+                self._free.remove(fresh)
+                return fresh
+            at = self._at
+        try:
+            return _Held(self._dial(*self.endpoint.gateways[at], self._timeout_ms), at, 0)
+        except TROUBLE:
+            self._turn_from(at)
+            raise
+
+    def _give_back(self, one: _Held) -> None:
+        one.used = time.monotonic()
+        with self._lock:
+            self._free.append(one)
+            self._close_later()
+
+    def _turn_from(self, at: int) -> None:
+        """Go on with the next gateway: this one has just failed."""
+        with self._lock:
+            gone = [one for one in self._free if one.at == at]
+            self._free = [one for one in self._free if one.at != at]
+            if self._at == at:
+                self._at = (at + 1) % len(self.endpoint.gateways)
+        for one in gone:
+            one.connection.close()
+
+    def _close_later(self) -> None:
+        if self._closing is None:
+            self._closing = threading.Timer(_IDLE_SECONDS, self._close_idle)
+            self._closing.daemon = True
+            self._closing.start()
+
+    def _close_idle(self) -> None:
+        with self._lock:
+            until = time.monotonic() - _IDLE_SECONDS
+            idle = [one for one in self._free if one.used <= until]
+            self._free = [one for one in self._free if one.used > until]
+            self._closing = None
+            if self._free:
+                self._close_later()
+        for one in idle:
+            one.connection.close()
 
 
 def _raise_if_missing(problem: BaseException) -> None:
-    if isinstance(problem, HBaseIOError) and "TableNotFoundException" in str(problem.message):
+    if isinstance(problem, TException) and "TableNotFoundException" in str(getattr(problem, "message", "")):
         raise TableMissing(reason(problem)) from problem
 
 

@@ -17,14 +17,19 @@ def ensure_table(gateway: Gateway, table: str, families: dict[str, dict[str, Any
     columns = [ColumnDescriptor(name=f"{name}:".encode(), **options) for name, options in families.items()]
     if table.encode() in gateway.repeated("list its tables", lambda client: client.getTableNames()):
         return
-    try:
-        gateway.once(lambda client: client.createTable(table.encode(), columns))
-    except AlreadyExists:
-        pass
-    except HBaseIOError as problem:
-        # Two programs that make the same table at once: one of them is told so in words only.
-        if "TableExistsException" not in str(problem):
-            raise
+
+    def create(client: Any) -> None:
+        try:
+            client.createTable(table.encode(), columns)
+        except AlreadyExists:
+            # By this very call, when its first answer was lost; or by somebody else.
+            pass
+        except HBaseIOError as problem:
+            # Two programs that make the same table at once: one of them is told so in words only.
+            if "TableExistsException" not in str(problem):
+                raise
+
+    gateway.repeated(f"make {table}", create)
     gateway.repeated(f"open {table}", lambda client: client.getRow(table.encode(), b"\x00", {}))
 
 

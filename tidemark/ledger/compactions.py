@@ -107,7 +107,7 @@ def claim(book: Book, sink: str, run: str) -> Stored:
     """Begin a compaction: from now on, none that has begun before can replace anything."""
     while True:
         found = find(book, sink)
-        generation, _ = draw_generation(book)
+        generation, _, _ = draw_generation(book)
         value = found.value if found else Compactions(stream=book.stream, sink=sink, token="")
         claimed = Claim(generation=generation, run=run, at=book.clock())
         try:

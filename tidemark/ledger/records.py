@@ -158,6 +158,8 @@ class Attempt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     taken_at: int
     code_version: str
     stream_digest: str
+    # Higher than that of every attempt that may have written at the same offsets before; see `draw_generation`.
+    ordinal: int = 0
 
 
 class Pending(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -279,6 +281,18 @@ class Accepted(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     at: int
 
 
+class Raised(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Partitions were added to a topic, which changes what is newer: see `ordering.py`.
+
+    `ends` and `later` are (partition, offset) pairs of the partitions that were there before: where they ended when it was
+    noticed, and when every producer had noticed too (None while that is to come). `at` is milliseconds since 1970.
+    """
+
+    at: int
+    ends: tuple[tuple[int, int], ...]
+    later: tuple[tuple[int, int], ...] | None = None
+
+
 class TopicIncarnation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A topic as the ledger knows it, until it is recreated or truncated.
 
@@ -292,6 +306,9 @@ class TopicIncarnation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     left: Accepted | None = None
     # (partition, offset) where its partitions begin, if not at their log starts.
     starts: tuple[tuple[int, int], ...] = ()
+    # How many partitions it had when the ingest last looked (older versions wrote none), and when that has changed.
+    partitions: int | None = None
+    raised: tuple[Raised, ...] = ()
 
 
 class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -316,7 +333,7 @@ class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One per stream. `generation` never falls; `token` is that of the last write, so no value ever recurs."""
+    """One per stream. `generation` and `ordinal` never fall; `token` is that of the last write, so no value ever recurs."""
 
     format: int = FORMAT
     stream: str
@@ -325,6 +342,8 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     token: str
     topics: dict[str, tuple[TopicIncarnation, ...]] = {}
     lanes: dict[str, LaneEntry] = {}
+    # Of the last attempt that has written again, or may have, where another one had. Older versions wrote none.
+    ordinal: int = 0
 
 
 class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

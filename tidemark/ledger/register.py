@@ -36,9 +36,11 @@ def new_token() -> str:
     return secrets.token_hex(16)
 
 
-def draw_generation(book: Book) -> tuple[int, str]:
-    """Draw the next generation, max(now, last + 1) in milliseconds, and the token of the draw.
+def draw_generation(book: Book, *, again: bool = False) -> tuple[int, str, int]:
+    """Draw the next generation, max(now, last + 1) in milliseconds; gives it with the token of the draw and the ordinal.
 
+    The ordinal rises by one when the attempt may write `again` where another one has: two attempts that write at the same
+    offset never share one. It needs far fewer bits than a generation, for versions of cells that hold an offset too.
     A draw in doubt is simply drawn again: a number that nobody uses harms nobody.
     Raises ClockBehind when this clock and the last generation are far apart.
     """
@@ -53,10 +55,10 @@ def draw_generation(book: Book) -> tuple[int, str]:
                 "machine's clock: set the clock that is wrong (this one, or that of the machine that drew it)"
             )
         drawn = max(now, register.generation + 1)
-        return structs.replace(register, generation=drawn)
+        return structs.replace(register, generation=drawn, ordinal=register.ordinal + again)
 
     register = change(book, draw)
-    return drawn, register.token
+    return drawn, register.token, register.ordinal
 
 
 def change(book: Book, edit: Callable[[Register], Register]) -> Register:

@@ -10,6 +10,7 @@ from functools import partial
 from tidemark.errors import TopicUnknown
 from tidemark.kafka.log import newer_epochs
 from tidemark.kafka.topics import TopicLog
+from tidemark.ledger import ordering
 from tidemark.ledger.incarnations import Topics, accepted, learned, newest
 from tidemark.ledger.records import INGEST, Head, Register, Window
 from tidemark.ledger.register import change_topics
@@ -55,10 +56,31 @@ def known_now(opened: OpenStream, topics: tuple[str, ...], *, learn: bool = True
 
 
 def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: bool = True) -> Known:
-    """As `known_now`, for the lane's positions: logs that were cut are found out, and what a policy accepts is accepted.
+    """As `known_now`, for the lane's positions: what a policy accepts is accepted, and it is noted when partitions were added.
 
     Without `learn` the ledger stays as it is, and the answer is what it would be.
     """
+    known = _known_to_ingest(opened, request, head, learn=learn)
+    if learn:
+        _note_partitions(opened, known, head, request.now)
+    return known
+
+
+def _note_partitions(opened: OpenStream, known: Known, head: Head, now: int) -> None:
+    """Where the order of a topic's messages changes because partitions were added: where its logs end now."""
+    found = opened.book.register()
+    read = head.offsets()
+    ends = {at: max(log.end, read.get(at, 0)) for at, log in known.partitions().items()}
+    if found is None or ordering.noted(found[1].topics, ends, now) is found[1].topics:
+        return
+    # Not the last stable offsets: what an open transaction holds back was written before too.
+    high = opened.log.high_watermarks(known.logs)
+    ends = {at: max(end, high[at.topic, at.partition]) for at, end in ends.items()}
+    change_topics(opened.book, lambda topics: ordering.noted(topics, ends, now))
+
+
+def _known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: bool = True) -> Known:
+    """As `known_now`, for the lane's positions: logs that were cut are found out, and what a policy accepts is accepted."""
     known, positions = known_now(opened, request.topics, learn=learn), head.offsets()
     for _ in range(_STALE_ANSWERS):
         if not any(log.end < positions.get(at, 0) for at, log in known.partitions().items()):

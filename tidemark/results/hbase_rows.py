@@ -27,6 +27,7 @@ BLOCK_BITS = 16
 
 MARK = b"t:m"
 DATA_FAMILY = "d"
+DATA_PREFIX = b"d:"
 MARK_FAMILY = "t"
 MARK_FORMAT = 1
 FLAG_TOMBSTONE = 1
@@ -97,6 +98,11 @@ class PartitionKeys:
             salt = xxhash.xxh64_intdigest(self._shared, block & 0xFFFF_FFFF_FFFF_FFFF) % SALTS
             self._block, self._prefix = block, bytes([salt]) + self._shared
         return self._prefix
+
+
+def split_keys(regions: int) -> list[bytes]:
+    """Where a table is cut into regions of as many salts each."""
+    return [bytes([SALTS * number // regions]) for number in range(1, regions)]
 
 
 def parse_key(key: bytes) -> Place:

@@ -12,7 +12,17 @@ from tidemark.hbase.gateway import Gateway
 from tidemark.hbase.tables import ALL_VERSIONS, FOR_EVER, check_families, ensure_table
 from tidemark.hbase.thrift import BatchMutation, Mutation
 from tidemark.ranges import OffsetRange, RangeSet
-from tidemark.results.hbase_rows import DATA_FAMILY, MARK, MARK_FAMILY, Mark, PartitionKeys, Place, parse_key
+from tidemark.results.cell_layout import CellLayout
+from tidemark.results.hbase_rows import (
+    DATA_FAMILY,
+    DATA_PREFIX,
+    MARK,
+    MARK_FAMILY,
+    Mark,
+    PartitionKeys,
+    Place,
+    parse_key,
+)
 from tidemark.results.owners import check_owner
 
 # Behind every row of results: their keys begin with a salt below 16.
@@ -21,11 +31,10 @@ _OWNER_CELL = b"t:owner"
 
 # All versions are kept, so that a row of an older attempt stays under one of a newer attempt until the sweep: were it
 # overwritten, an attempt that never commits could destroy what counts.
-_FAMILIES = {
+FAMILIES = {
     DATA_FAMILY: {"maxVersions": ALL_VERSIONS, "timeToLive": FOR_EVER},
     MARK_FAMILY: {"maxVersions": ALL_VERSIONS, "timeToLive": FOR_EVER},
 }
-_DATA_PREFIX = f"{DATA_FAMILY}:".encode()
 
 # Rows of some hundred bytes: large enough that the round trips do not count, small enough for a gateway's memory.
 WRITE_ROWS = 2_000
@@ -48,15 +57,17 @@ class ResultTable:
     def __init__(self, gateway: Gateway, table: str) -> None:
         self._gateway = gateway
         self._table = table
+        self._layout: CellLayout | None = None
 
-    def prepare(self, stream: str, ledger: str) -> None:
-        """Make the table if it is not there, check that it keeps all versions, and that it is this stream's own.
+    def prepare(self, stream: str, ledger: str, layout: CellLayout | None = None) -> None:
+        """Make the table if it is not there, check that it keeps all versions, that it is this stream's own, and its layout.
 
-        Raises what `check_owner` raises.
+        Raises WrongUse for another layout, and what `check_owner` raises.
         """
-        ensure_table(self._gateway, self._table, _FAMILIES)
-        check_families(self._gateway, self._table, _FAMILIES)
-        mine = json.dumps({"ledger": ledger, "stream": stream}, sort_keys=True).encode()
+        layout = layout or CellLayout()
+        ensure_table(self._gateway, self._table, FAMILIES)
+        check_families(self._gateway, self._table, FAMILIES)
+        mine = json.dumps({"ledger": ledger, "stream": stream, **layout.marked()}, sort_keys=True).encode()
         table = self._table.encode()
         put = Mutation(isDelete=False, column=_OWNER_CELL, value=mine, writeToWAL=True)
         self._gateway.repeated(
@@ -65,9 +76,10 @@ class ResultTable:
         )
         owner = self.owner()
         check_owner(f"HBase table {self._table}", owner, stream, ledger)
+        layout.check(f"HBase table {self._table}", owner)
 
-    def owner(self) -> dict[str, str]:
-        """Whose table it is; empty when nobody has marked it."""
+    def owner(self) -> dict[str, Any]:
+        """Whose table it is, and the layout that it was made with; empty when nobody has marked it."""
         table = self._table.encode()
         cells = self._gateway.repeated(
             f"read {self._table}", lambda client: client.get(table, _OWNER_ROW, _OWNER_CELL, {})
@@ -107,7 +119,22 @@ class ResultTable:
                 if _newest(cells) > segment.generation:
                     # Something newer, which has not been committed, lies over what counts.
                     cells = self._below(key, segment.generation)
-                yield place, _row_of(place, cells, segment.generation)
+                yield place, self._row_of(place, cells, segment.generation)
+
+    def _row_of(self, place: Place, cells: Mapping[bytes, tuple[bytes, int]], generation: int) -> StoredRow | None:
+        if MARK not in cells or cells[MARK][1] != generation:
+            return None
+        mark = Mark.decode(cells[MARK][0])
+        if mark.generation != generation:
+            return None
+        if self._layout is None:
+            self._layout = CellLayout.of_mark(self.owner())
+        data = {
+            column: value
+            for column, (value, timestamp) in cells.items()
+            if timestamp == generation and column.startswith(DATA_PREFIX)
+        }
+        return StoredRow(place, mark, self._layout.fields(data))
 
     def _below(self, key: bytes, generation: int) -> dict[bytes, tuple[bytes, int]]:
         """The newest cells of a row that are not newer than a generation."""
@@ -160,25 +187,11 @@ def cells_of(mark: Mark, fields: Iterable[tuple[bytes, bytes | None]]) -> list[M
 
 
 def qualifier(field: str) -> bytes:
-    return _DATA_PREFIX + field.encode()
+    return DATA_PREFIX + field.encode()
 
 
 def _newest(cells: Mapping[bytes, tuple[bytes, int]]) -> int:
     return max(timestamp for _, timestamp in cells.values())
-
-
-def _row_of(place: Place, cells: Mapping[bytes, tuple[bytes, int]], generation: int) -> StoredRow | None:
-    if MARK not in cells or cells[MARK][1] != generation:
-        return None
-    mark = Mark.decode(cells[MARK][0])
-    if mark.generation != generation:
-        return None
-    fields = {
-        column[len(_DATA_PREFIX) :].decode(): value
-        for column, (value, timestamp) in cells.items()
-        if timestamp == generation and column.startswith(_DATA_PREFIX)
-    }
-    return StoredRow(place, mark, fields)
 
 
 def _batches(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:

@@ -7,7 +7,7 @@ from tidemark.errors import WrongUse
 from tidemark.hbase.gateway import Gateway
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.ranges import RangeSet
-from tidemark.results import kafka_messages
+from tidemark.results import kafka_messages, latest_rows
 from tidemark.results.hbase_table import ResultTable
 
 
@@ -34,6 +34,9 @@ class SinkSweeper:
             from tidemark.results import delta_table
 
             delta_table.sweep(sink.place["base"], record, covers)
+        elif sink.type == latest_rows.TYPE:
+            # Nobody knows which keys an older attempt has written, and what it wrote lies below or does not count.
+            return
         elif sink.type == kafka_messages.TYPE:
             # Nobody can remove messages from a topic: readers leave out what does not count.
             return

@@ -14,8 +14,19 @@ from pydantic import (
 from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.explode import Explode
 from tidemark.streams.kafka_sink import KafkaSink
+from tidemark.streams.latest_sink import HBaseLatestSink
 from tidemark.streams.parquet_sink import ParquetSink
-from tidemark.streams.parts import ConnectionName, Items, Name, Part, Table
+from tidemark.streams.parts import (
+    MOST_CELL_BYTES,
+    CellBytes,
+    ConnectionName,
+    FieldName,
+    Items,
+    Name,
+    Part,
+    Regions,
+    Table,
+)
 from tidemark.streams.retry import Retry
 from tidemark.streams.schemes import AvroScheme, Fields, FunctionScheme, Scheme
 from tidemark.streams.source import Source
@@ -30,17 +41,27 @@ class Check(Part):
 
 
 class HBaseSink(Part):
-    """A row for each result row, by coordinate."""
+    """A row for each result row, by coordinate. What it says besides its name counts when the table is made."""
 
     type: Literal["hbase"]
     name: Name = "hbase"
     hbase: ConnectionName = "hbase_default"
     table: Table
-    # What HBase takes unless it is told otherwise, by `hbase.client.keyvalue.maxsize` and that of its servers.
-    max_cell_bytes: Annotated[int, Field(ge=1_024, le=2_147_483_647)] = 10_485_760
+    max_cell_bytes: CellBytes = MOST_CELL_BYTES
+    # Field to qualifier; a field that is not named has its own name.
+    columns: dict[FieldName, FieldName] = Field(default_factory=dict)
+    # All fields in one cell.
+    packed: bool = False
+    regions: Regions = 1
+
+    @model_validator(mode="after")
+    def _cells(self) -> HBaseSink:
+        if self.packed and self.columns:
+            raise ValueError("packed and columns exclude each other: in a packed cell the fields have their own names")
+        return self
 
 
-Sink = Annotated[HBaseSink | ParquetSink | DeltaSink | KafkaSink, Field(discriminator="type")]
+Sink = Annotated[HBaseSink | HBaseLatestSink | ParquetSink | DeltaSink | KafkaSink, Field(discriminator="type")]
 
 
 class DeadLetters(Part):
@@ -153,7 +174,7 @@ class Stream(Part):
         names = [sink.name for sink in self.sinks]
         if len(set(names)) < len(names):
             raise ValueError(f"sinks: two have the name {max(names, key=names.count)!r}; give each its own")
-        tables = [sink.table for sink in self.sinks if isinstance(sink, HBaseSink)]
+        tables = [sink.table for sink in self.sinks if isinstance(sink, HBaseSink | HBaseLatestSink)]
         tables.append(self.dead_letters.table)
         if isinstance(self.ledger, HBaseLedger):
             tables += [table for table in (self.ledger.table, self.ledger.offsets_table) if table]
@@ -206,6 +227,32 @@ class Stream(Part):
         return self
 
     @model_validator(mode="after")
+    def _columns(self) -> Stream:
+        for sink in self.sinks:
+            if not isinstance(sink, HBaseSink):
+                continue
+            if unknown := [name for name in sink.columns if name not in self.fields]:
+                raise ValueError(f"sink {sink.name}: columns names {unknown[0]}, which the scheme does not have")
+            named = [sink.columns.get(name, name) for name in self.fields]
+            if twice := [name for name in named if named.count(name) > 1]:
+                raise ValueError(f"sink {sink.name}: two fields would be in the column {twice[0]}")
+        return self
+
+    @model_validator(mode="after")
+    def _keys(self) -> Stream:
+        for sink in self.sinks:
+            if not isinstance(sink, HBaseLatestSink):
+                continue
+            if unknown := [name for name in sink.key if name not in self.fields]:
+                raise ValueError(f"sink {sink.name} names the field {unknown[0]}, which the scheme does not have")
+            if self.guarantee == "none":
+                raise ValueError(
+                    f"sink {sink.name}: with guarantee none every run writes everything once more, and a version has "
+                    "room for 16,383 such attempts; use at_least_once"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _read_before_the_commit(self) -> Stream:
         if self.guarantee == "at_most_once" and self.limits.max_invalid is not None:
             raise ValueError(
@@ -230,7 +277,7 @@ class Stream(Part):
 
 def _connection_of(sink: Sink) -> str:
     match sink:
-        case HBaseSink():
+        case HBaseSink() | HBaseLatestSink():
             return sink.hbase
         case ParquetSink() | DeltaSink():
             return sink.files

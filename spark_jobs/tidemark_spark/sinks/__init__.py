@@ -9,12 +9,14 @@ from pyspark.sql import Column
 from tidemark.connections import kafka_bootstrap
 from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
+from tidemark.streams.latest_sink import HBaseLatestSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream
 from tidemark.streams.schemes import Fields
 from tidemark_spark.outcomes import field_names
 from tidemark_spark.sinks.contract import Sink
 from tidemark_spark.sinks.hbase import HBaseResults
+from tidemark_spark.sinks.hbase_latest import HBaseLatest
 from tidemark_spark.sinks.kafka import KafkaResults
 from tidemark_spark.sinks.parquet import ParquetResults
 
@@ -27,7 +29,11 @@ def make_sinks(opened: OpenStream) -> list[Sink]:
     for config in opened.stream.sinks:
         if isinstance(config, HBaseSink):
             table = opened.result_table(config.hbase, config.table)
-            sinks.append(HBaseResults(config, table, field_names(opened.stream)))
+            regions = opened.gateway2(config.hbase) if config.regions > 1 else None
+            sinks.append(HBaseResults(config, table, field_names(opened.stream), regions))
+        elif isinstance(config, HBaseLatestSink):
+            latest = opened.latest_table(config.hbase, config.table)
+            sinks.append(HBaseLatest(config, latest, opened.book, field_names(opened.stream)))
         elif isinstance(config, KafkaSink):
             servers = kafka_bootstrap(opened.connections(config.kafka))
             sinks.append(KafkaResults(config, servers, opened.stream.stream, field_names(opened.stream)))

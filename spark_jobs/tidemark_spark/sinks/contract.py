@@ -19,6 +19,8 @@ from tidemark.tallies import Acknowledgements
 class Mission:
     """The attempt that a sink writes for: every row carries its generation, lane and window number.
 
+    `ordinal` is higher than that of every attempt that may have written the same rows before.
+
     `fence` is looked at before the first row and every few seconds, in every task. `report` hears how many messages of
     a partition have been acknowledged; it is for Spark's workers.
     """
@@ -28,6 +30,7 @@ class Mission:
     generation: int
     fence: HeadFence
     report: Callable[[TopicPartition, int], None]
+    ordinal: int = 0
 
 
 class Sink(Protocol):

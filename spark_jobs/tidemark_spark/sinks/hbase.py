@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -14,9 +14,10 @@ from tidemark.hashing import unsigned
 from tidemark.hbase.thrift import Mutation
 from tidemark.ledger.records import SinkReceipt
 from tidemark.ranges import TopicPartition
+from tidemark.results.cell_layout import CellLayout
 from tidemark.results.dead_letters import DIGESTED, DIGESTED_IF_ANY, FIELDS
-from tidemark.results.hbase_rows import Mark, PartitionKeys
-from tidemark.results.hbase_table import WRITE_ROWS, ResultTable, cells_of, qualifier
+from tidemark.results.hbase_rows import Mark, PartitionKeys, split_keys
+from tidemark.results.hbase_table import FAMILIES, WRITE_ROWS, ResultTable, cells_of
 from tidemark.streams.model import DeadLetters, HBaseSink
 from tidemark.streams.schemes import Fields
 from tidemark.tallies import Acknowledgements, Outcome
@@ -38,7 +39,10 @@ from tidemark_spark.columns import (
 from tidemark_spark.schemes.kept import headers_json
 from tidemark_spark.sinks.acknowledging import COUNTED, acknowledge, acknowledged
 from tidemark_spark.sinks.contract import Mission
-from tidemark_spark.sinks.sizes import is_long, size_of, too_large
+from tidemark_spark.sinks.sizes import is_long, packed_size, size_of, too_large
+
+if TYPE_CHECKING:
+    from tidemark.hbase.thrift2 import Gateway2
 
 _ROW = (*COUNTED, DIGEST, TOMBSTONE)
 
@@ -53,28 +57,41 @@ _CELL_BYTES = 20 + 8 + 2 + 1 + 1 + 8 + 1 + 4
 class HBaseResults:
     """The sink `hbase`: a row of cells for each result row."""
 
-    def __init__(self, config: HBaseSink, table: ResultTable, fields: Sequence[str]) -> None:
+    def __init__(
+        self, config: HBaseSink, table: ResultTable, fields: Sequence[str], regions: Gateway2 | None = None
+    ) -> None:
+        """`regions`: where a table is made that has several from the beginning."""
         self._config = config
         self._table = table
         self._fields = tuple(fields)
+        self._layout = CellLayout(dict(config.columns), config.packed)
+        self._regions = regions
 
     @property
     def name(self) -> str:
         return self._config.name
 
     def prepare(self, stream: str, ledger: str) -> None:
-        self._table.prepare(stream, ledger)
+        if self._regions is not None:
+            # Thrift 2 takes a third of a second to load, and most streams do without it.
+            from tidemark.hbase.regions import ensure_table
+
+            ensure_table(self._regions, self._config.table, FAMILIES, split_keys(self._config.regions))
+        self._table.prepare(stream, ledger, self._layout)
 
     def refusal(self, fields: Fields) -> Column | None:
-        long = [name for name, kind in fields.items() if is_long(kind)]
         most = self._config.max_cell_bytes
+        if self._config.packed:
+            size = packed_size(fields) + F.octet_length(TOPIC) + _CELL_BYTES
+            return too_large(f"sink {self.name}: the cell of the row", size, F.lit(most))
+        long = [name for name, kind in fields.items() if is_long(kind)]
         found = [too_large(f"sink {self.name}: the cell of {name}", _cell_size(name), F.lit(most)) for name in long]
         return F.coalesce(*found) if found else None
 
     def store(self, rows: DataFrame, mission: Mission) -> Acknowledgements:
         # Under plain names: a stream's field may be called as it likes.
         texts = [text(name).alias(f"field_{number}") for number, name in enumerate(self._fields)]
-        return write(rows.select(*_ROW, *texts), self._table, self._fields, mission)
+        return write(rows.select(*_ROW, *texts), self._table, self._fields, mission, self._layout)
 
     def receipt(self, mission: Mission) -> SinkReceipt:
         return _receipt(self.name, self._config.hbase, self._config.table)
@@ -142,9 +159,11 @@ def _time(time: Column) -> Column:
     return F.date_format(time, "yyyy-MM-dd'T'HH:mm:ss.SSSXXX")
 
 
-def write(rows: DataFrame, table: ResultTable, fields: Sequence[str], mission: Mission) -> Acknowledgements:
+def write(
+    rows: DataFrame, table: ResultTable, fields: Sequence[str], mission: Mission, layout: CellLayout | None = None
+) -> Acknowledgements:
     """Write rows from Spark's tasks; what comes back is counted from what HBase has acknowledged."""
-    return acknowledged(rows, _Writer(table, tuple(qualifier(name) for name in fields), mission))
+    return acknowledged(rows, _Writer(table, tuple(fields), layout or CellLayout(), mission))
 
 
 @dataclass(frozen=True)
@@ -152,7 +171,8 @@ class _Writer:
     """Runs in Spark's Python workers: batches of rows in, acknowledgements out."""
 
     table: ResultTable
-    qualifiers: tuple[bytes, ...]
+    fields: tuple[str, ...]
+    layout: CellLayout
     mission: Mission
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -169,12 +189,16 @@ class _Writer:
     def _rows(
         self, columns: list[list[Any]], keys: dict[tuple[str, int, int], PartitionKeys]
     ) -> Iterator[tuple[bytes, list[Mutation]]]:
+        cells = self.layout.writer(self.fields)
         generation, lane, seq = self.mission.generation, self.mission.lane, self.mission.seq
         for topic, incarnation, partition, offset, index, _, _, digest, tombstone, *texts in zip(*columns, strict=True):
             place = (topic, incarnation, partition)
             of = keys.get(place) or keys.setdefault(place, PartitionKeys(TopicPartition(topic, partition, incarnation)))
             mark = Mark(generation, unsigned(digest), lane, seq, tombstone)
-            yield of.key(offset, index), cells_of(mark, zip(self.qualifiers, map(_bytes, texts), strict=True))
+            yield (
+                of.key(offset, index),
+                cells_of(mark, cells(map(_bytes, texts))),
+            )
 
 
 def _cell_size(name: str) -> Column:

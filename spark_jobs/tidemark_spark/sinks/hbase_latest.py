@@ -1,0 +1,107 @@
+"""Results in HBase by key: of each key the value of its newest message lies on top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.errors import LedgerContradiction, ProcessingFailed, TidemarkError
+from tidemark.hashing import unsigned
+from tidemark.ledger.book import Book
+from tidemark.ledger.ordering import Epochs
+from tidemark.ledger.records import SinkReceipt
+from tidemark.ranges import TopicPartition
+from tidemark.results import latest_rows
+from tidemark.results.hbase_rows import Mark
+from tidemark.results.latest_rows import Version, encode_cell, qualifier, row_key
+from tidemark.results.latest_table import WRITE_ROWS, LatestTable, Put
+from tidemark.streams.latest_sink import HBaseLatestSink
+from tidemark.streams.schemes import Fields
+from tidemark.tallies import Acknowledgements
+from tidemark_spark.columns import DIGEST, TOMBSTONE, TOPIC, text
+from tidemark_spark.sinks.acknowledging import COUNTED, acknowledge, acknowledged
+from tidemark_spark.sinks.contract import Mission
+from tidemark_spark.sinks.sizes import packed_size, too_large
+
+# What a cell takes beside key and fields: mark with the longest name of a lane, qualifier, timestamp, lengths.
+_BESIDE_BYTES = 256
+
+
+class HBaseLatest:
+    """The sink `hbase_latest`: a cell for each result row, in the row of its key, with a version made of its offset."""
+
+    def __init__(self, config: HBaseLatestSink, table: LatestTable, book: Book, fields: Sequence[str]) -> None:
+        self._config = config
+        self._table = table
+        self._book = book
+        self._fields = tuple(fields)
+
+    @property
+    def name(self) -> str:
+        return self._config.name
+
+    def prepare(self, stream: str, ledger: str) -> None:
+        self._table.prepare(stream, ledger, self._config.key, self._config.regions)
+
+    def refusal(self, fields: Fields) -> Column:
+        key = sum(
+            (F.coalesce(F.octet_length(text(name)), F.lit(0)) + 5 for name in self._config.key),
+            F.octet_length(TOPIC) + 1,
+        )
+        # The mark is the shorter for a shorter name of its lane.
+        cell = packed_size(fields) + key + _BESIDE_BYTES
+        return F.coalesce(
+            too_large(f"sink {self.name}: the key", key, F.lit(latest_rows.MOST_KEY_BYTES)),
+            too_large(f"sink {self.name}: the cell of the row", cell, F.lit(self._config.max_cell_bytes)),
+        )
+
+    def store(self, rows: DataFrame, mission: Mission) -> Acknowledgements:
+        register = self._book.register()
+        if register is None:
+            raise LedgerContradiction(f"{self._book.stream} has no register, although a window of it was taken")
+        # Under plain names: a stream's field may be called as it likes.
+        texts = [text(name).alias(f"field_{number}") for number, name in enumerate(self._fields)]
+        key = tuple(self._fields.index(name) for name in self._config.key)
+        writer = _Writer(self._table, self._fields, key, Epochs(register[1].topics), mission)
+        return acknowledged(rows.select(*COUNTED, DIGEST, TOMBSTONE, *texts), writer)
+
+    def receipt(self, mission: Mission) -> SinkReceipt:
+        place = {"connection": self._config.hbase, "table": self._config.table}
+        return SinkReceipt(name=self.name, type=latest_rows.TYPE, place=place)
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Runs in Spark's Python workers: batches of rows in, acknowledgements out. `key` are the numbers of the key's fields."""
+
+    table: LatestTable
+    fields: tuple[str, ...]
+    key: tuple[int, ...]
+    epochs: Epochs
+    mission: Mission
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for start in range(0, batch.num_rows, WRITE_ROWS):
+                self.mission.fence.check_now_and_then()
+                columns = [column.to_pylist() for column in batch.slice(start, WRITE_ROWS).columns]
+                self.table.write(self._cells(columns))
+                yield acknowledge(columns, self.mission)
+
+    def _cells(self, columns: list[list[Any]]) -> Iterator[Put]:
+        mission = self.mission
+        for topic, incarnation, partition, offset, index, _, _, digest, tombstone, *texts in zip(*columns, strict=True):
+            at = TopicPartition(topic, partition, incarnation)
+            values = [value.encode() if isinstance(value, str) else value for value in texts]
+            mark = Mark(mission.generation, unsigned(digest), mission.lane, mission.seq, tombstone)
+            try:
+                row = row_key(topic, [values[number] for number in self.key])
+                version = Version(self.epochs.of(at, offset), offset, mission.ordinal).encode()
+            except TidemarkError as problem:
+                raise ProcessingFailed(f"{at}@{offset}: {problem}") from problem
+            yield row, qualifier(at, index), version, encode_cell(mark, list(zip(self.fields, values, strict=True)))

@@ -1,0 +1,93 @@
+"""Thrift gateways and region servers that die or hang while they are needed."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services import control, processes
+from services.site import Site
+from tests.playground import Playground
+from tidemark.connections import HBaseEndpoint
+from tidemark.errors import Unreachable
+from tidemark.hbase.gateway import Gateway
+from tidemark.results.hbase_table import ResultTable
+
+
+class KillingTable(ResultTable):
+    """Kills the gateway in the middle of the first piece that any of Spark's workers writes."""
+
+    def __init__(self, site: Site, folder: Path, gateway: Gateway, table: str) -> None:
+        super().__init__(gateway, table)
+        self._site = site
+        self._folder = folder
+
+    def write(self, rows: Iterable[tuple[bytes, list[Any]]], generation: int) -> None:
+        rows = list(rows)
+        half = len(rows) // 2
+        super().write(rows[:half], generation)
+        try:
+            (self._folder / "chosen").touch(exist_ok=False)
+        except FileExistsError:
+            pass
+        else:
+            processes.kill(self._site, "thrift")
+            (self._folder / "killed").touch()
+        super().write(rows[half:], generation)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.covers("F15")
+def test_a_gateway_dies_in_the_middle_of_a_write(
+    play: Playground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play.produce(240)
+    monkeypatch.setattr("tidemark.streams.opened.ResultTable", partial(KillingTable, play.site, tmp_path))
+    over = threading.Event()
+
+    def restart() -> None:
+        while not (tmp_path / "killed").exists():
+            if over.wait(0.1):
+                return
+        control.start(play.site, "thrift")
+
+    thread = threading.Thread(target=restart)
+    thread.start()
+    try:
+        (record,) = play.ingest()
+    finally:
+        over.set()
+        thread.join()
+    assert (tmp_path / "killed").exists()
+    assert (record.seq, play.head().seq) == (1, 1)
+    # One attempt: the writes waited for the gateway, and nothing was begun again.
+    assert [one["attempt"]["token"] for one in play.independent.records()] == [record.attempt.token]
+    play.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("F15")
+def test_a_region_server_that_hangs_costs_a_bounded_time(site: Site) -> None:
+    gateway = Gateway(HBaseEndpoint("127.0.0.1", site.port("thrift")), timeout_ms=1_000, patience=0)
+
+    def read(client: Any) -> Any:
+        return client.getRow(b"hbase:meta", b"none", {})
+
+    assert gateway.repeated("read", read) == []
+    hung = processes.running(site, "hbase-region")
+    processes.send(hung, signal.SIGSTOP)
+    try:
+        with pytest.raises(Unreachable, match="did not read") as caught:
+            gateway.repeated("read", read)
+    finally:
+        processes.send(hung, signal.SIGCONT)
+    # The client has given up, and not HBase, which takes a minute.
+    assert isinstance(caught.value.__cause__, TimeoutError)
+    # Its late answer belongs to a connection that is gone: the next question gets its own.
+    patient = Gateway(gateway.endpoint)
+    assert patient.repeated("read", read) == []

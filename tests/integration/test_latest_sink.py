@@ -1,0 +1,294 @@
+"""The sink `hbase_latest`: of each key the value of its newest message, whatever was written last."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import happybase
+import pytest
+
+from tests.integration.test_command_line import asked
+from tests.integration.test_cuts import Cut, crash, cut_after, read_by
+from tests.oracle import CDN, LEDGERS, Example, Fields, Place
+from tests.playground import Make, Playground
+from tidemark import protocol, runs
+from tidemark.errors import OwnedByAnother, WrongUse
+from tidemark.ledger.records import LaneKind
+from tidemark.protocol import Step
+from tidemark.results.hbase_rows import Mark
+from tidemark.results.hbase_table import StoredRow
+from tidemark.results.latest_rows import Version, encode_cell, qualifier, row_key
+from tidemark.results.latest_table import LatestTable
+from tidemark_spark.audit_job import audit
+from tidemark_spark.readers import results
+from tidemark_spark.window_job import process_windows
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+KEYS = {"cdn": ["host", "method"], "orders": "customer"}
+
+
+def table_of(play: Playground) -> str:
+    return f"{play.name}_latest"
+
+
+def with_sink(play: Playground, *, first: bool = False) -> None:
+    """Give the stream the sink, besides its others."""
+    mine = {"type": "hbase_latest", "table": table_of(play), "key": KEYS[play.example.name], "regions": 2}
+    others = [{"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}]
+    play.rewrite(sinks=[mine, *others] if first else [*others, mine])
+
+
+def latest(play: Playground) -> LatestTable:
+    return play.opened.latest_table("hbase_default", table_of(play))
+
+
+def newest(play: Playground) -> list[StoredRow]:
+    return list(latest(play).newest(play.opened.book.authority()))
+
+
+def by_oracle(play: Playground) -> dict[tuple[Any, ...], tuple[Place, Fields]]:
+    """Per topic and key the row with the highest offset, of what the stream has committed: partitions were never added."""
+    key = KEYS[play.example.name]
+    names = [key] if isinstance(key, str) else key
+    found: dict[tuple[Any, ...], tuple[Place, Fields]] = {}
+    rows = play.expected().rows
+    for place in sorted(rows, key=lambda place: (place[0], place[2], place[1])):
+        found[place[0], *(rows[place].get(name) for name in names)] = place, rows[place]
+    return found
+
+
+def assert_newest(play: Playground) -> None:
+    wanted = by_oracle(play)
+    found = newest(play)
+    places = [(row.place.partition.topic, row.place.partition.partition, row.place.offset, 0) for row in found]
+    texts = [{name: value.decode() for name, value in row.fields.items()} for row in found]
+    assert dict(zip(places, texts, strict=True)) == dict(wanted.values())
+    assert len(found) == len(wanted)
+    assert all(row.mark.tombstone == (not row.fields) for row in found)
+
+
+def test_the_newest_value_of_each_key(make: Make, example: Example, ledger: str, spark: Any) -> None:
+    play = make(example, ledger=LEDGERS[ledger])
+    with_sink(play)
+    play.produce(300)
+    play.ingest()
+    assert_newest(play)
+    play.produce(90)
+    play.ingest()
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 30)) | play.ranges(-1, 2, (5, 6)))
+    assert_newest(play)
+    play.assert_exactly_what_was_read()
+
+    # Spark's reader and the command line give the same, and the audit finds every message.
+    wanted = {place for place, _ in by_oracle(play).values()}
+    frame = results(spark, play.opened, "hbase_latest")
+    assert {(row["_topic"], row["_partition"], row["_offset"], row["_index"]) for row in frame.collect()} == wanted
+    assert dict(frame.dtypes) == {**dict(results(spark, play.opened, "hbase").dtypes)}
+    shown = asked("results", str(play.file), "--sink", "hbase_latest", "--limit", "1000")
+    assert {one["coordinate"] for one in shown} == {f"{place[0]}/{place[1]}@{place[2]}" for place in wanted}
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
+    assert [(place.name, place.missing, place.debris) for place in report.places][2] == ("hbase_latest", 0, 0)
+
+    # A table has the key that it was made with, and one owner.
+    table = latest(play)
+    with pytest.raises(WrongUse, match=r"was made with key .*, the stream file says other"):
+        table.prepare(play.name, report_ledger(play), ["other"])
+    with pytest.raises(OwnedByAnother, match=f"belongs to stream {play.name}"):
+        table.prepare("another", report_ledger(play), ["other"])
+
+
+def report_ledger(play: Playground) -> str:
+    found = play.opened.book.register()
+    assert found is not None
+    return found[1].ledger
+
+
+CUTS = [
+    (Step.SINK_STORED, 1),
+    pytest.param(Step.SINK_STORED, 3, marks=pytest.mark.full),
+    pytest.param(Step.VERIFIED, 1, marks=pytest.mark.full),
+    pytest.param(Step.COMMITTED, 1, marks=pytest.mark.full),
+]
+
+
+@pytest.mark.parametrize(("step", "times"), CUTS, ids=lambda value: str(value).replace(" ", "-"))
+def test_a_crash_leaves_values_that_do_not_count(play: Playground, step: Step, times: int) -> None:
+    with_sink(play, first=times == 1)
+    play.produce(120)
+    play.ingest()
+    play.produce(120)
+    run = play.new_run()
+    crash(play, run, on_step=cut_after(step, times))
+    # What is on top does not count, or all of it does; the value below is found.
+    assert_newest(play)
+    play.produce(60)
+    play.ingest(run)
+    play.ingest()
+    assert read_by([window.record for window in play.opened.book.committed()]) == 300
+    assert_newest(play)
+    play.assert_exactly_what_was_read()
+
+
+class Keyed:
+    """A stream of keys and values, in places that the test says."""
+
+    def __init__(self, play: Playground) -> None:
+        self.play = play
+        self.rewrite()
+
+    def rewrite(self, **changes: Any) -> None:
+        sink = {"type": "hbase_latest", "table": table_of(self.play), "key": "key"}
+        source = {"on_recreated": "accept", **changes.pop("source", {})}
+        self.play.rewrite(
+            **{"scheme": {"type": "key_value"}, "checks": [], "sinks": [sink], "source": source, **changes}
+        )
+
+    def send(self, partition: int, *messages: tuple[str, str | None]) -> None:
+        topic = self.play.topics[0]
+        self.play.kafka.send(
+            (topic, partition, key.encode(), value if value is None else value.encode()) for key, value in messages
+        )
+
+    def values(self) -> dict[str, str | None]:
+        """What the reader gives: a key to its value, None for a tombstone."""
+        return {
+            row.fields["key"].decode(): None if row.mark.tombstone else row.fields["value"].decode()
+            for row in newest(self.play)
+        }
+
+    def generation(self, key: str) -> int:
+        (found,) = [row for row in newest(self.play) if row.fields["key"] == key.encode()]
+        one = latest(self.play).newest_of(self.play.opened.book.authority(), self.play.topics[0], [key.encode()])
+        assert one == found
+        return found.mark.generation
+
+    def on_top(self) -> dict[str, str | None]:
+        """What somebody sees who knows nothing of Tidemark but that the newest timestamp is on top."""
+        connection = happybase.Connection("127.0.0.1", self.play.site.port("thrift"))
+        found = {}
+        for row, cells in connection.table(table_of(self.play)).scan(
+            row_stop=b"\xff", columns=[b"d"], include_timestamp=True
+        ):
+            cell, _ = max(cells.values(), key=lambda one: one[1])
+            key = row[2 + row[1] + 5 :].decode()
+            found[key] = cell.rpartition(b"5:value")[2].partition(b":")[2].decode() if b"5:value" in cell else None
+        connection.close()
+        return found
+
+
+@pytest.mark.covers("N9")
+def test_old_messages_never_hide_newer_state(make: Make, ledger: str) -> None:
+    play = make(CDN, ledger=LEDGERS[ledger])
+    keyed, topic = Keyed(play), play.topics[0]
+    keyed.send(0, ("a", "1"), ("b", "1"), ("a", "2"), ("b", None), ("c", "1"))
+    play.ingest()
+    state: dict[str, str | None] = {"a": "2", "b": None, "c": "1"}
+    assert keyed.values() == keyed.on_top() == state
+
+    # A late replay of the oldest, under a tombstone too.
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 2)))
+    assert keyed.values() == keyed.on_top() == state
+    # A tombstone is a value, and nothing is deleted: what a major compaction leaves is the same.
+    compact(play)
+    assert keyed.values() == keyed.on_top() == state
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 3)))
+    compact(play)
+    assert keyed.values() == keyed.on_top() == state
+
+    # Partitions are added and a key moves: its new messages have lower offsets, and are newer.
+    play.kafka.admin.create_partitions({topic: 6})
+    keyed.send(5, ("a", "3"))
+    keyed.send(0, ("c", "2"))
+    play.ingest()
+    state = {"a": "3", "b": None, "c": "2"}
+    assert keyed.values() == keyed.on_top() == state
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 6)))
+    assert keyed.values() == keyed.on_top() == state
+
+    # A topic that was recreated begins at offset 0 again.
+    play.kafka.recreate(topic, 4)
+    keyed.send(0, ("b", "9"))
+    play.ingest()
+    state["b"] = "9"
+    assert keyed.values() == keyed.on_top() == state
+    assert audit(play.opened, "audit").clean
+
+
+def test_a_replay_that_is_pending_and_one_that_is_given_up(make: Make, ledger: str) -> None:
+    play = make(CDN, ledger=LEDGERS[ledger])
+    keyed, topic = Keyed(play), play.topics[0]
+    keyed.send(0, ("a", "1"), ("b", "1"), ("a", "2"))
+    (first,) = play.ingest()
+    # Written, and not committed: the older value counts, and does not lie on top.
+    run = play.new_run()
+    with pytest.raises(Cut):
+        play.select(LaneKind.REPLAY, play.ranges(0, 0, (2, 3)), run, on_step=cut_after(Step.SINK_STORED))
+    assert keyed.generation("a") == first.attempt.generation
+    lane = runs.lane_name(LaneKind.REPLAY, run)
+    assert protocol.abandon(play.opened.book, lane, "a test") is not None
+    assert keyed.generation("a") == first.attempt.generation
+
+    # The same lane again, which writes over neither.
+    pending = runs.plan_lane(play.opened, lane, run)
+    assert pending is not None
+    (again,) = process_windows(play.opened, lane, pending.window.seq, run)
+    assert keyed.generation("a") == again.attempt.generation
+    ordinals = (first.attempt.ordinal, again.attempt.ordinal)
+    assert ordinals == (0, 2)
+
+    # Attempts that were paused wake up: more debris than is read at once, above and below what counts.
+    late = [
+        (
+            row_key(topic, [b"a"]),
+            qualifier(first.window.ranges[0].at, 0),
+            Version(1, 2, ordinal).encode(),
+            cell(ordinal),
+        )
+        for ordinal in (1, *range(3, 9))
+    ]
+    latest(play).write(late)
+    assert keyed.values() == {"a": "2", "b": "1"}
+    assert keyed.generation("a") == again.attempt.generation
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
+    assert report.places[0].debris == 6
+
+    # What is no longer valid loses its place to the message before it.
+    keyed.rewrite(checks=[{"invalid_when": "value = '2'", "reason": "two"}])
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (2, 3)))
+    assert keyed.values() == {"a": "1", "b": "1"}
+    assert audit(play.opened, "audit").clean
+
+
+def cell(ordinal: int) -> bytes:
+    # Of generations below and above all that the ledger knows.
+    generation = 5 if ordinal == 1 else 90_000_000_000_000 + ordinal
+    return encode_cell(Mark(generation, 1, "replay-x", 1), [("key", b"a"), ("value", b"late")])
+
+
+def compact(play: Playground) -> None:
+    """Have HBase write what it has in memory to files, and all of them made into one, in which nothing deleted is left.
+
+    It does so by itself when a region is opened with three files; what it is asked for through Thrift it may leave undone.
+    """
+    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"), timeout=60_000)
+    table = table_of(play)
+    filler = connection.table(table)
+    before: set[Path] = set()
+    deadline = time.monotonic() + 120
+    while not before or before & _files(play):
+        assert time.monotonic() < deadline
+        filler.put(b"\xff\xfffiller", {b"d:": b""})
+        connection.disable_table(table)
+        connection.enable_table(table)
+        before = before or _files(play)
+    connection.close()
+
+
+def _files(play: Playground) -> set[Path]:
+    """The files of the table's values; those that were compacted away go when the region is closed."""
+    return set(play.site.folder("hbase", "data").glob(f"data/default/{table_of(play)}/*/d/*"))

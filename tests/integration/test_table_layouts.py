@@ -1,0 +1,71 @@
+"""Tables of the sink `hbase` with columns of other names, with packed cells, and with their regions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import happybase
+import pytest
+
+from tests.integration.test_command_line import asked
+from tests.oracle import CDN, LEDGERS
+from tests.playground import Make, Playground
+from tidemark.errors import WrongUse
+from tidemark.ledger.records import LaneKind
+from tidemark.results.reading import hbase_rows
+from tidemark_spark.audit_job import audit
+from tidemark_spark.readers import results
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def with_layouts(play: Playground, **packed: Any) -> None:
+    plain, folder = {"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}
+    mapped = {"type": "hbase", "name": "mapped", "table": f"{play.name}_mapped", "columns": {"host": "h", "path": "p"}}
+    small = {"type": "hbase", "name": "packed", "table": f"{play.name}_packed", "packed": True, "regions": 4, **packed}
+    play.rewrite(sinks=[plain, folder, mapped, small])
+
+
+def test_every_layout_is_read_the_same(make: Make, ledger: str, spark: Any) -> None:
+    play = make(CDN, ledger=LEDGERS[ledger])
+    with_layouts(play)
+    play.produce(150)
+    play.ingest()
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 9)))
+    play.assert_exactly_what_was_read()
+    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
+    wanted = play.expected().rows
+    for name, columns in (("mapped", {b"d:h", b"d:p"}), ("packed", {b"d:_packed"})):
+        table = f"{play.name}_{name}"
+        rows = hbase_rows(play.opened.book, play.opened.result_table("hbase_default", table))
+        found = {
+            (one.place.partition.topic, one.place.partition.partition, one.place.offset, one.place.index): {
+                field: value.decode() for field, value in one.fields.items()
+            }
+            for one in rows
+        }
+        assert found == wanted
+        cells = {column for _, row in connection.table(table).scan(row_stop=b"\xff") for column in row}
+        assert columns <= cells
+        assert not {b"d:host", b"d:path"} & cells
+    shown = asked("results", str(play.file), "--sink", "packed", "--limit", "1000")
+    assert {one["coordinate"]: one["fields"] for one in shown} == {
+        f"{topic}/{partition}@{offset}": fields for (topic, partition, offset, _), fields in wanted.items()
+    }
+    assert [len(connection.client.getTableRegions(f"{play.name}{end}".encode())) for end in ("", "_packed")] == [1, 4]
+    connection.close()
+    typed = [
+        {tuple(row) for row in results(spark, play.opened, name).collect()} for name in ("hbase", "mapped", "packed")
+    ]
+    assert typed[0] == typed[1] == typed[2]
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
+
+    # A table keeps the layout that it was made with.
+    with_layouts(play, packed=False)
+    play.produce(10)
+    with pytest.raises(
+        WrongUse, match=f"table {play.name}_packed was made with packed True, the stream file says unset"
+    ):
+        play.ingest()
+    assert play.head().seq == 1

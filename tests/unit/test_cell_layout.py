@@ -1,0 +1,42 @@
+"""How a row's fields lie in cells, and that a table keeps its layout."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidemark.errors import WrongUse
+from tidemark.results.cell_layout import PACKED, CellLayout
+
+FIELDS = ("host", "path", "code")
+LAYOUTS = [CellLayout(), CellLayout({"path": "p", "code": "host-code"}), CellLayout(packed=True)]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["cells", "columns", "packed"])
+def test_fields_come_back_under_their_names(layout: CellLayout) -> None:
+    cells = dict(layout.writer(FIELDS)([b"a.example", None, b""]))
+    there = {column: value for column, value in cells.items() if value is not None}
+    assert layout.fields(there) == {"host": b"a.example", "code": b""}
+    assert CellLayout.of_mark(layout.marked()) == layout
+
+
+def test_where_they_lie() -> None:
+    contents = [b"a", b"/", b"200"]
+    plain, columns, packed = (dict(layout.writer(FIELDS)(contents)) for layout in LAYOUTS)
+    assert plain == {b"d:host": b"a", b"d:path": b"/", b"d:code": b"200"}
+    assert columns == {b"d:host": b"a", b"d:p": b"/", b"d:host-code": b"200"}
+    assert packed == {b"d:_packed": b"4:host1:a4:path1:/4:code3:200"}
+    # Tables of older versions have no mark of a layout.
+    assert CellLayout().marked() == {}
+
+
+def test_a_damaged_cell_is_no_field() -> None:
+    assert LAYOUTS[2].fields({PACKED: b"4:ho"}) == {"d:_packed": b"4:ho"}
+    assert LAYOUTS[2].fields({}) == {}
+
+
+def test_another_layout_is_refused_by_name() -> None:
+    LAYOUTS[1].check("HBase table x", {"columns": {"path": "p", "code": "host-code"}})
+    with pytest.raises(WrongUse, match="HBase table x was made with packed unset, the stream file says True"):
+        LAYOUTS[2].check("HBase table x", {"stream": "s"})
+    with pytest.raises(WrongUse, match=r"was made with columns \{'a': 'b'\}, the stream file says unset"):
+        LAYOUTS[0].check("HBase table x", {"columns": {"a": "b"}})

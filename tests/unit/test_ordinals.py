@@ -1,0 +1,109 @@
+"""The ordinals of attempts: whoever may write where another has written has the higher one."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.memory import MemoryStore
+from tests.unit.test_protocol import AT, LANE, RUN, NoWork, Sweeps, plan
+from tidemark import protocol
+from tidemark.ledger import doubt
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import Head, LaneKind, Window, WindowRange, positions
+from tidemark.ledger.register import close_lane, open_lane
+from tidemark.protocol import Taken
+from tidemark.ranges import OffsetRange, RangeSet
+
+
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doubt, "_PAUSE_SECONDS", 0.0)
+
+
+class Lanes:
+    """A stream that is read in windows of ten offsets, and replayed in windows of five."""
+
+    def __init__(self) -> None:
+        self.book = Book(MemoryStore(), "s", clock=lambda: 1_000_000)
+        self.attempts: list[tuple[int, int, RangeSet]] = []
+        self.replays = 0
+        open_lane(self.book, LANE, LaneKind.INGEST, run="run 1", start=positions({AT: 0}))
+
+    def take(self, lane: str = LANE) -> Taken:
+        pending = protocol.pin(self.book, Sweeps(), lane, plan if lane == LANE else self.plan_replay)
+        assert pending is not None
+        taken = protocol.take(self.book, lane, pending.window.seq, RUN)
+        self.attempts.append((taken.attempt.generation, taken.attempt.ordinal, self.book.covers(pending.window)))
+        return taken
+
+    def commit(self, lane: str = LANE) -> None:
+        protocol.commit(self.book, self.take(lane), NoWork().verify())
+        protocol.settle(self.book, Sweeps(), lane)
+
+    def abandon(self, lane: str = LANE) -> None:
+        self.take(lane)
+        protocol.abandon(self.book, lane, "a test")
+
+    def replay(self, how: str) -> None:
+        """Replay the first twenty offsets in four windows, the second of them taken twice or given up."""
+        self.replays += 1
+        lane = f"replay-{self.replays}"
+        selection = self.book.store_selection(RangeSet([OffsetRange(AT, 0, 20)]))
+        open_lane(self.book, lane, LaneKind.REPLAY, run="run", start=positions({AT: 0}), selection=selection)
+        for number in range(4):
+            if number == 1 and how == "take":
+                self.take(lane)
+            if number == 1 and how == "abandon":
+                self.abandon(lane)
+            self.commit(lane)
+        close_lane(self.book, lane)
+
+    def plan_replay(self, head: Head) -> Window:
+        at = head.offsets()[AT]
+        one = WindowRange(topic="logs", incarnation=1, partition=0, start=at, until=at + 5, log_start=0, log_end=99)
+        entry = self.book.register()
+        assert entry is not None
+        return Window(
+            seq=head.seq + 1,
+            ranges=(one,),
+            topic_ids={"logs": "i"},
+            isolation="read_committed",
+            pinned_at=1,
+            run="run 1",
+            selection=entry[1].lanes[head.lane].selection,
+        )
+
+
+STEPS = ["take", "commit", "abandon", "replay", "replay with take", "replay with abandon"]
+
+
+@given(st.lists(st.sampled_from(STEPS), max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_two_attempts_at_an_offset_never_share_an_ordinal(steps: list[str]) -> None:
+    lanes = Lanes()
+    lanes.commit()
+    lanes.commit()
+    for step in steps:
+        if step.startswith("replay"):
+            lanes.replay(step.rpartition(" ")[2])
+        else:
+            getattr(lanes, step)()
+    for (generation, ordinal, covers), (later, higher, also) in combinations(lanes.attempts, 2):
+        assert generation < later
+        assert ordinal <= higher
+        if covers & also:
+            assert ordinal < higher
+
+
+def test_windows_that_nobody_has_written_before_raise_nothing() -> None:
+    lanes = Lanes()
+    for _ in range(5):
+        lanes.commit()
+    assert {ordinal for _, ordinal, _ in lanes.attempts} == {0}
+    # A replay raises it once, however many windows it has.
+    lanes.replay("")
+    assert {ordinal for _, ordinal, _ in lanes.attempts} == {0, 1}

@@ -1,0 +1,36 @@
+"""HBase's Thrift 2 interface, where every cell of a write has a timestamp of its own and a table can be made with its regions.
+
+`hbase2.thrift` is HBase 2.6's own, as it is in the hbase-thrift jar.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import thriftpy2
+from thriftpy2.rpc import make_client
+
+from tidemark.hbase.gateway import MISTAKE, Gateway
+
+thrift: Any = thriftpy2.load(str(Path(__file__).with_name("hbase2.thrift")), module_name="tidemark_hbase2_thrift")
+
+
+class _Connection:
+    """As happybase's: a `client`, and an end."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class Gateway2(Gateway):
+    """The Thrift 2 gateways of one HBase."""
+
+    _mistakes = (*MISTAKE, thrift.TIllegalArgument)
+
+    @staticmethod
+    def _dial(host: str, port: int, timeout_ms: int) -> _Connection:
+        return _Connection(make_client(thrift.THBaseService, host, port, timeout=timeout_ms))

@@ -1,0 +1,86 @@
+"""Which of two messages of a topic is the newer one, where their offsets do not say: order epochs. Pure.
+
+A key stays in its partition, where the higher offset is newer. When partitions are added keys move, and what is newer may
+have the lower offset. So the epoch of a topic rises there: what lies at or above the ends that its logs had then is newer
+than all below, and so is everything in the added partitions. A topic that is recreated or cut begins a new epoch with its
+new incarnation.
+
+A producer learns of added partitions up to some minutes later (its `metadata.max.age.ms`), and writes where it did before
+until then. So the epoch of the older partitions rises a second time, at the first plan behind that, and the added ones have
+the higher epoch from their beginning: what a late producer still writes to an older partition is below them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import structs
+
+from tidemark.ledger.incarnations import Topics, newest
+from tidemark.ledger.records import Raised, TopicIncarnation
+from tidemark.ranges import TopicPartition
+
+# Twice the five minutes after which Kafka's producers look for partitions again, unless they are told otherwise.
+PRODUCERS_LOOK_MS = 10 * 60 * 1000
+
+
+def noted(topics: Topics, ends: Mapping[TopicPartition, int], now: int) -> Topics:
+    """The topics with today's numbers of partitions, and where their order changed; as they are when nothing is new.
+
+    `ends`: the log ends of all partitions of topics in their newest incarnation. `now` is in milliseconds since 1970.
+    """
+    by_topic: dict[str, dict[TopicPartition, int]] = {}
+    for at, end in ends.items():
+        by_topic.setdefault(at.topic, {})[at] = end
+    changed = {}
+    for topic, found in by_topic.items():
+        last = newest(topics, topic)
+        if all(at.incarnation == last.incarnation for at in found):
+            edited = _noted(last, {at.partition: end for at, end in found.items()}, now)
+            if edited is not last:
+                changed[topic] = tuple(edited if one is last else one for one in topics[topic])
+    return {**topics, **changed} if changed else topics
+
+
+def _noted(last: TopicIncarnation, ends: dict[int, int], now: int) -> TopicIncarnation:
+    if last.partitions is None:
+        return structs.replace(last, partitions=len(ends))
+    raised, before = last.raised, last.raised[-1] if last.raised else None
+    added = len(ends) > last.partitions
+    if before is not None and before.later is None and (added or now - before.at >= PRODUCERS_LOOK_MS):
+        later = tuple((partition, ends[partition]) for partition, _ in before.ends if partition in ends)
+        raised = (*raised[:-1], structs.replace(before, later=later))
+    if added:
+        # Kafka numbers partitions from 0 without holes.
+        older = tuple((partition, end) for partition, end in sorted(ends.items()) if partition < last.partitions)
+        raised = (*raised, Raised(at=now, ends=older))
+    return last if raised is last.raised else structs.replace(last, partitions=len(ends), raised=raised)
+
+
+class Epochs:
+    """The order epoch of every message; travels to Spark's workers."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._first: dict[tuple[str, int], int] = {}
+        self._raised: dict[tuple[str, int], list[tuple[dict[int, int], dict[int, int] | None]]] = {}
+        for topic, incarnations in topics.items():
+            epoch = 1
+            for one in sorted(incarnations, key=lambda one: one.incarnation):
+                place = (topic, one.incarnation)
+                self._first[place] = epoch
+                self._raised[place] = [
+                    (dict(change.ends), None if change.later is None else dict(change.later)) for change in one.raised
+                ]
+                epoch += 1 + 2 * len(one.raised)
+
+    def of(self, at: TopicPartition, offset: int) -> int:
+        """From 1 on. A message keeps its epoch: where an epoch rises is always above all that has been read."""
+        place = (at.topic, at.incarnation)
+        epoch = self._first[place]
+        for ends, later in self._raised[place]:
+            if at.partition not in ends:
+                epoch += 2
+            else:
+                epoch += offset >= ends[at.partition]
+                epoch += later is not None and offset >= later.get(at.partition, 0)
+        return epoch

@@ -1,0 +1,65 @@
+"""How a row's fields lie in the cells of a table: a cell each, under their own names or others, or all of them in one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemark.errors import WrongUse
+from tidemark.results.hbase_rows import DATA_PREFIX
+from tidemark.results.packed import pack, unpack
+
+# No field's name begins so.
+PACKED = DATA_PREFIX + b"_packed"
+
+
+@dataclass(frozen=True)
+class CellLayout:
+    """`columns`: field to qualifier, where that is another name. A table keeps the layout that it was made with."""
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    packed: bool = False
+
+    def writer(self, fields: Sequence[str]) -> Callable[[Iterable[bytes | None]], Iterable[tuple[bytes, bytes | None]]]:
+        """Makes the contents of these fields into cells, as (column with its family, contents or None for no cell)."""
+        if self.packed:
+            return lambda contents: [(PACKED, pack(zip(fields, contents, strict=True)))]
+        columns = [DATA_PREFIX + self.columns.get(name, name).encode() for name in fields]
+        return lambda contents: zip(columns, contents, strict=True)
+
+    def fields(self, cells: Mapping[bytes, bytes]) -> dict[str, bytes]:
+        """The fields that are not null, from all cells of a row.
+
+        Of a packed cell that is damaged, its bytes under a name that no field has, for the audit to see that it differs.
+        """
+        if self.packed:
+            packed = cells.get(PACKED, b"")
+            try:
+                return unpack(packed)
+            except ValueError:
+                return {PACKED.decode(): packed}
+        names = {column: name for name, column in self.columns.items()}
+        found = ((column[len(DATA_PREFIX) :].decode(), value) for column, value in cells.items())
+        return {names.get(column, column): value for column, value in found}
+
+    def marked(self) -> dict[str, Any]:
+        """As the mark of the table's owner has it: nothing for a cell each under its own name, as all older tables are."""
+        return {
+            **({"columns": dict(self.columns)} if self.columns else {}),
+            **({"packed": True} if self.packed else {}),
+        }
+
+    @classmethod
+    def of_mark(cls, owner: Mapping[str, Any]) -> CellLayout:
+        return cls(owner.get("columns", {}), owner.get("packed", False))
+
+    def check(self, place: str, owner: Mapping[str, Any]) -> None:
+        """Raises WrongUse, naming the setting, for a table that was made with another layout."""
+        made = self.of_mark(owner)
+        for name in ("columns", "packed"):
+            if getattr(made, name) != getattr(self, name):
+                raise WrongUse(
+                    f"{place} was made with {name} {getattr(made, name) or 'unset'}, the stream file says "
+                    f"{getattr(self, name) or 'unset'}. Name another table, and fill it by a replay of everything"
+                )
