@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidemark.ranges import TopicPartition
 from tidemark.tallies import Acknowledged, Acknowledgements
-from tidemark_spark.columns import AT, COORDINATE, INDEX, MESSAGE_HASH, ROW_HASH
+from tidemark_spark.columns import AT, COORDINATE, INDEX, MESSAGE_HASH, ROW_HASH, message_hash, row_hash
 from tidemark_spark.sinks.contract import Mission
 from tidemark_spark.tallying import count_of
 
@@ -37,7 +37,7 @@ Writer = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 def acknowledged(rows: DataFrame, writer: Writer) -> Acknowledgements:
     """Have all rows written; what comes back is counted from what the writer says was acknowledged."""
-    counted = (
+    return _collected(
         rows.mapInArrow(writer, from_arrow_schema(_ACKNOWLEDGED))
         .groupBy(*AT)
         .agg(
@@ -47,6 +47,22 @@ def acknowledged(rows: DataFrame, writer: Writer) -> Acknowledgements:
             F.bit_xor("written_ack").alias("written_ack"),
         )
     )
+
+
+def held_by(rows: DataFrame) -> Acknowledgements:
+    """What rows that were read back are, by their coordinates and INDEX: of a sink whose server acknowledges no rows."""
+    hashed = rows.withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})
+    return _collected(
+        hashed.groupBy(*AT).agg(
+            F.count_if(F.col(INDEX) == 0).alias("messages"),
+            F.bit_xor(F.when(F.col(INDEX) == 0, F.col(MESSAGE_HASH))).alias("messages_ack"),
+            F.count("*").alias("written"),
+            F.bit_xor(ROW_HASH).alias("written_ack"),
+        )
+    )
+
+
+def _collected(counted: DataFrame) -> Acknowledgements:
     return {
         TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]): Acknowledged(
             count_of(row["messages"], row["messages_ack"]), count_of(row["written"], row["written_ack"])

@@ -8,25 +8,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.ledger.records import SinkReceipt
-from tidemark.ranges import TopicPartition
 from tidemark.results import parquet_files
 from tidemark.streams.parquet_sink import FolderKey, ParquetSink
 from tidemark.streams.schemes import Fields
-from tidemark.tallies import Acknowledged, Acknowledgements
-from tidemark_spark.columns import (
-    AT,
-    COORDINATE,
-    DIGEST,
-    INDEX,
-    MESSAGE_HASH,
-    ROW_HASH,
-    TOMBSTONE,
-    field,
-    message_hash,
-    row_hash,
-)
+from tidemark.tallies import Acknowledgements
+from tidemark_spark.columns import COORDINATE, DIGEST, INDEX, TOMBSTONE, field
+from tidemark_spark.sinks.acknowledging import held_by
 from tidemark_spark.sinks.contract import Mission
-from tidemark_spark.tallying import count_of
 
 # Of a value as many characters name a folder: with its column and Spark's escapes that stays below 255 bytes, the most
 # that a name of a file may have.
@@ -67,22 +55,9 @@ class ParquetResults:
 
 
 def read_back(rows: DataFrame, *paths: str) -> Acknowledgements:
-    """What files hold of some rows, from their coordinate columns: a file system gives no acknowledgement of rows."""
+    """What files hold of some rows: a file system gives no acknowledgement of rows."""
     schema = rows.select(*COORDINATE, INDEX).schema
-    held = rows.sparkSession.read.schema(schema).option("recursiveFileLookup", True).parquet(*paths)
-    held = held.withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})
-    counted = held.groupBy(*AT).agg(
-        F.count_if(F.col(INDEX) == 0).alias("messages"),
-        F.bit_xor(F.when(F.col(INDEX) == 0, F.col(MESSAGE_HASH))).alias("messages_ack"),
-        F.count("*").alias("written"),
-        F.bit_xor(ROW_HASH).alias("written_ack"),
-    )
-    return {
-        TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]): Acknowledged(
-            count_of(row["messages"], row["messages_ack"]), count_of(row["written"], row["written_ack"])
-        )
-        for row in counted.collect()
-    }
+    return held_by(rows.sparkSession.read.schema(schema).option("recursiveFileLookup", True).parquet(*paths))
 
 
 def write(rows: DataFrame, config: ParquetSink, folder: str) -> None:

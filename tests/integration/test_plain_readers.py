@@ -1,0 +1,112 @@
+"""Who reads a sink without Tidemark: what docs/layouts.md says is seen before a commit and after a replay, cell by cell."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import happybase
+import pyarrow.dataset as ds
+import pytest
+from deltalake import DeltaTable
+
+from tests.covering import REPOSITORY
+from tests.integration.test_cuts import Cut, cut_after
+from tests.integration.test_kafka_sink import written
+from tests.oracle import ORDERS
+from tests.playground import Make, Playground
+from tidemark.cli.result_rows import rows_of
+from tidemark.ledger.records import LaneKind
+from tidemark.protocol import Step
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+SINKS = ("hbase", "hbase_latest", "parquet", "delta", "kafka")
+# The bug fix, after which the order has another amount.
+FIXED = {
+    "sql": "SELECT _topic, _incarnation, _partition, _offset, _index, id, customer, amount * 10 AS amount, paid FROM messages",
+    "fields": {"id": "integer", "customer": "string", "amount": "double", "paid": "boolean"},
+}
+
+
+def plainly(play: Playground) -> dict[str, list[str]]:
+    """The amounts of order 2 that a reader sees who knows nothing of generations, in each sink."""
+    base = f"{play.site.folder('lake')}/{play.name}"
+    with happybase.ConnectionPool(1, port=play.site.port("thrift")).connection() as connection:
+        rows = [cells for _, cells in connection.table(play.name).scan() if cells.get(b"d:id") == b"2"]
+        # The value on top of each key.
+        tops = [
+            max(cells.items(), key=lambda cell: cell[1][1])[1][0]
+            for key, cells in connection.table(f"{play.name}_latest").scan(include_timestamp=True)
+            if key != b"\xff\xfftidemark-owner"
+        ]
+    files = ds.dataset(base, format="parquet", exclude_invalid_files=True).to_table().to_pylist()
+    messages = [json.loads(value) for _, _, _, value in written(play, f"{play.name}-out")]
+    found: dict[str, list[Any]] = {
+        "hbase": [cells[b"d:amount"].decode() for cells in rows],
+        "hbase_latest": [match[1].decode() for top in tops if b"2:id1:2" in top if (match := _AMOUNT.search(top))],
+        "parquet": [row["amount"] for row in files if row["id"] == 2],
+        "delta": [
+            row["amount"] for row in DeltaTable(f"{base}_delta").to_pyarrow_table().to_pylist() if row["id"] == 2
+        ],
+        "kafka": [message["amount"] for message in messages if message["id"] == 2],
+    }
+    return {sink: sorted(str(amount) for amount in amounts) for sink, amounts in found.items()}
+
+
+_AMOUNT = re.compile(rb"6:amount\d+:([0-9.]+)")
+
+
+def counting(play: Playground) -> dict[str, list[str]]:
+    """The same by Tidemark's readers."""
+    opened = play.opened
+    found = {}
+    for sink in opened.stream.sinks:
+        rows = [row.get("fields") or json.loads(row["value"]) for row in rows_of(opened, sink, 100)]
+        found[sink.name] = [str(row["amount"]) for row in rows if str(row["id"]) == "2"]
+    return found
+
+
+def test_what_a_plain_reader_sees(make: Make) -> None:
+    play = make(ORDERS)
+    play.kafka.create(f"{play.name}-out", 1)
+    sinks: list[dict[str, Any]] = [
+        {"type": "hbase", "table": play.name},
+        {"type": "hbase_latest", "table": f"{play.name}_latest", "key": "customer"},
+        {"type": "parquet", "folder": play.name},
+        {"type": "delta", "folder": f"{play.name}_delta"},
+        {"type": "kafka", "topic": f"{play.name}-out"},
+    ]
+    assert [sink["type"] for sink in sinks] == list(SINKS)
+    play.rewrite(sinks=sinks)
+    orders = [{"id": number, "customer": "zoë", "amount": number / 4, "paid": True} for number in (1, 2)]
+    play.kafka.send((play.topics[0], 0, b"zoe", json.dumps(order).encode()) for order in orders)
+    play.ingest()
+    assert plainly(play) == dict.fromkeys(SINKS, ["0.5"])
+    assert counting(play) == dict.fromkeys(SINKS, ["0.5"])
+
+    play.rewrite(sinks=sinks, transform=FIXED)
+    with pytest.raises(Cut):
+        play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 2)), "fix", on_step=cut_after(Step.VERIFIED))
+    newest, both = ["5.0"], ["0.5", "5.0"]
+    assert plainly(play) == {"hbase": newest, "hbase_latest": newest, "parquet": both, "delta": both, "kafka": both}
+    assert counting(play) == dict.fromkeys(SINKS, ["0.5"])
+
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 2)), "fix")
+    seen = plainly(play)
+    assert seen == {
+        "hbase": newest,
+        "hbase_latest": newest,
+        "parquet": both,
+        "delta": newest,
+        # And what the first try of the replay has left.
+        "kafka": [*both, "5.0"],
+    }
+    assert counting(play) == dict.fromkeys(SINKS, newest)
+
+
+def test_the_table_has_a_row_for_each_sink() -> None:
+    section = (REPOSITORY / "docs" / "layouts.md").read_text().split("## What a plain reader sees")[1].split("\n## ")[0]
+    named = re.findall(r"^\| ([^|]+) \|", section, re.MULTILINE)[2:]
+    assert named == ["HBase", "HBase by key", "Parquet", "Delta", "Kafka"]
