@@ -53,7 +53,7 @@ def spark(site: Site) -> Iterator[SparkSession]:
     from tidemark_spark.session import open_session
 
     os.environ.update(environment.spark(site))
-    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[4] --driver-memory 2g pyspark-shell"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] --driver-memory 2g pyspark-shell"
     session = open_session("tests")
     yield session
     session.stop()
