@@ -40,17 +40,15 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
         def check(**context: Any) -> str:
             """Check the request; gives the digest of the offsets to audit, empty for all."""
             from tidemark import runs
-            from tidemark.coordinates import parse_ranges
-            from tidemark.ranges import RangeSet
             from tidemark_dags.connections import open_here
 
             with airflow_errors():
                 asked = checked(AuditRequest, context["params"], context["dag_run"].conf or {})
-                if not asked.ranges:
+                offsets = asked.offsets()
+                if not offsets:
                     return ""
                 opened = open_here(file)
-                ranges = runs.with_incarnations(opened, RangeSet(parse_ranges(asked.ranges)))
-                return opened.book.store_selection(ranges).digest
+                return opened.book.store_selection(runs.with_incarnations(opened, offsets)).digest
 
         compare = SparkJob(
             task_id="compare",

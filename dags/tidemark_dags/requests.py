@@ -62,7 +62,8 @@ def replay_params() -> dict[str, Param]:
 
 def audit_params() -> dict[str, Param]:
     return {
-        "ranges": _text(f"{_RANGES}. Empty: everything.", title="Ranges"),
+        "ranges": _text(f"{_RANGES}. Without ranges and records: everything.", title="Ranges"),
+        "records": _text(f"{_RECORDS}.", title="Records"),
         "repair": Param(False, "Replay what the audit finds", type="boolean", title="Repair"),
     }
 

@@ -30,7 +30,12 @@ _COLUMNS = f"{_COORDINATE}, {KEY} binary, {VALUE} binary, {TIMESTAMP} timestamp,
 
 
 def read_offsets(
-    spark: SparkSession, bootstrap_servers: str, isolation: str, wanted: RangeSet, incarnations: Mapping[str, int]
+    spark: SparkSession,
+    bootstrap_servers: str,
+    isolation: str,
+    wanted: RangeSet,
+    incarnations: Mapping[str, int],
+    fetch: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """The messages at the wanted offsets that Kafka still holds and that are visible under `isolation`.
 
@@ -39,7 +44,7 @@ def read_offsets(
     incarnation = _incarnation(incarnations)
     frames = []
     for one in reads(wanted):
-        messages = _read(spark, bootstrap_servers, isolation, one).select(
+        messages = _read(spark, bootstrap_servers, isolation, one, fetch or {}).select(
             F.col("topic").alias(TOPIC),
             incarnation.alias(INCARNATION),
             F.col("partition").alias(PARTITION),
@@ -60,7 +65,7 @@ def no_messages(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame([], _COLUMNS)
 
 
-def _read(spark: SparkSession, servers: str, isolation: str, read: Read) -> DataFrame:
+def _read(spark: SparkSession, servers: str, isolation: str, read: Read, fetch: Mapping[str, str]) -> DataFrame:
     partitions: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
@@ -71,6 +76,7 @@ def _read(spark: SparkSession, servers: str, isolation: str, read: Read) -> Data
         ends.setdefault(topic, {})[str(partition)] = one.until
     return (
         spark.read.format("kafka")
+        .options(**{f"kafka.{name}": value for name, value in fetch.items()})
         .option("kafka.bootstrap.servers", servers)
         .option("kafka.isolation.level", isolation)
         # `assign` and both ends explicit: nothing is looked up when a task runs, or runs again.

@@ -535,3 +535,19 @@ def test_the_fields_of_a_stream_are_those_of_its_transform(tmp_path: Path) -> No
     assert loaded(tmp_path, text).stream.fields == {"id": "integer"}
     with pytest.raises(InvalidStreamFile, match="the field id, which the transform does not have"):
         loaded(tmp_path, text + yaml.safe_dump({"transform": transform}))
+
+
+FETCH = MINIMAL.replace("source:\n", "source:\n  fetch: {SAID}\n")
+
+
+def test_fetch_settings_have_kafkas_names(tmp_path: Path) -> None:
+    source = loaded(tmp_path, FETCH.replace("SAID", "max.poll.records: 7, fetch.max.bytes: 1048576")).stream.source
+    assert source.fetch.given() == {"max.poll.records": "7", "fetch.max.bytes": "1048576"}
+
+
+@pytest.mark.parametrize(
+    "said", ["group.id: mine", "isolation.level: read_uncommitted", "sasl.jaas.config: x", "max_poll_records: 7"]
+)
+def test_other_settings_of_the_consumer_are_refused_by_name(tmp_path: Path, said: str) -> None:
+    with pytest.raises(InvalidStreamFile, match=f"source.fetch.{said.split(':')[0]}"):
+        loaded(tmp_path, FETCH.replace("SAID", said))

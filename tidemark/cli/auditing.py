@@ -10,17 +10,15 @@ import typer
 from tidemark import runs
 from tidemark.audit import AuditReport
 from tidemark.cli import finding
-from tidemark.cli.options import Json, Ranges, RunName, Stream
+from tidemark.cli.options import Json, Ranges, Records, RunName, Stream
 from tidemark.cli.output import data, error, line
 from tidemark.cli.selected import lines
 from tidemark.cli.selected import repair as replay_findings
 from tidemark.cli.submitting import new_run, submit
-from tidemark.coordinates import parse_ranges
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, ProcessingFailed
 from tidemark.jobs import AUDIT_JOB
 from tidemark.ledger.codec import decode
 from tidemark.planning.requests import AuditRequest, checked
-from tidemark.ranges import RangeSet
 
 _PLACE = ("name", "expected", "found", "missing", "different", "extra", "twice", "debris")
 
@@ -28,6 +26,7 @@ _PLACE = ("name", "expected", "found", "missing", "different", "extra", "twice",
 def audit(
     stream: Stream,
     ranges: Ranges = None,
+    records: Records = None,
     repair: Annotated[bool, typer.Option("--repair", help="replay what is found")] = False,
     run_name: RunName = "",
     as_json: Json = False,
@@ -37,11 +36,11 @@ def audit(
     Example: tidemark audit orders --ranges orders/3@0-5000
     """
     opened = finding.opened(stream)
-    asked = checked(AuditRequest, {"ranges": lines(ranges), "repair": repair}, {})
+    asked = checked(AuditRequest, {"ranges": lines(ranges), "records": lines(records), "repair": repair}, {})
     name = run_name or new_run()
     arguments = ["--stream-file", str(opened.file.path), "--run", name]
-    if asked.ranges:
-        within = runs.with_incarnations(opened, RangeSet(parse_ranges(asked.ranges)))
+    if offsets := asked.offsets():
+        within = runs.with_incarnations(opened, offsets)
         arguments += ["--selection", opened.book.store_selection(within).digest]
     began = opened.book.clock()
     code = submit(opened, AUDIT_JOB, arguments, accepted=(EXIT_DONE, EXIT_DIFFERENCES))

@@ -21,6 +21,13 @@ Until = Annotated[
     list[str] | None,
     typer.Option("--until", help="the first offset not to read any more, topic/partition@offset; may be repeated"),
 ]
+Records = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="topic/partition@offset, or @FILE: one a line, or a CSV or Parquet table with the columns topic, partition "
+        "and offset; may be repeated"
+    ),
+]
 Ranges = Annotated[
     list[str] | None,
     typer.Option(help="topic/partition@from-until, or @FILE with one a line; may be repeated"),

@@ -17,6 +17,7 @@ from tidemark.cli.options import (
     Json,
     Ranges,
     Reason,
+    Records,
     RunName,
     Since,
     Stream,
@@ -26,6 +27,7 @@ from tidemark.cli.options import (
 )
 from tidemark.cli.output import data, error
 from tidemark.cli.submitting import new_run, process, show_committed
+from tidemark.coordinate_files import lines_of
 from tidemark.coordinates import parse_coordinates
 from tidemark.errors import LaneClosed, WrongUse
 from tidemark.ledger.records import LaneKind, LaneState, Pending
@@ -79,9 +81,7 @@ def backfill(
 
 def replay(
     stream: Stream,
-    records: Annotated[
-        list[str] | None, typer.Option(help="topic/partition@offset, or @FILE with one a line; may be repeated")
-    ] = None,
+    records: Records = None,
     ranges: Ranges = None,
     from_: From = None,
     until: Until = None,
@@ -209,8 +209,5 @@ def lines(given: list[str] | None) -> str:
         if not one.startswith("@"):
             said.append(one)
             continue
-        try:
-            said.append(Path(one[1:]).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as problem:
-            raise WrongUse(f"{one[1:]}: cannot be read: {problem}") from problem
+        said.append(lines_of(Path(one[1:])))
     return "\n".join(said)

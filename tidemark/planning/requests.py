@@ -10,8 +10,10 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from tidemark.coordinates import parse_coordinates, parse_ranges
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
+from tidemark.ranges import RangeSet
 from tidemark.times import read_time
 
 # The longest text that is taken: about 30,000 records pasted as lines.
@@ -89,7 +91,13 @@ class AuditRequest(_Request):
     """What an audit looks at, and whether it hands its findings to a replay."""
 
     ranges: _Lines = ""
+    records: _Lines = ""
     repair: bool = False
+
+    def offsets(self) -> RangeSet:
+        """What is asked for, of the newest incarnations; empty: everything. Raises WrongUse naming the line."""
+        records = (one.as_range() for one in parse_coordinates(self.records))
+        return RangeSet([*parse_ranges(self.ranges), *records])
 
 
 Request = TypeVar("Request", bound=_Request)

@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from tidemark.streams.fetch import FetchSettings
 from tidemark.streams.parts import ConnectionName, Items, Part, Topic
 from tidemark.times import two_readings
 
@@ -122,6 +123,7 @@ class Source(Part):
     ) = None
     start: Start = "earliest"
     isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    fetch: FetchSettings = FetchSettings()
     # A consumer group that shows the committed offsets to other tools; nobody may be a member of it.
     export_group: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")] | None = None
     # What to do when Kafka has removed offsets before they were read, or has another topic or log than the one that was read.

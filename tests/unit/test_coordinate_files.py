@@ -1,0 +1,68 @@
+"""Coordinates out of files and tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidemark.coordinate_files import lines_of
+from tidemark.coordinates import Coordinate, parse_coordinates
+from tidemark.errors import WrongUse
+from tidemark.ranges import TopicPartition
+
+WANTED = [Coordinate(TopicPartition("a.b", 3), 17), Coordinate(TopicPartition("a.b", 0), 2**62)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("records.txt", f"a.b/3@17 # why\na.b,0,{2**62}\n"),
+        ("records.csv", f"a.b,3,17\na.b,0,{2**62}\n"),
+        ("records.csv", "a.b/3@17\n" + f"a.b,0,{2**62}\n"),
+        ("records.csv", f"offset,what,topic,partition\r\n17,,a.b,3\r\n{2**62},more,a.b,0\r\n"),
+        ("records.csv", f"\ufeff_topic,_partition,_offset\na.b,3,17\n\na.b,0,{2**62}\n"),
+    ],
+)
+def test_lines_and_tables(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    assert parse_coordinates(lines_of(path)) == WANTED
+
+
+@pytest.mark.parametrize("prefix", ["", "_"])
+def test_a_file_and_a_folder_of_parquet(tmp_path: Path, prefix: str) -> None:
+    columns = {"topic": ["a.b", "a.b"], "partition": [3, 0], "offset": [17, 2**62], "more": [None, None]}
+    table = pa.table({f"{prefix}{name}": values for name, values in columns.items()})
+    (tmp_path / "table" / "day=1").mkdir(parents=True)
+    path = tmp_path / "table" / "day=1" / "part.parquet"
+    pq.write_table(table, path)
+    for place in (path, tmp_path / "table"):
+        assert parse_coordinates(lines_of(place)) == WANTED
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "records.csv",
+            "topic,partition\na,1\n",
+            "expected the columns topic, partition and offset; it has topic, partition",
+        ),
+        ("records.csv", "", "it has none"),
+        ("records.csv", "topic,partition,offset\na,1,2\na,1\n", "records.csv:3: the line has fewer columns"),
+        ("records.parquet", "topic", "not Parquet"),
+    ],
+)
+def test_what_is_no_such_table_is_refused(tmp_path: Path, name: str, text: str, said: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(WrongUse, match=said):
+        lines_of(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WrongUse, match=r"missing\.txt: cannot be read"):
+        lines_of(tmp_path / "missing.txt")

@@ -1,0 +1,33 @@
+"""What a stream file may say of how messages are fetched from Kafka."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from tidemark.streams.parts import Part
+
+_Bytes = Annotated[int, Field(ge=1, le=2_147_483_647)]
+_Milliseconds = Annotated[int, Field(ge=1, le=3_600_000)]
+
+
+class FetchSettings(Part):
+    """The consumer's settings that may be given, by Kafka's own names; all others are refused. None: Kafka's default.
+
+    Which offsets are read, and what counts as read, is not for a setting to change.
+    """
+
+    model_config = ConfigDict(validate_by_alias=True, validate_by_name=False)
+
+    fetch_min_bytes: Annotated[_Bytes | None, Field(alias="fetch.min.bytes")] = None
+    fetch_max_bytes: Annotated[_Bytes | None, Field(alias="fetch.max.bytes")] = None
+    fetch_max_wait_ms: Annotated[_Milliseconds | None, Field(alias="fetch.max.wait.ms")] = None
+    max_partition_fetch_bytes: Annotated[_Bytes | None, Field(alias="max.partition.fetch.bytes")] = None
+    max_poll_records: Annotated[_Bytes | None, Field(alias="max.poll.records")] = None
+    receive_buffer_bytes: Annotated[_Bytes | None, Field(alias="receive.buffer.bytes")] = None
+    request_timeout_ms: Annotated[_Milliseconds | None, Field(alias="request.timeout.ms")] = None
+
+    def given(self) -> dict[str, str]:
+        """The settings that were given, by Kafka's names."""
+        return {name: str(value) for name, value in self.model_dump(by_alias=True, exclude_none=True).items()}
