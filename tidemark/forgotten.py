@@ -1,7 +1,8 @@
 """What an audit can still prove of offsets that Kafka has forgotten: what windows have counted, against what is there.
 
-A block of a window is compared as a whole. Where a later window has taken some of its offsets (a replay), what is left is
-compared by its messages alone, if those few offsets can be told apart by arithmetic; else it stays unproven.
+A block of a window is compared as a whole. Where a later window has taken some of its offsets (a replay), the messages of the
+block are compared: all of them, in case the replay had the same outcomes; else those that are left, as long as those that were
+taken are so few that arithmetic tells them apart. What neither can tell stays unproven.
 """
 
 from __future__ import annotations
@@ -65,13 +66,26 @@ class WindowBlock:
 class Found:
     """What a place holds at the offsets of a block: rows and messages (or dead letters), and the digests of the contents.
 
-    `said` is what the rows' marks say that was stored, `content` what is there.
+    `said` is what the rows' marks say that was stored, `content` what is there. `taken` are the messages at the offsets that a
+    later window has taken.
     """
 
     rows: Count = NOTHING
     messages: Count = NOTHING
+    taken: Count = NOTHING
     said: str = "0" * 16
     content: str = "0" * 16
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a block could be compared, and if so what is wrong with it."""
+
+    compared: bool
+    wrong: BlockReport | None = None
+
+
+SAME, UNPROVEN = Verdict(compared=True), Verdict(compared=False)
 
 
 def wrote_to(record: Record, sink: str, place: Mapping[str, str]) -> bool:
@@ -84,7 +98,7 @@ def window_blocks(
 ) -> Iterator[WindowBlock]:
     """The blocks of a window that have forgotten offsets which still count; without `blocks`, each partition is one.
 
-    Blocks of which too much was taken to tell it apart are left out, and so is a window that has not finished.
+    A window that has not finished has none.
     """
     covers = committed.covers
     wanted = covers & forgotten
@@ -96,10 +110,8 @@ def window_blocks(
     taken = _by_block(covers - held, size)
     still = _by_block(held, size)
     for place in sorted({(at, block) for at, block, _, _ in in_blocks(held & wanted, size)}):
-        lost = taken.get(place, RangeSet())
-        if lost.count() <= MOST_TAKEN:
-            tally = tallies.get(place, BlockTally(place[1]))
-            yield WindowBlock(place[0], still[place], lost, committed, tally)
+        tally = tallies.get(place, BlockTally(place[1]))
+        yield WindowBlock(place[0], still[place], taken.get(place, RangeSet()), committed, tally)
 
 
 def _tallies(committed: Committed, blocks: Blocks | None) -> dict[Place, BlockTally]:
@@ -115,43 +127,48 @@ def _by_block(offsets: RangeSet, size: int) -> dict[Place, RangeSet]:
     return {place: RangeSet(ranges) for place, ranges in found.items()}
 
 
-def compare_rows(block: WindowBlock, found: Found, fields: str) -> BlockReport | None:
-    """What is wrong with the results of a block; None when they are what the window stored.
+def compare_rows(block: WindowBlock, found: Found, fields: str) -> Verdict:
+    """Whether the results of a block are what the window stored.
 
     `fields` is the digest of today's fields. What is in rows that were stored with others is not looked at.
     """
     if block.taken:
-        return _compare_messages(block, block.tally.stored, found.messages)
+        return _compare_messages(block, block.tally.stored, found)
     receipt = block.committed.record.receipt
     same_fields = receipt is not None and receipt.fields == fields
     if block.tally.rows != found.rows:
         return _report(block, block.tally.rows, found.rows, "rows")
     if found.said != block.tally.content or (same_fields and found.content != block.tally.content):
         return _report(block, block.tally.rows, found.rows, "contents")
-    return None
+    return SAME
 
 
-def compare_dead_letters(block: WindowBlock, found: Found) -> BlockReport | None:
+def compare_dead_letters(block: WindowBlock, found: Found) -> Verdict:
     """As `compare_rows`, of the messages that were set aside; their contents are not looked at."""
-    return _compare_messages(block, block.tally.set_aside, found.messages)
+    return _compare_messages(block, block.tally.set_aside, found)
 
 
-def _compare_messages(block: WindowBlock, expected: Count, found: Count) -> BlockReport | None:
-    if explained(expected, found, block.taken):
-        return None
-    return _report(block, expected, found, "messages")
+def _compare_messages(block: WindowBlock, expected: Count, found: Found) -> Verdict:
+    if expected == found.messages + found.taken:
+        return SAME
+    if block.taken.count() > MOST_TAKEN:
+        return UNPROVEN
+    if explained(expected, found.messages, block.taken):
+        return SAME
+    return _report(block, expected, found.messages, "messages")
 
 
-def _report(block: WindowBlock, expected: Count, found: Count, what: str) -> BlockReport:
+def _report(block: WindowBlock, expected: Count, found: Count, what: str) -> Verdict:
     first, last = min(block.offsets | block.taken), max(block.offsets | block.taken)
     record = block.committed.record
-    return BlockReport(
+    wrong = BlockReport(
         at=str(OffsetRange(block.partition, first.start, last.until)),
         window=f"{record.lane}/{record.seq}",
         expected=expected.number,
         found=found.number,
         what=what,
     )
+    return Verdict(compared=True, wrong=wrong)
 
 
 def explained(expected: Count, found: Count, taken: RangeSet) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from tidemark.blocks import block_size, fields_digest, in_blocks
@@ -13,6 +13,7 @@ from tidemark.errors import LedgerContradiction, LedgerUnreadable
 from tidemark.forgotten import (
     BlockReport,
     Found,
+    Verdict,
     WindowBlock,
     compare_dead_letters,
     compare_rows,
@@ -22,6 +23,7 @@ from tidemark.forgotten import (
 from tidemark.ledger.book import Book, View
 from tidemark.ranges import RangeSet
 from tidemark.streams.opened import OpenStream
+from tidemark.tallies import NOTHING
 from tidemark_spark import readers
 from tidemark_spark.columns import AT, BLOCK, DIGEST, INDEX, OFFSET, message_hash, row_hash
 from tidemark_spark.tallying import block_of, count_of, digest_of
@@ -29,10 +31,11 @@ from tidemark_spark.tallying import block_of, count_of, digest_of
 # Pieces of blocks that a row is looked for in: some ten megabytes in the driver and in every task.
 _MOST_PIECES = 100_000
 
-_FROM, _UNTIL, _NUMBER = "_from", "_until", "_number"
-_PIECES = f"{AT[0]} string, {AT[1]} int, {AT[2]} int, {BLOCK} long, {_FROM} long, {_UNTIL} long, {_NUMBER} int"
+_FROM, _UNTIL, _NUMBER, _TAKEN = "_from", "_until", "_number", "_taken"
+_PLACE = f"{AT[0]} string, {AT[1]} int, {AT[2]} int, {BLOCK} long"
+_PIECES = f"{_PLACE}, {_FROM} long, {_UNTIL} long, {_NUMBER} int, {_TAKEN} boolean"
 
-Judge = Callable[[WindowBlock, Found], BlockReport | None]
+Judge = Callable[[WindowBlock, Found], Verdict]
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,9 @@ class PlaceBlocks:
             # A commit between reading the ledger and reading the rows: what it took is no longer what was summed up.
             now = self.book.view().authority
             blocks = [(block, held) for block, held in blocks if block.still_held(now)]
-        wrong = (self.judge(block, held) for block, held in blocks)
-        offsets = RangeSet(one for block, _ in blocks for one in block.offsets)
-        return ByBlocks(offsets, tuple(one for one in wrong if one is not None))
+        judged = [(block, self.judge(block, held)) for block, held in blocks]
+        offsets = RangeSet(one for block, verdict in judged if verdict.compared for one in block.offsets)
+        return ByBlocks(offsets, tuple(verdict.wrong for _, verdict in judged if verdict.wrong is not None))
 
 
 @dataclass(frozen=True)
@@ -108,11 +111,12 @@ def found_in_blocks(rows: DataFrame, blocks: Sequence[WindowBlock]) -> list[Foun
     if not blocks:
         return []
     # Equal keys, so that Spark need not try every row with every piece.
-    size = block_size(RangeSet(one for block in blocks for one in block.offsets), _MOST_PIECES)
+    size = block_size(RangeSet(one for block in blocks for one in block.offsets | block.taken), _MOST_PIECES)
     pieces = [
-        (at.topic, at.incarnation, at.partition, number_of_piece, start, until, number)
+        (at.topic, at.incarnation, at.partition, number_of_piece, start, until, number, taken)
         for number, block in enumerate(blocks)
-        for at, number_of_piece, start, until in in_blocks(block.offsets, size)
+        for taken, offsets in ((False, block.offsets), (True, block.taken))
+        for at, number_of_piece, start, until in in_blocks(offsets, size)
     ]
     listed = rows.sparkSession.createDataFrame(pieces, _PIECES)
     message = F.col(INDEX) == 0
@@ -120,7 +124,7 @@ def found_in_blocks(rows: DataFrame, blocks: Sequence[WindowBlock]) -> list[Foun
         rows.select("*", block_of(size))
         .join(F.broadcast(listed), [*AT, BLOCK])
         .where((F.col(OFFSET) >= F.col(_FROM)) & (F.col(OFFSET) < F.col(_UNTIL)))
-        .groupBy(_NUMBER)
+        .groupBy(_NUMBER, _TAKEN)
         .agg(
             F.count("*").alias("rows"),
             F.bit_xor(row_hash()).alias("rows_ack"),
@@ -130,13 +134,18 @@ def found_in_blocks(rows: DataFrame, blocks: Sequence[WindowBlock]) -> list[Foun
             F.bit_xor(readers.FOUND_DIGEST).alias("content"),
         )
     )
-    found = {
-        row[_NUMBER]: Found(
-            rows=count_of(row["rows"], row["rows_ack"]),
-            messages=count_of(row["messages"], row["messages_ack"]),
-            said=digest_of(row["said"]),
-            content=digest_of(row["content"]),
-        )
-        for row in summed.collect()
-    }
-    return [found.get(number, Found()) for number in range(len(blocks))]
+    found = {(row[_NUMBER], row[_TAKEN]): row for row in summed.collect()}
+    return [_found(found.get((number, False)), found.get((number, True))) for number in range(len(blocks))]
+
+
+def _found(held: Row | None, taken: Row | None) -> Found:
+    others = NOTHING if taken is None else count_of(taken["messages"], taken["messages_ack"])
+    if held is None:
+        return Found(taken=others)
+    return Found(
+        rows=count_of(held["rows"], held["rows_ack"]),
+        messages=count_of(held["messages"], held["messages_ack"]),
+        taken=others,
+        said=digest_of(held["said"]),
+        content=digest_of(held["content"]),
+    )
