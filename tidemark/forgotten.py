@@ -25,6 +25,8 @@ MOST_TAKEN = 32
 
 Place = tuple[TopicPartition, int]
 
+_NONE = RangeSet()
+
 
 class BlockReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A block that differs: where it is, the window that counts there, and how many rows that stored and are there.
@@ -48,7 +50,7 @@ class BlockReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return f"{self.at} of window {self.window}: {numbers}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class WindowBlock:
     """What a window still holds of one of its blocks (`offsets`), and what a later window has taken of it (`taken`)."""
 
@@ -111,7 +113,7 @@ def window_blocks(
     still = _by_block(held, size)
     for place in sorted({(at, block) for at, block, _, _ in in_blocks(held & wanted, size)}):
         tally = tallies.get(place, BlockTally(place[1]))
-        yield WindowBlock(place[0], still[place], taken.get(place, RangeSet()), committed, tally)
+        yield WindowBlock(place[0], still[place], taken.get(place, _NONE), committed, tally)
 
 
 def _tallies(committed: Committed, blocks: Blocks | None) -> dict[Place, BlockTally]:
