@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from tidemark.forgotten import BlockReport
 from tidemark.ledger.book import Committed
-from tidemark.ledger.records import GapKind, Guarantee, LaneKind, Record, SelectionRef
+from tidemark.ledger.records import FORMAT, GapKind, Guarantee, LaneKind, Record, SelectionRef
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 
 # Enough to look at; all of them are in the selection that goes with a report.
@@ -66,21 +67,27 @@ class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     different_at: tuple[str, ...] = ()
     extra_at: tuple[str, ...] = ()
     twice_at: tuple[str, ...] = ()
+    # Blocks with offsets that Kafka has forgotten, in which something else is than was stored; the first hundred are named.
+    blocks: int = 0
+    blocks_at: tuple[BlockReport, ...] = ()
 
     @property
     def differences(self) -> int:
-        return self.missing + self.different + self.extra + self.twice
+        return self.missing + self.different + self.extra + self.twice + self.blocks
 
 
 class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The outcome of an audit. Messages are those that Kafka still holds; `unproven` offsets lie below its log starts.
+    """The outcome of an audit. Messages are those that Kafka still holds.
+
+    Of the offsets below its log starts, `by_tallies` were compared with the tallies of their blocks, in every place;
+    `unproven` are the others.
 
     `unfinished` offsets were committed before they were read (`at_most_once`), by attempts that have not finished.
 
     `findings` is the stored selection of every coordinate with a difference, ready to be replayed.
     """
 
-    format: int = 1
+    format: int = FORMAT
     stream: str
     run: str
     at: int
@@ -90,6 +97,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     set_aside: int
     skipped: int
     unproven: int
+    by_tallies: int = 0
     unfinished: int = 0
     places: tuple[PlaceReport, ...]
     coverage: tuple[CoverageReport, ...]
@@ -120,8 +128,12 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         overlaps = sum(len(one.overlaps) for one in self.coverage)
         if holes or overlaps:
             text += f"; coverage: {holes} holes, {overlaps} overlaps"
-        if self.unproven:
-            text += f"; {self.unproven} offsets are no longer in Kafka"
+        if self.unproven or self.by_tallies:
+            text += f"; {self.unproven + self.by_tallies} offsets are no longer in Kafka"
+        if self.by_tallies:
+            text += f", {self.by_tallies} of them were compared with the tallies of their blocks"
+        if blocks := sum(place.blocks for place in self.places):
+            text += f"; blocks that differ: {blocks}"
         if unexplained := sum(one.unexplained for one in self.gaps):
             text += f"; {unexplained} messages were counted when they were read and are gone, in topics that are not compacted"
         if self.unfinished:

@@ -71,6 +71,35 @@ class PartitionTally(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         return TopicPartition(self.topic, self.partition, self.incarnation)
 
 
+def together(one: PartitionTally, other: PartitionTally) -> PartitionTally:
+    """The tally of messages of the same partition that were counted apart."""
+    return PartitionTally(
+        topic=one.topic,
+        incarnation=one.incarnation,
+        partition=one.partition,
+        read=one.read + other.read,
+        stored=one.stored + other.stored,
+        skipped=one.skipped + other.skipped,
+        invalid=one.invalid + other.invalid,
+        failed=one.failed + other.failed,
+        rows=one.rows + other.rows,
+        content=f"{int(one.content, 16) ^ int(other.content, 16):016x}",
+        first=_least(one.first, other.first),
+        last=_most(one.last, other.last),
+        bytes=one.bytes + other.bytes,
+        first_timestamp=_least(one.first_timestamp, other.first_timestamp),
+        last_timestamp=_most(one.last_timestamp, other.last_timestamp),
+    )
+
+
+def _least(*numbers: int | None) -> int | None:
+    return min((one for one in numbers if one is not None), default=None)
+
+
+def _most(*numbers: int | None) -> int | None:
+    return max((one for one in numbers if one is not None), default=None)
+
+
 class Acknowledged(Struct, frozen=True, forbid_unknown_fields=True):
     """What one sink says it holds of one partition: messages, and the rows they gave."""
 

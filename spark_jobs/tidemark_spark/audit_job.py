@@ -2,7 +2,7 @@
 
 Expected is computed anew from the messages that Kafka still holds, by today's code; found is read back from every sink.
 Both are compared row by row, so that every difference has a coordinate. What lies below the log starts can no longer be
-computed: it is counted as unproven.
+computed: it is compared with what the windows have counted, block by block, and what cannot be is counted as unproven.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import argparse
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from pathlib import Path
 
 from pyspark import StorageLevel
@@ -44,6 +46,7 @@ from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream, open_stream
 from tidemark_spark import outcomes, readers
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX
+from tidemark_spark.forgotten import ByBlocks, Forgotten, PlaceBlocks, forgotten_blocks
 from tidemark_spark.gaps import gap_reports
 from tidemark_spark.latest_reader import all_values
 from tidemark_spark.reading import read_offsets
@@ -93,10 +96,13 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
 
     incarnations = discovery.newest_incarnations(register)
     compacted = opened.log.compacted({at.topic for at in in_kafka.partitions})
+    gone = covered - unfinished - in_kafka
+    forgotten = forgotten_blocks(opened, view, gone)
     rows = _expected(spark, opened, in_kafka, incarnations)
     expected = rows.frame
     counts = tallies(expected) if in_kafka else ()
-    places = [*_sinks(spark, opened, in_kafka, expected, compacted)] if in_kafka else []
+    places = _sinks(spark, opened, in_kafka, expected, compacted, forgotten) if in_kafka or gone else []
+    by_tallies = reduce(and_, (place.by_blocks.offsets for place in places), gone).count()
     messages = outcomes.each_message(expected)
     gaps = gap_reports(spark, opened, view.windows, in_kafka, messages, counts, compacted, incarnations)
     coverage = prove_coverage(
@@ -112,7 +118,8 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
         stored=sum(tally.stored.number for tally in counts),
         set_aside=sum(tally.invalid.number + tally.failed.number for tally in counts),
         skipped=sum(tally.skipped.number for tally in counts),
-        unproven=covered.count() - unfinished.count() - in_kafka.count(),
+        unproven=gone.count() - by_tallies,
+        by_tallies=by_tallies,
         unfinished=unfinished.count(),
         places=tuple(place.report for place in places),
         coverage=tuple(
@@ -128,7 +135,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
             )
             for one in coverage
         ),
-        ledger_problems=tuple(verify(opened.book)),
+        ledger_problems=(*verify(opened.book), *forgotten.problems),
         gaps=gaps,
         findings=opened.book.store_selection(findings) if findings else None,
     )
@@ -141,6 +148,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
 class _Place:
     report: PlaceReport
     findings: list[OffsetRange]
+    by_blocks: ByBlocks
 
 
 def _unfinished(view: View) -> RangeSet:
@@ -175,6 +183,7 @@ def _sinks(
     in_kafka: RangeSet,
     expected: DataFrame,
     compacted: Collection[str],
+    forgotten: Forgotten,
 ) -> list[_Place]:
     names = outcomes.field_names(opened.stream)
     rows = outcomes.stored(expected).select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
@@ -186,11 +195,13 @@ def _sinks(
         if isinstance(sink, HBaseSink):
             table = opened.result_table(sink.hbase, sink.table)
             found = readers.hbase_places(spark, opened.book, table, names, more)
-            places.append(_compare(sink.name, rows, found, in_kafka, compacted, left))
+            blocks = forgotten.of_sink(sink.name, {"table": sink.table})
+            places.append(_compare(sink.name, rows, found, in_kafka, compacted, left, blocks))
         elif isinstance(sink, HBaseLatestSink):
             latest = opened.latest_table(sink.hbase, sink.table)
             found = all_values(spark, opened.book, latest, names)
-            places.append(_compare(sink.name, rows, found, in_kafka, compacted, left))
+            blocks = forgotten.of_sink(sink.name, {"table": sink.table})
+            places.append(_compare(sink.name, rows, found, in_kafka, compacted, left, blocks))
         elif isinstance(sink, KafkaSink):
             log.warning("sink %s is in Kafka, and is not audited", sink.name)
         else:
@@ -198,7 +209,7 @@ def _sinks(
             def compared(parts: list[Part], _: Authority, name: str = sink.name) -> _Place:
                 files = readers.parquet_rows(spark, parts, opened.stream.fields, gone=True)
                 found = readers.parquet_found_digest(files, names).withColumn(readers.COUNTS, F.lit(True))
-                return _compare(name, rows, found, in_kafka, compacted, left)
+                return _compare(name, rows, found, in_kafka, compacted, left, forgotten.of_sink(name, {}))
 
             if isinstance(sink, DeltaSink):
                 from tidemark.results.delta_table import parts_that_count
@@ -212,7 +223,8 @@ def _sinks(
     fields = (*DIGESTED, DIGESTED_IF_ANY)
     table = opened.dead_letter_table()
     found = readers.hbase_places(spark, opened.book, table, fields, more, digested=digested)
-    places.append(_compare("dead letters", dead, found, in_kafka, compacted, left))
+    blocks = forgotten.of_dead_letters(opened.stream.dead_letters.table)
+    places.append(_compare("dead letters", dead, found, in_kafka, compacted, left, blocks))
     return places
 
 
@@ -244,6 +256,7 @@ def _compare(
     in_kafka: RangeSet,
     compacted: Collection[str],
     left: DataFrame | None,
+    blocks: PlaceBlocks,
 ) -> _Place:
     """One place: rows expected and rows found, joined by coordinate and index.
 
@@ -278,6 +291,7 @@ def _compare(
     at = {kind: _named(both.where(is_so)) if counts[kind] else () for kind, is_so in kinds.items()}
     wrong = _coordinates(both.where(missing | extra | different | twice), MOST_FINDINGS) if any(at.values()) else []
     both.unpersist()
+    by_blocks = blocks.compare(found.where(readers.COUNTS))
     found.unpersist()
     report = PlaceReport(
         name=name,
@@ -293,8 +307,10 @@ def _compare(
         different_at=at["different"],
         extra_at=at["extra"],
         twice_at=at["twice"],
+        blocks=len(by_blocks.wrong),
+        blocks_at=by_blocks.wrong[:SHOWN_COORDINATES],
     )
-    return _Place(report, [one.as_range() for one in wrong])
+    return _Place(report, [one.as_range() for one in wrong], by_blocks)
 
 
 def _named(rows: DataFrame) -> tuple[str, ...]:

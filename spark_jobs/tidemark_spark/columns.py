@@ -27,6 +27,8 @@ FAILURE_TYPE = "struct<error: string, detail: string, attempts: int, first_at: b
 REDRIVES = "_redrives"
 # Ack values of the message and of the row, and the digest of the row's contents.
 MESSAGE_HASH, ROW_HASH, DIGEST = "_message_hash", "_row_hash", "_digest"
+# The number of an offset's block, where rows are counted by blocks.
+BLOCK = "_block"
 
 AT = (TOPIC, INCARNATION, PARTITION)
 COORDINATE = (*AT, OFFSET)

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from tidemark.attempts import HeadFence
+from tidemark.blocks import WHOLE, PartitionBlocks, block_size, fields_digest
 from tidemark.error_budget import SHOWN_REASONS, ErrorBudget, spent, too_many
 from tidemark.errors import SourceChanged
-from tidemark.ledger.records import Attempt, LaneKind, Receipt, Window
+from tidemark.ledger.limits import most_blocks
+from tidemark.ledger.records import Attempt, Blocks, BlocksRef, LaneKind, Receipt, Window
 from tidemark.protocol import Fence, Listener, Step
 from tidemark.ranges import RangeSet
 from tidemark.streams.opened import OpenStream
@@ -22,7 +24,7 @@ from tidemark_spark.rows import Rows, rows_of
 from tidemark_spark.sinks import Sink, refusals
 from tidemark_spark.sinks.contract import Mission
 from tidemark_spark.sinks.hbase import HBaseDeadLetters
-from tidemark_spark.tallying import tallies
+from tidemark_spark.tallying import tallies_and_blocks
 
 
 class SparkWork:
@@ -53,7 +55,8 @@ class SparkWork:
             read, stream, refusals(self._sinks, stream.fields), _of_head(fence), self._opened.connections
         )
         self._read = True
-        self._tallies = tallies(self._rows.frame)
+        self._block_size = block_size(covers, most_blocks(self._opened.book.store, covers.partitions))
+        self._tallies, self._blocks = tallies_and_blocks(self._rows.frame, self._block_size)
         self._check_budget()
 
     def _check_budget(self) -> None:
@@ -70,7 +73,7 @@ class SparkWork:
         mission = Mission(
             self._lane, self._window.seq, attempt.generation, _of_head(fence), self.progress.report, attempt.ordinal
         )
-        self._mission = mission
+        self._mission, self._attempt = mission, attempt
         if any(tally.invalid.number or tally.failed.number for tally in self._tallies):
             self._set_aside = self._store_dead_letters(attempt, mission)
         on_step(Step.DEAD_LETTERS_STORED)
@@ -100,7 +103,16 @@ class SparkWork:
             dead_letters=self._dead_letters.receipt(self._mission),
             started_at=self._started_at,
             finished_at=self._opened.book.clock(),
+            fields=fields_digest(self._opened.stream.fields),
+            blocks=self._store_blocks(),
         )
+
+    def _store_blocks(self) -> BlocksRef | None:
+        """Before the commit, so that no receipt names what is not there."""
+        if self._block_size == WHOLE:
+            return None
+        blocks = Blocks(size=self._block_size, partitions=self._blocks)
+        return self._opened.book.store_blocks(self._lane, self._window.seq, self._attempt, blocks)
 
     def close(self) -> None:
         """Give back the memory that the rows take in Spark."""
@@ -112,8 +124,11 @@ class SparkWork:
     _window: Window
     _covers: RangeSet
     _rows: Rows
+    _block_size: int
     _tallies: tuple[PartitionTally, ...]
+    _blocks: tuple[PartitionBlocks, ...]
     _mission: Mission
+    _attempt: Attempt
 
 
 def _of_head(fence: Fence) -> HeadFence:

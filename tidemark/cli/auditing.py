@@ -20,7 +20,7 @@ from tidemark.jobs import AUDIT_JOB
 from tidemark.ledger.codec import decode
 from tidemark.planning.requests import AuditRequest, checked
 
-_PLACE = ("name", "expected", "found", "missing", "different", "extra", "twice", "debris")
+_PLACE = ("name", "expected", "found", "missing", "different", "extra", "twice", "debris", "blocks")
 
 
 def audit(
@@ -71,5 +71,7 @@ def _show(report: AuditReport, *, as_json: bool) -> None:
         for kind in ("missing", "different", "extra", "twice"):
             for coordinate in getattr(place, f"{kind}_at"):
                 line(f"{place.name}: {kind} {coordinate}")
+        for block in place.blocks_at:
+            line(f"{place.name}: block {block}")
     if report.findings is not None:
         error(f"All findings are the selection {report.findings.digest}; a replay takes it.")

@@ -12,10 +12,13 @@ from msgspec import structs
 
 from tidemark.authority import Authority
 from tidemark.errors import LedgerContradiction, LedgerUnreadable, TidemarkError
-from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.codec import decode, digest, encode
 from tidemark.ledger.doubt import NotMine, swap_surely
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
+    Attempt,
+    Blocks,
+    BlocksRef,
     Head,
     Heartbeat,
     LaneState,
@@ -51,6 +54,10 @@ def record_key(lane: str, seq: int) -> Key:
 
 def receipt_key(record: Record) -> Key:
     return ("receipt", record.lane, sortable(record.seq), record.attempt.token)
+
+
+def blocks_key(lane: str, seq: int, attempt: Attempt) -> Key:
+    return ("blocks", lane, sortable(seq), attempt.token)
 
 
 def settled_key(lane: str) -> Key:
@@ -260,6 +267,40 @@ class Book:
         """Store what an attempt did that had committed before. Put if absent: it is never another one."""
         key, value = receipt_key(record), encode(Late(receipt=receipt))
         swap_surely(self.store, key, None, value, lambda stored: stored == value)
+
+    def store_blocks(self, lane: str, seq: int, attempt: Attempt, blocks: Blocks) -> BlocksRef:
+        """Store what an attempt has counted by blocks, for the receipt to name. Put if absent: it is never another one.
+
+        It stands apart from the commit: of an attempt that never commits it stays behind, and nobody looks at it.
+        """
+        key, value = blocks_key(lane, seq, attempt), encode(blocks)
+        check_size(
+            self.store, value, f"the tallies of window {lane}/{seq} by blocks", "read fewer topics in one stream"
+        )
+        swap_surely(self.store, key, None, value, lambda stored: stored == value)
+        return BlocksRef(digest(value), blocks.size)
+
+    def blocks(self, record: Record) -> Blocks | None:
+        """The tallies of a committed window by blocks, None where its receipt names none.
+
+        Raises LedgerContradiction when they are missing, LedgerUnreadable when they are not those that the receipt names.
+        """
+        ref = record.receipt.blocks if record.receipt else None
+        if ref is None:
+            return None
+        key = blocks_key(record.lane, record.seq, record.attempt)
+        stored = self.store.read(key)
+        if stored is None:
+            raise LedgerContradiction(
+                f"{self._name(key)} is missing, and the receipt of window {record.lane}/{record.seq} names it. "
+                "Restore the ledger from a backup."
+            )
+        if digest(stored) != ref.digest:
+            raise LedgerUnreadable(
+                f"{self._name(key)} is not what the receipt of window {record.lane}/{record.seq} names: it was changed. "
+                "It was left as it is; restore the ledger from a backup."
+            )
+        return decode(stored, Blocks, self._name(key))
 
     def view(self) -> View:
         """What counts now, with what tells whether that has changed."""

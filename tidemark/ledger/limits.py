@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import structs
 
+from tidemark.blocks import BlockTally, PartitionBlocks
 from tidemark.errors import TooLarge
 from tidemark.ledger.codec import encode
-from tidemark.ledger.records import Head, Pending, WindowRange, positions
+from tidemark.ledger.records import Blocks, Head, Pending, WindowRange, positions
 from tidemark.ledger.store import LedgerStore
+from tidemark.ranges import TopicPartition
 from tidemark.tallies import Count, PartitionTally
 
 # Attempt, receipt and record around the tallies, with the longest names and places that a stream file can hold.
@@ -37,6 +41,16 @@ def check_pending(store: LedgerStore, head: Head, pending: Pending) -> None:
             f"a window over {len(pending.window.ranges)} partitions could make the head of {head.stream}/{head.lane} "
             f"{largest} bytes large; this ledger holds up to {store.max_value_bytes}: read fewer topics in one stream"
         )
+
+
+def most_blocks(store: LedgerStore, partitions: Iterable[TopicPartition]) -> int:
+    """How many blocks of these partitions one value surely holds, whatever their tallies say."""
+    empty = Blocks(
+        size=_LARGEST,
+        partitions=tuple(PartitionBlocks(at.topic, at.incarnation, at.partition, ()) for at in partitions),
+    )
+    largest = len(encode(BlockTally(_LARGEST, _MOST, _MOST, "f" * 16, _MOST))) + 1
+    return (store.max_value_bytes - len(encode(empty))) // largest
 
 
 def _largest_tally(one: WindowRange) -> PartitionTally:

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
+from tidemark.blocks import PartitionBlocks
 from tidemark.ledger.store import Offsets
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.tallies import PartitionTally
@@ -18,7 +19,7 @@ from tidemark.tallies import PartitionTally
 INGEST = "ingest"
 
 # The format of the values that this version writes; `codec.py` migrates older ones.
-FORMAT = 2
+FORMAT = 3
 
 
 class LaneKind(StrEnum):
@@ -180,6 +181,13 @@ class SinkReceipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     place: dict[str, str]
 
 
+class BlocksRef(Struct, frozen=True, forbid_unknown_fields=True):
+    """The tallies of a window's blocks, which are a value of their own: its digest, and how many offsets a block has."""
+
+    digest: str
+    size: int
+
+
 class Receipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What an attempt did."""
 
@@ -189,6 +197,10 @@ class Receipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     dead_letters: SinkReceipt | None
     started_at: int
     finished_at: int
+    # The digest of the fields that contents were digested of (`blocks.fields_digest`); older versions wrote none.
+    fields: str | None = None
+    # None where each partition of the window lies in one block, so that its tally says it all; and in older versions.
+    blocks: BlocksRef | None = None
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -226,6 +238,14 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             return ()
         dead_letters = self.receipt.dead_letters
         return (*self.receipt.sinks, dead_letters) if dead_letters else self.receipt.sinks
+
+
+class Blocks(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The tallies of a window by blocks of `size` offsets; put by an attempt before it commits, and named by its receipt."""
+
+    format: int = FORMAT
+    size: int
+    partitions: tuple[PartitionBlocks, ...]
 
 
 class Late(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
