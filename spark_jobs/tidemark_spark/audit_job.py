@@ -37,12 +37,14 @@ from tidemark.planning import discovery, planner
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results.dead_letters import DIGESTED, DIGESTED_IF_ANY, digested
 from tidemark.results.parquet_parts import Part, steady
+from tidemark.streams.aggregates_sink import HBaseAggregatesSink
 from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.latest_sink import HBaseLatestSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream, open_stream
 from tidemark_spark import outcomes, readers
+from tidemark_spark.aggregates_audit import compare_aggregates
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX
 from tidemark_spark.gaps import gap_reports
 from tidemark_spark.latest_reader import all_values
@@ -189,6 +191,10 @@ def _sinks(
             latest = opened.latest_table(sink.hbase, sink.table)
             found = all_values(spark, opened.book, latest, names)
             places.append(_compare(sink.name, rows, found, in_kafka, compacted, left))
+        elif isinstance(sink, HBaseAggregatesSink):
+            known = in_kafka - RangeSet(one for one in in_kafka if one.partition.topic in compacted)
+            report, findings = compare_aggregates(spark, opened, sink, outcomes.stored(expected), known)
+            places.append(_Place(report, findings))
         elif isinstance(sink, KafkaSink):
             log.warning("sink %s is in Kafka, and is not audited", sink.name)
         else:
