@@ -91,6 +91,8 @@ def test_the_example_is_valid() -> None:
     assert list(stream.scheme.fields) == [
         *("clientip", "time", "method", "host", "path", "protocol", "protocol-version", "code", "size", "dltime")
     ]
+    assert list(stream.fields) == [*stream.scheme.fields, "minute"]
+    assert [sink.name for sink in stream.sinks] == ["hbase", "parquet", "hbase_aggregates", "kafka"]
 
 
 @pytest.mark.covers("S12")
