@@ -24,13 +24,16 @@ from services import environment, processes
 from services.site import REPOSITORY, Site
 from tidemark import runs
 from tidemark.kafka.topics import READ_UNCOMMITTED
-from tidemark.ledger.records import INGEST, Pending, Record
+from tidemark.ledger.records import INGEST, LaneKind, Pending, Record
 from tidemark.ranges import OffsetRange, RangeSet
+from tidemark.results.aggregate_table import totals
 from tidemark.results.hbase_rows import PartitionKeys
 from tidemark.results.reading import hbase_rows, pieces, rows_of_piece
+from tidemark.streams.aggregates_sink import HBaseAggregatesSink
 from tidemark.streams.opened import OpenStream, open_stream
+from tidemark.tallies import PartitionTally
 
-TOPIC = "cdn-logs"
+TOPIC, WRITTEN = "cdn-logs", "cdn-logs-normalised"
 PARTITIONS = 4
 STREAM = REPOSITORY / "dags" / "streams" / "cdn_logs.yaml"
 FROM_NOW = "cdn_logs_from_now"
@@ -69,8 +72,11 @@ class Story:
     def first_window(self) -> None:
         """From Kafka to a table"""
         admin = KafkaAdminClient(bootstrap_servers=self.site.address("kafka"))
-        if TOPIC not in admin.list_topics():
-            admin.create_topics({TOPIC: {"num_partitions": PARTITIONS, "replication_factor": 1}})
+        missing = {TOPIC, WRITTEN} - set(admin.list_topics())
+        if missing:
+            admin.create_topics(
+                {topic: {"num_partitions": PARTITIONS, "replication_factor": 1} for topic in sorted(missing)}
+            )
         admin.close()
         if self._positions():
             self._tidy_up()
@@ -79,6 +85,7 @@ class Story:
             self._show_window(record)
         self._show_rows(records[-1])
         self._show_dead_letters()
+        self._show_totals()
 
     def second_window(self) -> None:
         """The next run reads exactly what has come since"""
@@ -269,9 +276,7 @@ class Story:
         view = self.opened.book.view()
         _, rows = rows_of_piece(self.opened.book, table, view, next(pieces(record.window.hull())))
         for row in rows[:5]:
-            words = " ".join(
-                row.fields[name].decode() for name in self.opened.stream.scheme.fields if name in row.fields
-            )
+            words = " ".join(row.fields[name].decode() for name in self.opened.stream.fields if name in row.fields)
             self.console.print(f"  {row.place.partition}@{row.place.offset}  {words}", markup=False, soft_wrap=True)
 
     def _show_dead_letters(self) -> None:
@@ -279,6 +284,19 @@ class Story:
         reasons = Counter(row.fields["reason"].decode() for row in dead)
         for reason, number in reasons.most_common():
             self.console.print(f"  {number:6} dead letters: {reason}")
+
+    def _show_totals(self) -> None:
+        """What the aggregates say, against the rows that the same windows have stored."""
+        (sink,) = [one for one in self.opened.stream.sinks if isinstance(one, HBaseAggregatesSink)]
+        table = self.opened.aggregate_table(sink.hbase, sink.table)
+        found = list(totals(self.opened.book, table, sink.aggregates(self.opened.stream.fields)))
+        for key, values in sorted(row for row in found if None not in row[0])[:3]:
+            words = [part.decode() for part in key if part is not None]
+            words += [f"{name} {value.decode()}" for name, value in values.items()]
+            self.console.print(f"  {'  '.join(words)}", markup=False, soft_wrap=True)
+        requests = sum(int(values["requests"]) for _, values in found)
+        stored = sum(tally.rows.number for window in self.opened.book.committed() for tally in _first(window.record))
+        self._claim(requests == stored, f"{len(found)} hosts and minutes have {requests} requests, as many as rows")
 
     def _ends(self) -> dict[int, int]:
         """The end of the topic's partitions: how many messages it ever held."""
@@ -307,6 +325,11 @@ class Story:
             return
         log = f"\n{self.airflow.last_lines(dag, run)}" if dag else ""
         raise ClaimFailed(f"{claim}{log}")
+
+
+def _first(record: Record) -> tuple[PartitionTally, ...]:
+    """What a window counted, if it is not a replay of others."""
+    return () if record.kind == LaneKind.REPLAY else record.tallies
 
 
 def _counted(records: list[Record], what: str) -> int:

@@ -94,16 +94,23 @@ def consume(
 # The example stream of the repository
 
 
-def _cdn_stream() -> dict[str, Any]:
+def cdn_file() -> dict[str, Any]:
     stream: dict[str, Any] = yaml.safe_load((REPOSITORY / "dags" / "streams" / "cdn_logs.yaml").read_text())
     return stream
 
 
+def _cdn_stream() -> dict[str, Any]:
+    """What most tests need of it, since they are many: `test_example_stream.py` has all of it, transform and four sinks."""
+    stream = cdn_file()
+    del stream["transform"]
+    return {**stream, "sinks": [sink for sink in stream["sinks"] if sink["type"] in ("hbase", "parquet")]}
+
+
 _WANGSU = re.compile(
-    r'(\S+) \S+ \S+ \[([^\]]+)\] "([A-Z]+) https?://([^/" ]+)(/[^" ]*) (HTTPS?)/([0-9.]+)" (\d+) (\d+) ([0-9.]+)'
+    r'(\S+) \S+ \S+ \[([^\]]+)\] "([A-Za-z]+) https?://([^/" ]+)(/[^" ]*) (HTTPS?)/([0-9.]+)" (\d+) (\d+) ([0-9.]+)'
 )
 _AWS = re.compile(
-    r"(\d{4}-\d\d-\d\d\t\d\d:\d\d:\d\d)\t[^\t]*\t(\d+)\t([^\t]+)\t([A-Z]+)\t([^\t]+)\t([^\t]+)\t(\d+)\t([0-9.]+)"
+    r"(\d{4}-\d\d-\d\d\t\d\d:\d\d:\d\d)\t[^\t]*\t(\d+)\t([^\t]+)\t([A-Za-z]+)\t([^\t]+)\t([^\t]+)\t(\d+)\t([0-9.]+)"
     r"\t(HTTPS?)/([0-9.]+)"
 )
 _CDN_FIELDS = ("clientip", "time", "method", "host", "path", "protocol", "protocol-version", "code", "size", "dltime")
@@ -119,7 +126,9 @@ def cdn_outcome(value: bytes | None) -> Outcome:
     matched = _WANGSU.fullmatch(line)
     if matched:
         found = dict(zip(_CDN_FIELDS, matched.groups(), strict=True))
-        found["time"] = datetime.strptime(found["time"], "%d/%b/%Y:%H:%M:%S %z").strftime("%Y-%m-%d %H:%M:%S")
+        found["time"] = (
+            datetime.strptime(found["time"], "%d/%b/%Y:%H:%M:%S %z").astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        )
     else:
         return _aws(line)
     return _checked(found)

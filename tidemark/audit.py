@@ -63,6 +63,8 @@ class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     debris: int
     # Rows of messages that compaction has removed from Kafka since: nobody can say any more whether they are right.
     compacted: int = 0
+    # Of a sink with aggregates: contributions of windows that were not audited as a whole, or that Kafka holds no longer so.
+    unproven: int = 0
     missing_at: tuple[str, ...] = ()
     different_at: tuple[str, ...] = ()
     extra_at: tuple[str, ...] = ()
@@ -134,6 +136,8 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             text += f", {self.by_tallies} of them were compared with the tallies of their blocks"
         if blocks := sum(place.blocks for place in self.places):
             text += f"; blocks that differ: {blocks}"
+        if unproven := sum(place.unproven for place in self.places):
+            text += f"; {unproven} contributions to aggregates are of windows that could not be computed again"
         if unexplained := sum(one.unexplained for one in self.gaps):
             text += f"; {unexplained} messages were counted when they were read and are gone, in topics that are not compacted"
         if self.unfinished:

@@ -17,7 +17,7 @@ from tidemark.kafka.topics import READ_UNCOMMITTED
 from tidemark.kafka.transactions import OpenTransaction
 from tidemark.ledger.records import INGEST, Guarantee, Head, LaneKind, LaneState, Pending, Position, Window, positions
 from tidemark.ledger.register import close_lane, open_lane
-from tidemark.planning import planner, starting
+from tidemark.planning import planner, starting, whole_windows
 from tidemark.planning.conditions import request, sized
 from tidemark.planning.discovery import known_now, known_to_ingest, topics_now, with_epoch_ends
 from tidemark.planning.inputs import Known, Request
@@ -160,8 +160,11 @@ def _positions_of_run(opened: OpenStream, known: Known, asked: Request, head: He
 def open_selected(opened: OpenStream, kind: LaneKind, run: str, selection: RangeSet, reason: str) -> str:
     """Open a backfill or replay lane over a selection, claiming its offsets; gives the lane's name.
 
-    The name follows from the run's, so that a retry finds the lane that the first try opened.
+    The name follows from the run's, so that a retry finds the lane that the first try opened. A replay takes whole windows
+    where a sink needs them.
     """
+    if kind == LaneKind.REPLAY:
+        selection = whole_windows.widened(opened, selection)
     if not selection:
         raise WrongUse(f"there is nothing to {kind.value}: the selection is empty")
     lane = lane_name(kind, run)
@@ -183,13 +186,14 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
     if entry is None or entry.selection is None:
         raise WrongUse(f"{opened.book.stream} has no lane {lane} over a selection")
     ref, selection = entry.selection, opened.book.selection(entry.selection)
+    first = whole_windows.first_windows(opened) if entry.kind == LaneKind.REPLAY else None
     topics = tuple(sorted({at.topic for at in selection.partitions}))
     asked = request(opened, run, topics, entry.reason)
 
     def plan(head: Head) -> Window | None:
         ingest, known = opened.book.head(INGEST), known_now(opened, topics)
         known = with_epoch_ends(opened, known, ingest.head) if ingest else known
-        return planner.next_selected(head, known, sized(opened, known, asked), selection, ref)
+        return planner.next_selected(head, known, sized(opened, known, asked), selection, ref, first)
 
     return protocol.pin(opened.book, opened.sweeper, lane, plan)
 

@@ -39,12 +39,14 @@ from tidemark.planning import discovery, planner
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results.dead_letters import DIGESTED, DIGESTED_IF_ANY, digested
 from tidemark.results.parquet_parts import Part, steady
+from tidemark.streams.aggregates_sink import HBaseAggregatesSink
 from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.latest_sink import HBaseLatestSink
 from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream, open_stream
 from tidemark_spark import outcomes, readers
+from tidemark_spark.aggregates_audit import compare_aggregates
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX
 from tidemark_spark.forgotten import ByBlocks, Forgotten, PlaceBlocks, forgotten_blocks
 from tidemark_spark.gaps import gap_reports
@@ -102,7 +104,9 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
     expected = rows.frame
     counts = tallies(expected) if in_kafka else ()
     places = _sinks(spark, opened, in_kafka, expected, compacted, forgotten) if in_kafka or gone else []
-    by_tallies = reduce(and_, (place.by_blocks.offsets for place in places), gone).count()
+    by_tallies = reduce(
+        and_, (place.by_blocks.offsets for place in places if place.by_blocks is not None), gone
+    ).count()
     messages = outcomes.each_message(expected)
     gaps = gap_reports(spark, opened, view.windows, in_kafka, messages, counts, compacted, incarnations)
     coverage = prove_coverage(
@@ -148,7 +152,8 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
 class _Place:
     report: PlaceReport
     findings: list[OffsetRange]
-    by_blocks: ByBlocks
+    # None where contributions are compared, window by window, and not rows.
+    by_blocks: ByBlocks | None
 
 
 def _unfinished(view: View) -> RangeSet:
@@ -202,6 +207,10 @@ def _sinks(
             found = all_values(spark, opened.book, latest, names)
             blocks = forgotten.of_sink(sink.name, {"table": sink.table})
             places.append(_compare(sink.name, rows, found, in_kafka, compacted, left, blocks))
+        elif isinstance(sink, HBaseAggregatesSink):
+            known = in_kafka - RangeSet(one for one in in_kafka if one.partition.topic in compacted)
+            report, findings = compare_aggregates(spark, opened, sink, outcomes.stored(expected), known)
+            places.append(_Place(report, findings, None))
         elif isinstance(sink, KafkaSink):
             log.warning("sink %s is in Kafka, and is not audited", sink.name)
         else:

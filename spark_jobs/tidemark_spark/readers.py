@@ -23,6 +23,7 @@ from tidemark.results.hbase_rows import Place
 from tidemark.results.hbase_table import ResultTable, StoredRow
 from tidemark.results.parquet_parts import Part, steady
 from tidemark.results.reading import pieces, places_of_piece
+from tidemark.streams.aggregates_sink import HBaseAggregatesSink
 from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.latest_sink import HBaseLatestSink
@@ -52,7 +53,8 @@ _PLACE = [
 def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
     """The results of one sink that count: coordinate, `_index`, `_tombstone`, and the stream's fields with their types.
 
-    Of a sink `hbase_latest` the newest value of each key, which may be a tombstone.
+    Of a sink `hbase_latest` the newest value of each key, which may be a tombstone. Of `hbase_aggregates` key and values of
+    each key, and nothing else; a sum of integers is a decimal.
 
     Raises WrongUse when the stream has no sink of this name.
     """
@@ -72,6 +74,10 @@ def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
         table = opened.latest_table(config.hbase, config.table)
         rows = newest_values(spark, opened.book, table, field_names(opened.stream))
         return rows.select(*COORDINATE, INDEX, TOMBSTONE, *_typed(opened.stream.fields))
+    if isinstance(config, HBaseAggregatesSink):
+        from tidemark_spark.aggregates_reader import key_totals
+
+        return key_totals(spark, opened, config)
     if isinstance(config, KafkaSink):
         raise WrongUse(f"sink {sink} is in Kafka: tidemark.results.kafka_messages reads it, without Spark")
     if isinstance(config, DeltaSink):

@@ -39,8 +39,8 @@ def airflow(site: Site, kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIDEMARK_STREAMS", str(folder))
         control.up(site, control.AIRFLOW)
-    if "cdn-logs" not in kafka.admin.list_topics():
-        kafka.create("cdn-logs", 4)
+    for topic in {"cdn-logs", "cdn-logs-normalised"} - set(kafka.admin.list_topics()):
+        kafka.create(topic, 4)
     produce(site.address("kafka"), "cdn-logs", 500, first=50_000)
     found = Airflow(site)
     found.wait_for_dag("cdn_logs__ingest")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.test_compactions import committed
 from tidemark.errors import (
     LogTruncated,
     OffsetsOutOfRange,
@@ -17,6 +18,7 @@ from tidemark.errors import (
     TopicUnknown,
     WrongUse,
 )
+from tidemark.first_windows import FirstWindows
 from tidemark.kafka.topics import PartitionLog, TopicLog
 from tidemark.ledger.records import Head, LaneKind, LaneState, SelectionRef, Window, positions
 from tidemark.planning.checking import changes
@@ -357,6 +359,16 @@ def test_a_selection_is_read_up_to_its_end() -> None:
     assert window is not None
     assert window.selection == ref
     assert next_selected(head(p0=12, p1=3), kafka((0, 50), (0, 50)), REQUEST, selection, ref) is None
+
+
+def test_a_selection_of_whole_windows_is_cut_between_them() -> None:
+    windows = [committed("/lake", number + 1, range(10 * number, 10 * number + 10)) for number in range(5)]
+    first = FirstWindows(windows)
+    selection = RangeSet([OffsetRange(at(0), 10, 50)])
+    request, ref = replace(REQUEST, max_records=12), SelectionRef("d", 40)
+    assert read(next_selected(head(p0=10), kafka((0, 50)), request, selection, ref)) == {0: (10, 22)}
+    assert read(next_selected(head(p0=10), kafka((0, 50)), request, selection, ref, first)) == {0: (10, 30)}
+    assert read(next_selected(head(p0=30), kafka((0, 50)), request, selection, ref, first)) == {0: (30, 50)}
 
 
 def test_a_selection_below_the_log_start_is_refused_and_named() -> None:

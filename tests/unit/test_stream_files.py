@@ -91,6 +91,8 @@ def test_the_example_is_valid() -> None:
     assert list(stream.scheme.fields) == [
         *("clientip", "time", "method", "host", "path", "protocol", "protocol-version", "code", "size", "dltime")
     ]
+    assert list(stream.fields) == [*stream.scheme.fields, "minute"]
+    assert [sink.name for sink in stream.sinks] == ["hbase", "parquet", "hbase_aggregates", "kafka"]
 
 
 @pytest.mark.covers("S12")
@@ -330,6 +332,50 @@ def test_a_sink_with_the_newest_value_of_each_key(tmp_path: Path) -> None:
 def test_a_sink_by_key_that_cannot_be_is_refused(tmp_path: Path, said: str, why: str) -> None:
     with pytest.raises(InvalidStreamFile, match=why):
         loaded(tmp_path, LATEST.replace("SAID", said))
+
+
+AGGREGATED = TWO_FIELDS.replace(
+    "    table: orders\n", "    table: orders\n  - {type: hbase_aggregates, table: sums, SAID}\n"
+)
+
+
+def test_a_sink_with_aggregates(tmp_path: Path) -> None:
+    said = "key: [id, paid], values: {orders: count, most: {max: id}, all: {sum: id}}"
+    stream = loaded(tmp_path, AGGREGATED.replace("SAID", said)).stream
+    sink = stream.sinks[1]
+    assert (sink.name, sink.key) == ("hbase_aggregates", ("id", "paid"))
+    assert [(one.name, one.function, one.field, one.kind) for one in sink.aggregates(stream.fields)] == [
+        ("orders", "count", None, "integer"),
+        ("most", "max", "id", "integer"),
+        ("all", "sum", "id", "integer"),
+    ]
+    assert loaded(tmp_path, AGGREGATED.replace("SAID", "key: id, values: {orders: count}")).stream.sinks[1].key == (
+        "id",
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("key: id", "values: "),
+        ("key: id, values: {}", "values: .*at least 1"),
+        ("key: customer, values: {orders: count}", "names the field customer, which the stream does not have"),
+        ("key: id, values: {orders: {sum: customer}}", "names the field customer, which the stream does not have"),
+        ("key: id, values: {id: count}", "more than one field is named 'id'"),
+        ("key: id, values: {orders: {sum: id, max: id}}", "values.orders"),
+        ("key: id, values: {orders: number}", "values.orders: Input should be 'count'"),
+        ("key: id, values: {mean: {avg: id}}", "values.mean"),
+        (
+            "key: id, values: {paid2: {sum: paid}}",
+            "paid2 is the sum of paid, which is of type boolean; sum takes double, integer",
+        ),
+        ("key: id, values: {paid2: {max: paid}}", "max takes double, integer, string, timestamp"),
+        ("key: id, values: {orders: count}}\nguarantee: none\nlimits: {", "each would add to the aggregates"),
+    ],
+)
+def test_aggregates_that_cannot_be_are_refused(tmp_path: Path, said: str, why: str) -> None:
+    with pytest.raises(InvalidStreamFile, match=why):
+        loaded(tmp_path, AGGREGATED.replace("SAID", said))
 
 
 def test_a_topic_of_the_same_name_elsewhere_is_not_the_one_that_is_read(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from tidemark.cli.showing import where_is
 from tidemark.coordinates import parse_coordinates
 from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, TidemarkError, WrongUse
 from tidemark.ranges import RangeSet
+from tidemark.streams.aggregates_sink import HBaseAggregatesSink
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.loading import load, stream_files
 from tidemark.views.overview import overview, transactions_shown
@@ -187,6 +188,10 @@ def results(
     if isinstance(chosen, KafkaSink):
         fields = ["topic", "key", "value"]
         rows = [[one["coordinate"], *(one[name] for name in fields)] for one in found]
+    elif isinstance(chosen, HBaseAggregatesSink):
+        rows = [[*one["key"].values(), *one["values"].values()] for one in found]
+        data(found, as_json=as_json, rows=rows, columns=(*chosen.key, *chosen.values))
+        return
     else:
         fields = ["reason", "attempts", "redrives", "key", "value"] if dead_letters else list(opened.stream.fields)
         rows = [[one["coordinate"], *(one["fields"].get(name) for name in fields)] for one in found]

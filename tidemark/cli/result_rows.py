@@ -9,11 +9,13 @@ from typing import Any
 from tidemark.connections import kafka_bootstrap
 from tidemark.errors import WrongUse
 from tidemark.ranges import TopicPartition
+from tidemark.results.aggregate_table import totals
 from tidemark.results.dead_letters import described
 from tidemark.results.hbase_rows import Place
 from tidemark.results.hbase_table import StoredRow
 from tidemark.results.kafka_messages import kafka_messages
 from tidemark.results.reading import delta_rows, hbase_rows, parquet_rows
+from tidemark.streams.aggregates_sink import HBaseAggregatesSink
 from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.latest_sink import HBaseLatestSink
@@ -33,7 +35,8 @@ def readable(opened: OpenStream, name: str | None) -> Sink:
 def rows_of(opened: OpenStream, sink: Sink | DeadLetters, limit: int) -> Generator[dict[str, Any], None, None]:
     """Of HBase, Parquet and Delta the fields of each row, of Kafka topic, key and value of each message; with the coordinate.
 
-    Of a sink `hbase_latest` the newest value of each key, and whether that is a tombstone. Of dead letters the window
+    Of a sink `hbase_latest` the newest value of each key, and whether that is a tombstone; of `hbase_aggregates` key and
+    values of each key, without a coordinate. Of dead letters the window
     too, and what rows of older versions do not say. `limit` is how many the caller takes at
     most: files are read only as far.
     """
@@ -54,6 +57,13 @@ def rows_of(opened: OpenStream, sink: Sink | DeadLetters, limit: int) -> Generat
     elif isinstance(sink, HBaseLatestSink):
         for row in opened.latest_table(sink.hbase, sink.table).newest(opened.book.authority()):
             yield {**_place(row.place), "tombstone": row.mark.tombstone, "fields": _fields(row)}
+    elif isinstance(sink, HBaseAggregatesSink):
+        aggregates = sink.aggregates(opened.stream.fields)
+        for key, values in totals(opened.book, opened.aggregate_table(sink.hbase, sink.table), aggregates):
+            yield {
+                "key": {name: _text(part) for name, part in zip(sink.key, key, strict=True)},
+                "values": {one.name: _text(values.get(one.name)) for one in aggregates},
+            }
     else:
         for row in hbase_rows(opened.book, opened.result_table(sink.hbase, sink.table)):
             yield {**_place(row.place), "fields": _fields(row)}

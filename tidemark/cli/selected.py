@@ -144,8 +144,7 @@ def _selected(
         if asked.dry_run:
             _show(opened, kind, chosen, as_json=as_json)
             return
-        for why, ranges in chosen.left_out.items():
-            error(f"left out, {why}: {ranges.count()} offsets")
+        _show_more_or_less(chosen)
         runs.open_selected(opened, kind, name, chosen.ranges, asked.reason)
     process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over)
     show_committed(opened, lane, name, as_json=as_json)
@@ -173,6 +172,7 @@ def _show(opened: OpenStream, kind: LaneKind, chosen: Selected, *, as_json: bool
     value = {
         "kind": kind.value,
         **counted(chosen.ranges),
+        "added": counted(chosen.added),
         "left_out": {why: counted(ranges) for why, ranges in chosen.left_out.items()},
         "refused": {why: counted(ranges) for why, ranges in possible.left_out.items()},
         "stored_before": stored,
@@ -182,10 +182,16 @@ def _show(opened: OpenStream, kind: LaneKind, chosen: Selected, *, as_json: bool
     data(value, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets"))
     error(f"dry run: {chosen.ranges.count()} offsets would be read; of about {stored} messages of them rows are stored")
     show_estimate(guess)
-    for why, ranges in chosen.left_out.items():
-        error(f"left out, {why}: {ranges.count()} offsets")
+    _show_more_or_less(chosen)
     for why, ranges in possible.left_out.items():
         error(f"would be refused, {why}: {ranges.count()} offsets")
+
+
+def _show_more_or_less(chosen: Selected) -> None:
+    if chosen.added:
+        error(f"added, since aggregates are made of whole windows: {chosen.added.count()} offsets")
+    for why, ranges in chosen.left_out.items():
+        error(f"left out, {why}: {ranges.count()} offsets")
 
 
 def _ranges(opened: OpenStream, given: list[str] | None, lower: list[str] | None, upper: list[str] | None) -> str:

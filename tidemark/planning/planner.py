@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tidemark.errors import PartitionsChanged, WrongUse
+from tidemark.first_windows import FirstWindows
 from tidemark.kafka.topics import PartitionLog
 from tidemark.ledger.records import (
     Gap,
@@ -113,8 +114,18 @@ def skipping(head: Head, known: Known, request: Request, to: Mapping[TopicPartit
     return _window(head, known, request, ranges, gaps=tuple(gaps))
 
 
-def next_selected(head: Head, known: Known, request: Request, selection: RangeSet, ref: SelectionRef) -> Window | None:
-    """The next window of a backfill or replay: what is left of its selection, from each partition's position on."""
+def next_selected(
+    head: Head,
+    known: Known,
+    request: Request,
+    selection: RangeSet,
+    ref: SelectionRef,
+    first: FirstWindows | None = None,
+) -> Window | None:
+    """The next window of a backfill or replay: what is left of its selection, from each partition's position on.
+
+    With `first`, only whole ones of these windows, so that it may be larger than the limits say.
+    """
     left = selection - RangeSet(OffsetRange(at, 0, offset) for at, offset in head.offsets().items())
     if not left:
         return None
@@ -131,6 +142,8 @@ def next_selected(head: Head, known: Known, request: Request, selection: RangeSe
         for at, (_, count) in share(lengths, limit_of(lengths, request)).items()
         for one in left.only([at]).first(count)
     )
+    if first is not None:
+        chosen = first.closed(chosen, left)
     hull = {one.partition: (one.start, one.until) for one in chosen.hull()}
     return _window(head, known, request, hull, selection=ref)
 

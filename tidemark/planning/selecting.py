@@ -10,7 +10,7 @@ from tidemark import runs
 from tidemark.coordinates import Coordinate, parse_coordinates, parse_ranges
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST, LaneKind
-from tidemark.planning import checking, redriving
+from tidemark.planning import checking, redriving, whole_windows
 from tidemark.planning.discovery import known_now, topics_now
 from tidemark.planning.inputs import Known
 from tidemark.planning.requests import BackfillRequest, ReplayRequest
@@ -27,17 +27,29 @@ THE_INGESTS = "at or above the ingest position"
 
 @dataclass(frozen=True)
 class Selected:
-    """The offsets to read, and what was asked for and is left out, by the reason."""
+    """The offsets to read, and what was asked for and is left out, by the reason.
+
+    `added` was not asked for, and is among the ranges all the same: see `whole_windows`.
+    """
 
     ranges: RangeSet
     left_out: Mapping[str, RangeSet] = field(default_factory=dict)
+    added: RangeSet = field(default_factory=RangeSet)
 
 
 def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
     """The offsets that a request names; only bounds in time and dead letters leave anything out.
 
-    Raises WrongUse, TopicGone, Unreachable.
+    A replay takes whole windows where a sink needs them. Raises WrongUse, OffsetsOutOfRange, TopicGone, Unreachable.
     """
+    found = _selected(opened, request)
+    if not isinstance(request, ReplayRequest) or not found.ranges:
+        return found
+    wide = whole_windows.widened(opened, found.ranges)
+    return Selected(wide, found.left_out, wide - found.ranges)
+
+
+def _selected(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
     if request.since or request.until_time:
         within = within_times(opened, request.since, request.until_time, request.if_none)
         return of_kind(opened, request.kind, within)

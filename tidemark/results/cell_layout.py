@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from tidemark.errors import WrongUse
 from tidemark.results.hbase_rows import DATA_PREFIX
 from tidemark.results.packed import pack, unpack
+
+
+class TableLayout(Protocol):
+    """How a table's rows are made up. A table keeps the layout that it was made with."""
+
+    def marked(self) -> dict[str, Any]:
+        """As the mark of the table's owner has it."""
+        ...
+
+    def check(self, place: str, owner: Mapping[str, Any]) -> None:
+        """Raises WrongUse, naming the setting, for a table that was made with another layout."""
+        ...
+
 
 # No field's name begins so.
 PACKED = DATA_PREFIX + b"_packed"

@@ -12,7 +12,7 @@ from tidemark.hbase.gateway import Gateway
 from tidemark.hbase.tables import ALL_VERSIONS, FOR_EVER, check_families, ensure_table
 from tidemark.hbase.thrift import BatchMutation, Mutation
 from tidemark.ranges import OffsetRange, RangeSet
-from tidemark.results.cell_layout import CellLayout
+from tidemark.results.cell_layout import CellLayout, TableLayout
 from tidemark.results.hbase_rows import (
     DATA_FAMILY,
     DATA_PREFIX,
@@ -59,7 +59,7 @@ class ResultTable:
         self._table = table
         self._layout: CellLayout | None = None
 
-    def prepare(self, stream: str, ledger: str, layout: CellLayout | None = None) -> None:
+    def prepare(self, stream: str, ledger: str, layout: TableLayout | None = None) -> None:
         """Make the table if it is not there, check that it keeps all versions, that it is this stream's own, and its layout.
 
         Raises WrongUse for another layout, and what `check_owner` raises.

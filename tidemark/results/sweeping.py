@@ -7,7 +7,7 @@ from tidemark.errors import WrongUse
 from tidemark.hbase.gateway import Gateway
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.ranges import RangeSet
-from tidemark.results import kafka_messages, latest_rows
+from tidemark.results import aggregate_rows, kafka_messages, latest_rows
 from tidemark.results.hbase_table import ResultTable
 
 
@@ -36,6 +36,9 @@ class SinkSweeper:
             delta_table.sweep(sink.place["base"], record, covers)
         elif sink.type == latest_rows.TYPE:
             # Nobody knows which keys an older attempt has written, and what it wrote lies below or does not count.
+            return
+        elif sink.type == aggregate_rows.TYPE:
+            # As there: a key that a window no longer contributes to keeps a cell that does not count.
             return
         elif sink.type == kafka_messages.TYPE:
             # Nobody can remove messages from a topic: readers leave out what does not count.

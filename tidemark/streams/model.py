@@ -11,6 +11,7 @@ from pydantic import (
     model_validator,
 )
 
+from tidemark.streams.aggregates_sink import HBaseAggregatesSink
 from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.explode import Explode
 from tidemark.streams.kafka_sink import KafkaSink
@@ -61,7 +62,9 @@ class HBaseSink(Part):
         return self
 
 
-Sink = Annotated[HBaseSink | HBaseLatestSink | ParquetSink | DeltaSink | KafkaSink, Field(discriminator="type")]
+Sink = Annotated[
+    HBaseSink | HBaseLatestSink | HBaseAggregatesSink | ParquetSink | DeltaSink | KafkaSink, Field(discriminator="type")
+]
 
 
 class DeadLetters(Part):
@@ -174,7 +177,9 @@ class Stream(Part):
         names = [sink.name for sink in self.sinks]
         if len(set(names)) < len(names):
             raise ValueError(f"sinks: two have the name {max(names, key=names.count)!r}; give each its own")
-        tables = [sink.table for sink in self.sinks if isinstance(sink, HBaseSink | HBaseLatestSink)]
+        tables = [
+            sink.table for sink in self.sinks if isinstance(sink, HBaseSink | HBaseLatestSink | HBaseAggregatesSink)
+        ]
         tables.append(self.dead_letters.table)
         if isinstance(self.ledger, HBaseLedger):
             tables += [table for table in (self.ledger.table, self.ledger.offsets_table) if table]
@@ -253,6 +258,20 @@ class Stream(Part):
         return self
 
     @model_validator(mode="after")
+    def _aggregates(self) -> Stream:
+        for sink in self.sinks:
+            if not isinstance(sink, HBaseAggregatesSink):
+                continue
+            if problem := sink.problem_with(self.fields):
+                raise ValueError(problem)
+            if self.guarantee == "none":
+                raise ValueError(
+                    f"sink {sink.name}: with guarantee none windows read the same offsets again, and each would add to the "
+                    "aggregates; use at_least_once"
+                )
+        return self
+
+    @model_validator(mode="after")
     def _read_before_the_commit(self) -> Stream:
         if self.guarantee == "at_most_once" and self.limits.max_invalid is not None:
             raise ValueError(
@@ -277,7 +296,7 @@ class Stream(Part):
 
 def _connection_of(sink: Sink) -> str:
     match sink:
-        case HBaseSink() | HBaseLatestSink():
+        case HBaseSink() | HBaseLatestSink() | HBaseAggregatesSink():
             return sink.hbase
         case ParquetSink() | DeltaSink():
             return sink.files

@@ -23,6 +23,7 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.hbase import HBaseLedgerStore
 from tidemark.ledger.store import LedgerStore
 from tidemark.ledger.zookeeper import OffsetLayouts, ZooKeeperLedgerStore
+from tidemark.results.aggregate_table import AggregateTable
 from tidemark.results.hbase_table import ResultTable
 from tidemark.results.sweeping import SinkSweeper
 from tidemark.streams.delta_sink import DeltaSink
@@ -57,6 +58,9 @@ class OpenStream:
         from tidemark.results.latest_table import LatestTable
 
         return LatestTable(self.gateway2(connection), table)
+
+    def aggregate_table(self, connection: str, table: str) -> AggregateTable:
+        return AggregateTable(Gateway(hbase_endpoint(self.connections(connection))), table)
 
     def gateway2(self, connection: str) -> Gateway2:
         # Thrift 2 takes a third of a second to load, and most streams do without it.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 
 from tidemark.connections import kafka_bootstrap
+from tidemark.streams.aggregates_sink import HBaseAggregatesSink
 from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
 from tidemark.streams.latest_sink import HBaseLatestSink
@@ -16,6 +17,7 @@ from tidemark.streams.schemes import Fields
 from tidemark_spark.outcomes import field_names
 from tidemark_spark.sinks.contract import Sink
 from tidemark_spark.sinks.hbase import HBaseResults
+from tidemark_spark.sinks.hbase_aggregates import HBaseAggregates
 from tidemark_spark.sinks.hbase_latest import HBaseLatest
 from tidemark_spark.sinks.kafka import KafkaResults
 from tidemark_spark.sinks.parquet import ParquetResults
@@ -34,6 +36,9 @@ def make_sinks(opened: OpenStream) -> list[Sink]:
         elif isinstance(config, HBaseLatestSink):
             latest = opened.latest_table(config.hbase, config.table)
             sinks.append(HBaseLatest(config, latest, opened.book, field_names(opened.stream)))
+        elif isinstance(config, HBaseAggregatesSink):
+            aggregated = opened.aggregate_table(config.hbase, config.table)
+            sinks.append(HBaseAggregates(config, aggregated, opened.book, opened.stream.fields))
         elif isinstance(config, KafkaSink):
             servers = kafka_bootstrap(opened.connections(config.kafka))
             sinks.append(KafkaResults(config, servers, opened.stream.stream, field_names(opened.stream)))

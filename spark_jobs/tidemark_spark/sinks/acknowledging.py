@@ -73,7 +73,11 @@ def _collected(counted: DataFrame) -> Acknowledgements:
 
 def acknowledge(columns: list[list[Any]], mission: Mission) -> pa.RecordBatch:
     """Say that a piece of rows, as columns that begin with COUNTED, has been acknowledged by the server."""
-    counts = _counts(columns)
+    return counted(_counts(columns), mission)
+
+
+def counted(counts: list[tuple[Any, ...]], mission: Mission) -> pa.RecordBatch:
+    """As `acknowledge`, of (AT, messages, their XOR, rows, their XOR) for each partition."""
     for topic, incarnation, partition, messages, *_ in counts:
         mission.report(TopicPartition(topic, partition, incarnation), messages)
     return pa.RecordBatch.from_pylist(

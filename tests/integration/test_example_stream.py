@@ -1,0 +1,124 @@
+"""The example stream as its file says: split, normalise, aggregate by host and minute, and write to HBase, files and Kafka."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.integration.test_kafka_sink import counting
+from tests.oracle import CDN, Fields, cdn_file, cdn_outcome, consume
+from tests.playground import Make, Playground
+from tidemark.results.aggregate_table import totals
+from tidemark_spark.audit_job import audit
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+# What the generated lines do not have: hosts and methods in whatever case, and queries.
+LINES = [
+    '203.0.113.9 - - [21/Nov/2026:07:10:59 +0100] "get https://IMG.Example.com/a?b=1&c=2 HTTPS/1.1" 200 10 0.5',
+    '203.0.113.9 - - [21/Nov/2026:06:10:00 +0000] "GET http://img.example.COM/a?? HTTP/1.1" 404 20 1.25',
+    "2026-11-21\t06:10:30\tFRA2\t30\t203.0.113.9\tPost\tImg.example.com\t/?q\t200\t2.5\tHTTP/2.0",
+]
+
+
+def normalised(fields: Fields) -> Fields:
+    return {
+        **fields,
+        "method": fields["method"].upper(),
+        "host": fields["host"].lower(),
+        "path": fields["path"].partition("?")[0],
+        "minute": f"{fields['time'][:16]}:00",
+    }
+
+
+def written_to(play: Playground) -> str:
+    return f"{play.name}-normalised"
+
+
+def as_the_file_says(make: Make) -> Playground:
+    """A stream of the file, but for its name and those of topics, tables and folders."""
+    file = cdn_file()
+    play = make(CDN)
+    place = {
+        "hbase": {"table": play.name},
+        "parquet": {"folder": play.name},
+        "hbase_aggregates": {"table": f"{play.name}_sums"},
+        "kafka": {"topic": written_to(play)},
+    }
+    sinks = [{**sink, **place[sink["type"]]} for sink in file["sinks"]]
+    play.rewrite(transform=file["transform"], sinks=sinks)
+    play.kafka.create(written_to(play), 2)
+    return play
+
+
+def by_minute(rows: list[Fields]) -> dict[tuple[str | None, str | None], dict[str, Any]]:
+    found: dict[tuple[str | None, str | None], dict[str, Any]] = {}
+    for row in rows:
+        total = found.setdefault((row.get("host"), row.get("minute")), {"requests": 0})
+        total["requests"] += 1
+        if row:
+            total["bytes"] = total.get("bytes", 0) + int(row["size"])
+            total["slowest"] = max(total.get("slowest", 0.0), float(row["dltime"]))
+    return found
+
+
+@pytest.mark.covers("P1")
+def test_all_four_steps(make: Make) -> None:
+    play = as_the_file_says(make)
+    play.kafka.send((play.topics[0], 1, None, line.encode()) for line in LINES)
+    play.produce(300)
+    play.ingest()
+    play.produce(60)
+    play.ingest()
+    messages = consume(play.kafka.servers, play.topics, play.positions())
+    outcomes = {(*place, 0): cdn_outcome(value) for *place, value in messages}
+    wanted = {
+        place: normalised(one.fields) if one.fields else {} for place, one in outcomes.items() if one.fields is not None
+    }
+    assert len(wanted) > 350
+
+    # Rows of both formats have the same columns.
+    names = [*play.fields, "minute"]
+    found = play.independent.hbase()
+    assert found.by_place() == wanted
+    assert {frozenset(fields) for _, fields in found.rows} - {frozenset()} == {frozenset(names)}
+    assert play.independent.parquet(names).by_place() == wanted
+    first = [
+        fields for place, fields in found.rows if place[:3] in {(play.topics[0], 1, number) for number in range(3)}
+    ]
+    assert [(one["method"], one["host"], one["path"], one["minute"]) for one in first] == [
+        ("GET", "img.example.com", "/a", "2026-11-21 06:10:00"),
+        ("GET", "img.example.com", "/a", "2026-11-21 06:10:00"),
+        ("POST", "img.example.com", "/", "2026-11-21 06:10:00"),
+    ]
+
+    sums = by_minute(list(wanted.values()))
+    assert sums["img.example.com", "2026-11-21 06:10:00"]["requests"] == 3
+    opened = play.opened
+    (sink,) = [one for one in opened.stream.sinks if one.name == "hbase_aggregates"]
+    table = opened.aggregate_table("hbase_default", f"{play.name}_sums")
+    types: dict[str, Any] = {"requests": int, "bytes": int, "slowest": float}
+    aggregated = {
+        tuple(part and part.decode() for part in key): {name: types[name](value) for name, value in values.items()}
+        for key, values in totals(opened.book, table, sink.aggregates(opened.stream.fields))  # type: ignore[union-attr]
+    }
+    assert aggregated == sums
+
+    # Written back: every row once, its key the host.
+    sent = counting(play, written_to(play))
+    assert len(sent) == len(wanted)
+    assert {place: {} if value is None else texts(json.loads(value)) for place, (_, _, value) in sent} == wanted
+    assert all((key.decode() if key else None) == wanted[place].get("host") for place, (_, key, _) in sent)
+
+    report = audit(opened, "audit")
+    assert report.clean, report.sentence()
+    assert [place.name for place in report.places] == ["hbase", "parquet", "hbase_aggregates", "dead letters"]
+
+
+def texts(value: dict[str, Any]) -> Fields:
+    """JSON as the text that HBase has."""
+    found = {name: repr(one) if isinstance(one, float) else str(one) for name, one in value.items()}
+    times = {name: found[name].replace("T", " ").removesuffix(".000Z") for name in ("time", "minute")}
+    return {**found, **times}

@@ -1,0 +1,168 @@
+"""A table of aggregates by key: made, owned, written, and read so that only what counts is seen.
+
+Nothing is ever removed from it. So what was read of the ledger before the rows says which contributions count, whatever is
+written or committed meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tidemark.errors import WrongUse
+from tidemark.first_windows import FirstWindows, Name
+from tidemark.hbase.gateway import Gateway, TableMissing
+from tidemark.hbase.thrift import Mutation
+from tidemark.ledger.book import Book, Committed
+from tidemark.ledger.records import Record
+from tidemark.results.aggregate_rows import TYPE, Contribution, decode, key_of, qualifier
+from tidemark.results.aggregates import Aggregate, merged
+from tidemark.results.hbase_rows import DATA_FAMILY, DATA_PREFIX, SALTS
+from tidemark.results.hbase_table import WRITE_ROWS, ResultTable
+
+__all__ = ["WRITE_ROWS", "AggregateTable", "KeyRow", "Layout", "counting", "totals"]
+
+_READ_ROWS = 500
+
+# (row, qualifier, cell)
+Put = tuple[bytes, bytes, bytes]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The key's fields and the values of a table, which it keeps."""
+
+    key: Sequence[str]
+    aggregates: Sequence[Aggregate]
+
+    def marked(self) -> dict[str, Any]:
+        return {"key": list(self.key), "values": {one.name: one.described() for one in self.aggregates}}
+
+    def check(self, place: str, owner: Mapping[str, Any]) -> None:
+        """Raises WrongUse for a table that was made with another key or other values."""
+        for name, mine in self.marked().items():
+            if owner.get(name) != mine:
+                raise WrongUse(
+                    f"{place} was made with {name} {json.dumps(owner.get(name))}, the stream file says {json.dumps(mine)}. "
+                    "Name another table, and fill it by a replay of everything"
+                )
+
+
+@dataclass(frozen=True)
+class KeyRow:
+    """What a table has of one key: the contributions that count, by qualifier, and how many are debris."""
+
+    key: tuple[bytes | None, ...]
+    contributions: Mapping[bytes, Contribution]
+    debris: int
+
+
+class AggregateTable:
+    """One HBase table with aggregates."""
+
+    def __init__(self, gateway: Gateway, table: str) -> None:
+        self._gateway = gateway
+        self.table = table
+        self._rows = ResultTable(gateway, table)
+
+    def prepare(self, stream: str, ledger: str, layout: Layout) -> None:
+        """Make the table if it is not there; check that it keeps all versions, whose it is, and its layout.
+
+        Raises WrongUse, and what `check_owner` raises.
+        """
+        self._rows.prepare(stream, ledger, layout)
+
+    def write(self, cells: Iterable[Put], generation: int) -> None:
+        """Write cells, each with `generation` as its timestamp; writing them again changes nothing.
+
+        Returns when HBase has acknowledged all of them. Raises Unreachable.
+        """
+        self._rows.write(
+            (
+                (row, [Mutation(isDelete=False, column=DATA_PREFIX + column, value=cell, writeToWAL=True)])
+                for row, column, cell in cells
+            ),
+            generation,
+        )
+
+    def rows(self, counts: Mapping[bytes, int], salts: Iterable[int] = range(SALTS)) -> Iterator[KeyRow]:
+        """Every key of which there is any cell. `counts`: of each window's qualifier, the generation that counts."""
+        try:
+            for salt in salts:
+                scan = self._gateway.scan(
+                    self.table,
+                    bytes([salt]),
+                    bytes([salt + 1]),
+                    # Without a colon: with one, it would be the column whose qualifier is empty.
+                    columns=[DATA_FAMILY.encode()],
+                    include_timestamp=True,
+                    batch_size=_READ_ROWS,
+                )
+                for row, cells in scan:
+                    yield self._row(row, cells, counts)
+        except TableMissing:
+            return
+
+    def _row(self, row: bytes, cells: Mapping[bytes, tuple[bytes, int]], counts: Mapping[bytes, int]) -> KeyRow:
+        found, debris = {}, 0
+        for column, (cell, timestamp) in cells.items():
+            name = column[len(DATA_PREFIX) :]
+            generation = counts.get(name)
+            if generation is None or timestamp > generation:
+                debris += 1
+            if generation is None:
+                continue
+            if timestamp > generation:
+                # Something newer, which has not been committed, lies over what counts.
+                cell, timestamp = self._below(row, column, generation)
+            if timestamp == generation:
+                found[name] = decode(cell)
+        return KeyRow(key_of(row), found, debris)
+
+    def _below(self, row: bytes, column: bytes, generation: int) -> tuple[bytes, int]:
+        """The newest cell of a column that is not newer than a generation."""
+        table = self.table.encode()
+
+        def read(client: Any) -> Any:
+            # HBase takes the upper end of a time range as exclusive.
+            return client.getVerTs(table, row, column, generation + 1, 1, {})
+
+        cells = self._gateway.repeated(f"read {self.table}", read)
+        return (cells[0].value, cells[0].timestamp) if cells else (b"", 0)
+
+
+def counting(windows: Sequence[Committed], table: str) -> dict[bytes, int]:
+    """Of each window's qualifier the generation whose contributions count in a table."""
+    return named(FirstWindows(windows).recomputed(windows, partial(_wrote, table)))
+
+
+def named(counts: Mapping[Name, int]) -> dict[bytes, int]:
+    return {qualifier(lane, seq): generation for (lane, seq), generation in counts.items()}
+
+
+def _wrote(table: str, record: Record) -> bool:
+    # Without a receipt it is not known yet, and what is there of it counts: it was committed before it was read.
+    return record.receipt is None or any(
+        sink.type == TYPE and sink.place["table"] == table for sink in record.receipt.sinks
+    )
+
+
+def totals(
+    book: Book, table: AggregateTable, aggregates: Sequence[Aggregate], salts: Iterable[int] = range(SALTS)
+) -> Iterator[tuple[tuple[bytes | None, ...], dict[str, bytes]]]:
+    """Every key that any window contributes to, with the values of all of them together; what is null is absent."""
+    yield from totals_that_count(table, counting(book.committed(), table.table), aggregates, salts)
+
+
+def totals_that_count(
+    table: AggregateTable, counts: Mapping[bytes, int], aggregates: Sequence[Aggregate], salts: Iterable[int]
+) -> Iterator[tuple[tuple[bytes | None, ...], dict[str, bytes]]]:
+    """As `totals`, with what counts as it was read before."""
+    for row in table.rows(counts, salts):
+        if row.contributions:
+            # In the order of the windows, so that a sum of doubles is always the same.
+            states = [row.contributions[name].states for name in sorted(row.contributions)]
+            yield row.key, merged(aggregates, states)
