@@ -22,6 +22,7 @@ def ship_code(context: SparkContext) -> None:
     with ZipFile(archive, "w") as packed:
         for package in _PACKAGES:
             folder = Path(str(package.__file__)).parent
-            for source in folder.rglob("*.py"):
-                packed.write(source, Path(folder.name) / source.relative_to(folder))
+            for source in folder.rglob("*"):
+                if source.suffix in (".py", ".thrift"):
+                    packed.write(source, Path(folder.name) / source.relative_to(folder))
     context.addPyFile(str(archive))

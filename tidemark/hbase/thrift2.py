@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from importlib.resources import as_file, files
 from typing import Any
 
 import thriftpy2
@@ -13,7 +13,9 @@ from thriftpy2.rpc import make_client
 
 from tidemark.hbase.gateway import MISTAKE, Gateway
 
-thrift: Any = thriftpy2.load(str(Path(__file__).with_name("hbase2.thrift")), module_name="tidemark_hbase2_thrift")
+# On a cluster's executors, this package is in an archive.
+with as_file(files("tidemark.hbase") / "hbase2.thrift") as _file:
+    thrift: Any = thriftpy2.load(str(_file), module_name="tidemark_hbase2_thrift")
 
 
 class _Connection:
