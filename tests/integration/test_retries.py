@@ -77,7 +77,7 @@ def words(play: Playground) -> dict[tuple[int, int], str]:
 
 def dead(play: Playground) -> dict[int, dict[str, Any]]:
     """The dead letters that count, by offset, as people see them."""
-    found = list(rows_of(play.opened, play.opened.stream.dead_letters))
+    found = list(rows_of(play.opened, play.opened.stream.dead_letters, 1000))
     return {int(one["coordinate"].rpartition("@")[2]): one for one in found}
 
 
