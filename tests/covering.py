@@ -50,7 +50,7 @@ class Covering:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, rows in report.user_properties:
             if name == _PROPERTY:
-                for row in rows:
+                for row in rows:  # type: ignore[attr-defined]
                     self.tests[row].add(report.nodeid)
         if report.when == "call" and report.passed:
             self.passed.add(report.nodeid)

@@ -90,16 +90,16 @@ class MisbehavingSink:
         return getattr(self._sink, name)
 
     def store(self, rows: DataFrame, mission: Mission) -> Acknowledgements:
-        honest = hbase.acknowledged
-        hbase.acknowledged = lambda rows, writer: honest(rows, Misbehaving(self._way, writer))
+        honest = hbase.acknowledged  # type: ignore[attr-defined]
+        hbase.acknowledged = lambda rows, writer: honest(rows, Misbehaving(self._way, writer))  # type: ignore[attr-defined]
         try:
             return self._sink.store(rows, mission)
         finally:
-            hbase.acknowledged = honest
+            hbase.acknowledged = honest  # type: ignore[attr-defined]
 
 
 def with_sinks_that(way: Way) -> None:
-    window_job.make_sinks = lambda opened: [MisbehavingSink(sink, way) for sink in make_sinks(opened)]
+    window_job.make_sinks = lambda opened: [MisbehavingSink(sink, way) for sink in make_sinks(opened)]  # type: ignore[attr-defined]
 
 
 def main(arguments: list[str]) -> int:

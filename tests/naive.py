@@ -23,7 +23,8 @@ class Scan:
         self.records = list((found | {(record.lane, record.seq): record for record in last}).values())
         self._parts: dict[TopicPartition, list[tuple[int, int, WindowRange | Gap, Record]]] = defaultdict(list)
         for record in self.records:
-            for part in (*record.window.ranges, *record.window.gaps):
+            parts: list[WindowRange | Gap] = [*record.window.ranges, *record.window.gaps]
+            for part in parts:
                 one = part.as_range()
                 self._parts[one.partition].append((one.start, one.until, part, record))
 

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.oracle import Example, Outcome, consume
 from tests.playground import Make, Playground
 from tests.scheme_cases import CASES, PAIRS, Case, Message
-from tidemark import runs
 from tidemark.errors import TidemarkError, TransformRefused, WrongUse
+from tidemark.ledger.records import LaneKind
 from tidemark.streams.explode import Explode
 from tidemark.streams.model import Stream
 from tidemark.tallies import Outcome as Became
@@ -247,7 +247,7 @@ def test_messages_with_several_rows(make: Make) -> None:
     assert_rows(play, batch, record)
     # A replay with other code: what is no longer a row goes, and what was a dead letter is one no longer.
     play.rewrite(checks=[{"invalid_when": "id % 10 = 4", "reason": "negative amount"}])
-    play.select(runs.LaneKind.REPLAY, play.opened.book.view().authority.covered())
+    play.select(LaneKind.REPLAY, play.opened.book.view().authority.covered())
     rows = play.independent.hbase().rows
     assert rows
     assert not [fields for _, fields in rows if fields.get("id", "0")[-1] == "4"]

@@ -24,7 +24,7 @@ from tidemark.ledger.book import REGISTER, Book, head_key, record_key
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.newest import newest_windows, open_heads
-from tidemark.ledger.records import Guarantee, Head, LaneKind, Record, Register, Window, positions
+from tidemark.ledger.records import Gap, Guarantee, Head, LaneKind, Record, Register, Window, WindowRange, positions
 from tidemark.ledger.register import close_lane, open_lane
 from tidemark.ledger.verifying import verify
 from tidemark.ranges import OffsetRange, RangeSet
@@ -54,7 +54,8 @@ def places(records: list[Record], chance: random.Random) -> Iterator[Coordinate]
     kinds = [kind for kind in (records, others, jumping) if kind]
     while True:
         record = chance.choice(chance.choice(kinds))
-        one = chance.choice([*record.window.ranges, *record.window.gaps]).as_range()
+        parts: list[WindowRange | Gap] = [*record.window.ranges, *record.window.gaps]
+        one = chance.choice(parts).as_range()
         anywhere = chance.randrange(one.start, one.until + 1)
         offset = chance.choice([one.start - 1, one.start, anywhere, one.until - 1, one.until, anywhere * 3 // 2])
         yield Coordinate(one.partition, max(0, offset))
