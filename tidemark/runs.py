@@ -15,7 +15,18 @@ from tidemark import __version__, protocol
 from tidemark.errors import Conflict, WrongUse
 from tidemark.kafka.topics import READ_UNCOMMITTED
 from tidemark.kafka.transactions import OpenTransaction
-from tidemark.ledger.records import INGEST, Guarantee, Head, LaneKind, LaneState, Pending, Position, Window, positions
+from tidemark.ledger.records import (
+    INGEST,
+    Guarantee,
+    Head,
+    LaneKind,
+    LaneState,
+    Pending,
+    Position,
+    Window,
+    positions,
+    selected_lane,
+)
 from tidemark.ledger.register import close_lane, open_lane
 from tidemark.planning import planner, starting, whole_windows
 from tidemark.planning.conditions import request, sized
@@ -176,7 +187,7 @@ def open_selected(opened: OpenStream, kind: LaneKind, run: str, selection: Range
 
 
 def lane_name(kind: LaneKind, run: str) -> str:
-    return f"{kind.value}-{hashlib.sha256(run.encode()).hexdigest()[:12]}"
+    return selected_lane(kind, hashlib.sha256(run.encode()).hexdigest()[:12])
 
 
 def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:

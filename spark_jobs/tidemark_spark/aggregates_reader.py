@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidemark.results.aggregate_table import AggregateTable, counting, totals_that_count
 from tidemark.results.aggregates import Aggregate
-from tidemark.results.hbase_rows import SALTS
 from tidemark.streams.aggregates_sink import HBaseAggregatesSink
 from tidemark.streams.opened import OpenStream
 from tidemark_spark.aggregating import ROWS, key_name, value_name
+from tidemark_spark.salts import read_by_salts
 from tidemark_spark.schemes.fields import SPARK_TYPES
 
 # Of a contribution: the qualifier of its window, the XOR of its rows' ack values, whether its cell holds what its mark says.
 QUALIFIER, ACK, WHOLE = "_qualifier", "_ack", "_whole"
 # Of a key: how many cells of it are debris; a row of these has no contribution.
 DEBRIS = "_debris"
-
-# As many rows go to Spark in one piece.
-_BATCH_ROWS = 2_000
-
-_Rows = Callable[[list[int]], Iterator[tuple[Any, ...]]]
 
 
 def key_totals(spark: SparkSession, opened: OpenStream, sink: HBaseAggregatesSink) -> DataFrame:
@@ -38,7 +32,7 @@ def key_totals(spark: SparkSession, opened: OpenStream, sink: HBaseAggregatesSin
     reader = _Totals(table, counting(opened.book.committed(), sink.table), aggregates)
     kinds = [*(SPARK_TYPES[opened.stream.fields[name]] for name in sink.key), *map(_spark_type, aggregates)]
     names = [*(key_name(number) for number, _ in enumerate(sink.key)), *_value_names(aggregates)]
-    found = _read(spark, reader, pa.schema([(name, pa.binary()) for name in names]))
+    found = read_by_salts(spark, reader, pa.schema([(name, pa.binary()) for name in names]))
     wanted = zip(names, kinds, [*sink.key, *sink.values], strict=True)
     # A key may be binary, and its bytes are no text then.
     return found.select(
@@ -68,7 +62,7 @@ def all_contributions(
             (DEBRIS, pa.int64()),
         ]
     )
-    return _read(spark, _Contributions(table, counts, keys, aggregates), schema)
+    return read_by_salts(spark, _Contributions(table, counts, keys, aggregates), schema)
 
 
 def _spark_type(one: Aggregate) -> str:
@@ -106,31 +100,3 @@ class _Contributions:
                 yield (name.decode(), *row.key, *states, one.rows, one.ack, one.whole, 0)
             if row.debris:
                 yield (None, *row.key, *(None for _ in self.aggregates), None, None, None, row.debris)
-
-
-def _read(spark: SparkSession, rows: _Rows, schema: pa.Schema) -> DataFrame:
-    salts = spark.createDataFrame([(salt,) for salt in range(SALTS)], "salt int")
-    return salts.repartition(SALTS).mapInArrow(_Reader(rows, schema), from_arrow_schema(schema))
-
-
-@dataclass(frozen=True)
-class _Reader:
-    """Runs in Spark's Python workers: salts in, rows out."""
-
-    rows: _Rows
-    schema: pa.Schema
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        waiting: list[tuple[Any, ...]] = []
-        for batch in batches:
-            for row in self.rows(batch.column(0).to_pylist()):
-                waiting.append(row)
-                if len(waiting) == _BATCH_ROWS:
-                    yield self._batch(waiting)
-                    waiting = []
-        if waiting:
-            yield self._batch(waiting)
-
-    def _batch(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-        columns = zip(zip(*rows, strict=True), self.schema, strict=True)
-        return pa.RecordBatch.from_arrays([pa.array(column, kind.type) for column, kind in columns], schema=self.schema)

@@ -31,6 +31,7 @@ from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream
 from tidemark.streams.schemes import Fields
 from tidemark_spark import parquet_reading
+from tidemark_spark.arrow import batch_of
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field, text
 from tidemark_spark.outcomes import field_names
 from tidemark_spark.schemes.fields import SPARK_TYPES
@@ -174,9 +175,7 @@ class _Reader:
                 piece = OffsetRange(at, task["start"], task["until"])
                 view, found = places_of_piece(self.book, self.table, view, piece)
                 rows = [place_row(self.fields, place, row, self.digested) for place, row in found]
-                columns = zip(*rows, strict=True) if rows else [[] for _ in self.schema]
-                arrays = [pa.array(column, kind.type) for column, kind in zip(columns, self.schema, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+                yield batch_of(rows, self.schema)
 
 
 def parquet_rows(spark: SparkSession, parts: Iterable[Part], fields: Fields, *, gone: bool = False) -> DataFrame:

@@ -19,7 +19,6 @@ _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
 }
 
-
 # What Avro's decoder takes for a length: the first bytes of a message that is no record can say anything, and memory for it
 # is taken before it is read. Fields that are longer are invalid.
 _AVRO_LIMITS = {
@@ -40,12 +39,12 @@ def open_session(name: str) -> SparkSession:
         SparkContext._ensure_initialized()
         options = [SparkConf().get(_EXECUTORS, ""), *(f"-D{name}={limit}" for name, limit in _AVRO_LIMITS.items())]
         builder = builder.config(_EXECUTORS, " ".join(options).strip())
+        java: Any = SparkContext._jvm
+        for limited, limit in _AVRO_LIMITS.items():
+            # Of a local master, tasks run in the driver's Java.
+            java.java.lang.System.setProperty(limited, str(limit))
     spark = builder.getOrCreate()
     ship_code(spark.sparkContext)
-    java: Any = spark.sparkContext._jvm
-    for name, limit in _AVRO_LIMITS.items():
-        # Of a local master, tasks run in the driver's Java.
-        java.java.lang.System.setProperty(name, str(limit))
     if spark.sparkContext.getConf().get("spark.sql.shuffle.partitions") is None:
         # What is shuffled here are tallies and comparisons: Spark's default of 200 tasks would cost more than the work.
         spark.conf.set("spark.sql.shuffle.partitions", max(4, 2 * spark.sparkContext.defaultParallelism))

@@ -11,7 +11,7 @@ from tidemark.blocks import WHOLE, PartitionBlocks, block_size, fields_digest
 from tidemark.error_budget import SHOWN_REASONS, ErrorBudget, spent, too_many
 from tidemark.errors import SourceChanged
 from tidemark.ledger.limits import most_blocks
-from tidemark.ledger.records import Attempt, Blocks, BlocksRef, LaneKind, Receipt, Window
+from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Receipt, Window, replays
 from tidemark.protocol import Fence, Listener, Step
 from tidemark.ranges import RangeSet
 from tidemark.streams.opened import OpenStream
@@ -83,7 +83,7 @@ class SparkWork:
 
     def _store_dead_letters(self, attempt: Attempt, mission: Mission) -> Acknowledgements:
         earlier = None
-        if self._lane.startswith(f"{LaneKind.REPLAY.value}-"):
+        if replays(self._lane):
             earlier = dead_letters_so_far(self._spark, self._opened, self._window, self._covers)
         messages = outcomes.set_aside(self._rows.frame)
         now = self._opened.book.clock()

@@ -19,7 +19,8 @@ from tidemark.ledger.records import LaneKind
 from tidemark.protocol import Step
 from tidemark.results.hbase_rows import Mark
 from tidemark.results.hbase_table import StoredRow
-from tidemark.results.latest_rows import Version, encode_cell, qualifier, row_key
+from tidemark.results.keyed_rows import encode_cell
+from tidemark.results.latest_rows import Version, qualifier, row_key
 from tidemark.results.latest_table import LatestTable
 from tidemark_spark.audit_job import audit
 from tidemark_spark.readers import results

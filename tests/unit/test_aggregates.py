@@ -20,7 +20,7 @@ from tidemark.results.aggregate_rows import Contribution, decode, encode, key_of
 from tidemark.results.aggregate_table import Layout
 from tidemark.results.aggregates import Aggregate, Function, merged
 from tidemark.results.hbase_rows import Mark
-from tidemark.results.latest_rows import mark_of
+from tidemark.results.keyed_rows import mark_of
 
 AT = TopicPartition("logs", 0)
 
@@ -113,7 +113,7 @@ def test_keys_that_are_none_are_refused() -> None:
     with pytest.raises(ProcessingFailed, match="a key takes 20005 bytes, and 16384 is the most"):
         row_key([b"x" * 20_000])
     for row in (row_key([b"abc"])[:-1], row_key([b"abc"]) + b"\x07", b"\x00\x01\x00"):
-        with pytest.raises(ValueError, match="not a row of this layout"):
+        with pytest.raises(ValueError, match=r"not a row of this layout|no fields of a key"):
             key_of(row)
 
 

@@ -9,15 +9,12 @@ from hypothesis import strategies as st
 from tidemark.errors import ProcessingFailed, TooLarge
 from tidemark.ranges import TopicPartition
 from tidemark.results.hbase_rows import Mark, Place, split_keys
+from tidemark.results.keyed_rows import encode_cell, fields_of, mark_of, salt_range
 from tidemark.results.latest_rows import (
     Version,
-    encode_cell,
-    fields_of,
-    mark_of,
     place_of,
     qualifier,
     row_key,
-    salt_range,
     topic_of,
 )
 from tidemark.results.packed import pack, unpack

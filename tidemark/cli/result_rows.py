@@ -36,9 +36,8 @@ def rows_of(opened: OpenStream, sink: Sink | DeadLetters, limit: int) -> Generat
     """Of HBase, Parquet and Delta the fields of each row, of Kafka topic, key and value of each message; with the coordinate.
 
     Of a sink `hbase_latest` the newest value of each key, and whether that is a tombstone; of `hbase_aggregates` key and
-    values of each key, without a coordinate. Of dead letters the window
-    too, and what rows of older versions do not say. `limit` is how many the caller takes at
-    most: files are read only as far.
+    values of each key, without a coordinate. Of dead letters the window too, and what rows of older versions do not say.
+    `limit` is how many the caller takes at most: files are read only as far.
     """
     if isinstance(sink, KafkaSink):
         servers = kafka_bootstrap(opened.connections(sink.kafka))

@@ -28,6 +28,16 @@ class LaneKind(StrEnum):
     REPLAY = "replay"
 
 
+def selected_lane(kind: LaneKind, name: str) -> str:
+    """The lane of a backfill or a replay, by what is its own."""
+    return f"{kind.value}-{name}"
+
+
+def replays(lane: str) -> bool:
+    """Whether this is the lane of a replay."""
+    return lane.startswith(selected_lane(LaneKind.REPLAY, ""))
+
+
 class Guarantee(StrEnum):
     """What a crash may cost: nothing; the window that was worked on; or, as no position is kept, nothing again.
 

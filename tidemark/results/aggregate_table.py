@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from tidemark.errors import WrongUse
-from tidemark.first_windows import FirstWindows, Name
+from tidemark.first_windows import FirstWindows
 from tidemark.hbase.gateway import Gateway, TableMissing
 from tidemark.hbase.thrift import Mutation
 from tidemark.ledger.book import Book, Committed
@@ -21,9 +21,8 @@ from tidemark.ledger.records import Record
 from tidemark.results.aggregate_rows import TYPE, Contribution, decode, key_of, qualifier
 from tidemark.results.aggregates import Aggregate, merged
 from tidemark.results.hbase_rows import DATA_FAMILY, DATA_PREFIX, SALTS
-from tidemark.results.hbase_table import WRITE_ROWS, ResultTable
-
-__all__ = ["WRITE_ROWS", "AggregateTable", "KeyRow", "Layout", "counting", "totals"]
+from tidemark.results.hbase_table import ResultTable
+from tidemark.results.keyed_rows import salt_range
 
 _READ_ROWS = 500
 
@@ -94,8 +93,7 @@ class AggregateTable:
             for salt in salts:
                 scan = self._gateway.scan(
                     self.table,
-                    bytes([salt]),
-                    bytes([salt + 1]),
+                    *salt_range(salt),
                     # Without a colon: with one, it would be the column whose qualifier is empty.
                     columns=[DATA_FAMILY.encode()],
                     include_timestamp=True,
@@ -136,10 +134,7 @@ class AggregateTable:
 
 def counting(windows: Sequence[Committed], table: str) -> dict[bytes, int]:
     """Of each window's qualifier the generation whose contributions count in a table."""
-    return named(FirstWindows(windows).recomputed(windows, partial(_wrote, table)))
-
-
-def named(counts: Mapping[Name, int]) -> dict[bytes, int]:
+    counts = FirstWindows(windows).recomputed(windows, partial(_wrote, table))
     return {qualifier(lane, seq): generation for (lane, seq), generation in counts.items()}
 
 

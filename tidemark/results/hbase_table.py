@@ -23,10 +23,8 @@ from tidemark.results.hbase_rows import (
     Place,
     parse_key,
 )
-from tidemark.results.owners import check_owner
+from tidemark.results.owners import OWNER_ROW, check_owner
 
-# Behind every row of results: their keys begin with a salt below 16.
-_OWNER_ROW = b"\xff\xfftidemark-owner"
 _OWNER_CELL = b"t:owner"
 
 # All versions are kept, so that a row of an older attempt stays under one of a newer attempt until the sweep: were it
@@ -72,7 +70,7 @@ class ResultTable:
         put = Mutation(isDelete=False, column=_OWNER_CELL, value=mine, writeToWAL=True)
         self._gateway.repeated(
             f"mark {self._table}",
-            lambda client: client.checkAndPut(table, _OWNER_ROW, _OWNER_CELL, None, put, {}),
+            lambda client: client.checkAndPut(table, OWNER_ROW, _OWNER_CELL, None, put, {}),
         )
         owner = self.owner()
         check_owner(f"HBase table {self._table}", owner, stream, ledger)
@@ -82,7 +80,7 @@ class ResultTable:
         """Whose table it is, and the layout that it was made with; empty when nobody has marked it."""
         table = self._table.encode()
         cells = self._gateway.repeated(
-            f"read {self._table}", lambda client: client.get(table, _OWNER_ROW, _OWNER_CELL, {})
+            f"read {self._table}", lambda client: client.get(table, OWNER_ROW, _OWNER_CELL, {})
         )
         return dict(json.loads(cells[0].value)) if cells else {}
 

@@ -19,21 +19,12 @@ from tidemark.hbase.tables import ALL_VERSIONS, FOR_EVER
 from tidemark.hbase.thrift2 import Gateway2, thrift
 from tidemark.results.hbase_rows import SALTS, Place, split_keys
 from tidemark.results.hbase_table import StoredRow
-from tidemark.results.latest_rows import (
-    Version,
-    fields_of,
-    mark_of,
-    place_of,
-    row_key,
-    salt_range,
-    topic_of,
-)
-from tidemark.results.owners import check_owner
+from tidemark.results.keyed_rows import fields_of, mark_of, salt_range
+from tidemark.results.latest_rows import Version, place_of, row_key, topic_of
+from tidemark.results.owners import OWNER_ROW, check_owner
 
 _FAMILY = b"d"
 _OWNER_FAMILY, _OWNER_COLUMN = b"t", b"owner"
-# Behind every row of results: their keys begin with a salt below 16.
-_OWNER_ROW = b"\xff\xfftidemark-owner"
 
 # Rows of some hundred bytes: large enough that the round trips do not count, small enough for a gateway's memory.
 WRITE_ROWS = 2_000
@@ -65,14 +56,14 @@ class LatestTable:
         ensure_table(self._gateway, self._table, families, split_keys(regions))
         self._check_families()
         mine = json.dumps({"key": list(key), "ledger": ledger, "stream": stream}, sort_keys=True).encode()
-        put = thrift.TPut(row=_OWNER_ROW, columnValues=[_value(_OWNER_FAMILY, _OWNER_COLUMN, mine)])
+        put = thrift.TPut(row=OWNER_ROW, columnValues=[_value(_OWNER_FAMILY, _OWNER_COLUMN, mine)])
         table = self._table.encode()
         # The owner is read behind it, so it does not matter which of two tries has won.
         self._gateway.repeated(
             f"mark {self._table}",
-            lambda client: client.checkAndPut(table, _OWNER_ROW, _OWNER_FAMILY, _OWNER_COLUMN, None, put),
+            lambda client: client.checkAndPut(table, OWNER_ROW, _OWNER_FAMILY, _OWNER_COLUMN, None, put),
         )
-        get = thrift.TGet(row=_OWNER_ROW, columns=[thrift.TColumn(family=_OWNER_FAMILY, qualifier=_OWNER_COLUMN)])
+        get = thrift.TGet(row=OWNER_ROW, columns=[thrift.TColumn(family=_OWNER_FAMILY, qualifier=_OWNER_COLUMN)])
         found = self._gateway.repeated(f"read {self._table}", lambda client: client.get(table, get))
         owner = json.loads(found.columnValues[0].value)
         check_owner(f"HBase table {self._table}", owner, stream, ledger)

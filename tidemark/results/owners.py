@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 from tidemark.errors import LedgerContradiction, OwnedByAnother
 
+# Of a table in HBase. Behind every row of results: their keys begin with a salt below 16.
+OWNER_ROW = b"\xff\xfftidemark-owner"
+
 
 def check_owner(place: str, owner: Mapping[str, str], stream: str, ledger: str) -> None:
     """Whether the mark of a place is this stream's and this ledger's.

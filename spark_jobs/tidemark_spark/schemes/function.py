@@ -19,6 +19,7 @@ from tidemark.retries import RetryPolicy
 from tidemark.streams.model import Stream
 from tidemark.streams.schemes import FunctionScheme
 from tidemark.tallies import Outcome
+from tidemark_spark.arrow import batch_of
 from tidemark_spark.columns import (
     FAILURE,
     FAILURE_TYPE,
@@ -102,10 +103,10 @@ class _Call:
                 rows.append(row)
                 size += sum(len(part) for part in row if isinstance(part, bytes | str))
                 if len(rows) >= _BATCH_ROWS or size >= _BATCH_BYTES:
-                    yield self._batch(rows)
+                    yield batch_of(rows, self.schema)
                     rows, size = [], 0
         if rows:
-            yield self._batch(rows)
+            yield batch_of(rows, self.schema)
 
     def _rows(self, answer: Answer) -> Iterator[tuple[Any, ...]]:
         message, failed = answer.message, answer.failed
@@ -123,12 +124,6 @@ class _Call:
             outcome, reason = Outcome.INVALID, answer.invalid
         nothing = (None,) * len(self.fields)
         yield (*_columns(message, whole=True), *nothing, 0, outcome.value, reason, tombstone, failure)
-
-    def _batch(self, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-        arrays = [
-            pa.array(column, kind.type) for column, kind in zip(zip(*rows, strict=True), self.schema, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from tidemark.results.dead_letters import DIGESTED, DIGESTED_IF_ANY, FIELDS
 from tidemark.results.hbase_rows import Mark, PartitionKeys, split_keys
 from tidemark.results.hbase_table import FAMILIES, WRITE_ROWS, ResultTable, cells_of
 from tidemark.streams.model import DeadLetters, HBaseSink
+from tidemark.streams.parts import MOST_CELL_BYTES
 from tidemark.streams.schemes import Fields
 from tidemark.tallies import Acknowledgements, Outcome
 from tidemark_spark.columns import (
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
 
 _ROW = (*COUNTED, DIGEST, TOMBSTONE)
 
-# Of a message that is set aside: what HBase takes unless it is told otherwise, less what a cell is made of beside its value.
-_MOST_BYTES = 10_485_760 - 1_024
+# Of a message that is set aside: what HBase takes, less what a cell is made of beside its value.
+_MOST_BYTES = MOST_CELL_BYTES - 1_024
 
 # Of a row key all but the topic, then lengths, family, timestamp and type of a cell (org.apache.hadoop.hbase.KeyValue), and
 # the length of all of it, which HBase's servers count too.

@@ -13,18 +13,18 @@ from pyspark.sql import functions as F
 from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.first_windows import FirstWindows, Name
 from tidemark.ledger.book import Book
-from tidemark.ledger.records import LaneKind, SinkReceipt
+from tidemark.ledger.records import SinkReceipt, replays
 from tidemark.results.aggregate_rows import TYPE, encode, qualifier, row_key
-from tidemark.results.aggregate_table import WRITE_ROWS, AggregateTable, Layout
-from tidemark.results.latest_rows import MOST_KEY_BYTES
+from tidemark.results.aggregate_table import AggregateTable, Layout
+from tidemark.results.hbase_table import WRITE_ROWS
 from tidemark.streams.aggregates_sink import HBaseAggregatesSink
 from tidemark.streams.schemes import Fields
 from tidemark.tallies import Acknowledgements
 from tidemark_spark.aggregating import PARTS, ROWS, ROWS_ACK, WINDOW, chosen, contributions, with_windows
-from tidemark_spark.columns import AT, text
+from tidemark_spark.columns import AT
 from tidemark_spark.sinks.acknowledging import acknowledged, counted
 from tidemark_spark.sinks.contract import Mission
-from tidemark_spark.sinks.sizes import is_long, packed_size, too_large
+from tidemark_spark.sinks.sizes import is_long, key_size, keyed_too_large, packed_size
 
 # What a cell takes beside key and values: mark with the longest name of a lane, qualifier, timestamp, lengths, counts.
 _BESIDE_BYTES = 512
@@ -47,20 +47,15 @@ class HBaseAggregates:
         self._table.prepare(stream, ledger, Layout(self._config.key, self._aggregates))
 
     def refusal(self, fields: Fields) -> Column:
-        sizes = (F.coalesce(F.octet_length(text(name)), F.lit(0)) + 5 for name in self._config.key)
-        key = sum(sizes, F.lit(1))
         long = {one.field: fields[one.field] for one in self._aggregates if one.field and is_long(fields[one.field])}
         # A field may be in two values: its smallest and its largest.
-        cell = packed_size(long) * 2 + key + _BESIDE_BYTES + 64 * len(self._aggregates)
-        return F.coalesce(
-            too_large(f"sink {self.name}: the key", key, F.lit(MOST_KEY_BYTES)),
-            too_large(f"sink {self.name}: the cell of the row", cell, F.lit(self._config.max_cell_bytes)),
-        )
+        cell = packed_size(long) * 2 + _BESIDE_BYTES + 64 * len(self._aggregates)
+        return keyed_too_large(self.name, key_size(self._config.key), cell, self._config.max_cell_bytes)
 
     def store(self, rows: DataFrame, mission: Mission) -> Acknowledgements:
         given = chosen(rows, self._config.key, self._aggregates)
         names: tuple[Name, ...]
-        if mission.lane.startswith(f"{LaneKind.REPLAY.value}-"):
+        if replays(mission.lane):
             windows = self._replayed(mission)
             given, names = with_windows(given, windows), windows.names
         else:

@@ -16,9 +16,9 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import SinkReceipt
 from tidemark.ranges import TopicPartition
-from tidemark.results import latest_rows
 from tidemark.results.hbase_rows import Mark
-from tidemark.results.latest_rows import Version, encode_cell, qualifier, row_key
+from tidemark.results.keyed_rows import encode_cell
+from tidemark.results.latest_rows import TYPE, Version, qualifier, row_key
 from tidemark.results.latest_table import WRITE_ROWS, LatestTable, Put
 from tidemark.streams.latest_sink import HBaseLatestSink
 from tidemark.streams.schemes import Fields
@@ -26,7 +26,7 @@ from tidemark.tallies import Acknowledgements
 from tidemark_spark.columns import DIGEST, TOMBSTONE, TOPIC, text
 from tidemark_spark.sinks.acknowledging import COUNTED, acknowledge, acknowledged
 from tidemark_spark.sinks.contract import Mission
-from tidemark_spark.sinks.sizes import packed_size, too_large
+from tidemark_spark.sinks.sizes import key_size, keyed_too_large, packed_size
 
 # What a cell takes beside key and fields: mark with the longest name of a lane, qualifier, timestamp, lengths.
 _BESIDE_BYTES = 256
@@ -49,16 +49,9 @@ class HBaseLatest:
         self._table.prepare(stream, ledger, self._config.key, self._config.regions)
 
     def refusal(self, fields: Fields) -> Column:
-        key = sum(
-            (F.coalesce(F.octet_length(text(name)), F.lit(0)) + 5 for name in self._config.key),
-            F.octet_length(TOPIC) + 1,
-        )
-        # The mark is the shorter for a shorter name of its lane.
-        cell = packed_size(fields) + key + _BESIDE_BYTES
-        return F.coalesce(
-            too_large(f"sink {self.name}: the key", key, F.lit(latest_rows.MOST_KEY_BYTES)),
-            too_large(f"sink {self.name}: the cell of the row", cell, F.lit(self._config.max_cell_bytes)),
-        )
+        key = key_size(self._config.key) + F.octet_length(TOPIC) + 1
+        cell = packed_size(fields) + _BESIDE_BYTES
+        return keyed_too_large(self.name, key, cell, self._config.max_cell_bytes)
 
     def store(self, rows: DataFrame, mission: Mission) -> Acknowledgements:
         register = self._book.register()
@@ -72,7 +65,7 @@ class HBaseLatest:
 
     def receipt(self, mission: Mission) -> SinkReceipt:
         place = {"connection": self._config.hbase, "table": self._config.table}
-        return SinkReceipt(name=self.name, type=latest_rows.TYPE, place=place)
+        return SinkReceipt(name=self.name, type=TYPE, place=place)
 
 
 @dataclass(frozen=True)

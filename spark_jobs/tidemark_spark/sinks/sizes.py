@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
 from operator import add
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from tidemark.results.keyed_rows import MOST_KEY_BYTES
 from tidemark.streams.schemes import Fields
-from tidemark_spark.columns import field
+from tidemark_spark.columns import field, text
 
 # Longest text of a number, a time or a boolean.
 _SHORT = 40
@@ -37,6 +39,19 @@ def at_most(fields: Fields, each: int) -> Column:
 def packed_size(fields: Fields) -> Column:
     """The bytes that all fields of a row take in one cell, with their names and lengths; or a few more. Never null."""
     return at_most(fields, 1) + 24 * len(fields)
+
+
+def keyed_too_large(sink: str, key: Column, cell: Column, most: int) -> Column:
+    """The reason where the key of a row in HBase, or its cell, is beyond the most; `cell` is what it takes beside the key."""
+    return F.coalesce(
+        too_large(f"sink {sink}: the key", key, F.lit(MOST_KEY_BYTES)),
+        too_large(f"sink {sink}: the cell of the row", key + cell, F.lit(most)),
+    )
+
+
+def key_size(key: Iterable[str]) -> Column:
+    """The bytes that fields take in a row's key."""
+    return reduce(add, (F.coalesce(F.octet_length(text(name)), F.lit(0)) + 5 for name in key))
 
 
 def too_large(what: str, size: Column, most: Column) -> Column:

@@ -1,0 +1,33 @@
+"""Tables whose keys begin with a salt, read by Spark's workers side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tidemark.results.hbase_rows import SALTS
+from tidemark_spark.arrow import in_batches
+
+# The rows with some salts. It is pickled, and called in Spark's Python workers.
+RowsOf = Callable[[list[int]], Iterator[tuple[Any, ...]]]
+
+
+def read_by_salts(spark: SparkSession, rows: RowsOf, schema: pa.Schema) -> DataFrame:
+    """What `rows` gives for all salts, in a task for each."""
+    salts = spark.createDataFrame([(salt,) for salt in range(SALTS)], "salt int")
+    return salts.repartition(SALTS).mapInArrow(_Reader(rows, schema), from_arrow_schema(schema))
+
+
+@dataclass(frozen=True)
+class _Reader:
+    rows: RowsOf
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from in_batches(self.rows(batch.column(0).to_pylist()), self.schema)
