@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import struct
 import subprocess
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from itertools import islice
@@ -51,14 +52,16 @@ def foreach_partition(bench: Workbench) -> Pairs:
     topic = bench.lines(bench.messages)
     port = bench.site.port("thrift")
 
-    def spark() -> None:
+    def spark() -> float:
         table = bench.table()
+        began = time.perf_counter()
 
         def put(rows: Iterable[Any]) -> None:
             _put(port, table, ((f"{topic}-{one[0]}-{one[1]}".encode(), one[2:]) for one in rows))
 
         parsed = parse(bench.read(topic), open_stream(EXAMPLE).stream.scheme).where(F.col(REASON).isNull())
         parsed.select(PARTITION, OFFSET, *FIELDS).rdd.foreachPartition(put)
+        return time.perf_counter() - began
 
     return in_pairs(bench.pairs, _ours(bench, topic), spark)
 
@@ -66,15 +69,18 @@ def foreach_partition(bench: Workbench) -> Pairs:
 def consumer_loop(bench: Workbench) -> Pairs:
     topic = bench.lines(bench.messages)
 
-    def loop() -> None:
-        _put(bench.site.port("thrift"), bench.table(), _consumed(bench, topic))
+    def loop() -> float:
+        table = bench.table()
+        began = time.perf_counter()
+        _put(bench.site.port("thrift"), table, _consumed(bench, topic))
+        return time.perf_counter() - began
 
     return in_pairs(bench.pairs, _ours(bench, topic), loop)
 
 
 def _ours(bench: Workbench, topic: str) -> Any:
-    def run() -> None:
-        window(bench.stream(topic, {"type": "hbase"}, transform=_TRANSFORM))
+    def run() -> float:
+        return window(bench.stream(topic, {"type": "hbase"}, transform=_TRANSFORM))
 
     return run
 

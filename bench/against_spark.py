@@ -22,8 +22,8 @@ _PARQUET = {"type": "parquet"}
 def parquet(bench: Workbench) -> Pairs:
     topic = bench.lines(bench.messages)
 
-    def ours() -> None:
-        window(bench.stream(topic, _PARQUET))
+    def ours() -> float:
+        return window(bench.stream(topic, _PARQUET))
 
     def alone() -> None:
         _parse_and_write(bench.read(topic), str(bench.folder()))
@@ -34,8 +34,8 @@ def parquet(bench: Workbench) -> Pairs:
 def structured_streaming(bench: Workbench) -> Pairs:
     topic = bench.lines(bench.messages)
 
-    def ours() -> None:
-        window(bench.stream(topic, _PARQUET))
+    def ours() -> float:
+        return window(bench.stream(topic, _PARQUET))
 
     def query() -> None:
         folder = str(bench.folder())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 import uuid
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -20,9 +21,13 @@ from pyspark.sql import functions as F
 from demo.cdn_lines import STEP, messages
 from services.site import REPOSITORY, Site
 from tidemark import runs
+from tidemark.connections import hbase_endpoint
+from tidemark.hbase.gateway import Gateway
+from tidemark.hbase.tables import ensure_table
 from tidemark.kafka.topics import READ_COMMITTED
 from tidemark.ledger.records import INGEST
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.results.hbase_table import FAMILIES
 from tidemark.streams.opened import OpenStream, open_stream
 from tidemark_spark.reading import read_offsets
 from tidemark_spark.window_job import process_windows
@@ -45,6 +50,7 @@ class Workbench:
     messages: int
     pairs: int
     _topics: dict[tuple[int, float], str] = field(default_factory=dict)
+    _tables: list[str] = field(default_factory=list)
 
     @property
     def servers(self) -> str:
@@ -90,7 +96,8 @@ class Workbench:
         return read_offsets(self.spark, self.servers, READ_COMMITTED, self.everything(topic), {topic: 0})
 
     def stream(self, topic: str, *sinks: dict[str, Any], **changes: Any) -> OpenStream:
-        """The example under another name and with other sinks: nothing of it has been read yet."""
+        """The example under another name and with other sinks: its tables are there, nothing of it has been read yet."""
+        self._drop_tables()
         name = f"bench_{uuid.uuid4().hex[:8]}"
         stream = yaml.safe_load(EXAMPLE.read_text())
         stream |= {"stream": name, "sinks": [{**sink, **_place(sink, name)} for sink in sinks], **changes}
@@ -100,19 +107,36 @@ class Workbench:
         stream["dead_letters"]["table"] = f"{name}_dead_letters"
         path = self.site.folder("bench") / f"{name}.yaml"
         path.write_text(yaml.safe_dump(stream, sort_keys=False))
-        return open_stream(path)
+        opened = open_stream(path)
+        gateway = Gateway(hbase_endpoint(opened.connections(opened.stream.dead_letters.hbase)))
+        for table in (stream["dead_letters"]["table"], *(one["table"] for one in stream["sinks"] if "table" in one)):
+            ensure_table(gateway, table, FAMILIES)
+            self._tables.append(table)
+        return opened
 
     def table(self) -> str:
         """A new HBase table with the family `d`."""
+        self._drop_tables()
         name = f"bench_{uuid.uuid4().hex[:8]}"
-        with closing(happybase.Connection("127.0.0.1", self.site.port("thrift"))) as connection:
+        with closing(self._hbase()) as connection:
             connection.create_table(name, {"d": {}})
+        self._tables.append(name)
         return name
+
+    def _drop_tables(self) -> None:
+        """Those of the run before: some millions of rows would fill the disk."""
+        with closing(self._hbase()) as connection:
+            while self._tables:
+                connection.delete_table(self._tables.pop(), disable=True)
+
+    def _hbase(self) -> Any:
+        return happybase.Connection("127.0.0.1", self.site.port("thrift"))
 
     def folder(self) -> Path:
         return self.site.folder("lake", "bench") / f"other_{uuid.uuid4().hex[:8]}"
 
     def close(self) -> None:
+        self._drop_tables()
         for topic in self.admin.list_topics():
             if topic.startswith("bench-"):
                 self.admin.delete_topics([topic])
@@ -121,11 +145,13 @@ class Workbench:
         shutil.rmtree(self.site.folder("bench"))
 
 
-def window(opened: OpenStream) -> None:
-    """Plan and process what a new stream has to read: pin, take, read, store, verify, commit, settle."""
+def window(opened: OpenStream) -> float:
+    """Plan and process what a new stream has to read: pin, take, read, store, verify, commit, settle. Gives the seconds."""
+    began = time.perf_counter()
     pending = runs.plan_ingest(opened, "bench")
     assert pending is not None, f"{opened.stream.source.topics} are empty"
     process_windows(opened, INGEST, pending.window.seq, "bench")
+    return time.perf_counter() - began
 
 
 def _place(sink: dict[str, Any], name: str) -> dict[str, str]:
