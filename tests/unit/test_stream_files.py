@@ -236,7 +236,7 @@ def test_a_sink_in_kafka(tmp_path: Path) -> None:
         ("topic: __consumer_offsets", "__consumer_offsets is not a topic to write to"),
         ("topic: orders", "sink kafka writes to orders, which this stream reads"),
         ("topic_field: id, topics: [a, orders]", "writes to orders, which this stream reads"),
-        ("topic: a, key: customer", "names the field customer, which the scheme does not have"),
+        ("topic: a, key: customer", "names the field customer, which the stream does not have"),
         ("topic: a, value: customer", "names the field customer"),
         ("topic_field: customer, topics: [a]", "names the field customer"),
         ("topic: a, key: _value", "key: .*pattern"),
@@ -265,7 +265,7 @@ def test_a_sink_of_files(tmp_path: Path) -> None:
     [
         ("partition_by: [day(at)]", r"'day\(at\)': expected a field, or date\(field\) or hour\(field\)"),
         ("partition_by: ['a/b']", "expected a field"),
-        ("partition_by: [customer]", "names the field customer, which the scheme does not have"),
+        ("partition_by: [customer]", "names the field customer, which the stream does not have"),
         ("partition_by: [date(by_id)]", r"date\(by_id\) needs a timestamp, and by_id is of type string"),
         ("partition_by: [at]", r"at is of type timestamp; partition_by takes date\(at\) and hour\(at\)"),
         ("partition_by: [of]", "of is of type double; partition_by takes boolean, integer, string"),
@@ -295,7 +295,7 @@ def test_how_a_table_is_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ("columns: {customer: c}", "columns names customer, which the scheme does not have"),
+        ("columns: {customer: c}", "columns names customer, which the stream does not have"),
         ("columns: {id: paid}", "two fields would be in the column paid"),
         ("columns: {id: _packed}", "columns.id: .*pattern"),
         ("columns: {id: n}\n    packed: true", "packed and columns exclude each other"),
@@ -323,7 +323,7 @@ def test_a_sink_with_the_newest_value_of_each_key(tmp_path: Path) -> None:
         ("table: state", "key: "),
         ("table: state, key: []", "key: .*at least 1"),
         ("table: state, key: [id, id]", "a field is named twice"),
-        ("table: state, key: customer", "names the field customer, which the scheme does not have"),
+        ("table: state, key: customer", "names the field customer, which the stream does not have"),
         ("table: state, key: id, regions: 3", "regions: "),
         ("table: orders, key: id", "table 'orders' is named for two purposes"),
         ("table: state, key: id}\nguarantee: none\nlimits: {", "with guarantee none every run writes everything"),
@@ -579,7 +579,7 @@ def test_the_fields_of_a_stream_are_those_of_its_transform(tmp_path: Path) -> No
     sink = "sinks:\n  - {type: kafka, topic: shares, value: id}\n"
     text = MINIMAL.replace("sinks:\n  - type: hbase\n    table: orders\n", sink)
     assert loaded(tmp_path, text).stream.fields == {"id": "integer"}
-    with pytest.raises(InvalidStreamFile, match="the field id, which the transform does not have"):
+    with pytest.raises(InvalidStreamFile, match="the field id, which the stream does not have"):
         loaded(tmp_path, text + yaml.safe_dump({"transform": transform}))
 
 

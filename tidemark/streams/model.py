@@ -208,8 +208,7 @@ class Stream(Part):
             if not isinstance(sink, KafkaSink):
                 continue
             if unknown := [name for name in sink.fields() if name not in self.fields]:
-                maker = "scheme" if self.transform is None else "transform"
-                raise ValueError(f"sink {sink.name} names the field {unknown[0]}, which the {maker} does not have")
+                raise ValueError(f"sink {sink.name} names the field {unknown[0]}, which the stream does not have")
             for topic in sink.targets():
                 if sink.kafka == self.source.kafka and self.source.reads(topic):
                     raise ValueError(f"sink {sink.name} writes to {topic}, which this stream reads")
@@ -237,7 +236,7 @@ class Stream(Part):
             if not isinstance(sink, HBaseSink):
                 continue
             if unknown := [name for name in sink.columns if name not in self.fields]:
-                raise ValueError(f"sink {sink.name}: columns names {unknown[0]}, which the scheme does not have")
+                raise ValueError(f"sink {sink.name}: columns names {unknown[0]}, which the stream does not have")
             named = [sink.columns.get(name, name) for name in self.fields]
             if twice := [name for name in named if named.count(name) > 1]:
                 raise ValueError(f"sink {sink.name}: two fields would be in the column {twice[0]}")
@@ -249,7 +248,7 @@ class Stream(Part):
             if not isinstance(sink, HBaseLatestSink):
                 continue
             if unknown := [name for name in sink.key if name not in self.fields]:
-                raise ValueError(f"sink {sink.name} names the field {unknown[0]}, which the scheme does not have")
+                raise ValueError(f"sink {sink.name} names the field {unknown[0]}, which the stream does not have")
             if self.guarantee == "none":
                 raise ValueError(
                     f"sink {sink.name}: with guarantee none every run writes everything once more, and a version has "

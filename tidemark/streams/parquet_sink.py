@@ -75,7 +75,7 @@ class ParquetSink(Part):
         for key in self.folder_keys():
             kind = fields.get(key.field)
             if kind is None:
-                return f"sink {self.name} names the field {key.field}, which the scheme does not have"
+                return f"sink {self.name} names the field {key.field}, which the stream does not have"
             if key.part is not None and kind != "timestamp":
                 return f"sink {self.name}: {key.part}({key.field}) needs a timestamp, and {key.field} is of type {kind}"
             if key.part is None and kind not in _WHOLE:
