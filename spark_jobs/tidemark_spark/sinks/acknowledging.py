@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +36,10 @@ _ACKNOWLEDGED = pa.schema(
 
 # Runs in Spark's Python workers: batches of rows in, what `acknowledge` gives out.
 Writer = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+# What writes a piece of rows and returns when the server has acknowledged it; and for each partition of Kafka in the piece:
+# AT, messages, the XOR of their ack values, rows, the XOR of theirs.
+Prepared = tuple[Callable[[], None], list[tuple[Any, ...]]]
 
 
 def acknowledged(rows: DataFrame, writer: Writer) -> Acknowledgements:
@@ -71,13 +78,52 @@ def _collected(counted: DataFrame) -> Acknowledgements:
     }
 
 
+def in_pieces(
+    batches: Iterable[pa.RecordBatch],
+    rows: int,
+    mission: Mission,
+    prepare: Callable[[pa.RecordBatch], Prepared],
+) -> Iterator[pa.RecordBatch]:
+    """Have batches written in pieces of at most `rows`, and say of each that it has been acknowledged, as a `Writer` does.
+
+    While one piece is on its way, the next is prepared.
+    """
+    with _no_collections(), ThreadPoolExecutor(1) as sender:
+        on_its_way: tuple[Future[None], list[tuple[Any, ...]]] | None = None
+        for batch in batches:
+            for start in range(0, batch.num_rows, rows):
+                mission.fence.check_now_and_then()
+                write, counts = prepare(batch.slice(start, rows))
+                if on_its_way is not None:
+                    yield _acknowledged(*on_its_way, mission)
+                on_its_way = sender.submit(write), counts
+        if on_its_way is not None:
+            yield _acknowledged(*on_its_way, mission)
+
+
+def _acknowledged(written: Future[None], counts: list[tuple[Any, ...]], mission: Mission) -> pa.RecordBatch:
+    written.result()
+    return _counted(counts, mission)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Without Python's search for cycles: the rows and cells, of which there are many, are in none."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 def acknowledge(columns: list[list[Any]], mission: Mission) -> pa.RecordBatch:
     """Say that a piece of rows, as columns that begin with COUNTED, has been acknowledged by the server."""
-    return counted(_counts(columns), mission)
+    return _counted(counts_of(columns), mission)
 
 
-def counted(counts: list[tuple[Any, ...]], mission: Mission) -> pa.RecordBatch:
-    """As `acknowledge`, of (AT, messages, their XOR, rows, their XOR) for each partition."""
+def _counted(counts: list[tuple[Any, ...]], mission: Mission) -> pa.RecordBatch:
     for topic, incarnation, partition, messages, *_ in counts:
         mission.report(TopicPartition(topic, partition, incarnation), messages)
     return pa.RecordBatch.from_pylist(
@@ -85,7 +131,7 @@ def counted(counts: list[tuple[Any, ...]], mission: Mission) -> pa.RecordBatch:
     )
 
 
-def _counts(columns: list[list[Any]]) -> list[tuple[Any, ...]]:
+def counts_of(columns: list[list[Any]]) -> list[tuple[Any, ...]]:
     """Per partition of a written piece: messages and their XOR (counted at index 0), rows and their XOR."""
     found: dict[tuple[str, int, int], list[int]] = {}
     for topic, incarnation, partition, index, message, row in zip(*columns[:3], *columns[4:7], strict=True):

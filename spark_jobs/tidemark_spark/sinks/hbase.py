@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ from tidemark_spark.columns import (
     text,
 )
 from tidemark_spark.schemes.kept import headers_json
-from tidemark_spark.sinks.acknowledging import COUNTED, acknowledge, acknowledged
+from tidemark_spark.sinks.acknowledging import COUNTED, Prepared, acknowledged, counts_of, in_pieces
 from tidemark_spark.sinks.contract import Mission
 from tidemark_spark.sinks.sizes import is_long, packed_size, size_of, too_large
 
@@ -177,15 +178,14 @@ class _Writer:
     mission: Mission
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        mission, fence = self.mission, self.mission.fence
         keys: dict[tuple[str, int, int], PartitionKeys] = {}
-        for batch in batches:
-            for start in range(0, batch.num_rows, WRITE_ROWS):
-                fence.check_now_and_then()
-                piece = batch.slice(start, WRITE_ROWS)
-                columns = [column.to_pylist() for column in piece.columns]
-                self.table.write(self._rows(columns, keys), mission.generation)
-                yield acknowledge(columns, mission)
+
+        def prepare(piece: pa.RecordBatch) -> Prepared:
+            columns = [column.to_pylist() for column in piece.columns]
+            rows = list(self._rows(columns, keys))
+            return partial(self.table.write, rows, self.mission.generation), counts_of(columns)
+
+        return in_pieces(batches, WRITE_ROWS, self.mission, prepare)
 
     def _rows(
         self, columns: list[list[Any]], keys: dict[tuple[str, int, int], PartitionKeys]

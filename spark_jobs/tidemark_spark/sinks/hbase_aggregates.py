@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from tidemark.streams.schemes import Fields
 from tidemark.tallies import Acknowledgements
 from tidemark_spark.aggregating import PARTS, ROWS, ROWS_ACK, WINDOW, chosen, contributions, with_windows
 from tidemark_spark.columns import AT
-from tidemark_spark.sinks.acknowledging import acknowledged, counted
+from tidemark_spark.sinks.acknowledging import Prepared, acknowledged, in_pieces
 from tidemark_spark.sinks.contract import Mission
 from tidemark_spark.sinks.sizes import is_long, key_size, keyed_too_large, packed_size
 
@@ -100,12 +101,12 @@ class _Writer:
     mission: Mission
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for start in range(0, batch.num_rows, WRITE_ROWS):
-                self.mission.fence.check_now_and_then()
-                rows = batch.slice(start, WRITE_ROWS).to_pylist()
-                self.table.write(map(self._cell, rows), self.mission.generation)
-                yield counted(_parts(rows), self.mission)
+        return in_pieces(batches, WRITE_ROWS, self.mission, self._prepare)
+
+    def _prepare(self, piece: pa.RecordBatch) -> Prepared:
+        rows = piece.to_pylist()
+        cells = list(map(self._cell, rows))
+        return partial(self.table.write, cells, self.mission.generation), _parts(rows)
 
     def _cell(self, row: dict[str, Any]) -> tuple[bytes, bytes, bytes]:
         found = list(row.values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from tidemark.streams.latest_sink import HBaseLatestSink
 from tidemark.streams.schemes import Fields
 from tidemark.tallies import Acknowledgements
 from tidemark_spark.columns import DIGEST, TOMBSTONE, TOPIC, text
-from tidemark_spark.sinks.acknowledging import COUNTED, acknowledge, acknowledged
+from tidemark_spark.sinks.acknowledging import COUNTED, Prepared, acknowledged, counts_of, in_pieces
 from tidemark_spark.sinks.contract import Mission
 from tidemark_spark.sinks.sizes import key_size, keyed_too_large, packed_size
 
@@ -79,12 +80,11 @@ class _Writer:
     mission: Mission
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for start in range(0, batch.num_rows, WRITE_ROWS):
-                self.mission.fence.check_now_and_then()
-                columns = [column.to_pylist() for column in batch.slice(start, WRITE_ROWS).columns]
-                self.table.write(self._cells(columns))
-                yield acknowledge(columns, self.mission)
+        return in_pieces(batches, WRITE_ROWS, self.mission, self._prepare)
+
+    def _prepare(self, piece: pa.RecordBatch) -> Prepared:
+        columns = [column.to_pylist() for column in piece.columns]
+        return partial(self.table.write, list(self._cells(columns))), counts_of(columns)
 
     def _cells(self, columns: list[list[Any]]) -> Iterator[Put]:
         mission = self.mission
