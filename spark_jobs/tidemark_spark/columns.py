@@ -25,6 +25,8 @@ FAILURE = "_failure"
 FAILURE_TYPE = "struct<error: string, detail: string, attempts: int, first_at: bigint, last_at: bigint>"
 # How often a dead letter was read again and became one again.
 REDRIVES = "_redrives"
+# Of key and value together, on the row with index 0: the value itself stays only where a dead letter may need it.
+BYTES = "_bytes"
 # Ack values of the message and of the row, and the digest of the row's contents.
 MESSAGE_HASH, ROW_HASH, DIGEST = "_message_hash", "_row_hash", "_digest"
 # The number of an offset's block, where rows are counted by blocks.
@@ -60,7 +62,7 @@ def row_hash() -> Column:
 def content_digest(fields: Sequence[Column], if_any: Sequence[Column] = ()) -> Column:
     """The digest of a row over the text or bytes of its fields, and over those of `if_any` that are not null."""
     texts = [_netstring(one) for one in fields]
-    texts += [F.when(one.isNull(), F.encode(F.lit(""), "UTF-8")).otherwise(_netstring(one)) for one in if_any]
+    texts += [F.when(one.isNull(), F.lit(b"")).otherwise(_netstring(one)) for one in if_any]
     return F.xxhash64(*_coordinate(), F.col(INDEX).cast("int"), F.concat(*texts))
 
 
@@ -83,7 +85,6 @@ def _coordinate() -> list[Column]:
 
 def _netstring(one: Column) -> Column:
     content = one.cast("binary")
-    length = F.octet_length(content).cast("string")
-    return F.when(one.isNull(), F.encode(F.lit("-"), "UTF-8")).otherwise(
-        F.concat(F.encode(F.concat(length, F.lit(":")), "UTF-8"), content)
-    )
+    length = F.octet_length(content).cast("string").cast("binary")
+    # What is concatenated with null is null.
+    return F.coalesce(F.concat(length, F.lit(b":"), content), F.lit(b"-"))

@@ -1,7 +1,8 @@
 """Every message of a window gets exactly one outcome: stored as rows, skipped, or set aside with a reason.
 
-Each message has exactly one row with index 0, which carries its key, value and time, whatever its outcome. A message that
-is stored may have more, with indexes 1 to n - 1; of these only `stored` is to be asked.
+Each message has exactly one row with index 0, which carries its key and time, whatever its outcome, and its value and
+headers where it may become a dead letter. A message that is stored may have more, with indexes 1 to n - 1; of these only
+`stored` is to be asked.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from tidemark.streams.model import Stream
 from tidemark.streams.schemes import FunctionScheme
 from tidemark.tallies import Outcome
 from tidemark_spark.columns import (
+    BYTES,
     COORDINATE,
     DIGEST,
     FAILURE,
     FAILURE_TYPE,
     HEADERS,
     INDEX,
+    KEY,
     MESSAGE_HASH,
     OUTCOME,
     REASON,
@@ -140,10 +143,20 @@ def within_limits(rows: DataFrame, refusals: Sequence[Column]) -> DataFrame:
     return _refused(rows, F.when(has(Outcome.STORED), F.coalesce(*refusals)), Outcome.FAILED) if refusals else rows
 
 
-def without_headers(rows: DataFrame, *, several: bool) -> DataFrame:
-    """Rows with the headers only where a dead letter may need them: with one row a message, it is known by now whether."""
+def slimmed(rows: DataFrame, *, several: bool) -> DataFrame:
+    """Rows with BYTES, and with value and headers only where a dead letter may need them.
+
+    With one row a message, it is known by now whether it does; otherwise, any row of it may still be refused.
+    """
+    size = F.coalesce(F.octet_length(KEY), F.lit(0)) + F.coalesce(F.octet_length(VALUE), F.lit(0))
     needed = F.col(INDEX) == 0 if several else has(Outcome.INVALID) | has(Outcome.FAILED)
-    return rows.withColumn(HEADERS, F.when(needed, F.col(HEADERS)))
+    return rows.withColumns(
+        {
+            BYTES: F.when(F.col(INDEX) == 0, size.cast("long")),
+            VALUE: F.when(needed, F.col(VALUE)),
+            HEADERS: F.when(needed, F.col(HEADERS)),
+        }
+    )
 
 
 def field_names(stream: Stream) -> tuple[str, ...]:

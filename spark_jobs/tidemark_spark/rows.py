@@ -52,7 +52,7 @@ def rows_of(
     rows = outcomes.with_outcomes(messages, stream, fence)
     if stream.transform is not None:
         return _transformed(rows, stream, stream.transform, refusals, several=several)
-    rows = outcomes.without_headers(outcomes.within_limits(rows, refusals), several=several)
+    rows = outcomes.slimmed(outcomes.within_limits(rows, refusals), several=several)
     kept = _kept(outcomes.hashed(rows, outcomes.field_names(stream)))
     try:
         return Rows(outcomes.settled(kept) if several else kept, (kept,))
@@ -79,7 +79,7 @@ def _registered(
 def _transformed(
     rows: DataFrame, stream: Stream, transform: Transform, refusals: Sequence[Column], *, several: bool
 ) -> Rows:
-    given = _kept(outcomes.without_headers(rows, several=True))
+    given = _kept(outcomes.slimmed(rows, several=True))
     try:
         whole = outcomes.settled(given) if several else given
         made = outcomes.within_limits(transformed(whole, stream.scheme.fields, transform), refusals)

@@ -15,8 +15,13 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # A number that does not fit is an error (and by try_cast an invalid message), never a wrong number.
     "spark.sql.ansi.enabled": "true",
-    # Rows of some hundred bytes: batches of a few megabytes between the JVM and Python.
+    # Java never compiles a method that is larger; Spark then makes smaller ones, of less generated code each.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+    # Rows are kept for as long as a window takes: what compressing them saves is less than it costs.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # Between the JVM and Python: a few megabytes of rows of some hundred bytes, a few rows of a megabyte.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
 }
 
 # What Avro's decoder takes for a length: the first bytes of a message that is no record can say anything, and memory for it

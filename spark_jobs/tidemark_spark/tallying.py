@@ -4,49 +4,46 @@ from __future__ import annotations
 
 from functools import reduce
 from itertools import groupby
+from operator import itemgetter
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from tidemark.blocks import WHOLE, BlockTally, PartitionBlocks
 from tidemark.hashing import unsigned
-from tidemark.tallies import Count, Outcome, PartitionTally, together
+from tidemark.tallies import NOTHING, Count, Outcome, PartitionTally, together
 from tidemark_spark.columns import (
     AT,
     BLOCK,
+    BYTES,
     DIGEST,
     INDEX,
-    KEY,
     MESSAGE_HASH,
     OFFSET,
+    OUTCOME,
     ROW_HASH,
     TIMESTAMP,
-    VALUE,
-    has,
 )
 
 
 def tallies(rows: DataFrame) -> tuple[PartitionTally, ...]:
-    """One tally per partition that has messages; their rows carry outcome, hashes and digest (`outcomes.with_outcomes`)."""
+    """One tally per partition that has messages; their rows are as `outcomes` describes them."""
     return tallies_and_blocks(rows, WHOLE)[0]
 
 
 def tallies_and_blocks(rows: DataFrame, size: int) -> tuple[tuple[PartitionTally, ...], tuple[PartitionBlocks, ...]]:
     """One tally per partition that has messages, and in the same pass one for each of its blocks of `size` offsets."""
     message = F.col(INDEX) == 0
-    kept = has(Outcome.STORED)
-    bytes_of = F.coalesce(F.octet_length(KEY), F.lit(0)) + F.coalesce(F.octet_length(VALUE), F.lit(0))
-    counted = rows.groupBy(*AT, block_of(size)).agg(
-        *_count("read", message, MESSAGE_HASH),
-        *_count("stored", message & kept, MESSAGE_HASH),
-        *_count("skipped", message & has(Outcome.SKIPPED), MESSAGE_HASH),
-        *_count("invalid", message & has(Outcome.INVALID), MESSAGE_HASH),
-        *_count("failed", message & has(Outcome.FAILED), MESSAGE_HASH),
-        *_count("rows", kept, ROW_HASH),
-        F.bit_xor(F.when(kept, F.col(DIGEST))).alias("content"),
+    # By outcome too: the few groups that this gives are cheaper than a condition on each value.
+    counted = rows.groupBy(*AT, block_of(size), OUTCOME).agg(
+        F.count_if(message).alias("messages"),
+        F.bit_xor(F.when(message, F.col(MESSAGE_HASH))).alias("messages_ack"),
+        F.count("*").alias("rows"),
+        F.bit_xor(ROW_HASH).alias("rows_ack"),
+        F.bit_xor(DIGEST).alias("content"),
         F.min(OFFSET).alias("first"),
         F.max(OFFSET).alias("last"),
-        F.sum(F.when(message, bytes_of.cast("long"))).alias("bytes"),
+        F.sum(BYTES).alias("bytes"),
         F.min(F.unix_millis(TIMESTAMP)).alias("first_timestamp"),
         F.max(F.unix_millis(TIMESTAMP)).alias("last_timestamp"),
     )
@@ -54,10 +51,12 @@ def tallies_and_blocks(rows: DataFrame, size: int) -> tuple[tuple[PartitionTally
     partitions: list[PartitionTally] = []
     blocks: list[PartitionBlocks] = []
     for (topic, incarnation, partition), parts in groupby(found, key=lambda one: _sorted(one[1])):
-        of_partition = list(parts)
-        partitions.append(reduce(together, (tally for _, tally in of_partition)))
-        by_block = tuple(BlockTally.of(block, tally) for block, tally in of_partition)
-        blocks.append(PartitionBlocks(topic, incarnation, partition, by_block))
+        by_block = {
+            block: reduce(together, (tally for _, tally in same)) for block, same in groupby(parts, itemgetter(0))
+        }
+        partitions.append(reduce(together, by_block.values()))
+        of_blocks = tuple(BlockTally.of(block, tally) for block, tally in by_block.items())
+        blocks.append(PartitionBlocks(topic, incarnation, partition, of_blocks))
     return tuple(partitions), tuple(blocks)
 
 
@@ -71,20 +70,25 @@ def _sorted(tally: PartitionTally) -> tuple[str, int, int]:
 
 
 def _tally(row: Row) -> PartitionTally:
+    """The tally of what has one outcome; without one, it was only read."""
+    messages = count_of(row["messages"], row["messages_ack"])
+    outcome = Outcome(row[OUTCOME]) if row[OUTCOME] is not None else None
+    of_outcome = {one: messages if one is outcome else NOTHING for one in Outcome}
+    is_kept = outcome is Outcome.STORED
     return PartitionTally(
         topic=row[AT[0]],
         incarnation=row[AT[1]],
         partition=row[AT[2]],
-        read=count_of(row["read"], row["read_ack"]),
-        stored=count_of(row["stored"], row["stored_ack"]),
-        skipped=count_of(row["skipped"], row["skipped_ack"]),
-        invalid=count_of(row["invalid"], row["invalid_ack"]),
-        failed=count_of(row["failed"], row["failed_ack"]),
-        rows=count_of(row["rows"], row["rows_ack"]),
-        content=digest_of(row["content"]),
+        read=messages,
+        stored=of_outcome[Outcome.STORED],
+        skipped=of_outcome[Outcome.SKIPPED],
+        invalid=of_outcome[Outcome.INVALID],
+        failed=of_outcome[Outcome.FAILED],
+        rows=count_of(row["rows"], row["rows_ack"]) if is_kept else NOTHING,
+        content=digest_of(row["content"] if is_kept else None),
         first=row["first"],
         last=row["last"],
-        bytes=row["bytes"],
+        bytes=row["bytes"] or 0,
         first_timestamp=row["first_timestamp"],
         last_timestamp=row["last_timestamp"],
     )
@@ -98,7 +102,3 @@ def count_of(number: int, ack: int | None) -> Count:
 def digest_of(content: int | None) -> str:
     """A digest from Spark's signed XOR, which is null over nothing."""
     return f"{unsigned(content or 0):016x}"
-
-
-def _count(name: str, where: Column, hashed: str) -> tuple[Column, Column]:
-    return F.count_if(where).alias(name), F.bit_xor(F.when(where, F.col(hashed))).alias(f"{name}_ack")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
@@ -17,6 +18,7 @@ from tidemark.ranges import RangeSet
 from tidemark.streams.opened import OpenStream
 from tidemark.tallies import Acknowledgements, PartitionTally, verify
 from tidemark_spark import outcomes
+from tidemark_spark.columns import COORDINATE
 from tidemark_spark.progress import Progress
 from tidemark_spark.reading import read_offsets
 from tidemark_spark.redriven import dead_letters_so_far
@@ -25,6 +27,8 @@ from tidemark_spark.sinks import Sink, refusals
 from tidemark_spark.sinks.contract import Mission
 from tidemark_spark.sinks.hbase import HBaseDeadLetters
 from tidemark_spark.tallying import tallies_and_blocks
+
+_DEAD_LETTERS_PER_TASK = 5_000
 
 
 class SparkWork:
@@ -86,6 +90,11 @@ class SparkWork:
         if replays(self._lane):
             earlier = dead_letters_so_far(self._spark, self._opened, self._window, self._covers)
         messages = outcomes.set_aside(self._rows.frame)
+        number = sum(tally.invalid.number + tally.failed.number for tally in self._tallies)
+        tasks = math.ceil(number / _DEAD_LETTERS_PER_TASK)
+        if tasks <= self._spark.sparkContext.defaultParallelism:
+            # Mostly there are few: a task in Python for each piece of the window would cost more than writing them.
+            messages = messages.repartition(tasks, *COORDINATE)
         now = self._opened.book.clock()
         return self._dead_letters.store(messages, mission, attempt.code_version, now, earlier)
 

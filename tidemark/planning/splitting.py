@@ -18,7 +18,7 @@ _GAP = 50_000
 # An interval this long is read alone, exactly.
 _LONG = 10_000
 # Small enough that a partition with most of the lag keeps all cores busy, large enough that tasks do real work.
-_RECORDS_PER_TASK = 50_000
+_RECORDS_PER_TASK = 75_000
 
 
 @dataclass(frozen=True)

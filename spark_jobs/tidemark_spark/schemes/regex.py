@@ -6,8 +6,6 @@ them; asking for one group after the other would run the pattern once for each f
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -24,15 +22,16 @@ NO_PATTERN = "matches no pattern"
 
 def parse(messages: DataFrame, scheme: RegexScheme) -> DataFrame:
     """Messages with the fields of the first pattern that matches; see `schemes.parse`."""
-    # _GROUPS: the number of the pattern that matched, then its groups; null as long as none has.
+    # _GROUPS: the number of the pattern that matched, then the text of each field; null as long as none has.
     frame = messages.withColumn(_TEXT, utf8_text()).withColumn(_GROUPS, F.lit(None).cast("array<string>"))
     for number, pattern in enumerate(scheme.patterns):
-        frame = frame.withColumn(_REPLACED, F.when(F.col(_GROUPS).isNull(), _replaced(pattern)))
+        frame = frame.withColumn(_REPLACED, F.when(F.col(_GROUPS).isNull(), _replaced(pattern, scheme)))
         groups = F.split(F.substr(F.col(_REPLACED), F.lit(2)), _BETWEEN, -1)
         matched = F.startswith(F.col(_REPLACED), F.lit(_MATCHED))
         found = F.when(matched, F.concat(F.array(F.lit(str(number))), groups))
         frame = frame.withColumn(_GROUPS, F.coalesce(F.col(_GROUPS), found))
-    frame = frame.withColumns({f"_text_{name}": _text_of(scheme, name) for name in scheme.named})
+    found_texts = {f"_text_{name}": F.get(_GROUPS, F.lit(at)) for at, name in enumerate(scheme.named, start=1)}
+    frame = frame.withColumns(found_texts)
     texts = {name: field(f"_text_{name}") for name in scheme.named}
     frame = frame.withColumns({name: _typed(scheme, name, texts[name]) for name in scheme.named})
     problem = first_problem(texts, {name: field(name) for name in scheme.named}, scheme.named)
@@ -46,29 +45,21 @@ def parse(messages: DataFrame, scheme: RegexScheme) -> DataFrame:
     return frame.withColumn(REASON, reason).select(*messages.columns, *fields, REASON)
 
 
-def _replaced(pattern: Pattern) -> Column:
-    """The line's groups behind separators, or the line itself when the pattern does not match all of it."""
-    groups = _BETWEEN.join(f"${number}" for number in range(1, len(pattern.fields) + 1))
+def _replaced(pattern: Pattern, scheme: RegexScheme) -> Column:
+    """The text of each field behind separators, or the line itself when the pattern does not match all of it."""
+    groups = _BETWEEN.join(f"${pattern.fields.index(name) + 1}" for name in scheme.named)
     text = F.col(_TEXT)
     clean = ~F.contains(text, F.lit(_MATCHED)) & ~F.contains(text, F.lit(_BETWEEN))
     return F.when(clean, F.regexp_replace(text, rf"\A(?:{pattern.regex})\z", _MATCHED + groups))
-
-
-def _text_of(scheme: RegexScheme, name: str) -> Column:
-    return _by_pattern(scheme, lambda pattern: F.get(F.col(_GROUPS), F.lit(pattern.fields.index(name) + 1)))
 
 
 def _typed(scheme: RegexScheme, name: str, text: Column) -> Column:
     kind = scheme.named[name]
     if kind != "timestamp":
         return typed(text, kind, None)
-    return _by_pattern(scheme, lambda pattern: typed(text, kind, pattern.timestamp))
-
-
-def _by_pattern(scheme: RegexScheme, choose: Callable[[Pattern], Column]) -> Column:
-    """What `choose` says of the pattern that matched."""
+    # Each pattern has its own form of times.
     matched = F.get(F.col(_GROUPS), F.lit(0))
     chosen = F.lit(None)
     for number, pattern in enumerate(scheme.patterns):
-        chosen = F.when(matched == str(number), choose(pattern)).otherwise(chosen)
+        chosen = F.when(matched == str(number), typed(text, kind, pattern.timestamp)).otherwise(chosen)
     return chosen
