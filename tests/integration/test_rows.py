@@ -6,13 +6,16 @@ import json
 import random
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from services.site import REPOSITORY
 from tests.oracle import Example, Outcome, consume
 from tests.playground import Make, Playground
 from tests.scheme_cases import CASES, PAIRS, Case, Message
@@ -20,6 +23,7 @@ from tidemark.errors import TidemarkError, TransformRefused, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.streams.explode import Explode
 from tidemark.streams.model import Stream
+from tidemark.streams.opened import open_stream
 from tidemark.tallies import Outcome as Became
 from tidemark_spark import outcomes
 from tidemark_spark.audit_job import audit
@@ -470,3 +474,33 @@ def test_a_transform_that_cannot_be_carried_out(
     stream = stream_of(scheme=ORDERS["scheme"], transform={**transform, "fields": {"n": "integer"}})
     with pytest.raises(TidemarkError, match=said):
         check_rows(spark, stream)
+
+
+# What it costs
+
+
+def test_java_compiles_what_makes_the_rows_of_the_example(spark: SparkSession) -> None:
+    """It never compiles a method of more than 8,000 bytes, and running one as it is takes twice as long."""
+    stream = open_stream(REPOSITORY / "dags" / "streams" / "cdn_logs.yaml").stream.model_copy(
+        update={"transform": None}
+    )
+    rows = outcomes.slimmed(outcomes.with_outcomes(messages_of(spark, [b"a"]), stream), several=False)
+    made: Any = outcomes.hashed(rows, outcomes.field_names(stream))
+    stages = made._jdf.queryExecution().debug().codegenToSeq()
+    sizes = [stages.apply(number)._3().maxMethodCodeSize() for number in range(stages.size())]
+    assert sizes
+    assert max(sizes) <= 8_000
+
+
+def test_python_gets_large_rows_a_few_at_a_time(spark: SparkSession) -> None:
+    def sizes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"rows": [batch.num_rows]})
+
+    of = {}
+    for size in (1_000_000, 100):
+        rows = spark.range(60).coalesce(1).select(F.expr(f"repeat('x', {size})").cast("binary").alias("value"))
+        of[size] = [row["rows"] for row in rows.mapInArrow(sizes, "rows long").collect()]
+    assert max(of[1_000_000]) < 20
+    assert sum(of[1_000_000]) == 60
+    assert of[100] == [60]

@@ -78,7 +78,7 @@ def _collected(counted: DataFrame) -> Acknowledgements:
     }
 
 
-def in_pieces(
+def write_pieces(
     batches: Iterable[pa.RecordBatch],
     rows: int,
     mission: Mission,

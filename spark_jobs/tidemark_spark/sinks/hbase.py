@@ -39,7 +39,7 @@ from tidemark_spark.columns import (
     text,
 )
 from tidemark_spark.schemes.kept import headers_json
-from tidemark_spark.sinks.acknowledging import COUNTED, Prepared, acknowledged, counts_of, in_pieces
+from tidemark_spark.sinks.acknowledging import COUNTED, Prepared, acknowledged, counts_of, write_pieces
 from tidemark_spark.sinks.contract import Mission
 from tidemark_spark.sinks.sizes import is_long, packed_size, size_of, too_large
 
@@ -185,7 +185,7 @@ class _Writer:
             rows = list(self._rows(columns, keys))
             return partial(self.table.write, rows, self.mission.generation), counts_of(columns)
 
-        return in_pieces(batches, WRITE_ROWS, self.mission, prepare)
+        return write_pieces(batches, WRITE_ROWS, self.mission, prepare)
 
     def _rows(
         self, columns: list[list[Any]], keys: dict[tuple[str, int, int], PartitionKeys]

@@ -23,7 +23,7 @@ from tidemark.streams.schemes import Fields
 from tidemark.tallies import Acknowledgements
 from tidemark_spark.aggregating import PARTS, ROWS, ROWS_ACK, WINDOW, chosen, contributions, with_windows
 from tidemark_spark.columns import AT
-from tidemark_spark.sinks.acknowledging import Prepared, acknowledged, in_pieces
+from tidemark_spark.sinks.acknowledging import Prepared, acknowledged, write_pieces
 from tidemark_spark.sinks.contract import Mission
 from tidemark_spark.sinks.sizes import is_long, key_size, keyed_too_large, packed_size
 
@@ -101,7 +101,7 @@ class _Writer:
     mission: Mission
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return in_pieces(batches, WRITE_ROWS, self.mission, self._prepare)
+        return write_pieces(batches, WRITE_ROWS, self.mission, self._prepare)
 
     def _prepare(self, piece: pa.RecordBatch) -> Prepared:
         rows = piece.to_pylist()

@@ -25,7 +25,7 @@ from tidemark.streams.latest_sink import HBaseLatestSink
 from tidemark.streams.schemes import Fields
 from tidemark.tallies import Acknowledgements
 from tidemark_spark.columns import DIGEST, TOMBSTONE, TOPIC, text
-from tidemark_spark.sinks.acknowledging import COUNTED, Prepared, acknowledged, counts_of, in_pieces
+from tidemark_spark.sinks.acknowledging import COUNTED, Prepared, acknowledged, counts_of, write_pieces
 from tidemark_spark.sinks.contract import Mission
 from tidemark_spark.sinks.sizes import key_size, keyed_too_large, packed_size
 
@@ -80,7 +80,7 @@ class _Writer:
     mission: Mission
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return in_pieces(batches, WRITE_ROWS, self.mission, self._prepare)
+        return write_pieces(batches, WRITE_ROWS, self.mission, self._prepare)
 
     def _prepare(self, piece: pa.RecordBatch) -> Prepared:
         columns = [column.to_pylist() for column in piece.columns]

@@ -1,0 +1,105 @@
+"""Pieces of rows on their way to a server: what is said to be acknowledged, and when."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from tidemark.attempts import HeadFence
+from tidemark.errors import Fenced, Unreachable
+from tidemark.ranges import TopicPartition
+from tidemark_spark.sinks.acknowledging import Prepared, write_pieces
+from tidemark_spark.sinks.contract import Mission
+
+AT = ("orders", 1, 0)
+Write = Callable[[list[int]], None]
+
+
+class Fence:
+    """Lost when it is looked at for the n-th time."""
+
+    def __init__(self, lost_at: int = 1_000) -> None:
+        self.left = lost_at
+
+    def check_now_and_then(self) -> None:
+        self.left -= 1
+        if self.left <= 0:
+            raise Fenced("somebody else has the window")
+
+
+def said(write: Write, *, batches: int = 2, fence: Fence | None = None) -> list[tuple[int, list[tuple[Any, int]]]]:
+    """What is said of 5 rows a batch in pieces of 2, and what has been reported by then."""
+    reported: list[tuple[TopicPartition, int]] = []
+    found = []
+    mission = Mission(
+        "ingest", 1, 7, cast("HeadFence", fence or Fence()), lambda at, number: reported.append((at, number))
+    )
+
+    def prepare(piece: pa.RecordBatch) -> Prepared:
+        rows = piece.column(0).to_pylist()
+        return lambda: write(rows), [(*AT, len(rows), 1, len(rows), 2)]
+
+    given = [pa.RecordBatch.from_pydict({"n": [5 * batch + row for row in range(5)]}) for batch in range(batches)]
+    for one in write_pieces(given, 2, mission, prepare):
+        found.append((one.column("messages")[0].as_py(), list(reported)))
+    return found
+
+
+def test_each_piece_is_written_once_in_its_order_and_said_when_it_was() -> None:
+    written: list[list[int]] = []
+    found = said(written.append)
+    assert written == [[0, 1], [2, 3], [4], [5, 6], [7, 8], [9]]
+    assert [number for number, _ in found] == [2, 2, 1, 2, 2, 1]
+    at = TopicPartition("orders", 0, 1)
+    assert found[-1][1] == [(at, number) for number in (2, 2, 1, 2, 2, 1)]
+
+
+def test_the_next_piece_is_prepared_while_one_is_on_its_way_and_none_is_written_beside_it() -> None:
+    here = threading.get_ident()
+    busy = threading.Lock()
+    threads = set()
+
+    def write(rows: list[int]) -> None:
+        assert busy.acquire(blocking=False)
+        threads.add(threading.get_ident())
+        busy.release()
+
+    said(write)
+    assert threads
+    assert here not in threads
+
+
+def test_what_failed_is_not_said_to_be_there() -> None:
+    written: list[list[int]] = []
+
+    def write(rows: list[int]) -> None:
+        if 4 in rows:
+            raise Unreachable("HBase is away")
+        written.append(rows)
+
+    with pytest.raises(Unreachable):
+        said(write)
+    assert written == [[0, 1], [2, 3]]
+
+
+def test_nothing_more_is_written_when_the_window_is_lost() -> None:
+    written: list[list[int]] = []
+    with pytest.raises(Fenced):
+        said(written.append, fence=Fence(3))
+    assert written == [[0, 1], [2, 3]]
+
+
+def test_python_collects_again_afterwards() -> None:
+    assert gc.isenabled()
+    during = []
+    said(lambda rows: during.append(gc.isenabled()))
+    assert not any(during)
+    assert gc.isenabled()
+    with pytest.raises(Fenced):
+        said(lambda rows: None, fence=Fence(1))
+    assert gc.isenabled()
