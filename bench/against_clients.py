@@ -21,12 +21,11 @@ from kafka import TopicPartition as KafkaTopicPartition
 from pyspark.sql import functions as F
 
 from bench.pairs import Pairs, in_pairs
-from bench.workbench import EXAMPLE, FIELDS, Workbench, window
+from bench.workbench import EXAMPLE, FIELDS, Workbench, parsed_lines, window
 from tidemark.kafka.topics import READ_COMMITTED
 from tidemark.streams.model import Stream
 from tidemark.streams.opened import open_stream
 from tidemark_spark.columns import OFFSET, PARTITION, REASON
-from tidemark_spark.schemes import parse
 
 _SELECT = "SELECT _topic, _incarnation, _partition, _offset, _index, clientip, path, size FROM messages"
 _TRANSFORM = {"sql": _SELECT, "fields": {"clientip": "string", "path": "string", "size": "integer"}}
@@ -59,8 +58,9 @@ def foreach_partition(bench: Workbench) -> Pairs:
         def put(rows: Iterable[Any]) -> None:
             _put(port, table, ((f"{topic}-{one[0]}-{one[1]}".encode(), one[2:]) for one in rows))
 
-        parsed = parse(bench.read(topic), open_stream(EXAMPLE).stream.scheme).where(F.col(REASON).isNull())
-        parsed.select(PARTITION, OFFSET, *FIELDS).rdd.foreachPartition(put)
+        parsed = parsed_lines(bench.read(topic))
+        parsed.where(F.col(REASON).isNull()).select(PARTITION, OFFSET, *FIELDS).rdd.foreachPartition(put)
+        parsed.unpersist()
         return time.perf_counter() - began
 
     return in_pairs(bench.pairs, _ours(bench, topic), spark)

@@ -6,15 +6,13 @@ and the ledger in HBase.
 
 from __future__ import annotations
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from bench.pairs import Pairs, in_pairs
-from bench.workbench import EXAMPLE, Workbench, window
+from bench.workbench import EXAMPLE, Workbench, parsed_lines, window
 from tidemark.streams.opened import open_stream
 from tidemark_spark.columns import COORDINATE, INCARNATION, KEY, OFFSET, PARTITION, REASON, TIMESTAMP, TOPIC, VALUE
-from tidemark_spark.schemes import parse
 
 _PARQUET = {"type": "parquet"}
 
@@ -67,8 +65,7 @@ def structured_streaming(bench: Workbench) -> Pairs:
 
 
 def _parse_and_write(messages: DataFrame, folder: str) -> None:
-    # Kept, as Tidemark keeps it: otherwise Spark evaluates the patterns once for the filter and again for each field.
-    parsed = parse(messages, open_stream(EXAMPLE).stream.scheme).persist(StorageLevel.MEMORY_AND_DISK)
+    parsed = parsed_lines(messages)
     kept = parsed.where(F.col(REASON).isNull())
     kept.select(*COORDINATE, *(f"`{name}`" for name in open_stream(EXAMPLE).stream.scheme.fields)).write.parquet(folder)
     parsed.unpersist()

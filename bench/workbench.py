@@ -15,6 +15,7 @@ from typing import Any
 import happybase
 import yaml
 from kafka import KafkaAdminClient
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -30,6 +31,7 @@ from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results.hbase_table import FAMILIES
 from tidemark.streams.opened import OpenStream, open_stream
 from tidemark_spark.reading import read_offsets
+from tidemark_spark.schemes import parse
 from tidemark_spark.window_job import process_windows
 
 EXAMPLE = REPOSITORY / "dags" / "streams" / "cdn_logs.yaml"
@@ -143,6 +145,11 @@ class Workbench:
         self.admin.close()
         shutil.rmtree(self.site.folder("lake", "bench"))
         shutil.rmtree(self.site.folder("bench"))
+
+
+def parsed_lines(messages: DataFrame) -> DataFrame:
+    """Messages with the fields of the example, kept: otherwise Spark evaluates the patterns again for each field."""
+    return parse(messages, open_stream(EXAMPLE).stream.scheme).persist(StorageLevel.MEMORY_AND_DISK)
 
 
 def window(opened: OpenStream) -> float:
