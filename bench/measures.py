@@ -49,7 +49,7 @@ MEASURES = (
     Measure(
         "hbase-happybase",
         "the same against Spark's foreachPartition with happybase's batch(batch_size=1000)",
-        _OURS + "Theirs: the same read and the same patterns, and a put for each row",
+        _OURS + "Theirs: the same read and the same patterns, kept in memory, and a put for each row",
         1.5,
         against_clients.foreach_partition,
         speed=True,
