@@ -7,11 +7,9 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import happybase
-import psutil
 import yaml
 from kafka import KafkaAdminClient
 from rich.console import Console
@@ -20,6 +18,7 @@ from rich.table import Table
 from demo.airflow import Airflow
 from demo.cdn_lines import produce
 from demo.watching import Watch
+from demo.window_jobs import window_jobs
 from services import environment, processes
 from services.site import REPOSITORY, Site
 from tidemark import runs
@@ -221,14 +220,8 @@ class Story:
         return state, report, run
 
     def _kill_spark(self) -> int:
-        """SIGKILL to this site's window jobs: spark-submit's JVM, the Python driver, and the workers below them."""
-        victims: set[psutil.Process] = set()
-        for process in processes.running(self.site):
-            try:
-                if any(Path(word).name == "process_window.py" for word in process.cmdline()):
-                    victims |= {process, *process.children(recursive=True)}
-            except psutil.NoSuchProcess:
-                continue
+        """SIGKILL to this site's window jobs."""
+        victims = window_jobs(self.site)
         processes.send(victims, signal.SIGKILL)
         return len(victims)
 

@@ -24,6 +24,8 @@ _PORTS = STATE / "port_base"
 
 # For many short programs and little data, compiling costs Java more than it gains: a window takes two thirds of the time.
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# One session for all tests of a process: what was compiled for the queries of one is there for the next.
+_MANY_QUERIES = "--conf spark.sql.codegen.cache.maxEntries=2000 --conf spark.ui.enabled=false"
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +55,7 @@ def spark(site: Site) -> Iterator[SparkSession]:
     from tidemark_spark.session import open_session
 
     os.environ.update(environment.spark(site))
-    os.environ["PYSPARK_SUBMIT_ARGS"] = "--master local[2] --driver-memory 2g pyspark-shell"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master local[2] --driver-memory 2g {_MANY_QUERIES} pyspark-shell"
     session = open_session("tests")
     yield session
     session.stop()

@@ -96,6 +96,7 @@ def inside(record: Record, place: Place) -> bool:
     )
 
 
+@pytest.mark.full
 def test_totals_of_two_windows(make: Make, example: Example, ledger: str, spark: Any) -> None:
     play = make(example, ledger=LEDGERS[ledger])
     with_sink(play)

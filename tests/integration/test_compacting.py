@@ -165,6 +165,7 @@ def test_who_reads_meanwhile_reads_again(
     assert calls == ["hbase", "parquet", "parquet", "dead letters"]
 
 
+@pytest.mark.full
 def test_the_newer_of_two_compactions_counts(play: Playground, spark: SparkSession) -> None:
     windows(play, 2)
     found = []

@@ -111,7 +111,6 @@ def assert_each_once(play: Playground, *topics: str, twice: bool = False) -> Non
     play.assert_exactly_what_was_read()
 
 
-@pytest.mark.both
 def test_rows_become_messages_and_a_replay_writes_them_again(make: Make, example: Example, ledger: str) -> None:
     play = make(example, ledger=LEDGERS[ledger])
     out = with_sink(play)

@@ -76,6 +76,7 @@ def test_runs_a_replay_and_audits(play: Playground) -> None:
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 def test_too_many_invalid_messages_are_said_in_one_line(make: Make) -> None:
     play = make(CDN, limits={"max_invalid": {"number": 0}})
     play.kafka.send((play.topics[0], 1, None, value) for value in (b"garbage", b"\xff"))
@@ -90,6 +91,7 @@ def test_too_many_invalid_messages_are_said_in_one_line(make: Make) -> None:
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 def test_a_backfill_reads_what_the_ingest_left_out(make: Make) -> None:
     play = make(CDN, source={"start": "latest"})
     file, topic = str(play.file), play.topics[0]
@@ -114,6 +116,7 @@ def test_a_backfill_reads_what_the_ingest_left_out(make: Make) -> None:
     assert "the backfill of run rest is done" in said
 
 
+@pytest.mark.full
 def test_a_job_that_was_killed_is_run_again(play: Playground, tmp_path: Path) -> None:
     play.produce(240)
     with running(tmp_path, "run", str(play.file), "--run", "killed") as command:

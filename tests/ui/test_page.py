@@ -13,39 +13,17 @@ import pytest
 from playwright.sync_api import Page, sync_playwright
 
 from demo.airflow import Airflow
-from demo.cdn_lines import produce
-from services import control, environment
-from services.site import REPOSITORY, Site
-from tests.playground import Kafka
-from tests.unit.test_stream_files import MINIMAL
+from services import environment
+from services.site import REPOSITORY
+from tests.ui.conftest import EVIL
 
 SCREENSHOTS = REPOSITORY / ".local" / "screenshots"
-EVIL = '"><img src=x onerror="document.title=1"><script>document.title=2</script>'
 
 # What a browser in a closed room needs: without these it looks for hosts that it cannot reach.
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
-
-
-@pytest.fixture(scope="module")
-def airflow(site: Site, kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
-    """Airflow with the example stream, one whose words are hostile, and a file that is none; one window ingested."""
-    folder = tmp_path_factory.mktemp("streams")
-    shutil.copy(REPOSITORY / "dags" / "streams" / "cdn_logs.yaml", folder)
-    (folder / "evil.yaml").write_text(MINIMAL.replace("stream: orders", f"stream: evil\ndescription: '{EVIL}'"))
-    (folder / "broken.yaml").write_text("stream: [")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TIDEMARK_STREAMS", str(folder))
-        control.up(site, control.AIRFLOW)
-    for topic in {"cdn-logs", "cdn-logs-normalised"} - set(kafka.admin.list_topics()):
-        kafka.create(topic, 4)
-    produce(site.address("kafka"), "cdn-logs", 500, first=50_000)
-    found = Airflow(site)
-    found.wait_for_dag("cdn_logs__ingest")
-    yield found
-    control.down(site, control.AIRFLOW)
 
 
 @pytest.fixture

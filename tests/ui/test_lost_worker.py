@@ -1,0 +1,76 @@
+"""A worker of Airflow that is lost while its Spark job is at work, and what it leaves behind."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import psutil
+import pytest
+
+from demo.airflow import Airflow
+from demo.cdn_lines import produce
+from demo.window_jobs import window_jobs
+from services import processes
+from services.site import REPOSITORY, Site
+from tidemark.ledger.records import INGEST, Attempt
+from tidemark.ledger.verifying import verify
+from tidemark.streams.opened import OpenStream, open_stream
+
+T = TypeVar("T")
+
+DAG = "cdn_logs__ingest"
+PATIENCE_SECONDS = 120
+
+
+@pytest.mark.covers("G3")
+def test_a_retry_takes_the_window_and_the_job_that_wakes_up_late_commits_nothing(airflow: Airflow, site: Site) -> None:
+    opened = open_stream(REPOSITORY / "dags" / "streams" / "cdn_logs.yaml")
+    assert airflow.run(DAG) == "success"
+    produce(site.address("kafka"), "cdn-logs", 5_000, first=60_000)
+    run = airflow.trigger(DAG)
+    attempt = until(lambda: at_work(opened), "nobody has taken the window")
+    job = until(lambda: window_jobs(site), "there is no Spark job")
+    pending = opened.book.head(INGEST).head.pending  # type: ignore[union-attr]
+    assert pending is not None
+    # The machine stands still: first the job, then the worker above it is gone.
+    processes.send(job, signal.SIGSTOP)
+    assert opened.book.head(INGEST).head.pending == pending  # type: ignore[union-attr]
+    processes.send(workers_of(job), signal.SIGKILL)
+    assert airflow.wait(DAG, run) == "success"
+    assert airflow.tries(DAG, run, "process") == 2
+    _, record = opened.book.record(INGEST, pending.window.seq)  # type: ignore[misc]
+    assert record.window == pending.window
+    assert record.attempt.generation > attempt.generation
+    assert record.attempt.run == attempt.run
+    head = opened.book.head(INGEST)
+    # What wakes up now finds that the window is another's, and ends.
+    processes.send(job, signal.SIGCONT)
+    _, left = psutil.wait_procs(job, timeout=PATIENCE_SECONDS)
+    assert not left
+    assert opened.book.head(INGEST) == head
+    assert verify(opened.book) == []
+
+
+def at_work(opened: OpenStream) -> Attempt | None:
+    """The attempt at the pending window, once it gives signs of life."""
+    head, beat = opened.book.head(INGEST), opened.book.last_beat(INGEST)
+    pending = head.head.pending if head else None
+    attempt = pending.attempt if pending else None
+    return attempt if attempt and beat and beat.generation == attempt.generation else None
+
+
+def workers_of(job: list[psutil.Process]) -> list[psutil.Process]:
+    """The processes of Airflow between its scheduler and a job: the task's, and the worker's that watches over it."""
+    top = next(process for process in job if process.parent() not in job)
+    return top.parents()[:2]
+
+
+def until(look: Callable[[], T | None], late: str) -> T:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"{late} after {PATIENCE_SECONDS} s"
+        time.sleep(0.1)
+    return found
