@@ -32,7 +32,9 @@ class Fence:
             raise Fenced("somebody else has the window")
 
 
-def said(write: Write, *, batches: int = 2, fence: Fence | None = None) -> list[tuple[int, list[tuple[Any, int]]]]:
+def said(
+    write: Write, *, fence: Fence | None = None, look: Write = lambda rows: None
+) -> list[tuple[int, list[tuple[Any, int]]]]:
     """What is said of 5 rows a batch in pieces of 2, and what has been reported by then."""
     reported: list[tuple[TopicPartition, int]] = []
     found = []
@@ -42,9 +44,10 @@ def said(write: Write, *, batches: int = 2, fence: Fence | None = None) -> list[
 
     def prepare(piece: pa.RecordBatch) -> Prepared:
         rows = piece.column(0).to_pylist()
+        look(rows)
         return lambda: write(rows), [(*AT, len(rows), 1, len(rows), 2)]
 
-    given = [pa.RecordBatch.from_pydict({"n": [5 * batch + row for row in range(5)]}) for batch in range(batches)]
+    given = [pa.RecordBatch.from_pydict({"n": [5 * batch + row for row in range(5)]}) for batch in range(2)]
     for one in write_pieces(given, 2, mission, prepare):
         found.append((one.column("messages")[0].as_py(), list(reported)))
     return found
@@ -60,18 +63,22 @@ def test_each_piece_is_written_once_in_its_order_and_said_when_it_was() -> None:
 
 
 def test_the_next_piece_is_prepared_while_one_is_on_its_way_and_none_is_written_beside_it() -> None:
-    here = threading.get_ident()
-    busy = threading.Lock()
-    threads = set()
+    busy, changed = threading.Lock(), threading.Condition()
+    prepared: list[list[int]] = []
+
+    def look(rows: list[int]) -> None:
+        with changed:
+            prepared.append(rows)
+            changed.notify()
 
     def write(rows: list[int]) -> None:
         assert busy.acquire(blocking=False)
-        threads.add(threading.get_ident())
+        with changed:
+            # Behind the last one comes none.
+            assert rows == [9] or changed.wait_for(lambda: prepared[-1] != rows, timeout=10)
         busy.release()
 
-    said(write)
-    assert threads
-    assert here not in threads
+    assert len(said(write, look=look)) == len(prepared) == 6
 
 
 def test_what_failed_is_not_said_to_be_there() -> None:

@@ -113,7 +113,7 @@ def test_keys_that_are_none_are_refused() -> None:
     with pytest.raises(ProcessingFailed, match="a key takes 20005 bytes, and 16384 is the most"):
         row_key([b"x" * 20_000])
     for row in (row_key([b"abc"])[:-1], row_key([b"abc"]) + b"\x07", b"\x00\x01\x00"):
-        with pytest.raises(ValueError, match=r"not a row of this layout|no fields of a key"):
+        with pytest.raises(ValueError, match="not a row of this layout"):
             key_of(row)
 
 

@@ -42,11 +42,11 @@ def decode_fields(encoded: bytes) -> tuple[bytes | None, ...]:
             continue
         behind = at + 1 + _LENGTH.size
         if encoded[at : at + 1] != _VALUE or behind > len(encoded):
-            raise ValueError(f"no fields of a key: {encoded!r}")
+            raise ValueError(f"not a row of this layout: its key ends with {encoded!r}")
         at = behind + int(_LENGTH.unpack_from(encoded, at + 1)[0])
         found.append(encoded[behind:at])
     if at != len(encoded):
-        raise ValueError(f"no fields of a key: {encoded!r}")
+        raise ValueError(f"not a row of this layout: its key ends with {encoded!r}")
     return tuple(found)
 
 

@@ -26,8 +26,6 @@ from tidemark.results.owners import OWNER_ROW, check_owner
 _FAMILY = b"d"
 _OWNER_FAMILY, _OWNER_COLUMN = b"t", b"owner"
 
-# Rows of some hundred bytes: large enough that the round trips do not count, small enough for a gateway's memory.
-WRITE_ROWS = 2_000
 _READ_ROWS = 500
 # Most keys have their newest value on top, or below one or two that do not count; more is asked for where it is needed.
 _READ_VERSIONS = 3

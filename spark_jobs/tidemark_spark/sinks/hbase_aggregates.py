@@ -51,7 +51,8 @@ class HBaseAggregates:
         long = {one.field: fields[one.field] for one in self._aggregates if one.field and is_long(fields[one.field])}
         # A field may be in two values: its smallest and its largest.
         cell = packed_size(long) * 2 + _BESIDE_BYTES + 64 * len(self._aggregates)
-        return keyed_too_large(self.name, key_size(self._config.key), cell, self._config.max_cell_bytes)
+        # With the salt.
+        return keyed_too_large(self.name, key_size(self._config.key) + 1, cell, self._config.max_cell_bytes)
 
     def store(self, rows: DataFrame, mission: Mission) -> Acknowledgements:
         given = chosen(rows, self._config.key, self._aggregates)

@@ -18,9 +18,10 @@ from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import SinkReceipt
 from tidemark.ranges import TopicPartition
 from tidemark.results.hbase_rows import Mark
+from tidemark.results.hbase_table import WRITE_ROWS
 from tidemark.results.keyed_rows import encode_cell
 from tidemark.results.latest_rows import TYPE, Version, qualifier, row_key
-from tidemark.results.latest_table import WRITE_ROWS, LatestTable, Put
+from tidemark.results.latest_table import LatestTable, Put
 from tidemark.streams.latest_sink import HBaseLatestSink
 from tidemark.streams.schemes import Fields
 from tidemark.tallies import Acknowledgements
