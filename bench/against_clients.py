@@ -16,19 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import happybase
+import yaml
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 from pyspark.sql import functions as F
 
 from bench.pairs import Pairs, in_pairs
-from bench.workbench import EXAMPLE, FIELDS, Workbench, parsed_lines, window
+from bench.workbench import EXAMPLE, Workbench, parsed_lines, window
 from tidemark.kafka.topics import READ_COMMITTED
-from tidemark.streams.model import Stream
-from tidemark.streams.opened import open_stream
+from tidemark.streams.schemes import RegexScheme
 from tidemark_spark.columns import OFFSET, PARTITION, REASON
 
-_SELECT = "SELECT _topic, _incarnation, _partition, _offset, _index, clientip, path, size FROM messages"
-_TRANSFORM = {"sql": _SELECT, "fields": {"clientip": "string", "path": "string", "size": "integer"}}
+FIELDS = ("clientip", "path", "size")
 _BATCH = 1000
 _MARK = bytes(40)
 
@@ -58,7 +57,7 @@ def foreach_partition(bench: Workbench) -> Pairs:
         def put(rows: Iterable[Any]) -> None:
             _put(port, table, ((f"{topic}-{one[0]}-{one[1]}".encode(), one[2:]) for one in rows))
 
-        parsed = parsed_lines(bench.read(topic))
+        parsed = parsed_lines(bench.read(topic), RegexScheme.model_validate(_scheme()))
         parsed.where(F.col(REASON).isNull()).select(PARTITION, OFFSET, *FIELDS).rdd.foreachPartition(put)
         parsed.unpersist()
         return time.perf_counter() - began
@@ -80,9 +79,38 @@ def consumer_loop(bench: Workbench) -> Pairs:
 
 def _ours(bench: Workbench, topic: str) -> Any:
     def run() -> float:
-        return window(bench.stream(topic, {"type": "hbase"}, transform=_TRANSFORM))
+        opened = bench.stream(topic, {"type": "hbase"}, scheme=_scheme(), checks=[])
+        seconds = window(opened)
+        with closing(bench.hbase()) as connection:
+            # The first row is the table's mark.
+            _, (_, cells) = connection.table(opened.stream.sinks[0].table).scan(limit=2)  # type: ignore[union-attr]
+        assert len(cells) == len(FIELDS) + 1, f"a row has the cells {sorted(cells)}"
+        return seconds
 
     return run
+
+
+def _scheme() -> dict[str, Any]:
+    """The example's patterns, which match the same lines, with no other groups than FIELDS."""
+    scheme = yaml.safe_load(EXAMPLE.read_text())["scheme"]
+    return {
+        **scheme,
+        "fields": {name: scheme["fields"][name] for name in FIELDS},
+        "patterns": [
+            {
+                "name": one["name"],
+                "regex": _with_groups(one["regex"], [name in FIELDS for name in one["fields"]]),
+                "fields": [name for name in one["fields"] if name in FIELDS],
+            }
+            for one in scheme["patterns"]
+        ],
+    }
+
+
+def _with_groups(regex: str, wanted: list[bool]) -> str:
+    first, *groups = regex.split("(")
+    assert len(groups) == len(wanted), f"{regex} has {len(groups)} groups, expected {len(wanted)}"
+    return first + "".join(("(" if one else "(?:") + group for one, group in zip(wanted, groups, strict=True))
 
 
 def _put(port: int, table: str, rows: Iterable[tuple[bytes, Iterable[Any]]]) -> None:
@@ -99,7 +127,9 @@ def _put(port: int, table: str, rows: Iterable[tuple[bytes, Iterable[Any]]]) -> 
 def _consumed(bench: Workbench, topic: str) -> Iterator[tuple[bytes, list[str]]]:
     """Every line that parses, as one consumer reads them and Python's `re` takes them apart."""
     ranges = {KafkaTopicPartition(topic, one.partition.partition): one.until for one in bench.everything(topic)}
-    patterns = _patterns(open_stream(EXAMPLE).stream)
+    patterns = [
+        (re.compile(one["regex"]), [one["fields"].index(name) + 1 for name in FIELDS]) for one in _scheme()["patterns"]
+    ]
     with closing(KafkaConsumer(bootstrap_servers=bench.servers, isolation_level=READ_COMMITTED)) as consumer:
         consumer.assign(list(ranges))
         consumer.seek_to_beginning(*ranges)
@@ -109,14 +139,6 @@ def _consumed(bench: Workbench, topic: str) -> Iterator[tuple[bytes, list[str]]]
                     fields = None if record.value is None else _parsed(record.value, patterns)
                     if fields is not None:
                         yield f"{topic}-{record.partition}-{record.offset}".encode(), fields
-
-
-def _patterns(stream: Stream) -> list[tuple[re.Pattern[str], list[int]]]:
-    """The patterns of the example, and which of their groups are FIELDS."""
-    return [
-        (re.compile(one.regex), [one.fields.index(name) + 1 for name in FIELDS])
-        for one in stream.scheme.patterns  # type: ignore[union-attr]
-    ]
 
 
 def _parsed(value: bytes, patterns: list[tuple[re.Pattern[str], list[int]]]) -> list[str] | None:

@@ -65,7 +65,8 @@ def structured_streaming(bench: Workbench) -> Pairs:
 
 
 def _parse_and_write(messages: DataFrame, folder: str) -> None:
-    parsed = parsed_lines(messages)
+    scheme = open_stream(EXAMPLE).stream.scheme
+    parsed = parsed_lines(messages, scheme)
     kept = parsed.where(F.col(REASON).isNull())
-    kept.select(*COORDINATE, *(f"`{name}`" for name in open_stream(EXAMPLE).stream.scheme.fields)).write.parquet(folder)
+    kept.select(*COORDINATE, *(f"`{name}`" for name in scheme.fields)).write.parquet(folder)
     parsed.unpersist()

@@ -30,6 +30,7 @@ from tidemark.ledger.records import INGEST
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.results.hbase_table import FAMILIES
 from tidemark.streams.opened import OpenStream, open_stream
+from tidemark.streams.schemes import Scheme
 from tidemark_spark.reading import read_offsets
 from tidemark_spark.schemes import parse
 from tidemark_spark.window_job import process_windows
@@ -38,9 +39,6 @@ EXAMPLE = REPOSITORY / "dags" / "streams" / "cdn_logs.yaml"
 PARTITIONS = 4
 # So many lines are different; a topic repeats them.
 _DIFFERENT = 50_000
-
-# Four cells a row: three fields and the mark.
-FIELDS = ("clientip", "path", "size")
 
 
 @dataclass
@@ -102,10 +100,10 @@ class Workbench:
         self._drop_tables()
         name = f"bench_{uuid.uuid4().hex[:8]}"
         stream = yaml.safe_load(EXAMPLE.read_text())
-        stream |= {"stream": name, "sinks": [{**sink, **_place(sink, name)} for sink in sinks], **changes}
-        stream["source"]["topics"] = [topic]
         # Nothing that it is compared with has one.
         del stream["transform"]
+        stream |= {"stream": name, "sinks": [{**sink, **_place(sink, name)} for sink in sinks], **changes}
+        stream["source"]["topics"] = [topic]
         stream["dead_letters"]["table"] = f"{name}_dead_letters"
         path = self.site.folder("bench") / f"{name}.yaml"
         path.write_text(yaml.safe_dump(stream, sort_keys=False))
@@ -120,18 +118,19 @@ class Workbench:
         """A new HBase table with the family `d`."""
         self._drop_tables()
         name = f"bench_{uuid.uuid4().hex[:8]}"
-        with closing(self._hbase()) as connection:
+        with closing(self.hbase()) as connection:
             connection.create_table(name, {"d": {}})
         self._tables.append(name)
         return name
 
     def _drop_tables(self) -> None:
         """Those of the run before: some millions of rows would fill the disk."""
-        with closing(self._hbase()) as connection:
+        with closing(self.hbase()) as connection:
             while self._tables:
                 connection.delete_table(self._tables.pop(), disable=True)
 
-    def _hbase(self) -> Any:
+    def hbase(self) -> Any:
+        """A connection of happybase."""
         return happybase.Connection("127.0.0.1", self.site.port("thrift"))
 
     def folder(self) -> Path:
@@ -147,9 +146,9 @@ class Workbench:
         shutil.rmtree(self.site.folder("bench"))
 
 
-def parsed_lines(messages: DataFrame) -> DataFrame:
-    """Messages with the fields of the example, kept: otherwise Spark evaluates the patterns again for each field."""
-    return parse(messages, open_stream(EXAMPLE).stream.scheme).persist(StorageLevel.MEMORY_AND_DISK)
+def parsed_lines(messages: DataFrame, scheme: Scheme) -> DataFrame:
+    """Messages with the fields of a scheme, kept: otherwise Spark evaluates the patterns again for each field."""
+    return parse(messages, scheme).persist(StorageLevel.MEMORY_AND_DISK)
 
 
 def window(opened: OpenStream) -> float:

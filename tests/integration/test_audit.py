@@ -55,7 +55,6 @@ def digests(play: Playground, rows: dict[Place, Fields]) -> dict[tuple[str, int]
     return {at: f"{digest:016x}" for at, digest in found.items()}
 
 
-@pytest.mark.both
 @pytest.mark.covers("N6")
 def test_a_clean_stream(play: Playground) -> None:
     play.produce(300)

@@ -131,7 +131,6 @@ class HalfProgress(progress.Progress):
         self.report = HalfReport(self._counts)
 
 
-@pytest.mark.both
 @pytest.mark.covers("F1", "A43", "F24")
 def test_a_crash_after_half_of_the_tasks(play: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
     play.produce(240)

@@ -35,7 +35,6 @@ def assert_nothing_is_written(play: Playground) -> None:
     assert list(lake.glob(f"{play.name}/lane=*")) == []
 
 
-@pytest.mark.both
 @pytest.mark.parametrize("by", ["number", pytest.param("share", marks=pytest.mark.full)])
 def test_beyond_the_budget_nothing_is_written_and_exactly_at_it_the_same_window_commits(
     make: Make, example: Example, ledger: str, by: str
