@@ -5,6 +5,7 @@ TIDEMARK_KEEP_SERVERS=1 leaves them running, for the next run to find.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import shutil
@@ -50,6 +51,8 @@ def site() -> Iterator[Site]:
         yield found
     finally:
         if not os.environ.get("TIDEMARK_KEEP_SERVERS"):
+            # Clients live as long as this process; what they say of servers that were ended on purpose is no news.
+            logging.getLogger("kazoo").setLevel(logging.CRITICAL)
             control.down(found)
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import xxhash
 
@@ -47,8 +48,7 @@ class Place:
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """What the fixed cell of a row says: which attempt at which window wrote it, and the digest of its contents."""
 
     generation: int

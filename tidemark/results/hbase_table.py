@@ -175,12 +175,9 @@ class ResultTable:
 
 def cells_of(mark: Mark, fields: Iterable[tuple[bytes, bytes | None]]) -> list[Mutation]:
     """A row's cells: the mark, and one for each field that is not null, as (qualifier with family, text)."""
-    cells = [Mutation(isDelete=False, column=MARK, value=mark.encode(), writeToWAL=True)]
-    cells += [
-        Mutation(isDelete=False, column=column, value=text, writeToWAL=True)
-        for column, text in fields
-        if text is not None
-    ]
+    # Of each: isDelete, column, value, writeToWAL. By name they take twice the time, and every cell is made here.
+    cells = [Mutation(False, MARK, mark.encode(), True)]
+    cells += [Mutation(False, column, text, True) for column, text in fields if text is not None]
     return cells
 
 

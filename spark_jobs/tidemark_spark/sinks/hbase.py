@@ -130,7 +130,7 @@ class HBaseDeadLetters:
             "redrives": redrives.cast("string"),
         }
         contents = {**dict(zip((*DIGESTED, DIGESTED_IF_ANY), _digested(), strict=True)), **described}
-        columns = [contents[name].alias(f"field_{number}") for number, name in enumerate(FIELDS)]
+        columns = [contents[name].cast("binary").alias(f"field_{number}") for number, name in enumerate(FIELDS)]
         return write(with_dead_letter_digest(messages).select(*_ROW, *columns), self._table, FIELDS, mission)
 
     def receipt(self, mission: Mission) -> SinkReceipt:
@@ -164,7 +164,10 @@ def _time(time: Column) -> Column:
 def write(
     rows: DataFrame, table: ResultTable, fields: Sequence[str], mission: Mission, layout: CellLayout | None = None
 ) -> Acknowledgements:
-    """Write rows from Spark's tasks; what comes back is counted from what HBase has acknowledged."""
+    """Write rows from Spark's tasks: COUNTED, DIGEST, TOMBSTONE, and a binary column for each field.
+
+    What comes back is counted from what HBase has acknowledged.
+    """
     return acknowledged(rows, _Writer(table, tuple(fields), layout or CellLayout(), mission))
 
 
@@ -198,17 +201,13 @@ class _Writer:
             mark = Mark(generation, unsigned(digest), lane, seq, tombstone)
             yield (
                 of.key(offset, index),
-                cells_of(mark, cells(map(_bytes, texts))),
+                cells_of(mark, cells(texts)),
             )
 
 
 def _cell_size(name: str) -> Column:
     """The bytes of a field's cell as HBase counts them: with its row key, family, qualifier, timestamp, type and lengths."""
     return size_of(name) + F.octet_length(TOPIC) + len(name.encode()) + _CELL_BYTES
-
-
-def _bytes(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
 
 
 def _receipt(name: str, connection: str, table: str) -> SinkReceipt:
