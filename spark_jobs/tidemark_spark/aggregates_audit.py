@@ -53,7 +53,7 @@ def compare_aggregates(
 
     table = opened.aggregate_table(sink.hbase, sink.table)
     found = all_contributions(spark, table, counting(windows, sink.table), len(keys), aggregates)
-    found = found.persist(StorageLevel.MEMORY_AND_DISK)
+    found = found.persist(StorageLevel.MEMORY_AND_DISK_DESER)
     debris = found.agg(F.coalesce(F.sum(DEBRIS), F.lit(0))).collect()[0][0]
     known = numbered.select(QUALIFIER)
     there = found.where(F.col(QUALIFIER).isNotNull())
@@ -70,7 +70,7 @@ def compare_aggregates(
         _left(QUALIFIER).isNull().alias("extra"),
         (_left(QUALIFIER).isNotNull() & _right(QUALIFIER).isNotNull() & ~same).alias("different"),
     )
-    both = both.persist(StorageLevel.MEMORY_AND_DISK)
+    both = both.persist(StorageLevel.MEMORY_AND_DISK_DESER)
     kinds = ("missing", "different", "extra")
     counts = both.agg(
         F.count_if(~F.col("extra")).alias("expected"),

@@ -271,7 +271,9 @@ def _compare(
 
     Rows of `compacted` topics count only where their message is among those that are `left`.
     """
-    found = found.select(*_KEY, readers.COUNTS, DIGEST, readers.FOUND_DIGEST).persist(StorageLevel.MEMORY_AND_DISK)
+    found = found.select(*_KEY, readers.COUNTS, DIGEST, readers.FOUND_DIGEST).persist(
+        StorageLevel.MEMORY_AND_DISK_DESER
+    )
     counting = only(found.where(readers.COUNTS), in_kafka)
     debris = found.where(~F.col(readers.COUNTS)).count()
     gone = 0
@@ -286,7 +288,7 @@ def _compare(
         F.any_value(readers.FOUND_DIGEST).alias(_FOUND),
         F.any_value(DIGEST).alias(_SAID),
     )
-    both = expected.join(held, _KEY, "full_outer").persist(StorageLevel.MEMORY_AND_DISK)
+    both = expected.join(held, _KEY, "full_outer").persist(StorageLevel.MEMORY_AND_DISK_DESER)
     missing = F.col(_ROWS).isNull()
     extra = F.col(_EXPECTED).isNull()
     different = ~missing & ~extra & ((F.col(_EXPECTED) != F.col(_FOUND)) | (F.col(_SAID) != F.col(_FOUND)))

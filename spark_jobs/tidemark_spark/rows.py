@@ -96,7 +96,7 @@ def _transformed(
 
 
 def _kept(rows: DataFrame) -> DataFrame:
-    return rows.persist(StorageLevel.MEMORY_AND_DISK)
+    return rows.persist(StorageLevel.MEMORY_AND_DISK_DESER)
 
 
 def check_rows(spark: SparkSession, stream: Stream) -> None:

@@ -19,6 +19,11 @@ _SETTINGS = {
     "spark.sql.codegen.hugeMethodLimit": "8000",
     # Rows are kept for as long as a window takes: what compressing them saves is less than it costs.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # Where they do not fit into memory, Java remembers each piece of some megabytes that it has written to the disk, in case
+    # it comes again, until it is told to forget: after each one, not after a hundred.
+    "spark.serializer.objectStreamReset": "1",
+    # How many rows a page of a Parquet file has at least, before Parquet looks how large it has become.
+    "spark.hadoop.parquet.page.size.row.check.min": "10",
     # Between the JVM and Python: a few megabytes of rows of some hundred bytes, a few rows of a megabyte.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
