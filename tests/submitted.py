@@ -14,6 +14,7 @@ from services.site import REPOSITORY, Site
 
 KILLED_JOB = Path(__file__).parent / "killed_job.py"
 WINDOW_JOB = REPOSITORY / "spark_jobs" / "process_window.py"
+AUDIT_JOB = REPOSITORY / "spark_jobs" / "audit_stream.py"
 
 
 class Submitted:

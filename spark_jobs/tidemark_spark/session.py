@@ -24,6 +24,8 @@ _SETTINGS = {
     "spark.serializer.objectStreamReset": "1",
     # How many rows a page of a Parquet file has at least, before Parquet looks how large it has become.
     "spark.hadoop.parquet.page.size.row.check.min": "10",
+    # And how many are read from one at a time, whatever their size.
+    "spark.sql.parquet.columnarReaderBatchSize": "16",
     # Between the JVM and Python: a few megabytes of rows of some hundred bytes, a few rows of a megabyte.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
