@@ -27,7 +27,7 @@ from tidemark.kafka.topics import READ_COMMITTED
 from tidemark.streams.schemes import RegexScheme
 from tidemark_spark.columns import OFFSET, PARTITION, REASON
 
-FIELDS = ("clientip", "path", "size")
+_FIELDS = ("clientip", "path", "size")
 _BATCH = 1000
 _MARK = bytes(40)
 
@@ -36,7 +36,7 @@ def buffered_mutator(bench: Workbench) -> Pairs:
     topic = bench.lines(bench.messages)
     file = bench.site.folder("bench") / "cells"
     with file.open("wb") as out:
-        out.write(struct.pack(">i", 1 + len(FIELDS)))
+        out.write(struct.pack(">i", 1 + len(_FIELDS)))
         for row in _some_rows(bench, topic):
             out.writelines(struct.pack(">i", len(part)) + part for part in row)
 
@@ -49,6 +49,7 @@ def buffered_mutator(bench: Workbench) -> Pairs:
 def foreach_partition(bench: Workbench) -> Pairs:
     topic = bench.lines(bench.messages)
     port = bench.site.port("thrift")
+    scheme = RegexScheme.model_validate(_scheme())
 
     def spark() -> float:
         table = bench.table()
@@ -57,8 +58,8 @@ def foreach_partition(bench: Workbench) -> Pairs:
         def put(rows: Iterable[Any]) -> None:
             _put(port, table, ((f"{topic}-{one[0]}-{one[1]}".encode(), one[2:]) for one in rows))
 
-        parsed = parsed_lines(bench.read(topic), RegexScheme.model_validate(_scheme()))
-        parsed.where(F.col(REASON).isNull()).select(PARTITION, OFFSET, *FIELDS).rdd.foreachPartition(put)
+        parsed = parsed_lines(bench.read(topic), scheme)
+        parsed.where(F.col(REASON).isNull()).select(PARTITION, OFFSET, *_FIELDS).rdd.foreachPartition(put)
         parsed.unpersist()
         return time.perf_counter() - began
 
@@ -84,23 +85,23 @@ def _ours(bench: Workbench, topic: str) -> Any:
         with closing(bench.hbase()) as connection:
             # The first row is the table's mark.
             _, (_, cells) = connection.table(opened.stream.sinks[0].table).scan(limit=2)  # type: ignore[union-attr]
-        assert len(cells) == len(FIELDS) + 1, f"a row has the cells {sorted(cells)}"
+        assert len(cells) == len(_FIELDS) + 1, f"a row has the cells {sorted(cells)}"
         return seconds
 
     return run
 
 
 def _scheme() -> dict[str, Any]:
-    """The example's patterns, which match the same lines, with no other groups than FIELDS."""
+    """The example's patterns, which match the same lines, with no other groups than _FIELDS."""
     scheme = yaml.safe_load(EXAMPLE.read_text())["scheme"]
     return {
         **scheme,
-        "fields": {name: scheme["fields"][name] for name in FIELDS},
+        "fields": {name: scheme["fields"][name] for name in _FIELDS},
         "patterns": [
             {
                 "name": one["name"],
-                "regex": _with_groups(one["regex"], [name in FIELDS for name in one["fields"]]),
-                "fields": [name for name in one["fields"] if name in FIELDS],
+                "regex": _with_groups(one["regex"], [name in _FIELDS for name in one["fields"]]),
+                "fields": [name for name in one["fields"] if name in _FIELDS],
             }
             for one in scheme["patterns"]
         ],
@@ -114,7 +115,7 @@ def _with_groups(regex: str, wanted: list[bool]) -> str:
 
 
 def _put(port: int, table: str, rows: Iterable[tuple[bytes, Iterable[Any]]]) -> None:
-    names = [f"d:{name}".encode() for name in FIELDS]
+    names = [f"d:{name}".encode() for name in _FIELDS]
     with (
         closing(happybase.Connection("127.0.0.1", port)) as connection,
         connection.table(table).batch(batch_size=_BATCH) as batch,
@@ -128,7 +129,7 @@ def _consumed(bench: Workbench, topic: str) -> Iterator[tuple[bytes, list[str]]]
     """Every line that parses, as one consumer reads them and Python's `re` takes them apart."""
     ranges = {KafkaTopicPartition(topic, one.partition.partition): one.until for one in bench.everything(topic)}
     patterns = [
-        (re.compile(one["regex"]), [one["fields"].index(name) + 1 for name in FIELDS]) for one in _scheme()["patterns"]
+        (re.compile(one["regex"]), [one["fields"].index(name) + 1 for name in _FIELDS]) for one in _scheme()["patterns"]
     ]
     with closing(KafkaConsumer(bootstrap_servers=bench.servers, isolation_level=READ_COMMITTED)) as consumer:
         consumer.assign(list(ranges))
@@ -157,7 +158,7 @@ def _some_rows(bench: Workbench, topic: str) -> Iterator[list[bytes]]:
     """As many rows as the topic has messages: key, then qualifier and value of each cell, in the sizes that ours have."""
     for number, (_, fields) in enumerate(islice(_consumed(bench, topic), bench.messages)):
         key = struct.pack(">BB14sHIQI", number % 16, 14, topic.encode(), 1, number % 4, number // 4, 0)
-        cells = [part for pair in zip(FIELDS, fields, strict=True) for part in pair]
+        cells = [part for pair in zip(_FIELDS, fields, strict=True) for part in pair]
         yield [key, b"m", _MARK, *(part.encode() for part in cells)]
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import happybase
 import yaml
 from kafka import KafkaAdminClient
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -148,7 +147,7 @@ class Workbench:
 
 def parsed_lines(messages: DataFrame, scheme: Scheme) -> DataFrame:
     """Messages with the fields of a scheme, kept: otherwise Spark evaluates the patterns again for each field."""
-    return parse(messages, scheme).persist(StorageLevel.MEMORY_AND_DISK)
+    return parse(messages, scheme).persist()
 
 
 def window(opened: OpenStream) -> float:

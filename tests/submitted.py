@@ -11,6 +11,7 @@ from pathlib import Path
 
 from services import environment
 from services.site import REPOSITORY, Site
+from tidemark.errors import EXIT_DONE
 
 KILLED_JOB = Path(__file__).parent / "killed_job.py"
 WINDOW_JOB = REPOSITORY / "spark_jobs" / "process_window.py"
@@ -45,6 +46,14 @@ class Submitted:
     def wait(self, seconds: float = 120) -> int:
         """The exit code, as a shell would see it: negative for the signal that killed it."""
         return self.process.wait(seconds)
+
+    def succeeds(self, seconds: float = 300) -> str:
+        """What it said, after it ended as it should; it ends in any case."""
+        try:
+            assert self.wait(seconds) == EXIT_DONE, self.output[-3000:]
+        finally:
+            self.end()
+        return self.output
 
     def signal(self, number: signal.Signals) -> None:
         os.killpg(self.process.pid, number)

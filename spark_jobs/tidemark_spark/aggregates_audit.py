@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import reduce
 from operator import and_
 
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -53,7 +52,7 @@ def compare_aggregates(
 
     table = opened.aggregate_table(sink.hbase, sink.table)
     found = all_contributions(spark, table, counting(windows, sink.table), len(keys), aggregates)
-    found = found.persist(StorageLevel.MEMORY_AND_DISK_DESER)
+    found = found.persist()
     debris = found.agg(F.coalesce(F.sum(DEBRIS), F.lit(0))).collect()[0][0]
     known = numbered.select(QUALIFIER)
     there = found.where(F.col(QUALIFIER).isNotNull())
@@ -70,7 +69,7 @@ def compare_aggregates(
         _left(QUALIFIER).isNull().alias("extra"),
         (_left(QUALIFIER).isNotNull() & _right(QUALIFIER).isNotNull() & ~same).alias("different"),
     )
-    both = both.persist(StorageLevel.MEMORY_AND_DISK_DESER)
+    both = both.persist()
     kinds = ("missing", "different", "extra")
     counts = both.agg(
         F.count_if(~F.col("extra")).alias("expected"),

@@ -15,7 +15,6 @@ from functools import reduce
 from operator import and_
 from pathlib import Path
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -271,9 +270,7 @@ def _compare(
 
     Rows of `compacted` topics count only where their message is among those that are `left`.
     """
-    found = found.select(*_KEY, readers.COUNTS, DIGEST, readers.FOUND_DIGEST).persist(
-        StorageLevel.MEMORY_AND_DISK_DESER
-    )
+    found = found.select(*_KEY, readers.COUNTS, DIGEST, readers.FOUND_DIGEST).persist()
     counting = only(found.where(readers.COUNTS), in_kafka)
     debris = found.where(~F.col(readers.COUNTS)).count()
     gone = 0
@@ -288,7 +285,7 @@ def _compare(
         F.any_value(readers.FOUND_DIGEST).alias(_FOUND),
         F.any_value(DIGEST).alias(_SAID),
     )
-    both = expected.join(held, _KEY, "full_outer").persist(StorageLevel.MEMORY_AND_DISK_DESER)
+    both = expected.join(held, _KEY, "full_outer").persist()
     missing = F.col(_ROWS).isNull()
     extra = F.col(_EXPECTED).isNull()
     different = ~missing & ~extra & ((F.col(_EXPECTED) != F.col(_FOUND)) | (F.col(_SAID) != F.col(_FOUND)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from tidemark.attempts import HeadFence
@@ -96,7 +95,7 @@ def _transformed(
 
 
 def _kept(rows: DataFrame) -> DataFrame:
-    return rows.persist(StorageLevel.MEMORY_AND_DISK_DESER)
+    return rows.persist()
 
 
 def check_rows(spark: SparkSession, stream: Stream) -> None:

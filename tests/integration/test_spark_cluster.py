@@ -17,7 +17,6 @@ from tests.playground import Make, Playground
 from tests.spark_cluster import Cluster, spark_cluster
 from tests.submitted import Submitted
 from tidemark import runs
-from tidemark.errors import EXIT_DONE
 
 EXECUTOR_KILLED_JOB = Path(__file__).parent.parent / "executor_killed_job.py"
 MISBEHAVING_JOB = Path(__file__).parent.parent / "misbehaving_job.py"
@@ -43,12 +42,7 @@ def submit(play: Playground, cluster: Cluster, log: Path, script: Path, **conf: 
     assert pending is not None
     arguments = ["--stream-file", str(play.file), "--lane", "ingest", "--seq", str(pending.window.seq), "--run", run]
     python = {"PYSPARK_PYTHON": str(cluster.python)}
-    job = Submitted(play.site, log, script, *arguments, master=cluster.master, conf=conf, **python)
-    try:
-        assert job.wait(300) == EXIT_DONE, job.output[-3000:]
-    finally:
-        job.end()
-    return job.output
+    return Submitted(play.site, log, script, *arguments, master=cluster.master, conf=conf, **python).succeeds()
 
 
 def test_a_cluster_with_the_settings_of_the_documents(

@@ -199,10 +199,7 @@ class _Writer:
             place = (topic, incarnation, partition)
             of = keys.get(place) or keys.setdefault(place, PartitionKeys(TopicPartition(topic, partition, incarnation)))
             mark = Mark(generation, unsigned(digest), lane, seq, tombstone)
-            yield (
-                of.key(offset, index),
-                cells_of(mark, cells(texts)),
-            )
+            yield of.key(offset, index), cells_of(mark, cells(texts))
 
 
 def _cell_size(name: str) -> Column:
