@@ -7,6 +7,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import happybase
@@ -27,7 +28,7 @@ from tidemark.ledger.records import INGEST, LaneKind, Pending, Record
 from tidemark.ranges import OffsetRange, RangeSet
 from tidemark.results.aggregate_table import totals
 from tidemark.results.hbase_rows import PartitionKeys
-from tidemark.results.reading import hbase_rows, pieces, rows_of_piece
+from tidemark.results.reading import hbase_rows, pieces, rows_of_pieces
 from tidemark.streams.aggregates_sink import HBaseAggregatesSink
 from tidemark.streams.opened import OpenStream, open_stream
 from tidemark.tallies import PartitionTally
@@ -233,7 +234,7 @@ class Story:
         view = self.opened.book.view()
         gone: set[str] = set()
         for at, end in self._positions().items():
-            _, rows = rows_of_piece(self.opened.book, table, view, OffsetRange(at, end - 5_000, end))
+            rows = list(rows_of_pieces(self.opened.book, table, view, [OffsetRange(at, end - 5_000, end)]))
             for row in [row for row in rows if row.fields][::2_000][: DELETED - len(gone)]:
                 plain.delete(PartitionKeys(at).key(row.place.offset, 0))
                 gone.add(f"{at}@{row.place.offset}")
@@ -267,8 +268,8 @@ class Story:
     def _show_rows(self, record: Record) -> None:
         table = self.opened.result_table("hbase_default", "cdn_logs")
         view = self.opened.book.view()
-        _, rows = rows_of_piece(self.opened.book, table, view, next(pieces(record.window.hull())))
-        for row in rows[:5]:
+        rows = rows_of_pieces(self.opened.book, table, view, pieces(record.window.hull()))
+        for row in islice(rows, 5):
             words = " ".join(row.fields[name].decode() for name in self.opened.stream.fields if name in row.fields)
             self.console.print(f"  {row.place.partition}@{row.place.offset}  {words}", markup=False, soft_wrap=True)
 

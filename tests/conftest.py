@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import random
 
+import hypothesis
 import kazoo.protocol.connection
 import kazoo.retry
 import pytest
 
 pytest_plugins = ["tests.covering", "tests.servers", "tests.stores", "tests.playground"]
+
+
+# Machines are shared: how long an example takes says nothing.
+hypothesis.settings.register_profile("shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("shared")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-# As many rows of some hundred bytes go to Spark in one piece.
+# As many rows of some hundred bytes go to Spark in one piece, and fewer of large ones.
 _BATCH_ROWS = 2_000
+_BATCH_BYTES = 16 << 20
 
 
 def batch_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
@@ -21,10 +22,12 @@ def batch_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch
 def in_batches(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """All rows, as soon as there are enough for a batch."""
     waiting: list[Sequence[Any]] = []
+    size = 0
     for row in rows:
         waiting.append(row)
-        if len(waiting) == _BATCH_ROWS:
+        size += sum(len(value) for value in row if type(value) is bytes)
+        if len(waiting) == _BATCH_ROWS or size >= _BATCH_BYTES:
             yield batch_of(waiting, schema)
-            waiting = []
+            waiting, size = [], 0
     if waiting:
         yield batch_of(waiting, schema)

@@ -36,7 +36,7 @@ from tidemark.ledger.records import INGEST, Head
 from tidemark.ledger.verifying import verify
 from tidemark.planning import discovery, planner
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.results.dead_letters import DIGESTED, DIGESTED_IF_ANY, digested
+from tidemark.results.dead_letters import digested
 from tidemark.results.parquet_parts import Part, steady
 from tidemark.streams.aggregates_sink import HBaseAggregatesSink
 from tidemark.streams.delta_sink import DeltaSink
@@ -198,7 +198,7 @@ def _sinks(
     for sink in opened.stream.sinks:
         if isinstance(sink, HBaseSink):
             table = opened.result_table(sink.hbase, sink.table)
-            found = readers.hbase_places(spark, opened.book, table, names, more)
+            found = readers.hbase_places(spark, opened.book, table, (), more, digested=readers.contents_of(names))
             blocks = forgotten.of_sink(sink.name, {"table": sink.table})
             places.append(_compare(sink.name, rows, found, in_kafka, compacted, left, blocks))
         elif isinstance(sink, HBaseLatestSink):
@@ -228,9 +228,8 @@ def _sinks(
             # All of the comparison: a compaction may remove the folders behind its beginning.
             places.append(steady(opened.book, sink.name, compared))
     dead = with_dead_letter_digest(outcomes.set_aside(expected)).select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
-    fields = (*DIGESTED, DIGESTED_IF_ANY)
     table = opened.dead_letter_table()
-    found = readers.hbase_places(spark, opened.book, table, fields, more, digested=digested)
+    found = readers.hbase_places(spark, opened.book, table, (), more, digested=digested)
     blocks = forgotten.of_dead_letters(opened.stream.dead_letters.table)
     places.append(_compare("dead letters", dead, found, in_kafka, compacted, left, blocks))
     return places

@@ -13,40 +13,42 @@ from tidemark.ledger.book import Book
 from tidemark.results.hbase_rows import Place
 from tidemark.results.hbase_table import StoredRow
 from tidemark.results.latest_table import LatestTable
-from tidemark_spark.readers import place_row, places_schema
+from tidemark_spark.readers import Digested, contents_of, place_row, places_schema
 from tidemark_spark.salts import read_by_salts
 
 
 def newest_values(spark: SparkSession, book: Book, table: LatestTable, fields: Sequence[str]) -> DataFrame:
     """Of every key the newest value that counts. Columns as of `hbase_places`."""
-    return _read(spark, book, table, fields, newest=True)
+    return _read(spark, book, table, fields, None)
 
 
 def all_values(spark: SparkSession, book: Book, table: LatestTable, fields: Sequence[str]) -> DataFrame:
-    """Every stored value that counts or is debris. Columns as of `hbase_places`."""
-    return _read(spark, book, table, fields, newest=False)
+    """Every stored value that counts or is debris. Columns as of `hbase_places`, without the fields, of which it digests."""
+    return _read(spark, book, table, (), contents_of(fields))
 
 
-def _read(spark: SparkSession, book: Book, table: LatestTable, fields: Sequence[str], *, newest: bool) -> DataFrame:
+def _read(
+    spark: SparkSession, book: Book, table: LatestTable, fields: Sequence[str], digested: Digested | None
+) -> DataFrame:
     # What was read of the ledger before the rows says which of them count: nothing is removed meanwhile.
-    rows = _Rows(table, book.authority(), tuple(fields), newest)
+    rows = _Rows(table, book.authority(), tuple(fields), digested)
     return read_by_salts(spark, rows, places_schema(fields))
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """As `salts.RowsOf`."""
+    """As `salts.RowsOf`: the newest values with their fields, or the digests of all values."""
 
     table: LatestTable
     authority: Authority
     fields: tuple[str, ...]
-    newest: bool
+    digested: Digested | None
 
     def __call__(self, salts: list[int]) -> Iterator[tuple[Any, ...]]:
         for place, row in self._found(salts):
-            yield place_row(self.fields, place, row)
+            yield place_row(self.fields, place, row, self.digested)
 
     def _found(self, salts: list[int]) -> Iterator[tuple[Place, StoredRow | None]]:
-        if self.newest:
+        if self.digested is None:
             return ((row.place, row) for row in self.table.newest(self.authority, salts))
         return self.table.places(self.authority, salts)

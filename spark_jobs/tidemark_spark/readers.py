@@ -22,7 +22,7 @@ from tidemark.results import parquet_files
 from tidemark.results.hbase_rows import Place
 from tidemark.results.hbase_table import ResultTable, StoredRow
 from tidemark.results.parquet_parts import Part, steady
-from tidemark.results.reading import pieces, places_of_piece
+from tidemark.results.reading import pieces, places_of_pieces
 from tidemark.streams.aggregates_sink import HBaseAggregatesSink
 from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.kafka_sink import KafkaSink
@@ -129,6 +129,11 @@ def hbase_places(
     return asked.repartition(spread).mapInArrow(reader, from_arrow_schema(schema))
 
 
+def contents_of(fields: Sequence[str]) -> Digested:
+    """All of these fields, in this order: for whoever wants their digest and not the fields."""
+    return lambda row: [row.get(name) for name in fields]
+
+
 def places_schema(fields: Sequence[str]) -> pa.Schema:
     return pa.schema(
         [
@@ -168,14 +173,13 @@ class _Reader:
     digested: Digested | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        view = self.view
-        for batch in batches:
-            for task in batch.to_pylist():
-                at = TopicPartition(task["topic"], task["partition"], task["incarnation"])
-                piece = OffsetRange(at, task["start"], task["until"])
-                view, found = places_of_piece(self.book, self.table, view, piece)
-                rows = [place_row(self.fields, place, row, self.digested) for place, row in found]
-                yield batch_of(rows, self.schema)
+        wanted = (
+            OffsetRange(TopicPartition(one["topic"], one["partition"], one["incarnation"]), one["start"], one["until"])
+            for batch in batches
+            for one in batch.to_pylist()
+        )
+        for found in places_of_pieces(self.book, self.table, self.view, wanted):
+            yield batch_of([place_row(self.fields, place, row, self.digested) for place, row in found], self.schema)
 
 
 def parquet_rows(spark: SparkSession, parts: Iterable[Part], fields: Fields, *, gone: bool = False) -> DataFrame:

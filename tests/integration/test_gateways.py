@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import secrets
 import signal
 import threading
 from collections.abc import Iterable
@@ -17,6 +19,10 @@ from tests.playground import Playground
 from tidemark.connections import HBaseEndpoint
 from tidemark.errors import Unreachable
 from tidemark.hbase.gateway import Gateway
+from tidemark.hbase.paging import PageSize
+from tidemark.hbase.tables import ensure_table
+from tidemark.hbase.thrift import Mutation
+from tidemark.hbase.thrift2 import Gateway2
 from tidemark.results.hbase_table import ResultTable
 
 
@@ -91,3 +97,33 @@ def test_a_region_server_that_hangs_costs_a_bounded_time(site: Site) -> None:
     # Its late answer belongs to a connection that is gone: the next question gets its own.
     patient = Gateway(gateway.endpoint)
     assert patient.repeated("read", read) == []
+
+
+@pytest.mark.parametrize("thrift", [1, 2])
+def test_rows_are_read_in_pages_of_a_few_megabytes(site: Site, monkeypatch: pytest.MonkeyPatch, thrift: int) -> None:
+    table = f"weights_{secrets.token_hex(3)}"
+    gateway = Gateway(HBaseEndpoint("127.0.0.1", site.port("thrift")))
+    ensure_table(gateway, table, {"d": {}})
+    large = [(b"a%04d" % number, random.Random(number).randbytes(1 << 20)) for number in range(20)]
+    small = [(b"b%04d" % number, b"small") for number in range(700)]
+    for key, value in (*large, *small):
+        put = Mutation(isDelete=False, column=b"d:x", value=value, writeToWAL=True)
+        gateway.repeated("put", lambda client, key=key, put=put: client.mutateRow(table.encode(), key, [put], {}))
+    pages: list[int] = []
+    read = PageSize.read
+
+    def noted(self: PageSize, weights: Iterable[int]) -> None:
+        each = list(weights)
+        pages.append(len(each))
+        read(self, each)
+
+    monkeypatch.setattr(PageSize, "read", noted)
+    found: Iterable[tuple[bytes, bytes]]
+    if thrift == 1:
+        found = [(key, cells[b"d:x"]) for key, cells in gateway.scan(table, b"a", b"c")]
+    else:
+        rows = Gateway2(HBaseEndpoint("127.0.0.1", site.port("thrift2"))).scan(table, b"a", b"c")
+        found = [(row.row, row.columnValues[0].value) for row in rows]
+    assert found == [*large, *small]
+    # Behind the last of these is one for all the rest.
+    assert pages == [8, 4, 4, 4, 4, 32, 256]

@@ -32,10 +32,9 @@ def test_more_than_the_memory_holds(make: Make, tmp_path: Path) -> None:
     assert sum(one.rows.number for one in committed.tallies) == _NUMBER
     assert sum(one.bytes for one in committed.tallies) == _NUMBER * _BYTES
 
-    # Of the results in HBase, so many do not pass its gateway at once: docs/operating.md.
-    play.rewrite(**_RAW, sinks=[{"type": "parquet", "folder": play.name}])
     said = _succeeds(play, tmp_path / "audit.log", AUDIT_JOB, "audit")
-    assert f"expected {_NUMBER}, stored {_NUMBER}, set aside 0" in said
+    # Of both sinks together.
+    assert f"expected {_NUMBER}, stored {_NUMBER}, set aside 0, missing 0, different 0" in said
 
 
 def _succeeds(play: Playground, log: Path, script: Path, run: str, *arguments: str) -> str:

@@ -15,7 +15,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from thriftpy2.transport import TTransportException
 
 from tidemark.connections import HBaseEndpoint
 from tidemark.errors import Unreachable
+from tidemark.hbase.paging import PageSize
 from tidemark.hbase.thrift import AlreadyExists, Connection, HBaseIOError, IllegalArgument
 
 T = TypeVar("T")
@@ -102,26 +103,47 @@ class Gateway:
     def scan(
         self, table: str, start: bytes, stop: bytes | None, **options: Any
     ) -> Iterator[tuple[bytes, dict[bytes, Any]]]:
-        """Rows from `start` up to but not `stop`, ascending; goes on behind the last row when the scanner is lost."""
-        deadline = time.monotonic() + self._patience
-        while True:
+        """Rows from `start` up to but not `stop`, ascending, read in pages of about `paging.PAGE_BYTES`."""
+
+        def page(connection: Any, start: bytes, rows: int) -> list[tuple[bytes, dict[bytes, Any]]]:
+            return list(
+                connection.table(table).scan(row_start=start, row_stop=stop, limit=rows, batch_size=rows, **options)
+            )
+
+        def weight(row: tuple[bytes, dict[bytes, Any]]) -> int:
+            # With its timestamp, a value comes as a pair.
+            return sum(len(value[0] if type(value) is tuple else value) for value in row[1].values())
+
+        return self._paged(table, start, page, weight, lambda row: row[0])
+
+    def _paged(
+        self,
+        table: str,
+        start: bytes,
+        page: Callable[[Any, bytes, int], list[T]],
+        weight: Callable[[T], int],
+        key: Callable[[T], bytes],
+    ) -> Iterator[T]:
+        """The rows of a scan. `page` asks a connection for a number of rows, `weight` gives a row's bytes.
+
+        A scanner for each page, so that none is held, and loses its lease, while somebody works on what was read.
+        """
+        size = PageSize()
+
+        def next_page(connection: Any) -> list[T]:
             try:
-                with (
-                    self._connection() as connection,
-                    closing(connection.table(table).scan(row_start=start, row_stop=stop, **options)) as rows,
-                ):
-                    for row, cells in rows:
-                        yield row, cells
-                        start = row + b"\x00"
-                        deadline = time.monotonic() + self._patience
-            except self._mistakes:
+                return page(connection, start, size.rows)
+            except TROUBLE:
+                size.failed()
                 raise
-            except TROUBLE as problem:
-                if time.monotonic() > deadline:
-                    raise Unreachable(f"HBase at {self.endpoint} did not scan {table}: {reason(problem)}") from problem
-                time.sleep(0.3)
-            else:
+
+        while True:
+            found = self._repeated(f"scan {table}", next_page)
+            yield from found
+            if len(found) < size.rows:
                 return
+            start = key(found[-1]) + b"\x00"
+            size.read(map(weight, found))
 
     def last_rows(
         self, table: str, start: bytes, stop: bytes, limit: int, **options: Any

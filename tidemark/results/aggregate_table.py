@@ -24,8 +24,6 @@ from tidemark.results.hbase_rows import DATA_FAMILY, DATA_PREFIX, SALTS
 from tidemark.results.hbase_table import ResultTable
 from tidemark.results.keyed_rows import salt_range
 
-_READ_ROWS = 500
-
 # (row, qualifier, cell)
 Put = tuple[bytes, bytes, bytes]
 
@@ -97,7 +95,6 @@ class AggregateTable:
                     # Without a colon: with one, it would be the column whose qualifier is empty.
                     columns=[DATA_FAMILY.encode()],
                     include_timestamp=True,
-                    batch_size=_READ_ROWS,
                 )
                 for row, cells in scan:
                     yield self._row(row, cells, counts)

@@ -36,7 +36,6 @@ FAMILIES = {
 
 # Rows of some hundred bytes: large enough that the round trips do not count, small enough for a gateway's memory.
 WRITE_ROWS = 2_000
-_READ_ROWS = 2_000
 _SWEEP_ROWS = 5_000
 
 
@@ -105,9 +104,7 @@ class ResultTable:
         segments = authority.within(wanted)
         segment = next(segments, None)
         for start, stop in PartitionKeys(wanted.partition).scans(wanted):
-            for key, cells in self._gateway.scan(
-                self._table, start, stop, include_timestamp=True, batch_size=_READ_ROWS
-            ):
+            for key, cells in self._gateway.scan(self._table, start, stop, include_timestamp=True):
                 place = parse_key(key)
                 while segment is not None and place.offset >= segment.until:
                     segment = next(segments, None)
@@ -154,9 +151,7 @@ class ResultTable:
         for one in covers:
             for start, stop in PartitionKeys(one.partition).scans(one):
                 # Only rows that have a cell older than the generation come back.
-                scan = self._gateway.scan(
-                    self._table, start, stop, columns=[MARK], timestamp=generation, batch_size=_READ_ROWS
-                )
+                scan = self._gateway.scan(self._table, start, stop, columns=[MARK], timestamp=generation)
                 for batch in _batches((key for key, _ in scan), _SWEEP_ROWS):
                     self._delete_until(batch, generation - 1)
                     swept += len(batch)

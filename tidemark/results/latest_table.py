@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -26,7 +25,6 @@ from tidemark.results.owners import OWNER_ROW, check_owner
 _FAMILY = b"d"
 _OWNER_FAMILY, _OWNER_COLUMN = b"t", b"owner"
 
-_READ_ROWS = 500
 # Most keys have their newest value on top, or below one or two that do not count; more is asked for where it is needed.
 _READ_VERSIONS = 3
 _OLDER_VERSIONS = 100
@@ -120,20 +118,11 @@ class LatestTable:
         """The rows with these salts, each with the newest cells of its columns."""
         if not is_there(self._gateway, self._table):
             return
-        table = self._table.encode()
         for salt in salts:
-            start, stop = salt_range(salt)
-            while True:
-                scan = thrift.TScan(
-                    startRow=start, stopRow=stop, columns=[_ALL], caching=_READ_ROWS, maxVersions=_READ_VERSIONS
-                )
-                # A scanner for each page, so that none is held while somebody works on what was read.
-                found = self._gateway.repeated(f"scan {self._table}", partial(_page, table, scan))
-                for result in found:
-                    yield result.row, self._columns(result)
-                if len(found) < _READ_ROWS:
-                    break
-                start = found[-1].row + b"\x00"
+            for result in self._gateway.scan(
+                self._table, *salt_range(salt), columns=[_ALL], maxVersions=_READ_VERSIONS
+            ):
+                yield result.row, self._columns(result)
 
     @staticmethod
     def _columns(result: Any) -> list[list[Any]]:
@@ -177,10 +166,6 @@ class LatestTable:
 
 
 _ALL = thrift.TColumn(family=_FAMILY)
-
-
-def _page(table: bytes, scan: Any, client: Any) -> Any:
-    return client.getScannerResults(table, scan, _READ_ROWS)
 
 
 def _value(family: bytes, column: bytes, value: bytes, timestamp: int | None = None) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# How many bytes of fields are held while the ledger is asked whether they still count.
+_PART_BYTES = 16 << 20
+
 
 def pieces(wanted: RangeSet) -> Iterator[OffsetRange]:
     """A set of offsets in pieces of one scan each."""
@@ -34,30 +39,28 @@ def pieces(wanted: RangeSet) -> Iterator[OffsetRange]:
 def hbase_rows(book: Book, table: ResultTable) -> Iterator[StoredRow]:
     """Every row of a table of results (or dead letters) that counts, by partition and offset."""
     view = book.view()
-    for piece in pieces(view.authority.covered()):
-        view, rows = rows_of_piece(book, table, view, piece)
-        yield from rows
+    return rows_of_pieces(book, table, view, pieces(view.authority.covered()))
 
 
-def rows_of_piece(book: Book, table: ResultTable, view: View, piece: OffsetRange) -> tuple[View, list[StoredRow]]:
-    """The rows of one piece that count, and the view of the ledger that they were read under.
+def rows_of_pieces(book: Book, table: ResultTable, view: View, wanted: Iterable[OffsetRange]) -> Iterator[StoredRow]:
+    """The rows of some pieces that count."""
+    return (row for found in places_of_pieces(book, table, view, wanted) for _, row in found if row is not None)
+
+
+def places_of_pieces(
+    book: Book, table: ResultTable, view: View, wanted: Iterable[OffsetRange]
+) -> Iterator[list[tuple[Place, StoredRow | None]]]:
+    """The rows of some pieces that count, and the places that have only debris, whose row is None; in parts, for the memory.
 
     A commit may fall between reading the ledger and reading the rows, and its sweep may remove what was about to be
-    read: so the heads are read again behind the rows, and where the authority has changed, the rows too.
+    read: so the heads are read again behind the rows of each part, and where the authority has changed, the rows too.
     """
-    view, found = places_of_piece(book, table, view, piece)
-    return view, [row for _, row in found if row is not None]
-
-
-def places_of_piece(
-    book: Book, table: ResultTable, view: View, piece: OffsetRange
-) -> tuple[View, list[tuple[Place, StoredRow | None]]]:
-    """As `rows_of_piece`, with the places that have only debris: their row is None."""
-
-    def read(known: View) -> list[tuple[Place, StoredRow | None]]:
-        return list(table.rows(known.authority, piece))
-
-    return _steady(book, view, read, lambda known: list(known.authority.within(piece)))
+    for piece in wanted:
+        rest = piece
+        while rest.start < rest.until:
+            view, (found, until) = _steady(book, view, partial(_first_part, table, rest), partial(_segments, rest))
+            yield found
+            rest = replace(rest, start=until)
 
 
 def rows_at(
@@ -126,3 +129,22 @@ def _steady(book: Book, view: View, read: Callable[[View], T], used: Callable[[V
         if used(newer) == used(view):
             return newer, found
         view = newer
+
+
+def _first_part(
+    table: ResultTable, wanted: OffsetRange, view: View
+) -> tuple[list[tuple[Place, StoredRow | None]], int]:
+    """The rows of as many messages as some megabytes hold, and the offset behind them."""
+    found: list[tuple[Place, StoredRow | None]] = []
+    size = 0
+    for place, row in table.rows(view.authority, wanted):
+        if size >= _PART_BYTES and place.offset != found[-1][0].offset:
+            return found, place.offset
+        found.append((place, row))
+        if row is not None:
+            size += sum(map(len, row.fields.values()))
+    return found, wanted.until
+
+
+def _segments(wanted: OffsetRange, view: View) -> object:
+    return list(view.authority.within(wanted))
