@@ -107,11 +107,10 @@ def test_many_windows_become_one_folder(make: Make, example: Example, ledger: st
 
 
 STEPS = [
-    Step.WRITTEN,
     Step.REPLACED,
     *(
         pytest.param(step, marks=pytest.mark.full)
-        for step in (Step.CLAIMED, Step.VERIFIED, Step.REMOVED, Step.FINISHED)
+        for step in (Step.CLAIMED, Step.WRITTEN, Step.VERIFIED, Step.REMOVED, Step.FINISHED)
     ),
 ]
 

@@ -78,11 +78,8 @@ def test_what_a_crash_costs(make: Make, ledger: str) -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        Step.TAKEN,
         Step.COMMITTED,
-        pytest.param(Step.SETTLED, marks=pytest.mark.full),
-        pytest.param(Step.READ, marks=pytest.mark.full),
-        Step.VERIFIED,
+        *(pytest.param(step, marks=pytest.mark.full) for step in (Step.TAKEN, Step.SETTLED, Step.READ, Step.VERIFIED)),
     ],
 )
 def test_at_most_once_never_reads_a_window_twice(make: Make, step: Step) -> None:

@@ -38,6 +38,7 @@ def counts(found: dict[str, Any]) -> list[int]:
     return [one["read"] for one in found["windows"]]
 
 
+@pytest.mark.full
 def test_runs_a_replay_and_audits(play: Playground) -> None:
     """The life of a stream: nothing yet, a first run, nothing new, damage, its repair."""
     file = str(play.file)

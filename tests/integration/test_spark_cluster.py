@@ -45,6 +45,7 @@ def submit(play: Playground, cluster: Cluster, log: Path, script: Path, **conf: 
     return Submitted(play.site, log, script, *arguments, master=cluster.master, conf=conf, **python).succeeds()
 
 
+@pytest.mark.full
 def test_a_cluster_with_the_settings_of_the_documents(
     make: Make, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
