@@ -103,7 +103,10 @@ class Gateway:
     def scan(
         self, table: str, start: bytes, stop: bytes | None, **options: Any
     ) -> Iterator[tuple[bytes, dict[bytes, Any]]]:
-        """Rows from `start` up to but not `stop`, ascending, read in pages of about `paging.PAGE_BYTES`."""
+        """Rows from `start` up to but not `stop`, ascending, read in pages of about `paging.PAGE_BYTES`.
+
+        `options`: those of happybase's scan. Raises Unreachable, and TableMissing.
+        """
 
         def page(connection: Any, start: bytes, rows: int) -> list[tuple[bytes, dict[bytes, Any]]]:
             return list(
