@@ -29,7 +29,12 @@ def begin(play: Playground) -> Iterator[Begin]:
     with ExitStack() as stack:
 
         def begun(name: str, partition: int, count: int) -> KafkaProducer:
-            producer = KafkaProducer(bootstrap_servers=play.kafka.servers, transactional_id=f"{play.name}-{name}")
+            producer = KafkaProducer(
+                bootstrap_servers=play.kafka.servers,
+                transactional_id=f"{play.name}-{name}",
+                # By default Kafka aborts it after a minute, which a slow machine takes to look at it.
+                transaction_timeout_ms=600_000,
+            )
             stack.enter_context(closing(producer))
             producer.init_transactions()
             producer.begin_transaction()

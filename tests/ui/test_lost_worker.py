@@ -37,6 +37,8 @@ def test_a_retry_takes_the_window_and_the_job_that_wakes_up_late_commits_nothing
     assert pending is not None
     # The machine stands still: first the job, then the worker above it is gone.
     processes.send(job, signal.SIGSTOP)
+    # A process that Spark had started for a moment may have ended before that.
+    job = [process for process in job if process.is_running()]
     assert opened.book.head(INGEST).head.pending == pending  # type: ignore[union-attr]
     processes.send(workers_of(job), signal.SIGKILL)
     assert airflow.wait(DAG, run) == "success"
