@@ -234,7 +234,7 @@ class Story:
         view = self.opened.book.view()
         gone: set[str] = set()
         for at, end in self._positions().items():
-            rows = list(rows_of_pieces(self.opened.book, table, view, [OffsetRange(at, end - 5_000, end)]))
+            rows = rows_of_pieces(self.opened.book, table, view, [OffsetRange(at, end - 5_000, end)])
             for row in [row for row in rows if row.fields][::2_000][: DELETED - len(gone)]:
                 plain.delete(PartitionKeys(at).key(row.place.offset, 0))
                 gone.add(f"{at}@{row.place.offset}")

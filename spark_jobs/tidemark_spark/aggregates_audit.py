@@ -51,8 +51,7 @@ def compare_aggregates(
     expected = expected.withColumn(ACK, F.lpad(F.lower(F.hex(ROWS_ACK)), 16, "0"))
 
     table = opened.aggregate_table(sink.hbase, sink.table)
-    found = all_contributions(spark, table, counting(windows, sink.table), len(keys), aggregates)
-    found = found.persist()
+    found = all_contributions(spark, table, counting(windows, sink.table), len(keys), aggregates).persist()
     debris = found.agg(F.coalesce(F.sum(DEBRIS), F.lit(0))).collect()[0][0]
     known = numbered.select(QUALIFIER)
     there = found.where(F.col(QUALIFIER).isNotNull())

@@ -21,6 +21,7 @@ from tests.playground import Make, Playground
 from tests.scheme_cases import CASES, PAIRS, Case, Message
 from tidemark.errors import TidemarkError, TransformRefused, WrongUse
 from tidemark.ledger.records import LaneKind
+from tidemark.results.reading import hbase_rows
 from tidemark.streams.explode import Explode
 from tidemark.streams.model import Stream
 from tidemark.streams.opened import open_stream
@@ -244,11 +245,18 @@ def assert_rows(play: Playground, made: Callable[[bytes | None], list[dict[str, 
 
 @pytest.mark.covers("S7")
 @pytest.mark.usefixtures("spark")
-def test_messages_with_several_rows(make: Make) -> None:
+def test_messages_with_several_rows(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     play = make(BATCHES)
     play.produce(150)
     (record,) = play.ingest()
     assert_rows(play, batch, record)
+    # Read message by message instead of in one part, the rows are the same, and those of a message stay together.
+    table = play.opened.result_table("hbase_default", play.name)
+    at_once = list(hbase_rows(play.opened.book, table))
+    assert any(row.place.index for row in at_once)
+    monkeypatch.setattr("tidemark.results.reading._PART_BYTES", 1)
+    assert list(hbase_rows(play.opened.book, table)) == at_once
+    monkeypatch.undo()
     # A replay with other code: what is no longer a row goes, and what was a dead letter is one no longer.
     play.rewrite(checks=[{"invalid_when": "id % 10 = 4", "reason": "negative amount"}])
     play.select(LaneKind.REPLAY, play.opened.book.view().authority.covered())
