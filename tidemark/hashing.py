@@ -6,6 +6,8 @@ with seed 42:
     coordinate   topic as UTF-8, incarnation as int32, partition as int32, offset as int64     (little-endian)
     row          the coordinate, then the index of the row in its message as int32
     content      the row, then its columns as text, or bytes where they are binary
+    source       the coordinate, then the length of the key as int32 and the key, the length of the value as int32 and the
+                 value (of null: -1, and nothing), then of each header its name as UTF-8 and, unless it is null, its value
 
 which is what Spark's `xxhash64(topic, incarnation, partition, offset, ...)` computes, so both sides agree without
 sharing code (`tests/unit/test_hashing.py` holds the vectors). Hashes are unsigned here; Spark shows them signed.
@@ -56,6 +58,20 @@ def row_hash(coordinate: int, index: int) -> int:
 def content_hash(row: int, columns: Iterable[bytes | None]) -> int:
     """The digest of a row's contents, from the row's hash and its columns' UTF-8 text or bytes (None for null)."""
     return xxhash.xxh64_intdigest(content_text(columns), row)
+
+
+def source_hash(
+    coordinate: int, key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]] = ()
+) -> int:
+    """The digest of a message as it was read, from the coordinate's hash."""
+    found = coordinate
+    for part in (key, value):
+        found = xxhash.xxh64_intdigest(_INT.pack(-1 if part is None else len(part)), found)
+        found = found if part is None else xxhash.xxh64_intdigest(part, found)
+    for name, content in headers:
+        found = xxhash.xxh64_intdigest(name.encode(), found)
+        found = found if content is None else xxhash.xxh64_intdigest(content, found)
+    return found
 
 
 def content_text(columns: Iterable[bytes | None]) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tidemark.errors import VerificationFailed
 from tidemark.ranges import TopicPartition
@@ -46,20 +46,22 @@ class PartitionTally(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """What happened to the messages of one partition of a window.
 
     `read` = `stored` + `skipped` + `invalid` + `failed`, per message. `rows` counts result rows, of which a message may
-    give several; `content` is the XOR of their content digests. `first` and `last` are offsets (None when nothing was
-    read), `bytes` is keys and values together, timestamps are milliseconds since 1970.
+    give several; `content` is the XOR of their content digests. Of the messages as they were read: `source` is the XOR of
+    their source digests (None in receipts of versions before format 4), `first` and `last` are offsets (None when nothing
+    was read), `bytes` is keys and values together, timestamps are milliseconds since 1970.
     """
 
     topic: str
     incarnation: int
     partition: int
-    read: Count
-    stored: Count
+    read: Count = NOTHING
+    stored: Count = NOTHING
     skipped: Count = NOTHING
     invalid: Count = NOTHING
     failed: Count = NOTHING
     rows: Count = NOTHING
     content: str = "0" * 16
+    source: str | None = None
     first: int | None = None
     last: int | None = None
     bytes: int = 0
@@ -83,13 +85,36 @@ def together(one: PartitionTally, other: PartitionTally) -> PartitionTally:
         invalid=one.invalid + other.invalid,
         failed=one.failed + other.failed,
         rows=one.rows + other.rows,
-        content=f"{int(one.content, 16) ^ int(other.content, 16):016x}",
+        content=_xor(one.content, other.content),
+        source=None if one.source is None or other.source is None else _xor(one.source, other.source),
         first=_least(one.first, other.first),
         last=_most(one.last, other.last),
         bytes=one.bytes + other.bytes,
         first_timestamp=_least(one.first_timestamp, other.first_timestamp),
         last_timestamp=_most(one.last_timestamp, other.last_timestamp),
     )
+
+
+def after(read: Iterable[PartitionTally], became: Iterable[PartitionTally]) -> tuple[PartitionTally, ...]:
+    """Tallies of messages as they were read, each with what became of them, which was counted apart.
+
+    What was lost in between, or came from nowhere, is for `verify` to find.
+    """
+    left = {one.at: one for one in became}
+    tallies = []
+    for one in read:
+        found = left.pop(one.at, None)
+        tallies.append(
+            one if found is None else structs.replace(one, **{name: getattr(found, name) for name in _BECAME})
+        )
+    return (*tallies, *left.values())
+
+
+_BECAME = ("stored", "skipped", "invalid", "failed", "rows", "content")
+
+
+def _xor(one: str, other: str) -> str:
+    return f"{int(one, 16) ^ int(other, 16):016x}"
 
 
 def _least(*numbers: int | None) -> int | None:

@@ -101,7 +101,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
     forgotten = forgotten_blocks(opened, view, gone)
     rows = _expected(spark, opened, in_kafka, incarnations)
     expected = rows.frame
-    counts = tallies(expected) if in_kafka else ()
+    counts = tallies(expected, rows.read) if in_kafka else ()
     places = _sinks(spark, opened, in_kafka, expected, compacted, forgotten) if in_kafka or gone else []
     by_tallies = reduce(
         and_, (place.by_blocks.offsets for place in places if place.by_blocks is not None), gone

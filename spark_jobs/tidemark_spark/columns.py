@@ -25,8 +25,8 @@ FAILURE = "_failure"
 FAILURE_TYPE = "struct<error: string, detail: string, attempts: int, first_at: bigint, last_at: bigint>"
 # How often a dead letter was read again and became one again.
 REDRIVES = "_redrives"
-# Of key and value together, on the row with index 0: the value itself stays only where a dead letter may need it.
-BYTES = "_bytes"
+# Of a message as it was read: the size of key and value together, and the digest of its bytes.
+BYTES, SOURCE = "_bytes", "_source"
 # Ack values of the message and of the row, and the digest of the row's contents.
 MESSAGE_HASH, ROW_HASH, DIGEST = "_message_hash", "_row_hash", "_digest"
 # The number of an offset's block, where rows are counted by blocks.
@@ -57,6 +57,12 @@ def message_hash() -> Column:
 
 def row_hash() -> Column:
     return F.xxhash64(*_coordinate(), F.col(INDEX).cast("int"))
+
+
+def source_digest() -> Column:
+    """The digest of a message as it was read; what is null is passed over, so that the lengths tell it from what is empty."""
+    parts = [part for name in (KEY, VALUE) for part in (F.coalesce(F.octet_length(name), F.lit(-1)), F.col(name))]
+    return F.xxhash64(*_coordinate(), *parts, HEADERS)
 
 
 def content_digest(fields: Sequence[Column], if_any: Sequence[Column] = ()) -> Column:

@@ -20,14 +20,12 @@ from tidemark.streams.model import Stream
 from tidemark.streams.schemes import FunctionScheme
 from tidemark.tallies import Outcome
 from tidemark_spark.columns import (
-    BYTES,
     COORDINATE,
     DIGEST,
     FAILURE,
     FAILURE_TYPE,
     HEADERS,
     INDEX,
-    KEY,
     MESSAGE_HASH,
     OUTCOME,
     REASON,
@@ -144,19 +142,12 @@ def within_limits(rows: DataFrame, refusals: Sequence[Column]) -> DataFrame:
 
 
 def slimmed(rows: DataFrame, *, several: bool) -> DataFrame:
-    """Rows with BYTES, and with value and headers only where a dead letter may need them.
+    """Rows with value and headers only where a dead letter may need them.
 
     With one row a message, it is known by now whether it does; otherwise, any row of it may still be refused.
     """
-    size = F.coalesce(F.octet_length(KEY), F.lit(0)) + F.coalesce(F.octet_length(VALUE), F.lit(0))
     needed = F.col(INDEX) == 0 if several else has(Outcome.INVALID) | has(Outcome.FAILED)
-    return rows.withColumns(
-        {
-            BYTES: F.when(F.col(INDEX) == 0, size.cast("long")),
-            VALUE: F.when(needed, F.col(VALUE)),
-            HEADERS: F.when(needed, F.col(HEADERS)),
-        }
-    )
+    return rows.withColumns({VALUE: F.when(needed, F.col(VALUE)), HEADERS: F.when(needed, F.col(HEADERS))})
 
 
 def field_names(stream: Stream) -> tuple[str, ...]:

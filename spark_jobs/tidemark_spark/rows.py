@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -13,19 +14,26 @@ from tidemark.registry import SchemaRegistry
 from tidemark.streams.model import Stream
 from tidemark.streams.schemes import AvroScheme, FunctionScheme
 from tidemark.streams.transform import Transform
+from tidemark.tallies import PartitionTally
 from tidemark_spark import outcomes
 from tidemark_spark.reading import no_messages
 from tidemark_spark.schemes.avro_record import schemas_of
 from tidemark_spark.schemes.function import check_function
+from tidemark_spark.tallying import AS_READ, as_read, read_tallies
 from tidemark_spark.transforming import refuse_invented, transformed
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of some messages, as `outcomes` describes them, and what Spark keeps so that Kafka is read once."""
+    """The rows of some messages, as `outcomes` describes them, and what Spark keeps so that Kafka is read once.
+
+    `read` is what was counted of the messages before anything was made of them; None where each row is an expression of its
+    one message, so that counting the rows is counting the messages.
+    """
 
     frame: DataFrame
     kept: tuple[DataFrame, ...]
+    read: tuple[PartitionTally, ...] | None = None
 
     def close(self) -> None:
         """Give back the memory that the rows take in Spark."""
@@ -45,47 +53,78 @@ def rows_of(
     `refusals` are those of the sinks. `fence` is looked at while a function of the user's own takes its time. Raises WrongUse
     for a transform that does not give what it has to, TransformRefused for rows that it cannot have made.
     """
-    if isinstance(stream.scheme, AvroScheme) and stream.scheme.registry is not None and not stream.scheme.asked:
-        return _registered(messages, stream, stream.scheme, refusals, connections)
-    several = stream.explode is not None or isinstance(stream.scheme, FunctionScheme)
+    messages = as_read(messages)
+    registered = (
+        isinstance(stream.scheme, AvroScheme) and stream.scheme.registry is not None and not stream.scheme.asked
+    )
+    if not registered and not _several(stream):
+        return _rows_of(messages, stream, refusals)
+    # Kept for as long as they are needed: counted, asked for their schemas, made into rows.
+    raw = _kept(messages)
+    try:
+        read = read_tallies(raw)
+        if registered:
+            stream = _with_schemas(stream, raw, connections)
+        rows = _rows_of(raw.drop(*AS_READ), stream, refusals, fence, read)
+    except BaseException:
+        raw.unpersist()
+        raise
+    if not _several(stream) and stream.transform is None:
+        return Rows(rows.frame, (*rows.kept, raw), read)
+    # All of it is in what is kept by now.
+    raw.unpersist()
+    return rows
+
+
+def _several(stream: Stream) -> bool:
+    """Whether a message may have more than one row before the transform."""
+    return stream.explode is not None or isinstance(stream.scheme, FunctionScheme)
+
+
+def _with_schemas(stream: Stream, messages: DataFrame, connections: Connections) -> Stream:
+    """The stream with the registry's schemas, as soon as it is known which ones the messages name."""
+    scheme = cast("AvroScheme", stream.scheme)
+    registry = SchemaRegistry(registry_endpoint(connections(scheme.registry or "")))
+    return stream.model_copy(update={"scheme": scheme.with_writers(schemas_of(messages, registry))})
+
+
+def _rows_of(
+    messages: DataFrame,
+    stream: Stream,
+    refusals: Sequence[Column],
+    fence: HeadFence | None = None,
+    read: tuple[PartitionTally, ...] | None = None,
+) -> Rows:
+    several = _several(stream)
     rows = outcomes.with_outcomes(messages, stream, fence)
     if stream.transform is not None:
-        return _transformed(rows, stream, stream.transform, refusals, several=several)
+        return _transformed(rows, stream, stream.transform, refusals, read)
     rows = outcomes.slimmed(outcomes.within_limits(rows, refusals), several=several)
     kept = _kept(outcomes.hashed(rows, outcomes.field_names(stream)))
     try:
-        return Rows(outcomes.settled(kept) if several else kept, (kept,))
+        return Rows(outcomes.settled(kept) if several else kept, (kept,), read)
     except BaseException:
         kept.unpersist()
         raise
 
 
-def _registered(
-    messages: DataFrame, stream: Stream, scheme: AvroScheme, refusals: Sequence[Column], connections: Connections
-) -> Rows:
-    """Rows by a registry's schemas, which are asked for first: as soon as it is known which ones the messages name."""
-    registry = SchemaRegistry(registry_endpoint(connections(scheme.registry or "")))
-    raw = _kept(messages)
-    try:
-        known = scheme.with_writers(schemas_of(raw, registry))
-        rows = rows_of(raw, stream.model_copy(update={"scheme": known}), refusals, connections=connections)
-    except BaseException:
-        raw.unpersist()
-        raise
-    return Rows(rows.frame, (*rows.kept, raw))
-
-
 def _transformed(
-    rows: DataFrame, stream: Stream, transform: Transform, refusals: Sequence[Column], *, several: bool
+    rows: DataFrame,
+    stream: Stream,
+    transform: Transform,
+    refusals: Sequence[Column],
+    read: tuple[PartitionTally, ...] | None,
 ) -> Rows:
     given = _kept(outcomes.slimmed(rows, several=True))
     try:
-        whole = outcomes.settled(given) if several else given
+        if read is None:
+            read = read_tallies(given)
+        whole = outcomes.settled(given) if _several(stream) else given.drop(*AS_READ)
         made = outcomes.within_limits(transformed(whole, stream.scheme.fields, transform), refusals)
         # Kept too: what a function of the user's own gives, computed anew, could be something else.
         kept = _kept(outcomes.hashed(made, outcomes.field_names(stream)))
         try:
-            return Rows(outcomes.settled(refuse_invented(kept)), (kept,))
+            return Rows(outcomes.settled(refuse_invented(kept)), (kept,), read)
         except BaseException:
             kept.unpersist()
             raise

@@ -60,7 +60,7 @@ class SparkWork:
         )
         self._read = True
         self._block_size = block_size(covers, most_blocks(self._opened.book.store, covers.partitions))
-        self._tallies, self._blocks = tallies_and_blocks(self._rows.frame, self._block_size)
+        self._tallies, self._blocks = tallies_and_blocks(self._rows.frame, self._block_size, self._rows.read)
         self._check_budget()
 
     def _check_budget(self) -> None:

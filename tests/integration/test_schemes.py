@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+from functools import reduce
+from operator import xor
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from pyspark.sql import SparkSession
 from tests.oracle import Example
 from tests.playground import Kafka, Make
 from tests.scheme_cases import CASES, CREATE_TIME, LOG_APPEND_TIME, NO_TIME, Case, Message, messages, send
+from tidemark.hashing import coordinate_hash, source_hash
 from tidemark_spark.audit_job import audit
 from tidemark_spark.readers import results
 
@@ -61,6 +64,11 @@ def test_a_scheme(make: Make, spark: SparkSession, topics: tuple[str, str], sent
     play = make(example, source={"topics": list(topics)})
     (record,) = play.ingest()
     assert sum(tally.read.number for tally in record.tallies) == len(sent)
+    for tally in record.tallies:
+        there = [one for one in sent if one.topic == tally.topic]
+        digests = (source_hash(coordinate_hash(tally.at, one.offset), one.key, one.value, one.headers) for one in there)
+        assert tally.source == f"{reduce(xor, digests):016x}"
+        assert tally.bytes == sum(len(one.key or b"") + len(one.value or b"") for one in there)
 
     outcomes = {(one.topic, one.partition, one.offset): case.outcome(one) for one in sent}
     wanted = {(*place, 0): outcome.fields for place, outcome in outcomes.items() if outcome.reason is None}

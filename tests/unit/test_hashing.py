@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.hashing import content_hash, content_text, coordinate_hash, row_hash, unsigned
+from tidemark.hashing import content_hash, content_text, coordinate_hash, row_hash, source_hash, unsigned
 from tidemark.ranges import TopicPartition
 
 # (topic, incarnation, partition, offset), coordinate hash, row hash at index 0, content hash of the columns "a", null
@@ -29,6 +29,14 @@ def test_bytes_are_digested_as_they_are() -> None:
     row = row_hash(coordinate_hash(TopicPartition("cdn-logs", 3, 1), 91234), 0)
     # Spark's, of two binary columns and a null one.
     assert content_hash(row, [b"\xff\x00", b"", None]) == 6749118715958839657
+
+
+def test_of_a_message_as_it_was_read_null_and_empty_are_told_apart() -> None:
+    at = coordinate_hash(TopicPartition("cdn-logs", 3, 1), 91234)
+    # Spark's.
+    assert source_hash(at, b"key", b"value", [("a", b"x"), ("b", None)]) == 8673693130131210029
+    messages = [(key, value) for key in (None, b"", b"a") for value in (None, b"", b"a")]
+    assert len({source_hash(at, *message) for message in messages}) == len(messages)
 
 
 def test_contents_that_differ_have_different_texts() -> None:

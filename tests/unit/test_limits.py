@@ -43,6 +43,7 @@ class LargestTallies(NoWork):
                 failed=MOST,
                 rows=MOST,
                 content="f" * 16,
+                source="f" * 16,
                 first=LONG,
                 last=LONG,
                 bytes=LONG,

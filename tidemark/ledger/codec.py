@@ -18,6 +18,7 @@ CURRENT_FORMAT = FORMAT
 # From each older format to the next one: {format: {type name: change}}.
 # 1 to 2: what was added (guarantee, accepted changes of topics, hulls of lanes) has a value that means what 1 meant.
 # 2 to 3: so has what was added to receipts (blocks, digest of the fields).
+# 3 to 4: so has the source digest of tallies; older ones have none.
 MIGRATIONS: dict[int, dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {}
 
 # Values with a format that stand inside another one: {type name: {field: its type name}}.

@@ -65,6 +65,7 @@ def _largest_tally(one: WindowRange) -> PartitionTally:
         failed=_MOST,
         rows=_MOST,
         content="f" * 16,
+        source="f" * 16,
         first=_LARGEST,
         last=_LARGEST,
         bytes=_LARGEST,

@@ -19,7 +19,7 @@ from tidemark.tallies import PartitionTally
 INGEST = "ingest"
 
 # The format of the values that this version writes; `codec.py` migrates older ones.
-FORMAT = 3
+FORMAT = 4
 
 
 class LaneKind(StrEnum):

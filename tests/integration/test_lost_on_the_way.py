@@ -1,0 +1,71 @@
+"""A message that gets lost between Kafka and the sinks, in a step that takes more than an expression: nothing is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tests.integration.test_rows import BATCHES, SINKS, TRANSFORMED
+from tests.oracle import Example, Outcome
+from tests.playground import Make
+from tidemark.errors import VerificationFailed
+from tidemark_spark import outcomes, rows
+from tidemark_spark.audit_job import audit
+from tidemark_spark.columns import OFFSET, PARTITION
+
+CALLED = Example(
+    "calls",
+    {
+        "source": {"topics": []},
+        "scheme": {
+            "type": "function",
+            "function": "tests.own_functions:work",
+            "fields": {"number": "integer", "word": "string"},
+        },
+        "sinks": SINKS,
+        "dead_letters": {"table": "-"},
+    },
+    ("calls",),
+    3,
+    lambda count, first: ((None, b"rows %d" % (number % 3)) for number in range(first, first + count)),
+    lambda value: Outcome(None, None),
+)
+
+
+@pytest.mark.covers("G1", "E45")
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("stream", "module", "step"),
+    [
+        pytest.param(BATCHES, outcomes, "in_pieces", id="explode"),
+        pytest.param(CALLED, outcomes, "called", id="function"),
+        pytest.param(TRANSFORMED, rows, "transformed", id="transform"),
+    ],
+)
+def test_a_step_that_loses_a_message(
+    make: Make, stream: Example, module: Any, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = make(stream)
+    play.produce(60)
+    honest: Callable[..., DataFrame] = getattr(module, step)
+
+    def loses_one(*given: Any) -> DataFrame:
+        return honest(*given).where((F.col(PARTITION) != 1) | (F.col(OFFSET) != 7))
+
+    monkeypatch.setattr(module, step, loses_one)
+    run = play.new_run()
+    with pytest.raises(VerificationFailed, match=rf"{play.topics[0]}/1: read: 20, given an outcome: 19\. Nothing was"):
+        play.ingest(run)
+    # Neither the partition that was read short, nor the others.
+    assert set(play.positions().values()) == {0}
+    assert play.head().last is None
+
+    monkeypatch.setattr(module, step, honest)
+    (record,) = play.ingest(run)
+    assert [tally.read.number for tally in record.tallies] == [20, 20, 20]
+    report = audit(play.opened, "an audit")
+    assert report.clean, report.sentence()
