@@ -15,6 +15,7 @@ from tidemark.results.aggregates import Aggregate
 from tidemark.streams.aggregates_sink import HBaseAggregatesSink
 from tidemark.streams.opened import OpenStream
 from tidemark_spark.aggregating import ROWS, key_name, value_name
+from tidemark_spark.readers import of_text
 from tidemark_spark.salts import read_by_salts
 from tidemark_spark.schemes.fields import SPARK_TYPES
 
@@ -34,10 +35,7 @@ def key_totals(spark: SparkSession, opened: OpenStream, sink: HBaseAggregatesSin
     names = [*(key_name(number) for number, _ in enumerate(sink.key)), *_value_names(aggregates)]
     found = read_by_salts(spark, reader, pa.schema([(name, pa.binary()) for name in names]))
     wanted = zip(names, kinds, [*sink.key, *sink.values], strict=True)
-    # A key may be binary, and its bytes are no text then.
-    return found.select(
-        *(F.col(name) if kind == "binary" else F.col(name).cast("string").cast(kind) for name, kind, _ in wanted)
-    ).toDF(*sink.key, *sink.values)
+    return found.select(*(of_text(F.col(name), kind) for name, kind, _ in wanted)).toDF(*sink.key, *sink.values)
 
 
 def all_contributions(

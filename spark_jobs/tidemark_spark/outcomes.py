@@ -7,14 +7,17 @@ headers where it may become a dead letter. A message that is stored may have mor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-from pyspark.sql import Column, DataFrame
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.attempts import HeadFence
 from tidemark.coordinates import Coordinate
 from tidemark.error_budget import Frequent
+from tidemark.errors import WrongUse
 from tidemark.ranges import TopicPartition
 from tidemark.streams.model import Stream
 from tidemark.streams.schemes import FunctionScheme
@@ -40,6 +43,7 @@ from tidemark_spark.columns import (
     row_hash,
     text,
 )
+from tidemark_spark.isolating import Cause
 from tidemark_spark.pieces import EMPTY, in_pieces, of_pieces
 from tidemark_spark.schemes import parse
 from tidemark_spark.schemes.function import called
@@ -69,8 +73,9 @@ def _parsed(messages: DataFrame, stream: Stream) -> DataFrame:
     explode = stream.explode
     pieces = messages.withColumn(INDEX, F.lit(0)) if explode is None else in_pieces(messages, explode)
     found = parse(pieces, stream.scheme)
-    refused = F.when(F.col(VALUE).isNotNull(), _first_check(stream))
-    found = found.withColumn(REASON, F.coalesce(F.col(REASON), refused))
+    with _null_where_not_computable(messages.sparkSession):
+        refused = F.when(F.col(VALUE).isNotNull(), _first_check(stream))
+        found = found.withColumn(REASON, F.coalesce(F.col(REASON), refused))
     if explode is not None:
         found = of_pieces(found)
     outcome = F.when(F.col(REASON).isNull(), code(Outcome.STORED)).otherwise(code(Outcome.INVALID))
@@ -84,12 +89,41 @@ def _parsed(messages: DataFrame, stream: Stream) -> DataFrame:
 def _called(messages: DataFrame, stream: Stream, scheme: FunctionScheme, fence: HeadFence | None) -> DataFrame:
     found = called(messages, scheme, stream.retry.chosen(), fence).withColumns(kept(scheme.keep))
     seen = has(Outcome.STORED) & ~F.col(TOMBSTONE)
-    return _refused(found, F.when(seen, _first_check(stream)), Outcome.INVALID)
+    with _null_where_not_computable(messages.sparkSession):
+        return _refused(found, F.when(seen, _first_check(stream)), Outcome.INVALID)
 
 
 def _first_check(stream: Stream) -> Column:
     checks = [F.when(F.expr(check.invalid_when), F.lit(check.reason)) for check in stream.checks]
     return F.coalesce(*checks, F.lit(None).cast("string"))
+
+
+@contextmanager
+def _null_where_not_computable(spark: SparkSession) -> Iterator[None]:
+    """Conditions are null where one cannot be computed, as for a division by zero, so that no message stops the stream.
+
+    Spark decides that when an expression becomes part of a plan. Values that are stored are never computed so: there a number
+    that does not fit would become a wrong one.
+    """
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        yield
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", "true")
+
+
+def check_checks(rows: DataFrame, stream: Stream) -> None:
+    """Raises WrongUse for a check that is no condition on the columns of `rows`, which no check has been applied to."""
+    for number, check in enumerate(stream.checks):
+        try:
+            with _null_where_not_computable(rows.sparkSession):
+                rows.select(F.when(F.expr(check.invalid_when), F.lit(1)))
+        except PySparkException as problem:
+            why = " ".join(str(problem).split("SQLSTATE")[0].split())
+            raise WrongUse(
+                f"checks.{number}.invalid_when: {check.invalid_when!r} is no condition on the fields "
+                f"{', '.join(stream.scheme.fields)}: {why}"
+            ) from problem
 
 
 def _refused(rows: DataFrame, reason: Column, outcome: Outcome) -> DataFrame:
@@ -109,19 +143,40 @@ def settled(rows: DataFrame) -> DataFrame:
     `rows` are kept, since they are looked at twice. Those that are set aside are mostly few and go to every task; nothing of
     the others is moved, unless there are too many.
     """
-    first = F.min(F.struct(INDEX, OUTCOME, REASON)).alias(_REFUSED)
+    first = F.min(F.struct(INDEX, OUTCOME, REASON, FAILURE)).alias(_REFUSED)
     refused = set_aside(rows).groupBy(*COORDINATE).agg(first)
     number = refused.count()
     if number == 0:
         return rows
-    joined = rows.join(F.broadcast(refused) if number <= _BROADCAST else refused, list(COORDINATE), "left")
-    is_refused = F.col(_REFUSED).isNotNull()
-    return (
-        joined.where(~is_refused | (F.col(INDEX) == 0))
-        .withColumn(OUTCOME, F.when(is_refused, F.col(_REFUSED)[OUTCOME]).otherwise(F.col(OUTCOME)))
-        .withColumn(REASON, F.when(is_refused, F.col(_REFUSED)[REASON]).otherwise(F.col(REASON)))
-        .drop(_REFUSED)
+    return _set_whole_aside(rows, F.broadcast(refused) if number <= _BROADCAST else refused)
+
+
+def failed(rows: DataFrame, causes: Mapping[Coordinate, Cause]) -> DataFrame:
+    """Rows, of which the messages that the transform fails on are set aside."""
+    listed = [
+        (at.partition.topic, at.partition.incarnation, at.partition.partition, at.offset, cause.error, cause.detail)
+        for at, cause in causes.items()
+    ]
+    kinds = ("string", "int", "int", "long", "string", "string")
+    columns = (*COORDINATE, "error", "detail")
+    refused = rows.sparkSession.createDataFrame(
+        listed, ", ".join(f"{name} {kind}" for name, kind in zip(columns, kinds, strict=True))
     )
+    unknown = F.lit(None)
+    failure = F.struct("error", "detail", unknown, unknown, unknown).cast(FAILURE_TYPE)
+    reason = F.concat(F.lit("transform: "), F.col("error"))
+    found = F.struct(code(Outcome.FAILED).alias(OUTCOME), reason.alias(REASON), failure.alias(FAILURE))
+    return _set_whole_aside(rows, F.broadcast(refused.select(*COORDINATE, found.alias(_REFUSED))))
+
+
+def _set_whole_aside(rows: DataFrame, refused: DataFrame) -> DataFrame:
+    """Rows, of which messages in `refused` have one, with the OUTCOME, REASON and FAILURE that it says."""
+    is_refused = F.col(_REFUSED).isNotNull()
+    said = {
+        name: F.when(is_refused, F.col(_REFUSED)[name]).otherwise(F.col(name)) for name in (OUTCOME, REASON, FAILURE)
+    }
+    joined = rows.join(refused, list(COORDINATE), "left").where(~is_refused | (F.col(INDEX) == 0))
+    return joined.withColumns(said).drop(_REFUSED)
 
 
 def hashed(rows: DataFrame, fields: Iterable[str]) -> DataFrame:

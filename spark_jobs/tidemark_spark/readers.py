@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -94,9 +94,19 @@ def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
 
 def _typed(fields: Fields) -> list[Any]:
     return [
-        F.col(f"field_{number}").cast("string").cast(SPARK_TYPES[kind]).alias(name)
+        of_text(F.col(f"field_{number}"), SPARK_TYPES[kind]).alias(name)
         for number, (name, kind) in enumerate(fields.items())
     ]
+
+
+def of_text(stored: Column, kind: str) -> Column:
+    """A value of a Spark type from what HBase holds of it: its bytes where it is binary, its text for all others."""
+    if kind == "binary":
+        # May be no text.
+        return stored
+    text = stored.cast("string")
+    # Times are held in UTC; the session that reads may have another time zone.
+    return F.concat(text, F.lit("Z")).cast(kind) if kind == "timestamp" else text.cast(kind)
 
 
 def hbase_places(

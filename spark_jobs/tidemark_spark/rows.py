@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from tidemark.attempts import HeadFence
 from tidemark.connections import Connections, from_environment, registry_endpoint
+from tidemark.coordinates import Coordinate
+from tidemark.ranges import OffsetRange, RangeSet
 from tidemark.registry import SchemaRegistry
 from tidemark.streams.model import Stream
 from tidemark.streams.schemes import AvroScheme, FunctionScheme
 from tidemark.streams.transform import Transform
 from tidemark.tallies import PartitionTally
 from tidemark_spark import outcomes
+from tidemark_spark.isolating import Cause, cause_of, failing
 from tidemark_spark.reading import no_messages
 from tidemark_spark.schemes.avro_record import schemas_of
 from tidemark_spark.schemes.function import check_function
+from tidemark_spark.selecting import only
 from tidemark_spark.tallying import AS_READ, as_read, read_tallies
 from tidemark_spark.transforming import refuse_invented, transformed
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -120,17 +128,47 @@ def _transformed(
         if read is None:
             read = read_tallies(given)
         whole = outcomes.settled(given) if _several(stream) else given.drop(*AS_READ)
-        made = outcomes.within_limits(transformed(whole, stream.scheme.fields, transform), refusals)
-        # Kept too: what a function of the user's own gives, computed anew, could be something else.
-        kept = _kept(outcomes.hashed(made, outcomes.field_names(stream)))
+
+        def made_of(rows: DataFrame) -> DataFrame:
+            made = outcomes.within_limits(transformed(rows, stream.scheme.fields, transform), refusals)
+            return outcomes.hashed(made, outcomes.field_names(stream))
+
         try:
-            return Rows(outcomes.settled(refuse_invented(kept)), (kept,), read)
-        except BaseException:
-            kept.unpersist()
-            raise
+            return _kept_and_settled(made_of(whole), read)
+        except PySparkException as problem:
+            if cause_of(problem) is None:
+                raise
+            failed = _failing(whole, read, made_of)
+            if not failed:
+                raise
+        return _kept_and_settled(made_of(outcomes.failed(whole, failed)), read)
     finally:
         # All of it is in what is kept by now.
         given.unpersist()
+
+
+def _kept_and_settled(made: DataFrame, read: tuple[PartitionTally, ...]) -> Rows:
+    # Kept too: what a function of the user's own gives, computed anew, could be something else.
+    kept = _kept(made)
+    try:
+        return Rows(outcomes.settled(refuse_invented(kept)), (kept,), read)
+    except BaseException:
+        kept.unpersist()
+        raise
+
+
+def _failing(
+    rows: DataFrame, read: tuple[PartitionTally, ...], made_of: Callable[[DataFrame], DataFrame]
+) -> dict[Coordinate, Cause]:
+    """The messages that the transform fails on, found by computing it on fewer and fewer of them."""
+    offsets = RangeSet(OffsetRange(one.at, one.first or 0, (one.last or 0) + 1) for one in read)
+    log.warning("the transform fails on messages of this window; they are being looked for")
+    return failing(
+        "transform",
+        offsets,
+        # All columns are computed, and none goes anywhere.
+        lambda part: made_of(only(rows, part)).write.format("noop").mode("overwrite").save(),
+    )
 
 
 def _kept(rows: DataFrame) -> DataFrame:
@@ -138,10 +176,9 @@ def _kept(rows: DataFrame) -> DataFrame:
 
 
 def check_rows(spark: SparkSession, stream: Stream) -> None:
-    """Before any message is read: raises WrongUse for a function, retry policy, transform or schema file that is no use."""
+    """Before any message is read: raises WrongUse for a function, policy, check, transform or schema file that is no use."""
     check_function(stream)
-    if stream.transform is None and not isinstance(stream.scheme, AvroScheme):
-        return
+    outcomes.check_checks(outcomes.with_outcomes(no_messages(spark), stream.model_copy(update={"checks": ()})), stream)
     rows = outcomes.with_outcomes(no_messages(spark), stream)
     if stream.transform is not None:
         transformed(rows, stream.scheme.fields, stream.transform)

@@ -5,43 +5,50 @@ from __future__ import annotations
 from functools import reduce
 from operator import or_
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidemark.blocks import in_blocks
 from tidemark.ranges import RangeSet
-from tidemark_spark.columns import COORDINATE, INCARNATION, OFFSET, PARTITION, TOPIC
+from tidemark_spark.columns import AT, BLOCK, INCARNATION, OFFSET, PARTITION, TOPIC
+from tidemark_spark.tallying import block_of
 
-# Up to here a condition in the plan; beyond, the offsets are listed and joined, since Spark compiles every condition.
+# Up to here a condition in the plan; beyond, the ranges are joined, since Spark compiles every condition.
 _MOST_CONDITIONS = 50
+# Ranges are cut at the borders of blocks, so that Spark finds those of a row by equal keys: in about so many pieces, or as
+# many as there are ranges, so that no row has many to compare with.
+_PIECES_MADE = 20_000
 
-_RANGE = f"{TOPIC} string, {INCARNATION} int, {PARTITION} int, first long, last long"
+_IN = tuple(f"_in{name}" for name in (*AT, BLOCK))
+_START, _UNTIL = "_start", "_until"
+_PIECE = f"{_IN[0]} string, {_IN[1]} int, {_IN[2]} int, {_IN[3]} long, {_START} long, {_UNTIL} long"
 
 
 def only(rows: DataFrame, ranges: RangeSet) -> DataFrame:
     """The rows whose coordinate is in `ranges`."""
-    found = list(ranges)
-    if len(found) <= _MOST_CONDITIONS:
+    if len(list(ranges)) <= _MOST_CONDITIONS:
         return rows.where(_condition(ranges))
-    return rows.join(F.broadcast(listed(rows.sparkSession, ranges)), list(COORDINATE), "left_semi")
+    return _joined(rows, ranges, "left_semi")
 
 
 def without(rows: DataFrame, ranges: RangeSet) -> DataFrame:
     """The rows whose coordinate is not in `ranges`."""
-    found = list(ranges)
-    if len(found) <= _MOST_CONDITIONS:
+    if len(list(ranges)) <= _MOST_CONDITIONS:
         return rows.where(~_condition(ranges))
-    return rows.join(F.broadcast(listed(rows.sparkSession, ranges)), list(COORDINATE), "left_anti")
+    return _joined(rows, ranges, "left_anti")
 
 
-def listed(spark: SparkSession, ranges: RangeSet) -> DataFrame:
-    """Every coordinate of the ranges as a row."""
-    rows = [
-        (one.partition.topic, one.partition.incarnation, one.partition.partition, one.start, one.until - 1)
-        for one in ranges
+def _joined(rows: DataFrame, ranges: RangeSet, how: str) -> DataFrame:
+    """Costs grow with the ranges, never with their offsets."""
+    size = max(1, ranges.hull().count() // max(_PIECES_MADE, len(list(ranges))))
+    pieces = [
+        (at.topic, at.incarnation, at.partition, block, start, until)
+        for at, block, start, until in in_blocks(ranges, size)
     ]
-    return spark.createDataFrame(rows, _RANGE).select(
-        TOPIC, INCARNATION, PARTITION, F.explode(F.sequence("first", "last")).alias(OFFSET)
-    )
+    listed = rows.sparkSession.createDataFrame(pieces, _PIECE)
+    same = [F.col(name) == F.col(of_piece) for name, of_piece in zip((*AT, BLOCK), _IN, strict=True)]
+    inside = [F.col(OFFSET) >= F.col(_START), F.col(OFFSET) < F.col(_UNTIL)]
+    return rows.select("*", block_of(size)).join(F.broadcast(listed), [*same, *inside], how).drop(BLOCK)
 
 
 def _condition(ranges: RangeSet) -> Column:

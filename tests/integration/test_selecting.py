@@ -1,0 +1,58 @@
+"""Rows at many ranges of offsets: found as a set finds them, at a cost that does not grow with the offsets."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tidemark.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
+from tidemark_spark.columns import INCARNATION, OFFSET, PARTITION, TOPIC
+from tidemark_spark.selecting import only, without
+
+PARTITIONS = [TopicPartition(topic, number, 1) for topic in ("orders", "über") for number in range(40)]
+
+
+def scattered(chance: random.Random) -> RangeSet:
+    """Short and long ranges close together, of some partitions and not of others, and one as far away as can be."""
+    ranges = [OffsetRange(PARTITIONS[0], MAX_OFFSET - 1, MAX_OFFSET)]
+    for at in PARTITIONS[::2]:
+        start = chance.randrange(30)
+        while start < 900:
+            until = start + chance.choice((1, 2, 100))
+            ranges.append(OffsetRange(at, start, until))
+            start = until + chance.choice((1, 3, 50))
+    return RangeSet(ranges)
+
+
+def whole(chance: random.Random) -> RangeSet:
+    """Billions of offsets: what is joined with rows is not each of them."""
+    return RangeSet(OffsetRange(at, chance.randrange(500), 10**12) for at in PARTITIONS[1:])
+
+
+@pytest.mark.parametrize("chosen", [scattered, whole])
+def test_rows_inside_and_outside(spark: SparkSession, chosen: Callable[[random.Random], RangeSet]) -> None:
+    ranges = chosen(random.Random(7))
+    assert len(list(ranges)) > 50
+    places = [(at, offset) for at in PARTITIONS for offset in range(1_000)]
+    inside = {place for place in places if place in ranges}
+    assert 0 < len(inside) < len(places)
+    rows = spark.createDataFrame(
+        [(at.topic, at.incarnation, at.partition, offset) for at, offset in places],
+        f"{TOPIC} string, {INCARNATION} int, {PARTITION} int, {OFFSET} long",
+    )
+    # The partition of a topic that was made anew is another one.
+    renewed = rows.withColumn(INCARNATION, F.lit(2))
+    assert found(only(rows, ranges)) == inside
+    assert found(without(rows, ranges)) == set(places) - inside
+    assert only(renewed, ranges).count() == 0
+    assert without(renewed, ranges).columns == rows.columns
+
+
+def found(rows: DataFrame) -> set[tuple[TopicPartition, int]]:
+    every = [(TopicPartition(row[TOPIC], row[PARTITION], row[INCARNATION]), row[OFFSET]) for row in rows.collect()]
+    assert len(set(every)) == len(every)
+    return set(every)

@@ -1,0 +1,61 @@
+"""Somebody's own Spark session, with a time zone of its own, reads the same times from every sink."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.oracle import Example, Outcome
+from tests.playground import Make
+from tidemark_spark.readers import results
+
+# In Berlin, the first does not exist and the second exists twice.
+TIMES = ["2026-03-29T02:30:00Z", "2026-10-25T00:30:00Z", "1890-01-01T00:00:00.123456Z"]
+FORM = "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]X"
+SEEN = Example(
+    "seen",
+    {
+        "source": {"topics": []},
+        "scheme": {"type": "delimited", "fields": {"host": "string", "at": "timestamp"}, "timestamp": FORM},
+        "sinks": [
+            {"type": "hbase", "table": "-"},
+            {"type": "parquet", "folder": "-"},
+            {"type": "delta", "folder": "-"},
+        ],
+        "dead_letters": {"table": "-"},
+    },
+    ("seen",),
+    1,
+    lambda count, first: ((b"k", f"h{number},{TIMES[number]}".encode()) for number in range(first, first + count)),
+    lambda value: Outcome(None, None),
+)
+
+
+@pytest.mark.covers("E11")
+def test_times_in_another_time_zone(make: Make, spark: SparkSession) -> None:
+    play = make(SEEN)
+    sinks: list[dict[str, Any]] = [
+        {"type": "hbase", "table": play.name},
+        {"type": "parquet", "folder": play.name},
+        {"type": "delta", "folder": f"{play.name}_delta"},
+        {"type": "hbase_latest", "table": f"{play.name}_latest", "key": "at"},
+        {"type": "hbase_aggregates", "table": f"{play.name}_sums", "key": "host", "values": {"at": {"max": "at"}}},
+    ]
+    play.rewrite(sinks=sinks)
+    play.produce(len(TIMES))
+    play.ingest()
+    wanted = {
+        f"h{number}": round((datetime.fromisoformat(time) - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 10**6)
+        for number, time in enumerate(TIMES)
+    }
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        for sink in [one["type"] for one in sinks]:
+            rows = results(spark, play.opened, sink).select("host", F.unix_micros("at").alias("at")).collect()
+            assert {row["host"]: row["at"] for row in rows} == wanted, sink
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
