@@ -54,6 +54,6 @@ def make_sinks(opened: OpenStream) -> list[Sink]:
 
 
 def refusals(sinks: Sequence[Sink], fields: Fields) -> list[Column]:
-    """What the sinks say of rows that are larger than they can take."""
+    """What the sinks say of rows that they can never take."""
     found = (sink.refusal(fields) for sink in sinks)
     return [one for one in found if one is not None]
