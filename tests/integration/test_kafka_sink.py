@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
+from pyspark.sql import SparkSession
 
 from tests.integration.test_command_line import asked, tidemark
 from tests.integration.test_cuts import crash, cut_after, read_by
 from tests.oracle import CDN, LEDGERS, Example, Fields, Place
 from tests.playground import Make, Playground
-from tidemark.errors import ProcessingFailed, TopicUnknown, WrongUse
+from tidemark.errors import ProcessingFailed, TopicUnknown
 from tidemark.ledger.records import LaneKind
 from tidemark.protocol import Step
 from tidemark.results.kafka_messages import kafka_messages
@@ -83,6 +84,17 @@ def given(play: Playground, *topics: str) -> list[tuple[Place, tuple[str, bytes 
     ]
 
 
+def given_by_spark(play: Playground) -> list[tuple[Place, tuple[str, bytes | None, bytes | None]]]:
+    """What counts, by the reader with Spark."""
+    return [
+        (
+            (row["_topic"], row["_partition"], row["_offset"], row["_index"]),
+            (row["topic"], *(None if row[name] is None else bytes(row[name]) for name in ("key", "value"))),
+        )
+        for row in results(SparkSession.active(), play.opened, "kafka").collect()
+    ]
+
+
 def as_json(play: Playground, fields: Fields) -> dict[str, Any] | None:
     """What the default value of a row's message should hold; None for a tombstone."""
     read = {
@@ -104,6 +116,7 @@ def assert_each_once(play: Playground, *topics: str, twice: bool = False) -> Non
     assert Counter(place for place, _ in found).total() == len(dict(found))
     wanted = {place: as_json(play, fields) for place, fields in play.expected().rows.items()}
     assert {place: value and json.loads(value) for place, (_, _, value) in found} == wanted
+    assert sorted(given_by_spark(play)) == sorted(found)
     independent = counting(play, *topics)
     assert dict(independent) == dict(found)
     if not twice:
@@ -218,6 +231,7 @@ def test_topic_key_and_value_from_fields(make: Make) -> None:
     play.rewrite(checks=http, sinks=[*sinks, {"type": "kafka", "topic": out, "key": "_key"}])
     play.select(LaneKind.REPLAY, play.opened.book.authority().covered())
     found = dict(given(play, *names, out))
+    assert dict(given_by_spark(play)) == found
     assert {topic for topic, _, _ in found.values()} == {out}
     assert {key for _, key, _ in found.values()} == {b"gone", *(b"key %d" % number for number in range(60))}
     assert [value for _, key, value in found.values() if key == b"gone"] == [None]
@@ -335,10 +349,3 @@ def test_the_command_line_shows_what_counts(make: Make) -> None:
     assert len(text.splitlines()) == 3
     _, said = tidemark("results", str(play.file), "--sink", "files", code=2)
     assert "no sink files; there are: hbase, kafka, parquet" in said
-
-
-def test_spark_reads_it_not(make: Make, spark: Any) -> None:
-    play = make(CDN)
-    with_sink(play)
-    with pytest.raises(WrongUse, match="sink kafka is in Kafka"):
-        results(spark, play.opened, "kafka")
