@@ -23,7 +23,7 @@ from tidemark.errors import EXIT_DONE, EXIT_FAILED, VerificationFailed
 from tidemark.tallies import Acknowledgements
 from tidemark_spark import entry, window_job
 from tidemark_spark.sinks import Sink, hbase, make_sinks
-from tidemark_spark.sinks.acknowledging import Writer
+from tidemark_spark.sinks.acknowledging import Writer, acknowledge
 from tidemark_spark.sinks.contract import Mission
 
 Batches = Iterable[pa.RecordBatch]
@@ -41,10 +41,15 @@ def writes_one_twice(batches: Batches, write: Writer) -> Iterator[pa.RecordBatch
 
 
 def says_done_too_early(batches: Batches, write: Writer) -> Iterator[pa.RecordBatch]:
-    """Ends while its buffer still holds rows."""
+    """Acknowledges all rows before they are written, and ends while its buffer still holds the last of each batch.
+
+    What it acknowledges is right, so that no count can tell: see `test_audit.py`.
+    """
     for batch in batches:
+        yield acknowledge([column.to_pylist() for column in batch.columns], write.mission)  # type: ignore[attr-defined]
         kept = max(0, batch.num_rows - 7)
-        yield from write([batch.slice(0, kept)])
+        for _ in write([batch.slice(0, kept)]):
+            pass
 
 
 def in_trouble(batches: Batches, write: Writer) -> Iterator[pa.RecordBatch]:
@@ -103,7 +108,7 @@ def with_sinks_that(way: Way) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    for way in (loses_one, writes_one_twice, says_done_too_early):
+    for way in (loses_one, writes_one_twice):
         with_sinks_that(way)
         try:
             window_job.main(arguments)

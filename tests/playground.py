@@ -18,6 +18,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 
 from services import control
 from services.site import Site
+from tests import own_readers
 from tests.independent import Independent
 from tests.oracle import EXAMPLES, LEDGERS, Example, Expected, expected, stream_of
 from tests.servers import free_ports
@@ -178,6 +179,22 @@ class Playground:
         assert hbase.by_place() == wanted.rows
         assert files.by_place() == wanted.rows
         assert {place[:3]: fields["reason"] for place, fields in dead.rows} == wanted.dead
+        self._assert_own_readers_agree(wanted)
+
+    def _assert_own_readers_agree(self, wanted: Expected) -> None:
+        """Tidemark's readers give the same, of each sink that has had all windows."""
+        opened = self.opened
+        had = [
+            {sink["name"] for sink in one["receipt"]["sinks"]} for one in self.independent.records() if one["receipt"]
+        ]
+        everywhere = set.intersection(*had) if had else set()
+        for reader, rows in own_readers.results_of(opened, everywhere):
+            assert len(rows) == len(wanted.rows), reader
+            assert dict(rows) == wanted.rows, reader
+        if had:
+            dead = own_readers.dead_letters(opened)
+            assert len(dead) == len(wanted.dead)
+            assert {place[:3]: fields["reason"] for place, fields in dead} == wanted.dead
 
 
 Make = Callable[..., Playground]

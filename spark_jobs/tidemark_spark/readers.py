@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from tidemark.connections import kafka_bootstrap
 from tidemark.errors import WrongUse
 from tidemark.hashing import content_hash, coordinate_hash, row_hash
 from tidemark.ledger.book import Book, View
@@ -55,7 +56,8 @@ def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
     """The results of one sink that count: coordinate, `_index`, `_tombstone`, and the stream's fields with their types.
 
     Of a sink `hbase_latest` the newest value of each key, which may be a tombstone. Of `hbase_aggregates` key and values of
-    each key, and nothing else; a sum of integers is a decimal.
+    each key, and nothing else; a sum of integers is a decimal. Of `kafka` the message's `topic`, `key` and `value` in place of
+    the fields.
 
     Raises WrongUse when the stream has no sink of this name.
     """
@@ -80,7 +82,11 @@ def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
 
         return key_totals(spark, opened, config)
     if isinstance(config, KafkaSink):
-        raise WrongUse(f"sink {sink} is in Kafka: tidemark.results.kafka_messages reads it, without Spark")
+        # Only its own readers have to know Kafka.
+        from tidemark_spark.kafka_reader import messages_that_count
+
+        servers = kafka_bootstrap(opened.connections(config.kafka))
+        return messages_that_count(spark, opened.book, servers, config.targets())
     if isinstance(config, DeltaSink):
         from tidemark.results.delta_table import parts_that_count
 

@@ -44,7 +44,7 @@ def table_of(play: Playground) -> str:
 
 def with_sink(play: Playground, *, first: bool = False, **changes: Any) -> None:
     """Give the stream the sink, besides its others."""
-    mine = {"type": SINK, "table": table_of(play), **SINKS[play.example.name]}
+    mine = {"type": SINK, "table": table_of(play), "regions": 4, **SINKS[play.example.name]}
     others = [{"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}]
     play.rewrite(sinks=[mine, *others] if first else [*others, mine], **changes)
 
@@ -233,6 +233,8 @@ def tamper(play: Playground, generation: int) -> None:
     """Change one contribution that counts, and remove another."""
     connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
     source = connection.table(table_of(play))
+    # As many salts in each region as it was made with.
+    assert [region["start_key"] for region in source.regions()] == [b"", b"\x04", b"\x08", b"\x0c"]
     column = b"d:" + qualifier("ingest", 1)
     rows = [
         (row, cells[column][0])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.misbehaving_job import MisbehavingSink, says_done_too_early
 from tests.oracle import CDN, Fields, Place
 from tests.playground import Make, Playground
 from tidemark.audit import AuditReport, PlaceReport
@@ -18,7 +19,9 @@ from tidemark.ledger.records import LaneKind
 from tidemark.ranges import RangeSet, TopicPartition
 from tidemark.results.hbase_rows import Mark, PartitionKeys
 from tidemark.results.hbase_table import cells_of, qualifier
+from tidemark_spark import window_job
 from tidemark_spark.audit_job import audit
+from tidemark_spark.sinks import make_sinks
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -232,3 +235,34 @@ def test_a_folder_of_results_that_is_gone_is_so_many_missing_rows(make: Make) ->
     shutil.rmtree(parquet_folder(play))
     report = audited(play)
     assert place(report, "parquet").missing == len(play.expected().rows)
+
+
+@pytest.mark.covers("G1")
+def test_what_was_acknowledged_and_is_not_there_is_named(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that acknowledges rows and loses them gets its window committed: only who looks at what is there can tell."""
+    play = make(CDN)
+    play.produce(240)
+    with monkeypatch.context() as patched:
+        lying = [MisbehavingSink(one, says_done_too_early) for one in make_sinks(play.opened)]
+        patched.setattr(window_job, "make_sinks", lambda opened: lying)
+        play.ingest()
+    assert play.head().seq == 1
+    wanted = play.expected().rows
+    lost = set(wanted) - set(play.independent.hbase().by_place())
+    assert 0 < len(lost) < len(wanted)
+    report = audited(play)
+    assert [(one.name, one.missing, one.extra, one.different) for one in report.places] == [
+        ("hbase", len(lost), 0, 0),
+        ("parquet", 0, 0, 0),
+        ("dead letters", 0, 0, 0),
+    ]
+    assert report.findings is not None
+    named = play.opened.book.selection(report.findings)
+    assert {
+        (one.partition.topic, one.partition.partition, at) for one in named for at in range(one.start, one.until)
+    } == {place[:3] for place in lost}
+    # A replay of what it names puts them there.
+    play.select(LaneKind.REPLAY, named)
+    play.assert_exactly_what_was_read()
+    report = audited(play)
+    assert report.clean, report.sentence()

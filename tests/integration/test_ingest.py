@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 import happybase
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.accumulators import AccumulatorParam
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.oracle import CDN, OFFSETS, Example
 from tests.playground import Make, Playground
 from tidemark.results.reading import hbase_rows, parquet_tables
-from tidemark_spark import readers
+from tidemark_spark import readers, work
+from tidemark_spark.reading import read_offsets
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -27,6 +34,49 @@ def test_what_counts_is_what_the_topics_hold(play: Playground) -> None:
     play.assert_exactly_what_was_read()
     # Nothing is fetched again, what was set aside neither.
     assert play.ingest() == []
+
+
+class Offsets(AccumulatorParam[Counter[tuple[str, int, int]]]):
+    """How often Spark's tasks have got each message from Kafka."""
+
+    def zero(self, value: Counter[tuple[str, int, int]]) -> Counter[tuple[str, int, int]]:
+        return Counter()
+
+    def addInPlace(
+        self, value1: Counter[tuple[str, int, int]], value2: Counter[tuple[str, int, int]]
+    ) -> Counter[tuple[str, int, int]]:
+        value1.update(value2)
+        return value1
+
+
+@pytest.mark.covers("E34")
+def test_kafka_is_read_once_for_all_sinks_and_dead_letters(
+    make: Make, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = make(CDN, limits={"max_invalid": {"share": 0.5}})
+    play.produce(400)
+    read = spark.sparkContext.accumulator(Counter(), Offsets())
+
+    def counted(*what: Any) -> DataFrame:
+        messages = read_offsets(*what)
+
+        def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                places = (batch.column(name).to_pylist() for name in ("_topic", "_partition", "_offset"))
+                read.add(Counter(zip(*places, strict=True)))
+                yield batch
+
+        return messages.mapInArrow(count, messages.schema)
+
+    monkeypatch.setattr(work, "read_offsets", counted)
+    play.ingest()
+    wanted = play.expected()
+    assert wanted.dead
+    assert len(play.opened.stream.sinks) == 2
+    assert read.value == {
+        (topic, at, one): 1 for (topic, at), until in play.positions().items() for one in range(until)
+    }
+    play.assert_exactly_what_was_read()
 
 
 @pytest.mark.both

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
+from pyspark.sql import SparkSession
 
 from tests.integration.test_command_line import asked, tidemark
 from tests.integration.test_cuts import crash, cut_after, read_by
 from tests.oracle import CDN, LEDGERS, Example, Fields, Place
 from tests.playground import Make, Playground
-from tidemark.errors import ProcessingFailed, TopicUnknown, WrongUse
+from tidemark.errors import ProcessingFailed, TopicUnknown
 from tidemark.ledger.records import LaneKind
 from tidemark.protocol import Step
 from tidemark.results.kafka_messages import kafka_messages
@@ -83,6 +84,17 @@ def given(play: Playground, *topics: str) -> list[tuple[Place, tuple[str, bytes 
     ]
 
 
+def given_by_spark(play: Playground) -> list[tuple[Place, tuple[str, bytes | None, bytes | None]]]:
+    """What counts, by the reader with Spark."""
+    return [
+        (
+            (row["_topic"], row["_partition"], row["_offset"], row["_index"]),
+            (row["topic"], *(None if row[name] is None else bytes(row[name]) for name in ("key", "value"))),
+        )
+        for row in results(SparkSession.active(), play.opened, "kafka").collect()
+    ]
+
+
 def as_json(play: Playground, fields: Fields) -> dict[str, Any] | None:
     """What the default value of a row's message should hold; None for a tombstone."""
     read = {
@@ -104,6 +116,7 @@ def assert_each_once(play: Playground, *topics: str, twice: bool = False) -> Non
     assert Counter(place for place, _ in found).total() == len(dict(found))
     wanted = {place: as_json(play, fields) for place, fields in play.expected().rows.items()}
     assert {place: value and json.loads(value) for place, (_, _, value) in found} == wanted
+    assert sorted(given_by_spark(play)) == sorted(found)
     independent = counting(play, *topics)
     assert dict(independent) == dict(found)
     if not twice:
@@ -188,19 +201,19 @@ def test_topic_key_and_value_from_fields(make: Make) -> None:
     sinks = [{"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}]
     play.rewrite(checks=http, sinks=[*sinks, {"type": "kafka", **by_field}])
 
-    # A row that names no topic of the list: it is said, and nothing counts.
-    run = play.new_run()
-    with pytest.raises(Exception, match="its host is none of") as caught:
-        play.ingest(run)
-    said = translate(caught.value)
-    assert isinstance(said, WrongUse)
-    assert f"{play.topics[0]}/" in str(said)
-    assert given(play, *names) == []
-    assert play.head().seq == 0
+    # A row that names no topic of the list is set aside, and so is a tombstone, which names none; no sink gets a row.
+    play.ingest()
+    reason = "sink kafka: host names none of its topics, and there is no other"
+    assert Counter(fields["reason"] for _, fields in play.independent.hbase(f"{play.name}_dead").rows) == {reason: 41}
+    first = given(play, *names)
+    assert Counter(topic for _, (topic, _, _) in first) == {names[0]: 20}
+    assert set(play.independent.hbase().by_place()) == {place for place, _ in first}
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
 
     # With a topic for all others.
     play.rewrite(checks=http, sinks=[*sinks, {"type": "kafka", **by_field, "topic": out}])
-    play.ingest(run)
+    play.select(LaneKind.REPLAY, play.opened.book.authority().covered())
     rows = play.expected().rows
     found = dict(given(play, *names, out))
     assert found == dict(counting(play, *names, out))
@@ -218,9 +231,43 @@ def test_topic_key_and_value_from_fields(make: Make) -> None:
     play.rewrite(checks=http, sinks=[*sinks, {"type": "kafka", "topic": out, "key": "_key"}])
     play.select(LaneKind.REPLAY, play.opened.book.authority().covered())
     found = dict(given(play, *names, out))
+    assert dict(given_by_spark(play)) == found
     assert {topic for topic, _, _ in found.values()} == {out}
     assert {key for _, key, _ in found.values()} == {b"gone", *(b"key %d" % number for number in range(60))}
     assert [value for _, key, value in found.values() if key == b"gone"] == [None]
+
+
+def test_a_compacted_topic_gets_no_message_without_a_key(make: Make) -> None:
+    """The broker refuses such a message, and would refuse it at every try: it is a dead letter, and holds up nothing."""
+    play = make(CDN)
+    out = f"{play.name}-out"
+    play.kafka.create(out, 1, **{"cleanup.policy": "compact,delete"})
+    table: dict[str, Any] = {"type": "hbase", "table": play.name}
+    play.rewrite(sinks=[table, {"type": "kafka", "topic": out, "key": "_key"}])
+    line = b'203.0.113.9 - - [21/Nov/2026:07:10:00 +0000] "GET http://a.b/c HTTP/1.1" 200 5 0.1'
+    sent = [(b"key", line), (None, line), (b"", line), (b"gone", None)]
+    play.kafka.send((play.topics[0], 0, key, value) for key, value in sent)
+
+    def keys() -> dict[int, bytes | None]:
+        return {place[2]: key for place, (_, key, _) in given(play, out)}
+
+    def dead() -> dict[int, str]:
+        letters = play.independent.hbase(f"{play.name}_dead")
+        return {place[2]: fields["reason"] for place, fields in letters.rows}
+
+    reason = f"sink kafka: the key is null, and topic {out} is compacted"
+    play.ingest()
+    assert keys() == {0: b"key", 2: b"", 3: b"gone"}
+    assert dead() == {1: reason}
+    assert {place[2] for place in play.independent.hbase().by_place()} == {0, 2, 3}
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
+
+    # With a key that is made of the value, every tombstone has none.
+    play.rewrite(sinks=[table, {"type": "kafka", "topic": out, "key": "host"}])
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 4)))
+    assert keys() == dict.fromkeys((0, 1, 2), b"a.b")
+    assert dead() == {3: reason}
 
 
 def test_what_others_write_and_what_was_written_twice_does_not_count(make: Make) -> None:
@@ -302,10 +349,3 @@ def test_the_command_line_shows_what_counts(make: Make) -> None:
     assert len(text.splitlines()) == 3
     _, said = tidemark("results", str(play.file), "--sink", "files", code=2)
     assert "no sink files; there are: hbase, kafka, parquet" in said
-
-
-def test_spark_reads_it_not(make: Make, spark: Any) -> None:
-    play = make(CDN)
-    with_sink(play)
-    with pytest.raises(WrongUse, match="sink kafka is in Kafka"):
-        results(spark, play.opened, "kafka")

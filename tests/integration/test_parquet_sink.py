@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from tests.integration.test_command_line import asked
@@ -134,3 +136,29 @@ def test_windows_with_other_folders_are_read_together(make: Make, spark: SparkSe
 
     process_windows(play.opened, runs.lane_name(LaneKind.REPLAY, again), 1, again)
     assert_read_alike(play, spark)
+
+
+def test_times_that_python_cannot_hold(make: Make) -> None:
+    """A producer gives its messages any time that it likes; files give the text of it that HBase has."""
+    play = make(CDN)
+    topic = f"{play.name}-late"
+    play.kafka.create(topic, 1, **{"message.timestamp.after.max.ms": str(2**63 - 1)})
+    sinks = [{"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}]
+    sinks.append({"type": "delta", "folder": f"{play.name}_delta"})
+    play.rewrite(
+        source={"topics": [topic]}, scheme={"type": "string", "keep": {"at": "timestamp"}}, checks=[], sinks=sinks
+    )
+    times = {
+        1_795_245_000_500: "2026-11-21 07:10:00.5",
+        253_402_300_799_999: "9999-12-31 23:59:59.999",
+        253_402_300_800_000: "+10000-01-01 00:00:00",
+        9_000_000_000_000_000: "+287168-08-24 16:00:00",
+    }
+    with closing(KafkaProducer(bootstrap_servers=play.kafka.servers)) as producer:
+        for at in times:
+            producer.send(topic, b"a value", timestamp_ms=at)
+        producer.flush()
+    play.ingest()
+    for sink in ("hbase", "parquet", "delta"):
+        shown = asked("results", str(play.file), "--sink", sink)
+        assert [row["fields"]["at"] for row in shown] == list(times.values()), sink

@@ -22,7 +22,10 @@ from tidemark.protocol import Step
 
 pytestmark = pytest.mark.usefixtures("spark")
 
-SINKS = ("hbase", "hbase_latest", "parquet", "delta", "kafka")
+SINKS = ("hbase", "hbase_latest", "hbase_aggregates", "keys", "parquet", "delta", "kafka")
+SUMS, ROWS = {"amount": {"sum": "amount"}}, {"rows": "count"}
+# With what the key of a row with aggregates begins behind its salt: the text of the field `id` with its length.
+ID_2 = b"\x01\x00\x00\x00\x012"
 # The bug fix, after which the order has another amount.
 FIXED = {
     "sql": "SELECT _topic, _incarnation, _partition, _offset, _index, id, customer, amount * 10 AS amount, paid FROM messages",
@@ -41,11 +44,16 @@ def plainly(play: Playground) -> dict[str, list[str]]:
             for key, cells in connection.table(f"{play.name}_latest").scan(include_timestamp=True)
             if key != b"\xff\xfftidemark-owner"
         ]
+        sums, keys = (list(connection.table(f"{play.name}_{name}").scan()) for name in ("sums", "keys"))
     files = ds.dataset(base, format="parquet", exclude_invalid_files=True).to_table().to_pylist()
     messages = [json.loads(value) for _, _, _, value in written(play, f"{play.name}-out")]
     found: dict[str, list[Any]] = {
         "hbase": [cells[b"d:amount"].decode() for cells in rows],
         "hbase_latest": [_netstring(top, b"6:amount") for top in tops if b"2:id1:2" in top],
+        "hbase_aggregates": [
+            _netstring(cell, b"6:amount") for key, cells in sums if key[1:] == ID_2 for cell in cells.values()
+        ],
+        "keys": [key[-3:].decode() for key, _ in keys if key[1:].startswith(ID_2)],
         "parquet": [row["amount"] for row in files if row["id"] == 2],
         "delta": [
             row["amount"] for row in DeltaTable(f"{base}_delta").to_pyarrow_table().to_pylist() if row["id"] == 2
@@ -65,9 +73,15 @@ def counting(play: Playground) -> dict[str, list[str]]:
     opened = play.opened
     found = {}
     for sink in opened.stream.sinks:
-        rows = [row.get("fields") or json.loads(row["value"]) for row in rows_of(opened, sink, 100)]
+        rows = [_fields(row) for row in rows_of(opened, sink, 100)]
         found[sink.name] = [str(row["amount"]) for row in rows if str(row["id"]) == "2"]
     return found
+
+
+def _fields(row: dict[str, Any]) -> dict[str, Any]:
+    if "values" in row:
+        return {**row["key"], **row["values"]}
+    return row.get("fields") or json.loads(row["value"])
 
 
 def test_what_a_plain_reader_sees(make: Make) -> None:
@@ -76,11 +90,20 @@ def test_what_a_plain_reader_sees(make: Make) -> None:
     sinks: list[dict[str, Any]] = [
         {"type": "hbase", "table": play.name},
         {"type": "hbase_latest", "table": f"{play.name}_latest", "key": "customer"},
+        {"type": "hbase_aggregates", "table": f"{play.name}_sums", "key": "id", "values": SUMS},
+        # With a key that the bug fix makes another one.
+        {
+            "type": "hbase_aggregates",
+            "name": "keys",
+            "table": f"{play.name}_keys",
+            "key": ["id", "amount"],
+            "values": ROWS,
+        },
         {"type": "parquet", "folder": play.name},
         {"type": "delta", "folder": f"{play.name}_delta"},
         {"type": "kafka", "topic": f"{play.name}-out"},
     ]
-    assert [sink["type"] for sink in sinks] == list(SINKS)
+    assert [sink.get("name", sink["type"]) for sink in sinks] == list(SINKS)
     play.rewrite(sinks=sinks)
     orders = [{"id": number, "customer": "zoë", "amount": number / 4, "paid": True} for number in (1, 2)]
     play.kafka.send((play.topics[0], 0, b"zoe", json.dumps(order).encode()) for order in orders)
@@ -92,7 +115,15 @@ def test_what_a_plain_reader_sees(make: Make) -> None:
     with pytest.raises(Cut):
         play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 2)), "fix", on_step=cut_after(Step.VERIFIED))
     newest, both = ["5.0"], ["0.5", "5.0"]
-    assert plainly(play) == {"hbase": newest, "hbase_latest": newest, "parquet": both, "delta": both, "kafka": both}
+    assert plainly(play) == {
+        "hbase": newest,
+        "hbase_latest": newest,
+        "hbase_aggregates": newest,
+        "keys": both,
+        "parquet": both,
+        "delta": both,
+        "kafka": both,
+    }
     assert counting(play) == {key: ["0.5"] for key in SINKS}
 
     play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 2)), "fix")
@@ -100,6 +131,9 @@ def test_what_a_plain_reader_sees(make: Make) -> None:
     assert seen == {
         "hbase": newest,
         "hbase_latest": newest,
+        "hbase_aggregates": newest,
+        # The key that no row has any more stays as it was.
+        "keys": both,
         "parquet": both,
         "delta": newest,
         # And what the first try of the replay has left.

@@ -6,20 +6,26 @@ and writing. Their rows really arrive, behind the newer attempt's commit and its
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import happybase
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from services import tools
-from tests.oracle import CDN, Example
+from tests.integration.test_cuts import Cut, cut_after
+from tests.integration.test_kafka_sink import written
+from tests.integration.test_plain_readers import FIXED
+from tests.oracle import CDN, ORDERS, Example
 from tests.playground import Make, Playground
 from tidemark import protocol, runs
 from tidemark.attempts import HeadFence
-from tidemark.errors import Fenced
+from tidemark.errors import Fenced, TidemarkError, VerificationFailed
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.protocol import Fence, Step, Taken
 from tidemark.ranges import TopicPartition
@@ -47,7 +53,15 @@ def blindly(opened: OpenStream, taken: Taken) -> Iterator[Fence]:
     yield Blind(opened.book, INGEST, taken.attempt.generation)
 
 
-def zombie(play: Playground, spark: SparkSession, run: str, opened: OpenStream, newer: object) -> None:
+def zombie(
+    play: Playground,
+    spark: SparkSession,
+    run: str,
+    opened: OpenStream,
+    newer: object,
+    *,
+    refused: tuple[type[TidemarkError], str] = (Fenced, "was committed by run"),
+) -> None:
     """An attempt that takes and reads with `opened`, lets `newer` happen, and then goes on to write and to commit."""
     ledger = opened.book.register()
     assert ledger is not None
@@ -64,7 +78,8 @@ def zombie(play: Playground, spark: SparkSession, run: str, opened: OpenStream, 
     head = play.head()
     assert head.pending is not None
     me = runs.this_run(opened, run)
-    with pytest.raises(Fenced, match="was committed by run"):
+    problem, said = refused
+    with pytest.raises(problem, match=said):
         protocol.process(
             opened.book,
             opened.sweeper,
@@ -105,6 +120,67 @@ def test_a_late_attempt_with_other_code_changes_nothing(make: Make, spark: Spark
     play.select(LaneKind.REPLAY, everything)
     play.assert_exactly_what_was_read()
     assert play.independent.hbase(f"{play.name}_dead").debris == 0
+
+
+def with_all_kinds(play: Playground) -> list[dict[str, Any]]:
+    """Sinks of every kind that has a row for each message."""
+    out = f"{play.name}-out"
+    play.kafka.create(out, 1)
+    return [
+        {"type": "kafka", "topic": out},
+        {"type": "hbase", "table": play.name},
+        {"type": "parquet", "folder": play.name},
+        {"type": "delta", "folder": f"{play.name}_delta"},
+    ]
+
+
+def messages_in(play: Playground) -> Counter[str]:
+    """How many messages each generation has in the topic."""
+    return Counter(headers["tidemark.generation"] for headers, *_ in written(play, f"{play.name}-out"))
+
+
+@pytest.mark.covers("F5")
+def test_what_a_late_attempt_writes_to_delta_and_kafka_does_not_count(make: Make, spark: SparkSession) -> None:
+    play = make(ORDERS)
+    sinks = with_all_kinds(play)
+    play.produce(200)
+    run = play.new_run()
+    play.rewrite(sinks=sinks)
+    assert runs.plan_ingest(play.opened, run) is not None
+    # Older code, under which the amounts are others: a row of it would be seen.
+    play.rewrite(sinks=sinks, transform=FIXED)
+    older = play.opened
+    play.rewrite(sinks=sinks)
+    # A Delta table takes nothing of an attempt that is older than the last one, and so nothing is acknowledged there.
+    refused = (VerificationFailed, "acknowledged by sink delta")
+    zombie(play, spark, run, older, lambda: play.ingest(run), refused=refused)
+    rows = len(play.expected().rows)
+    assert sorted(messages_in(play).values()) == [rows, rows]
+    play.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("E48")
+def test_rows_of_a_replay_that_was_abandoned_do_not_count(make: Make) -> None:
+    play = make(ORDERS)
+    sinks = with_all_kinds(play)
+    play.rewrite(sinks=sinks)
+    play.produce(200)
+    play.ingest()
+    rows = len(play.expected().rows)
+    play.rewrite(sinks=sinks, transform=FIXED)
+    run = play.new_run()
+    with pytest.raises(Cut):
+        play.select(LaneKind.REPLAY, play.opened.book.authority().covered(), run, on_step=cut_after(Step.VERIFIED))
+    play.rewrite(sinks=sinks)
+    # All that it wrote is there, and newer than what counts.
+    assert sorted(messages_in(play).values()) == [rows, rows]
+    assert len(DeltaTable(f"{play.site.folder('lake')}/{play.name}_delta").to_pyarrow_table()) == 2 * rows
+    play.assert_exactly_what_was_read()
+    assert protocol.abandon(play.opened.book, runs.lane_name(LaneKind.REPLAY, run), "a test") is not None
+    play.assert_exactly_what_was_read()
+    play.produce(40)
+    play.ingest()
+    play.assert_exactly_what_was_read()
 
 
 @pytest.mark.covers("F5")

@@ -352,12 +352,15 @@ def test_a_sink_with_aggregates(tmp_path: Path) -> None:
     assert loaded(tmp_path, AGGREGATED.replace("SAID", "key: id, values: {orders: count}")).stream.sinks[1].key == (
         "id",
     )
+    cut = loaded(tmp_path, AGGREGATED.replace("SAID", "key: id, values: {orders: count}, regions: 16")).stream.sinks[1]
+    assert (sink.regions, cut.regions) == (1, 16)
 
 
 @pytest.mark.parametrize(
     ("said", "why"),
     [
         ("key: id", "values: "),
+        ("key: id, values: {orders: count}, regions: 3", "regions: "),
         ("key: id, values: {}", "values: .*at least 1"),
         ("key: customer, values: {orders: count}", "names the field customer, which the stream does not have"),
         ("key: id, values: {orders: {sum: customer}}", "names the field customer, which the stream does not have"),

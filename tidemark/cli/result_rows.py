@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from datetime import datetime
 from typing import Any
 
 from tidemark.connections import kafka_bootstrap
@@ -80,12 +79,10 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode(errors="backslashreplace")
 
 
-def _as_text(value: str | bytes | bool | int | float | datetime) -> str:
+def _as_text(value: str | bytes | bool | int | float) -> str:
     """A value of a file as the text that HBase has for it (but for the form of very large and very small doubles)."""
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S.%f}".rstrip("0").rstrip(".")
     return str(value)

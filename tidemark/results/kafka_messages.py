@@ -34,7 +34,7 @@ from tidemark.results.hbase_rows import Place
 TYPE = "kafka"
 FORMAT = "1"
 
-_HEADERS = tuple(
+HEADER_NAMES = tuple(
     f"tidemark.{name}"
     for name in (
         "format",
@@ -68,18 +68,18 @@ class Origin:
         at = self.place.partition
         values = (FORMAT, self.stream, at.topic, at.incarnation, at.partition, self.place.offset, self.place.index)
         texts = map(str, (*values, self.generation, self.lane, self.seq))
-        return [(name, text.encode()) for name, text in zip(_HEADERS, texts, strict=True)]
+        return [(name, text.encode()) for name, text in zip(HEADER_NAMES, texts, strict=True)]
 
     @classmethod
     def of(cls, headers: Iterable[tuple[str, bytes]]) -> Origin | None:
         """What the headers say; None for a message of another program. Raises ValueError for headers of another format."""
-        found = {name: value for name, value in headers if name in _HEADERS}
+        found = {name: value for name, value in headers if name in HEADER_NAMES}
         if not found:
             return None
-        if found.get("tidemark.format") != FORMAT.encode() or len(found) < len(_HEADERS):
+        if found.get("tidemark.format") != FORMAT.encode() or len(found) < len(HEADER_NAMES):
             raise ValueError(f"not the headers of format {FORMAT}: {found!r}")
         _, stream, topic, incarnation, partition, offset, index, generation, lane, seq = (
-            found[name].decode() for name in _HEADERS
+            found[name].decode() for name in HEADER_NAMES
         )
         place = Place(TopicPartition(topic, int(partition), int(incarnation)), int(offset), int(index))
         return cls(stream, place, int(generation), lane, int(seq))

@@ -89,12 +89,11 @@ def parquet_tables(book: Book, sink: str) -> list[pa.Table]:
 
 
 def parquet_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
-    """The first rows of a Parquet sink that count, at most `limit`, folder by folder."""
+    """The first rows of a Parquet sink that count, at most `limit`, folder by folder; times are texts."""
     from tidemark.results.parquet_files import tables_that_count
 
     def read(parts: list[Part], authority: Authority) -> list[dict[str, Any]]:
-        tables = tables_that_count(parts, authority)
-        return list(islice((row for table in tables for row in table.slice(0, limit).to_pylist()), limit))
+        return _first_rows(tables_that_count(parts, authority), limit)
 
     return steady(book, sink, read)
 
@@ -110,13 +109,18 @@ def delta_tables(book: Book, sink: str) -> list[pa.Table]:
 
 
 def delta_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
-    """The first rows of a Delta table that count, at most `limit`, window by window."""
+    """The first rows of a Delta table that count, at most `limit`, window by window; times are texts."""
     from tidemark.results.delta_table import parts_that_count
     from tidemark.results.parquet_files import tables_that_count
 
     authority, parts = parts_that_count(book, sink)
-    tables = tables_that_count(parts, authority)
-    return list(islice((row for table in tables for row in table.slice(0, limit).to_pylist()), limit))
+    return _first_rows(tables_that_count(parts, authority), limit)
+
+
+def _first_rows(tables: Iterable[pa.Table], limit: int) -> list[dict[str, Any]]:
+    from tidemark.results.time_texts import with_texts
+
+    return list(islice((row for table in tables for row in with_texts(table.slice(0, limit)).to_pylist()), limit))
 
 
 def _steady(book: Book, view: View, read: Callable[[View], T], used: Callable[[View], object]) -> tuple[View, T]:

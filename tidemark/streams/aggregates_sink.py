@@ -8,7 +8,17 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from tidemark.results.aggregates import Aggregate, Function
-from tidemark.streams.parts import MOST_CELL_BYTES, CellBytes, ConnectionName, FieldName, Items, Name, Part, Table
+from tidemark.streams.parts import (
+    MOST_CELL_BYTES,
+    CellBytes,
+    ConnectionName,
+    FieldName,
+    Items,
+    Name,
+    Part,
+    Regions,
+    Table,
+)
 from tidemark.streams.schemes import FieldType, named_once
 
 _SUMMED: frozenset[FieldType] = frozenset({"integer", "double"})
@@ -25,7 +35,10 @@ Value = Annotated[Annotated[Literal["count"], Tag("count")] | Annotated[Of, Tag(
 
 
 class HBaseAggregatesSink(Part):
-    """A row for each key, with one contribution of each window. A table keeps the key and the values that it was made with."""
+    """A row for each key, with one contribution of each window. A table keeps the key and the values that it was made with.
+
+    `regions` counts when the table is made.
+    """
 
     type: Literal["hbase_aggregates"]
     name: Name = "hbase_aggregates"
@@ -33,6 +46,7 @@ class HBaseAggregatesSink(Part):
     table: Table
     key: Annotated[Items[FieldName], Field(min_length=1, max_length=16)]
     values: Annotated[dict[FieldName, Value], Field(min_length=1, max_length=64)]
+    regions: Regions = 1
     max_cell_bytes: CellBytes = MOST_CELL_BYTES
 
     @field_validator("key", mode="before")

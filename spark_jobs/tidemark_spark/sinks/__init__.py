@@ -38,7 +38,8 @@ def make_sinks(opened: OpenStream) -> list[Sink]:
             sinks.append(HBaseLatest(config, latest, opened.book, field_names(opened.stream)))
         elif isinstance(config, HBaseAggregatesSink):
             aggregated = opened.aggregate_table(config.hbase, config.table)
-            sinks.append(HBaseAggregates(config, aggregated, opened.book, opened.stream.fields))
+            regions = opened.gateway2(config.hbase) if config.regions > 1 else None
+            sinks.append(HBaseAggregates(config, aggregated, opened.book, opened.stream.fields, regions))
         elif isinstance(config, KafkaSink):
             servers = kafka_bootstrap(opened.connections(config.kafka))
             sinks.append(KafkaResults(config, servers, opened.stream.stream, field_names(opened.stream)))
@@ -54,6 +55,6 @@ def make_sinks(opened: OpenStream) -> list[Sink]:
 
 
 def refusals(sinks: Sequence[Sink], fields: Fields) -> list[Column]:
-    """What the sinks say of rows that are larger than they can take."""
+    """What the sinks say of rows that they can never take."""
     found = (sink.refusal(fields) for sink in sinks)
     return [one for one in found if one is not None]

@@ -44,7 +44,7 @@ class Sink(Protocol):
         ...
 
     def refusal(self, fields: Fields) -> Column | None:
-        """Why a row is larger than the sink can ever take, naming the sink and both sizes; null for a row that is not.
+        """Why the sink can never take a row, because of its size or for want of a place, naming the sink; or null.
 
         `fields` are the stream's. It is asked before anything is written, by an audit too. None: the sink takes any row.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -17,7 +17,8 @@ from tidemark.ledger.book import Book
 from tidemark.ledger.records import SinkReceipt, replays
 from tidemark.results.aggregate_rows import TYPE, encode, qualifier, row_key
 from tidemark.results.aggregate_table import AggregateTable, Layout
-from tidemark.results.hbase_table import WRITE_ROWS
+from tidemark.results.hbase_rows import split_keys
+from tidemark.results.hbase_table import FAMILIES, WRITE_ROWS
 from tidemark.streams.aggregates_sink import HBaseAggregatesSink
 from tidemark.streams.schemes import Fields
 from tidemark.tallies import Acknowledgements
@@ -27,6 +28,9 @@ from tidemark_spark.sinks.acknowledging import Prepared, acknowledged, write_pie
 from tidemark_spark.sinks.contract import Mission
 from tidemark_spark.sinks.sizes import is_long, key_size, keyed_too_large, packed_size
 
+if TYPE_CHECKING:
+    from tidemark.hbase.thrift2 import Gateway2
+
 # What a cell takes beside key and values: mark with the longest name of a lane, qualifier, timestamp, lengths, counts.
 _BESIDE_BYTES = 512
 
@@ -34,17 +38,31 @@ _BESIDE_BYTES = 512
 class HBaseAggregates:
     """The sink `hbase_aggregates`: a row for each key, a column for each window that has rows of it."""
 
-    def __init__(self, config: HBaseAggregatesSink, table: AggregateTable, book: Book, fields: Fields) -> None:
+    def __init__(
+        self,
+        config: HBaseAggregatesSink,
+        table: AggregateTable,
+        book: Book,
+        fields: Fields,
+        regions: Gateway2 | None = None,
+    ) -> None:
+        """`regions`: where a table is made that has several from the beginning."""
         self._config = config
         self._table = table
         self._book = book
         self._aggregates = config.aggregates(fields)
+        self._regions = regions
 
     @property
     def name(self) -> str:
         return self._config.name
 
     def prepare(self, stream: str, ledger: str) -> None:
+        if self._regions is not None:
+            # Thrift 2 takes a third of a second to load, and most streams do without it.
+            from tidemark.hbase.regions import ensure_table
+
+            ensure_table(self._regions, self._config.table, FAMILIES, split_keys(self._config.regions))
         self._table.prepare(stream, ledger, Layout(self._config.key, self._aggregates))
 
     def refusal(self, fields: Fields) -> Column:

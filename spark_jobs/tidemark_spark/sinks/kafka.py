@@ -16,7 +16,7 @@ from kafka.serializer import Serializer
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.errors import ProcessingFailed, TidemarkError, TopicUnknown, Unreachable, WrongUse
+from tidemark.errors import ProcessingFailed, TidemarkError, TopicUnknown, Unreachable
 from tidemark.kafka.log import KafkaLog
 from tidemark.ledger.records import SinkReceipt
 from tidemark.ranges import TopicPartition
@@ -70,6 +70,20 @@ class KafkaResults:
             )
 
     def refusal(self, fields: Fields) -> Column:
+        return F.coalesce(self._nowhere(), self._without_key(), self._too_large(fields))
+
+    def _nowhere(self) -> Column:
+        """The reason for a row that names none of the topics, where there is no topic for all others."""
+        reason = F.lit(f"sink {self.name}: {self._config.topic_field} names none of its topics, and there is no other")
+        return F.when(self._topic().isNull(), reason)
+
+    def _without_key(self) -> Column:
+        """The reason for a null key where the broker refuses it, because it could never compact it."""
+        topic = self._topic()
+        reason = F.concat(F.lit(f"sink {self.name}: the key is null, and topic "), topic, F.lit(" is compacted"))
+        return F.when(topic.isin(*self._compacted) & self._key().isNull(), reason)
+
+    def _too_large(self, fields: Fields) -> Column:
         # What a JSON text makes of a byte is six at most; only what may be too large is made to be measured.
         value = F.coalesce(F.octet_length(self._value()), F.lit(0))
         key = F.coalesce(F.octet_length(self._key()), F.lit(0))
@@ -81,6 +95,11 @@ class KafkaResults:
     def _limits(self) -> dict[str, int]:
         """The largest batch that each topic takes, in bytes, as far as we may see their settings."""
         return KafkaLog(self._servers).message_limits(self._config.targets())
+
+    @cached_property
+    def _compacted(self) -> set[str]:
+        """The topics that take no message without a key, as far as we may see their settings."""
+        return KafkaLog(self._servers).compacted(self._config.targets())
 
     def _most_bytes(self) -> Column:
         """The largest message that a row's topic takes, with all that is around it."""
@@ -99,11 +118,10 @@ class KafkaResults:
             self._key().alias("message_key"),
             self._value().alias("message_value"),
         )
-        config = self._config
-        settings = config.settings.model_dump()
+        settings = self._config.settings.model_dump()
         # A topic refuses what is larger as a whole, although each message of it is small enough.
         settings["batch_size"] = min([settings["batch_size"], *self._limits.values()])
-        writer = _Writer(self._servers, settings, self._stream, config.topic_field, config.topics, mission)
+        writer = _Writer(self._servers, settings, self._stream, mission)
         return acknowledged(messages, writer)
 
     def receipt(self, mission: Mission) -> SinkReceipt:
@@ -112,6 +130,7 @@ class KafkaResults:
 
     def _topic(self) -> Column:
         config = self._config
+        # Null where a row has no topic to go to; none of those gets as far as the writing.
         otherwise = F.lit(config.topic).cast("string")
         if config.topic_field is None:
             return otherwise
@@ -140,8 +159,6 @@ class _Writer:
     servers: str
     settings: dict[str, Any]
     stream: str
-    topic_field: str | None
-    topics: tuple[str, ...]
     mission: Mission
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -175,11 +192,6 @@ class _Writer:
         sent = []
         for topic, incarnation, partition, offset, index, _, _, target, key, value in zip(*columns, strict=True):
             place = Place(TopicPartition(topic, partition, incarnation), offset, index)
-            if target is None:
-                raise WrongUse(
-                    f"{place.partition}@{offset}: its {self.topic_field} is none of {', '.join(self.topics)}. Give the sink a "
-                    "`topic` too, for rows that name none of them, or set such messages aside with a check"
-                )
             headers = Origin(self.stream, place, mission.generation, mission.lane, mission.seq).headers()
             try:
                 sent.append(
