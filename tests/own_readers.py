@@ -81,4 +81,4 @@ def _json(opened: OpenStream, value: bytes | None) -> Fields:
     found = {} if value is None else json.loads(value)
     texts = {name: _text(one) for name, one in found.items() if one is not None}
     times = [name for name in texts if opened.stream.fields[name] == "timestamp"]
-    return {**texts, **{name: texts[name].replace("T", " ").replace(".000Z", "") for name in times}}
+    return {**texts, **{name: texts[name].replace("T", " ").replace(".000000Z", "") for name in times}}

@@ -17,8 +17,9 @@ from tidemark.retries import Failures, Retries, RetryPolicy
 if TYPE_CHECKING:
     from tidemark.streams.schemes import FieldType
 
-# As many messages of a task may wait for their retry, with keys and values in memory, before it reads on.
+# As many messages of a task, and as many bytes of them, may wait for their retry in memory before it reads on.
 MOST_WAITING = 2_000
+MOST_WAITING_BYTES = 64 << 20
 # The longest sleep between two looks at the fence.
 _NAP_MS = 1_000
 # Of what an exception says, in characters.
@@ -51,6 +52,28 @@ class Answer:
     failed: Failed | None = None
 
 
+class _Waiting:
+    """The messages that wait for their retry, and about how many bytes they hold."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._messages: dict[Coordinate, Message] = {}
+
+    def add(self, at: Coordinate, message: Message) -> None:
+        self._messages[at] = message
+        self.bytes += _size(message)
+
+    def pop(self, at: Coordinate) -> Message:
+        message = self._messages.pop(at)
+        self.bytes -= _size(message)
+        return message
+
+
+def _size(message: Message) -> int:
+    headers = (len(name) + len(value or b"") for name, value in message.headers)
+    return len(message.key or b"") + len(message.value or b"") + sum(headers)
+
+
 @dataclass(frozen=True)
 class Caller:
     """Calls a function. `now` gives milliseconds since 1970, `sleep` takes seconds, `look` is called again and again."""
@@ -65,16 +88,16 @@ class Caller:
     def answers(self, messages: Iterable[Message]) -> Iterator[Answer]:
         """An answer for each message: in their order, but that one which failed comes behind those that went on meanwhile."""
         retries = Retries(self.policy)
-        waiting: dict[Coordinate, Message] = {}
+        waiting = _Waiting()
         for message in messages:
             yield from self._due(retries, waiting)
-            while len(retries) >= MOST_WAITING:
+            while len(retries) >= MOST_WAITING or waiting.bytes >= MOST_WAITING_BYTES:
                 yield from self._wait(retries, waiting)
             yield from self._try(message, retries, waiting)
         while retries:
             yield from self._wait(retries, waiting)
 
-    def _wait(self, retries: Retries, waiting: dict[Coordinate, Message]) -> Iterator[Answer]:
+    def _wait(self, retries: Retries, waiting: _Waiting) -> Iterator[Answer]:
         """Sleep until the next message is due, or for a while, and then try what is due."""
         pause = (retries.next_due_at() or 0) - self.now()
         if pause > 0:
@@ -82,7 +105,7 @@ class Caller:
         self.look()
         yield from self._due(retries, waiting)
 
-    def _due(self, retries: Retries, waiting: dict[Coordinate, Message]) -> Iterator[Answer]:
+    def _due(self, retries: Retries, waiting: _Waiting) -> Iterator[Answer]:
         # What fails again at once is due again at once: the others are not held up by it for more than one round.
         for _ in range(len(retries)):
             at = retries.next_to_retry(self.now())
@@ -91,7 +114,7 @@ class Caller:
             retries.retry_started(at)
             yield from self._try(waiting.pop(at), retries, waiting)
 
-    def _try(self, message: Message, retries: Retries, waiting: dict[Coordinate, Message]) -> Iterator[Answer]:
+    def _try(self, message: Message, retries: Retries, waiting: _Waiting) -> Iterator[Answer]:
         self.look()
         at = Coordinate(TopicPartition(message.topic, message.partition, message.incarnation), message.offset)
         try:
@@ -100,7 +123,7 @@ class Caller:
         except (Exception, SystemExit) as problem:
             failures = retries.failed(at, self.now())
             if failures.due_at is not None and not isinstance(problem, PermanentFailure):
-                waiting[at] = message
+                waiting.add(at, message)
                 return
             yield Answer(message, failed=_failed(problem, failures))
         else:

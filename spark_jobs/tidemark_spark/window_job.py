@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tidemark import protocol, runs
 from tidemark.attempts import holding
-from tidemark.errors import EXIT_DONE, AlreadyCommitted, LedgerContradiction, OffsetsOutOfRange
+from tidemark.errors import EXIT_DONE, AlreadyCommitted, LedgerContradiction, OffsetsOutOfRange, ProcessingFailed
+from tidemark.kafka.topics import READ_UNCOMMITTED
 from tidemark.ledger.records import Record
 from tidemark.planning.discovery import lost_since_pin
 from tidemark.protocol import Listener, Step, nobody
@@ -24,6 +25,10 @@ from tidemark_spark.sinks.hbase import HBaseDeadLetters
 from tidemark_spark.work import SparkWork
 
 log = logging.getLogger(__name__)
+
+# Spark's times are microseconds in 64 bits. What it says of a message beyond them names neither partition nor offset.
+_LARGEST_TIME_MS = (2**63 - 1) // 1000
+_TIME_TOO_LARGE = "long overflow"
 
 
 def main(arguments: list[str], on_step: Listener = nobody) -> int:
@@ -97,6 +102,8 @@ def process_one(
         except Exception as problem:
             if isinstance(translate(problem), OffsetsOutOfRange):
                 raise _deleted(opened, lane, seq) from problem
+            if _TIME_TOO_LARGE in str(problem) and (beyond := _beyond_time(opened, lane)):
+                raise ProcessingFailed(beyond) from problem
             raise
 
 
@@ -110,6 +117,26 @@ def _deleted(opened: OpenStream, lane: str, seq: int) -> OffsetsOutOfRange:
         "pinned. Nothing was committed. To go on without them, set `on_out_of_range` in the stream file and give the window "
         f"up: tidemark ledger abandon {opened.book.stream} {lane} --reason ..."
     )
+
+
+def _beyond_time(opened: OpenStream, lane: str) -> str | None:
+    """What to say of the first message whose time Spark cannot hold; None when the pending window has none."""
+    found = opened.book.head(lane)
+    pending = found.head.pending if found else None
+    if pending is None:
+        return None
+    topics = sorted({one.topic for one in pending.window.ranges})
+    logs = opened.log.topics(topics, READ_UNCOMMITTED)
+    firsts = opened.log.first_at_or_after(logs, _LARGEST_TIME_MS + 1, READ_UNCOMMITTED)
+    for one in pending.window.ranges:
+        offset = firsts.get((one.topic, one.partition))
+        if offset is not None and one.start <= offset < one.until:
+            return (
+                f"{one.at}@{offset} has a time that Spark cannot hold: more than {_LARGEST_TIME_MS} ms since 1970, as when a "
+                "producer writes nanoseconds where Kafka takes milliseconds. Nothing was committed. To pass it: tidemark "
+                f"ledger skip {opened.book.stream} --to {one.at}@{offset + 1} --reason ..., and backfill what lies before it"
+            )
+    return None
 
 
 def _ledger_id(opened: OpenStream) -> str:

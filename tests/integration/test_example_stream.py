@@ -120,5 +120,5 @@ def test_all_four_steps(make: Make) -> None:
 def texts(value: dict[str, Any]) -> Fields:
     """JSON as the text that HBase has."""
     found = {name: repr(one) if isinstance(one, float) else str(one) for name, one in value.items()}
-    times = {name: found[name].replace("T", " ").removesuffix(".000Z") for name in ("time", "minute")}
+    times = {name: found[name].replace("T", " ").removesuffix(".000000Z") for name in ("time", "minute")}
     return {**found, **times}

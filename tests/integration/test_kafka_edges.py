@@ -9,12 +9,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from kafka import KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from tests.oracle import CDN
 from tests.playground import Make, Playground
 from tidemark import runs
 from tidemark.errors import (
     OffsetsOutOfRange,
+    ProcessingFailed,
     SourceChanged,
     TopicGone,
     TopicRecreated,
@@ -106,6 +108,22 @@ def test_a_topic_that_does_not_exist_is_not_created(make: Make) -> None:
         runs.preview(play.opened)
     assert read.value.exit_code == 4
     assert list(play.opened.book.store.scan(())) == before
+
+
+@pytest.mark.covers("A33")
+@pytest.mark.usefixtures("spark")
+def test_a_message_whose_time_is_in_nanoseconds(make: Make) -> None:
+    play = make(CDN)
+    settings = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+    play.kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, play.topics[0], settings)])
+    play.produce(20)
+    producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
+    producer.send(play.topics[0], b"x", partition=2, timestamp_ms=time.time_ns())
+    producer.close()
+    with pytest.raises(ProcessingFailed, match=f"{play.topics[0]}/2@5 has a time that Spark cannot hold") as refused:
+        play.ingest()
+    assert f"tidemark ledger skip {play.opened.book.stream} --to {play.topics[0]}/2@6" in str(refused.value)
+    assert play.head().last is None
 
 
 @pytest.mark.covers("E22")

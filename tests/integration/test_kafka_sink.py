@@ -101,7 +101,7 @@ def as_json(play: Playground, fields: Fields) -> dict[str, Any] | None:
         "integer": int,
         "double": float,
         "boolean": lambda text: text == "true",
-        "timestamp": lambda text: f"{text.replace(' ', 'T')}.000Z",
+        "timestamp": lambda text: f"{text.replace(' ', 'T')}.000000Z",
         "string": str,
     }
     kinds = play.example.stream["scheme"]["fields"]

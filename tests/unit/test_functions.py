@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tidemark import Message, PermanentFailure
-from tidemark.calling import MOST_WAITING, Answer, Caller
+from tidemark.calling import MOST_WAITING, MOST_WAITING_BYTES, Answer, Caller
 from tidemark.errors import WrongUse
 from tidemark.functions import load_function
 from tidemark.retries import ExponentialBackoff, RetryPolicy
@@ -276,13 +276,15 @@ def test_the_fence_is_looked_at_while_messages_wait() -> None:
     assert time.now < begun + 7_000
 
 
-def test_no_more_messages_wait_than_there_is_room_for() -> None:
+@pytest.mark.parametrize(("number", "size", "most"), [(MOST_WAITING + 100, 1, MOST_WAITING), (100, 2 << 20, 32)])
+def test_no_more_messages_wait_than_there_is_room_for(number: int, size: int, most: int) -> None:
+    assert most in (MOST_WAITING, MOST_WAITING_BYTES // size)
     read: list[int] = []
 
     def source() -> Iterator[Message]:
-        for message in messages(MOST_WAITING + 100):
+        for message in messages(number):
             read.append(message.offset)
-            yield message
+            yield replace(message, value=bytes(size))
 
     time = Time()
     answered: list[Answer] = []
@@ -297,8 +299,8 @@ def test_no_more_messages_wait_than_there_is_room_for() -> None:
 
     tried: set[int] = set()
     answered.extend(Caller(once, FIELDS, ExponentialBackoff(), time, time.sleep).answers(source()))
-    assert len(answered) == MOST_WAITING + 100
-    assert max(ahead) <= MOST_WAITING + 1
+    assert len(answered) == number
+    assert most <= max(ahead) <= most + 1
 
 
 @given(

@@ -33,6 +33,8 @@ from tidemark_spark.sinks.sizes import at_most, too_large
 
 # As many messages are acknowledged before the fence is looked at again and the next ones are sent.
 _WRITE_ROWS = 5_000
+# Times to the microsecond, as the other sinks have them.
+_JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
 # Of a message all but key and value: as kafka-python estimates it, with headers for the longest of all coordinates.
 _LONGEST = Origin(
@@ -148,7 +150,7 @@ class KafkaResults:
             value = text(self._config.value)
         else:
             # With the fields that are null, so that every message has the same keys.
-            value = F.to_json(F.struct(*(field(name) for name in self._fields)), {"ignoreNullFields": "false"})
+            value = F.to_json(F.struct(*(field(name) for name in self._fields)), _JSON)
         return F.when(~F.col(TOMBSTONE), value.cast("binary"))
 
 
