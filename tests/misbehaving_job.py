@@ -40,6 +40,12 @@ def writes_one_twice(batches: Batches, write: Writer) -> Iterator[pa.RecordBatch
     yield from write(chain((part for first in [*_first(rest)] for part in (first, first.slice(0, 1))), rest))
 
 
+def ends_too_early(batches: Batches, write: Writer) -> Iterator[pa.RecordBatch]:
+    """Ends, as if it had done its work, while its buffer still holds rows that it has not written."""
+    for batch in batches:
+        yield from write([batch.slice(0, max(0, batch.num_rows - 7))])
+
+
 def says_done_too_early(batches: Batches, write: Writer) -> Iterator[pa.RecordBatch]:
     """Acknowledges all rows before they are written, and ends while its buffer still holds the last of each batch.
 
@@ -108,7 +114,7 @@ def with_sinks_that(way: Way) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    for way in (loses_one, writes_one_twice):
+    for way in (loses_one, writes_one_twice, ends_too_early):
         with_sinks_that(way)
         try:
             window_job.main(arguments)

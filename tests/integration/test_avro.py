@@ -137,7 +137,7 @@ def test_records_of_a_schema_file(spark: SparkSession, tmp_path: Path) -> None:
         check_rows(spark, stream_of(tmp_path, text, schema_file="order.avsc"))
 
 
-@pytest.mark.covers("S7")
+@pytest.mark.covers("S7", "E49")
 def test_records_of_a_registry(spark: SparkSession, tmp_path: Path) -> None:
     newer = {
         **ORDER,
@@ -188,6 +188,7 @@ def test_records_of_a_registry(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(served.asked) == sorted(f"/schemas/ids/{number}" for number in (*schemas, 4_000_000_000))
 
 
+@pytest.mark.covers("E49")
 def test_a_registry_that_is_away_makes_no_message_invalid(
     make: Make, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,7 +181,7 @@ class Keyed:
         return found
 
 
-@pytest.mark.covers("N9")
+@pytest.mark.covers("N9", "E42")
 def test_old_messages_never_hide_newer_state(make: Make, ledger: str) -> None:
     play = make(CDN, ledger=LEDGERS[ledger])
     keyed, topic = Keyed(play), play.topics[0]

@@ -34,7 +34,7 @@ def known(play: Playground, topic: str) -> TopicIncarnation:
     return newest(found[1].topics, topic)
 
 
-@pytest.mark.covers("E20")
+@pytest.mark.covers("E20", "E41")
 @pytest.mark.usefixtures("spark")
 def test_a_recreated_topic_that_a_policy_accepts_is_another_incarnation(play: Playground) -> None:
     topic = play.topics[0]

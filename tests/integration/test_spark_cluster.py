@@ -66,9 +66,9 @@ def test_a_cluster_with_the_settings_of_the_documents(
     play.assert_exactly_what_was_read()
 
 
-@pytest.mark.covers("G1", "F3")
+@pytest.mark.covers("G1", "F3", "E35")
 def test_only_what_three_counts_agree_on_is_committed(make: Make, cluster: Cluster, tmp_path: Path) -> None:
-    """Sinks that lose a row or write one twice; then a slow task and one that dies."""
+    """Sinks that lose a row, write one twice, or end too early; then a slow task and one that dies."""
     play = make(CDN)
     play.produce(600)
     said = submit(play, cluster, tmp_path / "job.log", MISBEHAVING_JOB, **SPECULATION)
@@ -76,7 +76,9 @@ def test_only_what_three_counts_agree_on_is_committed(make: Make, cluster: Clust
         re.findall(r"^refused, (\w+): .*messages to store: (\d+, acknowledged by sink hbase: \d+)", said, re.M)
     )
     differences = {way: difference(counts) for way, counts in refused.items()}
-    assert differences == {"loses_one": -1, "writes_one_twice": 1}
+    assert differences["loses_one"] == -1
+    assert differences["writes_one_twice"] == 1
+    assert differences["ends_too_early"] <= -7
     # The worker that was killed after its write, and the task that another copy of it has overtaken.
     assert "exited unexpectedly" in said
     assert "another attempt succeeded" in said
