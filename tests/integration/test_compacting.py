@@ -132,6 +132,7 @@ def test_a_compaction_that_dies(play: Playground, spark: SparkSession, step: Ste
     assert_nothing_has_changed(play, spark)
 
 
+@pytest.mark.full
 def test_who_reads_meanwhile_reads_again(
     play: Playground, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,7 @@ def test_an_open_transaction_is_named_with_what_it_holds_back(play: Playground, 
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 def test_two_transactions_at_once_are_both_named(play: Playground, begin: Begin) -> None:
     play.produce(4)
     first = begin("first", 0, 3)

@@ -108,6 +108,7 @@ def test_odd_values_name_folders_and_come_back_unchanged(make: Make, spark: Spar
     assert len(asked("results", str(play.file), "--sink", "parquet", "--limit", "5")) == 5
 
 
+@pytest.mark.full
 def test_windows_with_other_folders_are_read_together(make: Make, spark: SparkSession) -> None:
     play = make(CDN)
     play.produce(60)

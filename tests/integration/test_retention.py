@@ -83,6 +83,7 @@ def test_a_warning_before_retention_deletes_the_next_unread_offset_and_lost_afte
     assert said == f"retention: {topic}/1 [10, 15): Kafka has deleted it before it was read\n"
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 def test_a_log_start_that_gains_on_the_position_is_warned_of_without_any_setting(play: Playground) -> None:
     """DeleteRecords by another program: no setting of the topic tells of it."""
