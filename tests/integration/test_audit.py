@@ -11,6 +11,7 @@ import pytest
 from tests.oracle import CDN, Fields, Place
 from tests.playground import Make, Playground
 from tidemark.audit import AuditReport, PlaceReport
+from tidemark.cli.result_rows import readable, rows_of
 from tidemark.hashing import content_hash, coordinate_hash, row_hash
 from tidemark.hbase.thrift import BatchMutation, Mutation
 from tidemark.ledger.book import record_key
@@ -232,3 +233,15 @@ def test_a_folder_of_results_that_is_gone_is_so_many_missing_rows(make: Make) ->
     shutil.rmtree(parquet_folder(play))
     report = audited(play)
     assert place(report, "parquet").missing == len(play.expected().rows)
+
+
+def test_a_table_that_was_named_after_the_windows_is_so_many_missing_rows(make: Make) -> None:
+    """It is made by the first window that writes to it."""
+    play = make(CDN)
+    play.produce(60)
+    play.ingest()
+    more = {"type": "hbase", "name": "more", "table": f"{play.name}_more"}
+    play.rewrite(sinks=[{"type": "hbase", "table": play.name}, more])
+    assert list(rows_of(play.opened, readable(play.opened, "more"), 10)) == []
+    report = audited(play)
+    assert (place(report, "hbase").missing, place(report, "more").missing) == (0, len(play.expected().rows))
