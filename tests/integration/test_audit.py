@@ -15,6 +15,7 @@ from tidemark.cli.result_rows import readable, rows_of
 from tidemark.hashing import content_hash, coordinate_hash, row_hash
 from tidemark.hbase.thrift import BatchMutation, Mutation
 from tidemark.ledger.book import record_key
+from tidemark.ledger.codec import decode
 from tidemark.ledger.records import LaneKind
 from tidemark.ranges import RangeSet, TopicPartition
 from tidemark.results.hbase_rows import Mark, PartitionKeys
@@ -207,6 +208,24 @@ def test_an_audit_of_some_offsets_looks_only_at_those(play: Playground) -> None:
     assert (elsewhere.expected, elsewhere.clean) == (20, True)
     here = audited(play, play.ranges(0, 1, (gone[0], gone[0] + 1)))
     assert (here.expected, place(here, "hbase").missing) == (1, 1)
+
+
+def test_more_findings_than_one_value_of_the_ledger_holds(play: Playground) -> None:
+    play.produce(300)
+    play.ingest()
+    gone = rows_at(play, 0, 1, 60)[::2]
+    delete_rows(play, play.name, 0, 1, *gone)
+    opened, run = play.opened, play.new_run()
+    opened.book.store.max_value_bytes = 150
+    report = audit(opened, run)
+    assert report.findings is not None
+    assert (report.findings.offsets + report.left_out, place(report, "hbase").missing) == (len(gone), len(gone))
+    assert report.left_out > 0
+    assert f"; {report.left_out} offsets with a difference are not in the selection" in report.sentence()
+    stored = decode(play.opened.book.report(run) or b"", AuditReport, run)
+    assert (stored.left_out, stored.clean) == (report.left_out, False)
+    play.select(LaneKind.REPLAY, play.opened.book.selection(report.findings))
+    assert place(audited(play), "hbase").missing == report.left_out
 
 
 def test_what_kafka_has_forgotten_and_a_replay_has_taken_apart_is_unproven(play: Playground) -> None:
