@@ -239,7 +239,8 @@ def _sinks(
                 continue
             # All of the comparison: a compaction may remove the folders behind its beginning.
             places.append(steady(opened.book, sink.name, compared))
-    dead = with_dead_letter_digest(outcomes.set_aside(expected)).select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
+    dead = with_dead_letter_digest(outcomes.set_aside(expected), opened.stream.dead_letters)
+    dead = dead.select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
     table = opened.dead_letter_table()
     found = readers.hbase_places(spark, opened.book, table, (), more, digested=digested)
     blocks = forgotten.of_dead_letters(opened.stream.dead_letters.table)
