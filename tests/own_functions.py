@@ -20,14 +20,14 @@ class OutOfStock(ValueError):
 
 
 def work(message: Message) -> Rows:
-    """`row X`, `rows N`, `skip`, `fail N` (so many times), `permanent`, `bad`; of a tombstone nothing."""
+    """`row X`, `rows N`, `skip`, `fail N` (so many times), `permanent WHY`, `bad`; of a tombstone nothing."""
     if message.value is None:
         return None
     at = (message.topic, message.partition, message.offset)
     _calls[at] += 1
     verb, _, rest = message.value.decode().partition(" ")
     if verb == "permanent":
-        raise PermanentFailure("never")
+        raise PermanentFailure(rest or "never")
     if verb == "fail" and _calls[at] <= int(rest):
         raise OutOfStock(f"none of {message.offset}")
     if verb == "rows":

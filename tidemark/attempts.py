@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tidemark.errors import Fenced, TidemarkError
 from tidemark.ledger.book import Book
@@ -30,7 +31,11 @@ class HeadFence:
         self._book = book
         self._lane = lane
         self._generation = generation
-        self._looked = 0.0
+        self._looked: float | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the time of the last look, which on a worker's host would be read by another clock: a copy looks at once."""
+        return {**self.__dict__, "_looked": None}
 
     def check(self) -> None:
         """Look at the head now. Raises Fenced when another attempt has taken or committed the window."""
@@ -54,8 +59,8 @@ class HeadFence:
         self._looked = time.monotonic()
 
     def check_now_and_then(self) -> None:
-        """As `check`, if the last look is more than FENCE_SECONDS ago: for between two batches."""
-        if time.monotonic() - self._looked > FENCE_SECONDS:
+        """As `check`, if this copy's last look is more than FENCE_SECONDS ago: for between two batches."""
+        if self._looked is None or time.monotonic() - self._looked > FENCE_SECONDS:
             self.check()
 
 

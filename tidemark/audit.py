@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tidemark.forgotten import BlockReport
 from tidemark.ledger.book import Committed
@@ -86,7 +87,8 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     `unfinished` offsets were committed before they were read (`at_most_once`), by attempts that have not finished.
 
-    `findings` is the stored selection of every coordinate with a difference, ready to be replayed.
+    `findings` is the stored selection of every coordinate with a difference, ready to be replayed; but for the `left_out`
+    last ones, for which one value of the ledger has no room.
     """
 
     format: int = FORMAT
@@ -106,6 +108,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     ledger_problems: tuple[str, ...]
     gaps: tuple[GapReport, ...] = ()
     findings: SelectionRef | None = None
+    left_out: int = 0
 
     @property
     def differences(self) -> int:
@@ -142,7 +145,25 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             text += f"; {unexplained} messages were counted when they were read and are gone, in topics that are not compacted"
         if self.unfinished:
             text += f"; {self.unfinished} offsets were committed before they were read, by attempts that did not finish"
+        if self.left_out:
+            text += (
+                f"; {self.left_out} offsets with a difference are not in the selection of the findings, which had no room for "
+                "them: replay it and audit again, or replay whole ranges"
+            )
         return text + "".join(f"; {problem}" for problem in self.ledger_problems)
+
+    def naming(self, most: int) -> AuditReport:
+        """The same with at most so many names of each kind, for a ledger that takes no larger value."""
+
+        def cut(one: Struct, *names: str) -> dict[str, Any]:
+            return {name: getattr(one, name)[:most] for name in names}
+
+        at = ("missing_at", "different_at", "extra_at", "twice_at", "blocks_at")
+        return structs.replace(
+            self,
+            places=tuple(structs.replace(one, **cut(one, *at)) for one in self.places),
+            gaps=tuple(structs.replace(one, **cut(one, "ranges")) for one in self.gaps),
+        )
 
 
 @dataclass(frozen=True)

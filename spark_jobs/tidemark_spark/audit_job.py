@@ -32,6 +32,7 @@ from tidemark.coordinates import Coordinate
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, WrongUse
 from tidemark.ledger.book import View
 from tidemark.ledger.codec import encode
+from tidemark.ledger.limits import beginning_that_fits
 from tidemark.ledger.records import INGEST, Head
 from tidemark.ledger.verifying import verify
 from tidemark.planning import discovery, planner
@@ -112,6 +113,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
         view.windows, {one.at: one.offset for one in register.lanes[INGEST].start}, ingest.head.offsets()
     )
     findings = RangeSet(one for place in places for one in place.findings)
+    kept = beginning_that_fits(opened.book.store, findings)
     report = AuditReport(
         stream=opened.book.stream,
         run=run,
@@ -140,11 +142,21 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
         ),
         ledger_problems=(*verify(opened.book), *forgotten.problems),
         gaps=gaps,
-        findings=opened.book.store_selection(findings) if findings else None,
+        findings=opened.book.store_selection(kept) if kept else None,
+        left_out=findings.count() - kept.count(),
     )
-    opened.book.store_report(run, encode(report))
+    _store(opened, run, report)
     rows.close()
     return report
+
+
+def _store(opened: OpenStream, run: str, report: AuditReport) -> None:
+    """With fewer names, where a value of the ledger has no room for all of them."""
+    for most in (SHOWN_COORDINATES, 10, 1, 0):
+        value = encode(report.naming(most))
+        if len(value) <= opened.book.store.max_value_bytes:
+            break
+    opened.book.store_report(run, value)
 
 
 @dataclass(frozen=True)
@@ -227,7 +239,8 @@ def _sinks(
                 continue
             # All of the comparison: a compaction may remove the folders behind its beginning.
             places.append(steady(opened.book, sink.name, compared))
-    dead = with_dead_letter_digest(outcomes.set_aside(expected)).select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
+    dead = with_dead_letter_digest(outcomes.set_aside(expected), opened.stream.dead_letters)
+    dead = dead.select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
     table = opened.dead_letter_table()
     found = readers.hbase_places(spark, opened.book, table, (), more, digested=digested)
     blocks = forgotten.of_dead_letters(opened.stream.dead_letters.table)

@@ -83,7 +83,8 @@ def compact(
 ) -> list[CompactedFolder]:
     """Compact what is asked for, and finish what an earlier compaction did not; gives the new folders.
 
-    Raises Fenced when another compaction of the sink has begun meanwhile, VerificationFailed, TooLarge, OwnedByAnother.
+    Raises Fenced when another compaction of the sink has begun meanwhile, VerificationFailed, TooLarge, OwnedByAnother,
+    WrongUse for a sink under a new name.
     """
     book = opened.book
     spark = open_session(f"tidemark compaction of {book.stream}/{sink.name}")
@@ -91,7 +92,7 @@ def compact(
     register = book.register()
     if register is None:
         raise WrongUse(f"{book.stream} has not been read yet: there is nothing to compact")
-    parquet_files.own(base, book.stream, register[1].ledger)
+    parquet_files.own(base, book.stream, register[1].ledger, sink.name)
 
     def heard(step: Step) -> None:
         log.info("compaction of %s/%s: %s", book.stream, sink.name, step.value)
@@ -113,7 +114,7 @@ def compact(
         made.append(structs.replace(folder, rows=rows))
         held = compactions.replace(book, held, made[-1])
         heard(Step.REPLACED)
-    compacting.remove_replaced(held.value, base, _generation(held))
+    compacting.remove_replaced(book, held.value, base, _generation(held))
     heard(Step.REMOVED)
     compactions.finish(book, held)
     heard(Step.FINISHED)

@@ -10,7 +10,8 @@ from pyspark.errors import PySparkException, PythonException
 from tidemark import errors
 from tidemark.errors import OffsetsOutOfRange, ProcessingFailed, TidemarkError, Unreachable
 
-# The last line of a Python traceback, as it comes back from a worker.
+# The last lines of a Python traceback, as it comes back from a worker; of an error that was raised from others, theirs stand
+# before it.
 _RAISED = re.compile(r"^tidemark\.errors\.(\w+): (.+?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
 # Spark's Kafka source says what happened at the end of its message, where it gives a reason.
 _LOST = re.compile(r"data may have been lost|OffsetOutOfRange")
@@ -28,10 +29,10 @@ def translate(error: BaseException) -> TidemarkError | None:
     if not isinstance(error, Py4JError | PySparkException | Py4JNetworkError):
         return None
     text = _text(error)
-    raised = _RAISED.search(text)
-    kind = getattr(errors, raised.group(1), None) if raised else None
+    raised = [*_RAISED.finditer(text)][-1:]
+    kind = getattr(errors, raised[0].group(1), None) if raised else None
     if raised and isinstance(kind, type) and issubclass(kind, TidemarkError):
-        return kind(raised.group(2).strip())
+        return kind(raised[0].group(2).strip())
     if _LOST.search(text):
         why = _REASON.search(text)
         return OffsetsOutOfRange(

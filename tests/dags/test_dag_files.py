@@ -115,6 +115,14 @@ def test_an_invalid_stream_file_does_not_take_the_others_with_it(tmp_path: Path)
         task.python_callable()
 
 
+@pytest.mark.parametrize("written", ["{{ params.table }}", "&a [*a]", "[" * 3000 + "]" * 3000])
+def test_what_only_yaml_takes_does_not_take_the_others_with_it(tmp_path: Path, written: str) -> None:
+    (tmp_path / "good.yaml").write_text(MINIMAL)
+    (tmp_path / "bad.yaml").write_text(MINIMAL.replace("table: orders_dead", f"table: {written}"))
+    found = {dag.dag_id for dag in build_dags(tmp_path)}
+    assert found == {*(f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit")), "bad__invalid"}
+
+
 def test_two_streams_do_not_share_a_task(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(MINIMAL)
     (tmp_path / "b.yaml").write_text(MINIMAL.replace("stream: orders", "stream: others"))

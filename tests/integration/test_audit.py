@@ -12,9 +12,11 @@ from tests.misbehaving_job import MisbehavingSink, says_done_too_early
 from tests.oracle import CDN, Fields, Place
 from tests.playground import Make, Playground
 from tidemark.audit import AuditReport, PlaceReport
+from tidemark.cli.result_rows import readable, rows_of
 from tidemark.hashing import content_hash, coordinate_hash, row_hash
 from tidemark.hbase.thrift import BatchMutation, Mutation
 from tidemark.ledger.book import record_key
+from tidemark.ledger.codec import decode
 from tidemark.ledger.records import LaneKind
 from tidemark.ranges import RangeSet, TopicPartition
 from tidemark.results.hbase_rows import Mark, PartitionKeys
@@ -211,6 +213,24 @@ def test_an_audit_of_some_offsets_looks_only_at_those(play: Playground) -> None:
     assert (here.expected, place(here, "hbase").missing) == (1, 1)
 
 
+def test_more_findings_than_one_value_of_the_ledger_holds(play: Playground) -> None:
+    play.produce(300)
+    play.ingest()
+    gone = rows_at(play, 0, 1, 60)[::2]
+    delete_rows(play, play.name, 0, 1, *gone)
+    opened, run = play.opened, play.new_run()
+    opened.book.store.max_value_bytes = 150
+    report = audit(opened, run)
+    assert report.findings is not None
+    assert (report.findings.offsets + report.left_out, place(report, "hbase").missing) == (len(gone), len(gone))
+    assert report.left_out > 0
+    assert f"; {report.left_out} offsets with a difference are not in the selection" in report.sentence()
+    stored = decode(play.opened.book.report(run) or b"", AuditReport, run)
+    assert (stored.left_out, stored.clean) == (report.left_out, False)
+    play.select(LaneKind.REPLAY, play.opened.book.selection(report.findings))
+    assert place(audited(play), "hbase").missing == report.left_out
+
+
 def test_what_kafka_has_forgotten_and_a_replay_has_taken_apart_is_unproven(play: Playground) -> None:
     play.produce(300)
     play.ingest()
@@ -266,3 +286,15 @@ def test_what_was_acknowledged_and_is_not_there_is_named(make: Make, monkeypatch
     play.assert_exactly_what_was_read()
     report = audited(play)
     assert report.clean, report.sentence()
+
+
+def test_a_table_that_was_named_after_the_windows_is_so_many_missing_rows(make: Make) -> None:
+    """It is made by the first window that writes to it."""
+    play = make(CDN)
+    play.produce(60)
+    play.ingest()
+    more = {"type": "hbase", "name": "more", "table": f"{play.name}_more"}
+    play.rewrite(sinks=[{"type": "hbase", "table": play.name}, more])
+    assert list(rows_of(play.opened, readable(play.opened, "more"), 10)) == []
+    report = audited(play)
+    assert (place(report, "hbase").missing, place(report, "more").missing) == (0, len(play.expected().rows))

@@ -224,6 +224,25 @@ def test_what_a_sink_cannot_take_is_a_dead_letter_as_a_whole(make: Make) -> None
     assert report.clean, report.sentence()
 
 
+def test_what_a_cell_of_dead_letters_cannot_take_is_left_out(make: Make) -> None:
+    """Where HBase takes less than it does by default. What a function says of a failure is cut too."""
+    play = make(EXAMPLE)
+    checks = [{"invalid_when": "length(word) > 100", "reason": "long"}]
+    play.rewrite(checks=checks, dead_letters={"table": f"{play.name}_dead", "max_cell_bytes": 3000})
+    values = [f"row {'a' * number}" for number in (1972, 1973, 2500)]
+    send(play, *values, f"permanent {'€' * 2000}")
+    (record,) = play.ingest()
+    assert (counts(record)["invalid"] + counts(record)["failed"], counts(record)["read"]) == (4, 4)
+    letters = {offset: one["fields"] for offset, one in dead(play).items()}
+    assert [letters[offset].get("value") for offset in range(4)] == [values[0], None, None, None]
+    assert letters[1]["detail"] == "left out: the value has 1977 bytes, the most is 1976"
+    assert letters[2]["detail"] == "left out: the value has 2504 bytes, the most is 1976"
+    assert letters[3]["detail"].startswith("tidemark.functions.PermanentFailure: €€€")
+    assert all(len(text.encode()) <= 1976 for one in letters.values() for text in one.values())
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
+
+
 @pytest.mark.full
 def test_the_largest_cell_that_hbase_takes(make: Make) -> None:
     """HBase's own limit is the one that is expected; and a message that is larger than any cell can be set aside too."""

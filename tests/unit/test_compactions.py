@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,14 +12,14 @@ from msgspec import structs
 
 from tests.memory import FAULTS, MemoryStore
 from tidemark.authority import Authority
-from tidemark.errors import Fenced, LedgerContradiction, TooLarge
+from tidemark.errors import Fenced, LedgerContradiction, OwnedByAnother, TooLarge, WrongUse
 from tidemark.ledger import compactions, doubt
 from tidemark.ledger.book import Book, Committed
 from tidemark.ledger.compactions import CompactedFolder, Compactions, Span, Stored, described, spans
 from tidemark.ledger.records import Attempt, LaneKind, Receipt, Record, SinkReceipt, Window, WindowRange
 from tidemark.ranges import RangeSet, TopicPartition
 from tidemark.results.compacting import Asked, choose, groups, remove_replaced, size
-from tidemark.results.parquet_files import attempt_folder, tables_that_count
+from tidemark.results.parquet_files import attempt_folder, own, tables_that_count
 from tidemark.results.parquet_parts import Part, parts, steady
 from tidemark.tallies import NOTHING, Count, PartitionTally
 
@@ -228,7 +229,7 @@ def test_folders_with_the_same_columns_go_together(base: str) -> None:
     assert size(found[0]).files == 3
 
 
-def test_what_readers_see_before_and_behind(base: str) -> None:
+def test_what_readers_see_before_and_behind(book: Book, base: str) -> None:
     first, second = committed(base, 1, range(10)), committed(base, 2, range(10, 20))
     for window in (first, second):
         write(folder_of(window), rows(range(*window.covers.of(AT)[0])))
@@ -242,13 +243,13 @@ def test_what_readers_see_before_and_behind(base: str) -> None:
     replayed = committed(base, 1, range(8, 12), lane="replay-1", generation=9)
     write(folder_of(replayed), rows(range(8, 11)))
     assert ids([first, second, replayed], of(folder)) == [*whole[:11], *whole[12:]]
-    remove_replaced(of(folder), base, 8)
+    remove_replaced(book, of(folder), base, 8)
     assert ids([first, second, replayed], of(folder)) == [*whole[:11], *whole[12:]]
     with pytest.raises(LedgerContradiction, match="seq=000000001/generation=1 is gone, and ingest/1 have"):
         ids([first, second])
 
 
-def test_only_what_was_replaced_is_removed(base: str) -> None:
+def test_only_what_was_replaced_is_removed(book: Book, base: str) -> None:
     windows = [committed(base, seq, range(seq * 10, seq * 10 + 10)) for seq in range(1, 4)]
     for window in windows:
         write(folder_of(window), rows(range(*window.covers.of(AT)[0])))
@@ -257,7 +258,7 @@ def test_only_what_was_replaced_is_removed(base: str) -> None:
     named = compact(base, windows[:2], 5)
     killed, running = compact(base, windows[:2], 6), compact(base, windows[:2], 8, 2)
     for _ in range(2):
-        remove_replaced(of(named), base, 8)
+        remove_replaced(book, of(named), base, 8)
         there = sorted(
             str(one.parent.relative_to(base.removeprefix("file://"))) for one in Path(base[7:]).rglob("*.parquet")
         )
@@ -267,6 +268,35 @@ def test_only_what_was_replaced_is_removed(base: str) -> None:
             "lane=ingest/seq=000000003/generation=3",
         ]
     assert killed.folder != running.folder
+
+
+def test_what_a_sink_of_another_name_has_compacted_is_not_removed(book: Book, base: str) -> None:
+    """The name of a sink was changed, and its folder not."""
+    windows = [committed(base, seq, range(seq * 10, seq * 10 + 10)) for seq in (1, 2)]
+    named, unfinished = compact(base, windows, 5), compact(base, windows, 6, 2)
+    older = compactions.replace(book, compactions.claim(book, "parquet", "run"), named)
+    newer = compactions.claim(book, "files", "run")
+    remove_replaced(book, newer.value, base, 2_000_000)
+    assert Path(named.folder[7:]).is_dir()
+    assert not Path(unfinished.folder[7:]).exists()
+    # One that is at work under the older name: what it writes may come to count.
+    assert older.value.claim is not None
+    running = compact(base, windows, older.value.claim.generation, 3)
+    remove_replaced(book, newer.value, base, 2_000_000)
+    assert ids(windows, of(named)) == ids(windows, of(running)) == [str(one) for one in range(10, 30)]
+
+
+def test_a_folder_belongs_to_a_sink_by_its_name(tmp_path: Path) -> None:
+    base = f"file://{tmp_path}/lake"
+    for _ in range(2):
+        own(base, "orders", "ledger", "parquet")
+    with pytest.raises(WrongUse, match=r"has the results of sink parquet, .* for sink files"):
+        own(base, "orders", "ledger", "files")
+    with pytest.raises(OwnedByAnother, match="belongs to stream orders"):
+        own(base, "others", "ledger", "parquet")
+    # As versions before this one have marked it.
+    (tmp_path / "lake" / "_tidemark_owner.json").write_text(json.dumps({"stream": "orders", "ledger": "ledger"}))
+    own(base, "orders", "ledger", "files")
 
 
 def test_a_reader_reads_again_when_folders_were_replaced(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,28 @@ def in_a_worker(last_lines: str) -> PythonException:
     )
 
 
+# As a worker gives it whose tracebacks are whole (`spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled` is
+# false). A simplified one, as by default, leaves the cause out.
+RAISED_FROM_ANOTHER = PythonException(
+    "\n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
+    "Traceback (most recent call last):\n"
+    '  File "/opt/tidemark/tidemark_spark/sinks/acknowledging.py", line 70, in __call__\n'
+    '    raise Unreachable("HBase did not\\nanswer")\n'
+    "tidemark.errors.Unreachable: HBase did not\nanswer\n"
+    "\n"
+    "The above exception was the direct cause of the following exception:\n"
+    "\n"
+    "Traceback (most recent call last):\n"
+    '  File "/opt/spark/python/lib/pyspark.zip/pyspark/worker.py", line 2044, in main\n'
+    "    process()\n"
+    '  File "/opt/spark/python/lib/pyspark.zip/pyspark/worker.py", line 1669, in func\n'
+    "    for result_batch, result_type in result_iter:\n"
+    '  File "/opt/tidemark/tidemark_spark/sinks/acknowledging.py", line 72, in __call__\n'
+    '    raise Fenced("generation 3 no longer holds\\nthe window") from problem\n'
+    "tidemark.errors.Fenced: generation 3 no longer holds\nthe window\n"
+)
+
+
 def translated(error: BaseException) -> TidemarkError:
     found = translate(error)
     assert found is not None
@@ -76,6 +98,11 @@ def test_our_own_errors_come_back_from_a_worker_as_they_were(kind: type[Tidemark
     assert type(found) is kind
     assert str(found) == "topic orders: row 2@7 holds\nanother digest"
     assert found.exit_code == code
+
+
+def test_of_an_error_that_was_raised_from_another_the_last_one_counts() -> None:
+    found = translated(RAISED_FROM_ANOTHER)
+    assert (type(found), str(found)) == (errors.Fenced, "generation 3 no longer holds\nthe window")
 
 
 @pytest.mark.parametrize("name", ["NoSuchError", "exit_code_of", "EXIT_DONE"])

@@ -153,6 +153,30 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, change: tuple[str, str
         loaded(tmp_path, MINIMAL.replace(*change))
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("    table: orders\n", "    table: {{ params.table }}\n"), r"orders.yaml:10: a map stands .*in quotes"),
+        (("    table: orders\n", "    ? [a, b]\n    : 1\n"), r"orders.yaml:10: a list stands .*in quotes"),
+        (("dead_letters:", "x: &a [*a]\ndead_letters:"), r"orders.yaml:11: x: Extra inputs are not permitted"),
+        (("  topics: [orders]", "  topics: &a [*a]"), r"orders.yaml:3: source.topics.0: .*valid string"),
+        (("stream: orders", f"stream: {'[' * 3000}{']' * 3000}"), r"orders.yaml: brackets .*deeper"),
+        (("stream: orders", "stream: !!bool orders"), r"orders.yaml: not YAML"),
+        (("stream: orders", "stream: !!timestamp orders"), r"orders.yaml: not YAML"),
+    ],
+)
+def test_what_only_yaml_takes_is_refused_too(tmp_path: Path, change: tuple[str, str], said: str) -> None:
+    with pytest.raises(InvalidStreamFile, match=said):
+        loaded(tmp_path, MINIMAL.replace(*change))
+
+
+def test_aliases_of_aliases_do_not_hold_up_the_reading(tmp_path: Path) -> None:
+    """Each list has the one before it ten times: written out, they would be 10 to the 40th values."""
+    lists = "".join(f"x{number}: &x{number} [{', '.join([f'*x{number - 1}'] * 10)}]\n" for number in range(1, 41))
+    with pytest.raises(InvalidStreamFile, match="x40: Extra inputs are not permitted"):
+        loaded(tmp_path, f"x0: &x0 [a]\n{lists}{MINIMAL}")
+
+
 def test_every_mistake_is_named_at_once(tmp_path: Path) -> None:
     wrong = MINIMAL.replace("stream: orders", "stream: 5").replace("id: integer", "id: int")
     with pytest.raises(InvalidStreamFile) as caught:

@@ -22,6 +22,8 @@ from tidemark.ledger.records import FORMAT
 from tidemark.ledger.register import draw_generation, new_token
 from tidemark.ledger.store import Key
 
+_ALL: Key = ("compacted",)
+
 # (lane, number) of a window
 WindowName = tuple[str, int]
 
@@ -84,13 +86,18 @@ class Stored:
 
 
 def key_of(sink: str) -> Key:
-    return ("compacted", sink)
+    return (*_ALL, sink)
 
 
 def find(book: Book, sink: str) -> Stored | None:
     """What compactions have replaced; None while there has been none."""
     stored = book.store.read(key_of(sink))
     return None if stored is None else Stored(stored, decode(stored, Compactions, f"{book.stream}/compacted/{sink}"))
+
+
+def of_all_sinks(book: Book) -> list[Compactions]:
+    """What was compacted of a stream's sinks, those too that its file does not name any more."""
+    return [decode(stored, Compactions, f"{book.stream}/{'/'.join(key)}") for key, stored in book.store.scan(_ALL)]
 
 
 def spans(names: Iterable[WindowName]) -> tuple[Span, ...]:

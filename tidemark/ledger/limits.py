@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 
 from msgspec import structs
@@ -9,9 +10,9 @@ from msgspec import structs
 from tidemark.blocks import BlockTally, PartitionBlocks
 from tidemark.errors import TooLarge
 from tidemark.ledger.codec import encode
-from tidemark.ledger.records import Blocks, Head, Pending, WindowRange, positions
+from tidemark.ledger.records import Blocks, Head, Pending, Selection, WindowRange, positions
 from tidemark.ledger.store import LedgerStore
-from tidemark.ranges import TopicPartition
+from tidemark.ranges import RangeSet, TopicPartition
 from tidemark.tallies import Count, PartitionTally
 
 # Attempt, receipt and record around the tallies, with the longest names and places that a stream file can hold.
@@ -23,6 +24,16 @@ _MOST = Count(_LARGEST, "f" * 16)
 def check_size(store: LedgerStore, value: bytes, what: str, advice: str) -> None:
     if len(value) > store.max_value_bytes:
         raise TooLarge(f"{what} takes {len(value)} bytes; this ledger holds up to {store.max_value_bytes}: {advice}")
+
+
+def beginning_that_fits(store: LedgerStore, ranges: RangeSet) -> RangeSet:
+    """As much of a set of offsets, from its beginning, as one selection holds."""
+    every = list(ranges)
+
+    def is_too_large(number: int) -> bool:
+        return len(encode(Selection.of(RangeSet(every[:number])))) > store.max_value_bytes
+
+    return RangeSet(every[: bisect_left(range(1, len(every) + 1), True, key=is_too_large)])
 
 
 def check_pending(store: LedgerStore, head: Head, pending: Pending) -> None:

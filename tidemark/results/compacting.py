@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from tidemark.errors import LedgerContradiction
+from tidemark.ledger import compactions
+from tidemark.ledger.book import Book
 from tidemark.ledger.compactions import Compactions, described, spans
 from tidemark.results.parquet_files import COMPACTED, WINDOW_COLUMNS
 from tidemark.results.parquet_parts import Part
@@ -95,10 +97,11 @@ def _files(filesystem: fs.FileSystem, path: str) -> Iterator[fs.FileInfo]:
             yield found
 
 
-def remove_replaced(known: Compactions, base: str, generation: int) -> None:
+def remove_replaced(book: Book, known: Compactions, base: str, generation: int) -> None:
     """Remove the folders of windows that a compacted folder holds, and what compactions before `generation` left.
 
-    `known` is as it was read or changed under the claim of `generation`: no older compaction can name a folder any more.
+    `known` is as it was read or changed under the claim of `generation`: no older compaction of the sink can name a folder
+    any more. What sinks of other names have below the same base, as after a change of the name, is left alone.
     Repeatable; what a late attempt at a compacted window has written since goes too.
     """
     for at in {base, *(one.base for one in known.folders)}:
@@ -108,11 +111,19 @@ def remove_replaced(known: Compactions, base: str, generation: int) -> None:
             for seq, found in _numbered(filesystem, f"{path}/lane={lane}", "seq"):
                 if (lane, seq) in held:
                     filesystem.delete_dir(found.path)
-        named = {fs.FileSystem.from_uri(one.folder)[1] for one in known.folders}
-        for _, number in _numbered(filesystem, f"{path}/lane={COMPACTED}", "seq"):
-            for written, found in _numbered(filesystem, number.path, "generation"):
-                if written < generation and found.path not in named:
-                    filesystem.delete_dir(found.path)
+        older = [
+            (written, found)
+            for _, number in _numbered(filesystem, f"{path}/lane={COMPACTED}", "seq")
+            for written, found in _numbered(filesystem, number.path, "generation")
+            if written < generation
+        ]
+        # Read behind the folders: a folder that is there has been claimed or named in the ledger before.
+        others = [one for one in compactions.of_all_sinks(book) if one.sink != known.sink]
+        claimed = {one.claim.generation for one in others if one.claim is not None}
+        named = {fs.FileSystem.from_uri(one.folder)[1] for value in (known, *others) for one in value.folders}
+        for written, found in older:
+            if written not in claimed and found.path not in named:
+                filesystem.delete_dir(found.path)
 
 
 def _numbered(filesystem: fs.FileSystem, path: str, key: str) -> Iterator[tuple[int, fs.FileInfo]]:

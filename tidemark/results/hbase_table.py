@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidemark.authority import Authority
-from tidemark.hbase.gateway import Gateway
+from tidemark.hbase.gateway import Gateway, TableMissing
 from tidemark.hbase.tables import ALL_VERSIONS, FOR_EVER, check_families, ensure_table
 from tidemark.hbase.thrift import BatchMutation, Mutation
 from tidemark.ranges import OffsetRange, RangeSet
@@ -100,7 +100,16 @@ class ResultTable:
         return (row for _, row in self.rows(authority, wanted) if row is not None)
 
     def rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow | None]]:
-        """Every place in a range that has a row, with the row that counts there; None where there is only debris."""
+        """Every place in a range that has a row, with the row that counts there; None where there is only debris.
+
+        A table that is not there, since no window has written to it yet, has no rows.
+        """
+        try:
+            yield from self._rows(authority, wanted)
+        except TableMissing:
+            return
+
+    def _rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow | None]]:
         segments = authority.within(wanted)
         segment = next(segments, None)
         for start, stop in PartitionKeys(wanted.partition).scans(wanted):

@@ -172,10 +172,15 @@ def _messages(
 def _until(consumer: Any, at: KafkaTopicPartition, end: int) -> Iterator[Any]:
     consumer.assign([at])
     consumer.seek_to_beginning(at)
-    position = -1
-    while (now := consumer.position(at, timeout_ms=_TIMEOUT_MS)) is not None and now < end:
+    last = None
+    while True:
+        position = consumer.position(at, timeout_ms=_TIMEOUT_MS)
+        if position is None:
+            raise Unreachable(f"Kafka did not say in time where {at.topic}/{at.partition} begins; its end is {end}")
+        if position >= end:
+            return
         records = consumer.poll(timeout_ms=_TIMEOUT_MS).get(at, ())
-        if not records and now == position:
-            raise Unreachable(f"Kafka gave nothing of {at.topic}/{at.partition} from {now} on; its end is {end}")
-        position = now
+        if not records and position == last:
+            raise Unreachable(f"Kafka gave nothing of {at.topic}/{at.partition} from {position} on; its end is {end}")
+        last = position
         yield from (record for record in records if record.offset < end)

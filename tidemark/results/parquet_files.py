@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 from pyarrow import fs
 
 from tidemark.authority import Authority, Segment
-from tidemark.errors import LedgerContradiction
+from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.compactions import described, spans
 from tidemark.ledger.records import Record
 from tidemark.results.owners import check_owner
@@ -51,11 +51,14 @@ def exists(folder: str) -> bool:
     return bool(filesystem.get_file_info(path).type != fs.FileType.NotFound)
 
 
-def own(base: str, stream: str, ledger: str) -> None:
-    """Mark a base folder as this stream's. Raises what `check_owner` raises."""
+def own(base: str, stream: str, ledger: str, sink: str) -> None:
+    """Mark a base folder as this stream's, and as that of the sink of this name, by which readers find its windows.
+
+    Raises what `check_owner` raises, WrongUse when the folder is that of a sink of another name.
+    """
     filesystem, path = fs.FileSystem.from_uri(base)
     mark = f"{path}/{_OWNER_FILE}"
-    mine = {"stream": stream, "ledger": ledger}
+    mine = {"stream": stream, "ledger": ledger, "sink": sink}
     if filesystem.get_file_info(mark).type == fs.FileType.NotFound:
         filesystem.create_dir(path, recursive=True)
         with filesystem.open_output_stream(mark) as out:
@@ -63,6 +66,12 @@ def own(base: str, stream: str, ledger: str) -> None:
     with filesystem.open_input_stream(mark) as stored:
         owner = json.loads(stored.read())
     check_owner(base, owner, stream, ledger)
+    # An older mark names no sink.
+    if owner.get("sink", sink) != sink:
+        raise WrongUse(
+            f"{base} has the results of sink {owner['sink']}, and the stream file now has it for sink {sink}. Results are "
+            "found by the name of their sink: give it that name again, or name another folder and fill it by a replay."
+        )
 
 
 def sweep(base: str, record: Record) -> None:

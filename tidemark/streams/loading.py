@@ -20,6 +20,12 @@ FOLDERS = "TIDEMARK_STREAMS"
 # A stream file is written by hand; anything larger is another file by mistake.
 _MAX_BYTES = 256 * 1024
 
+# What PyYAML raises: its own errors, and whatever its parsers of numbers, times and the like come upon (`!!bool x`: KeyError).
+_NOT_YAML = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError)
+_NO_KEY = (
+    "a {} stands where a key is expected; text with braces or brackets, like '{{{{ x }}}}', has to stand in quotes"
+)
+
 
 @dataclass(frozen=True)
 class StreamFile:
@@ -40,12 +46,15 @@ def load(path: Path) -> StreamFile:
         raise InvalidStreamFile(f"{path}: {len(raw)} bytes; a stream file has at most {_MAX_BYTES}")
     try:
         node = yaml.compose(raw, Loader=yaml.SafeLoader)
-        repeated = [f"{path}:{line}: {key}: the key stands here a second time" for line, key in _repeated_keys(node)]
+        if wrong := [f"{path}:{line}: {said}" for line, said in _wrong_keys(node)]:
+            raise InvalidStreamFile("\n".join(wrong))
         values = yaml.safe_load(raw)
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as problem:
+    except RecursionError as problem:
+        raise InvalidStreamFile(
+            f"{path}: brackets or lists within each other, deeper than any stream file"
+        ) from problem
+    except _NOT_YAML as problem:
         raise InvalidStreamFile(f"{path}: not YAML: {_one_line(problem)}") from problem
-    if repeated:
-        raise InvalidStreamFile("\n".join(repeated))
     if not isinstance(values, dict):
         raise InvalidStreamFile(
             f"{path}:1: expected a map that begins with `stream: NAME`, found {type(values).__name__}"
@@ -108,18 +117,29 @@ def _line_of(node: yaml.Node | None, place: Sequence[int | str]) -> tuple[int, l
     return line, known
 
 
-def _repeated_keys(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
-    """PyYAML lets the last of two equal keys win; here it is an error."""
-    if isinstance(node, yaml.MappingNode):
-        seen = set()
-        for key, value in node.value:
-            if key.value in seen:
-                yield key.start_mark.line + 1, key.value
-            seen.add(key.value)
-            yield from _repeated_keys(value)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            yield from _repeated_keys(value)
+def _wrong_keys(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
+    """The line of each key that cannot be one, and why; of two equal keys PyYAML lets the last one win, here it is an error."""
+    # An alias is the very node that it names: each once, since one may lie within itself.
+    known: set[int] = set()
+    left = [node]
+    while left:
+        one = left.pop()
+        if id(one) in known:
+            continue
+        known.add(id(one))
+        if isinstance(one, yaml.SequenceNode):
+            left += reversed(one.value)
+        elif isinstance(one, yaml.MappingNode):
+            seen = set()
+            for key, _ in one.value:
+                line = key.start_mark.line + 1
+                if not isinstance(key, yaml.ScalarNode):
+                    yield line, _NO_KEY.format("map" if isinstance(key, yaml.MappingNode) else "list")
+                elif key.value in seen:
+                    yield line, f"{key.value}: the key stands here a second time"
+                else:
+                    seen.add(key.value)
+            left += [value for _, value in reversed(one.value)]
 
 
 def _one_line(problem: Exception) -> str:

@@ -68,11 +68,20 @@ Sink = Annotated[
 
 
 class DeadLetters(Part):
-    """The HBase table of the messages that were set aside. `max_redrives`: how often a redrive takes the same message."""
+    """The HBase table of the messages that were set aside.
+
+    `max_redrives`: how often a redrive takes the same message. Of a message, what is larger than `max_cell_bytes` is left out.
+    """
 
     hbase: ConnectionName = "hbase_default"
     table: Table
     max_redrives: Annotated[int, Field(ge=0)] = 3
+    max_cell_bytes: CellBytes = MOST_CELL_BYTES
+
+    @property
+    def most_bytes(self) -> int:
+        """Of a part of a message, without what a cell is made of beside its value."""
+        return max(self.max_cell_bytes - 1_024, self.max_cell_bytes // 2)
 
 
 class HBaseLedger(Part):

@@ -20,7 +20,6 @@ from tidemark.results.dead_letters import DIGESTED, DIGESTED_IF_ANY, FIELDS
 from tidemark.results.hbase_rows import Mark, PartitionKeys, split_keys
 from tidemark.results.hbase_table import FAMILIES, WRITE_ROWS, ResultTable, cells_of
 from tidemark.streams.model import DeadLetters, HBaseSink
-from tidemark.streams.parts import MOST_CELL_BYTES
 from tidemark.streams.schemes import Fields
 from tidemark.tallies import Acknowledgements, Outcome
 from tidemark_spark.columns import (
@@ -47,9 +46,6 @@ if TYPE_CHECKING:
     from tidemark.hbase.thrift2 import Gateway2
 
 _ROW = (*COUNTED, DIGEST, TOMBSTONE)
-
-# Of a message that is set aside: what HBase takes, less what a cell is made of beside its value.
-_MOST_BYTES = MOST_CELL_BYTES - 1_024
 
 # Of a row key all but the topic, then lengths, family, timestamp and type of a cell (org.apache.hadoop.hbase.KeyValue), and
 # the length of all of it, which HBase's servers count too.
@@ -118,42 +114,50 @@ class HBaseDeadLetters:
         """
         if earlier is not None:
             messages = messages.join(earlier, list(COORDINATE), "left")
+        most = self._config.most_bytes
         redrives = F.lit(0) if earlier is None else F.coalesce(REDRIVES, F.lit(0))
         described = {
             "outcome": F.when(has(Outcome.FAILED), "failed").otherwise("invalid"),
             "error": F.col(FAILURE)["error"],
-            "detail": F.coalesce(F.col(FAILURE)["detail"], _cut()),
+            "detail": F.coalesce(_beginning(F.col(FAILURE)["detail"], most), _cut(most)),
             "attempts": F.coalesce(F.col(FAILURE)["attempts"], F.lit(1)).cast("string"),
             "first_failed_at": _time(F.timestamp_millis(F.coalesce(F.col(FAILURE)["first_at"], F.lit(now)))),
             "last_failed_at": _time(F.timestamp_millis(F.coalesce(F.col(FAILURE)["last_at"], F.lit(now)))),
             "code_version": F.lit(code_version),
             "redrives": redrives.cast("string"),
         }
-        contents = {**dict(zip((*DIGESTED, DIGESTED_IF_ANY), _digested(), strict=True)), **described}
+        contents = {**dict(zip((*DIGESTED, DIGESTED_IF_ANY), _digested(most), strict=True)), **described}
         columns = [contents[name].cast("binary").alias(f"field_{number}") for number, name in enumerate(FIELDS)]
-        return write(with_dead_letter_digest(messages).select(*_ROW, *columns), self._table, FIELDS, mission)
+        return write(
+            with_dead_letter_digest(messages, self._config).select(*_ROW, *columns), self._table, FIELDS, mission
+        )
 
     def receipt(self, mission: Mission) -> SinkReceipt:
         return _receipt("dead_letters", self._config.hbase, self._config.table)
 
 
-def with_dead_letter_digest(messages: DataFrame) -> DataFrame:
+def with_dead_letter_digest(messages: DataFrame, config: DeadLetters) -> DataFrame:
     """Messages that were set aside, with the digest of their dead letters."""
-    *always, headers = _digested()
+    *always, headers = _digested(config.most_bytes)
     return messages.withColumn(DIGEST, content_digest(always, [headers]))
 
 
-def _digested() -> list[Column]:
+def _digested(most: int) -> list[Column]:
     """The columns of DIGESTED and DIGESTED_IF_ANY."""
     parts = (F.col(REASON), F.col(KEY), F.col(VALUE), _time(F.col(TIMESTAMP)), headers_json())
     # What no cell takes is left out: a dead letter that cannot be stored would hold up the stream for ever.
-    return [F.when(F.octet_length(one) <= _MOST_BYTES, one) for one in parts]
+    return [F.when(F.octet_length(one) <= most, one) for one in parts]
 
 
-def _cut() -> Column:
+def _beginning(said: Column, most: int) -> Column:
+    """A text, or as many of its first characters as surely fit."""
+    return F.when(F.octet_length(said) <= most, said).otherwise(F.substring(said, 1, most // 4))
+
+
+def _cut(most: int) -> Column:
     """What a dead letter lacks, for people; null when it lacks nothing."""
     sizes = {"key": F.octet_length(KEY), "value": F.octet_length(VALUE), "headers": F.octet_length(headers_json())}
-    texts = [too_large(f"left out: the {name}", size, F.lit(_MOST_BYTES)) for name, size in sizes.items()]
+    texts = [too_large(f"left out: the {name}", size, F.lit(most)) for name, size in sizes.items()]
     return F.when(F.coalesce(*texts).isNotNull(), F.concat_ws("; ", *texts))
 
 

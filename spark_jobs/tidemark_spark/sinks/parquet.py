@@ -34,7 +34,7 @@ class ParquetResults:
         return self._config.name
 
     def prepare(self, stream: str, ledger: str) -> None:
-        parquet_files.own(self._base, stream, ledger)
+        parquet_files.own(self._base, stream, ledger, self.name)
 
     def refusal(self, fields: Fields) -> None:
         return None

@@ -1,0 +1,58 @@
+"""Readers of results where something is not there: a broker that goes away, a table that nobody has made yet."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import closing
+
+import pytest
+from kafka import KafkaProducer
+
+from services import control
+from services.site import Site
+from tests.memory import MemoryStore
+from tests.playground import Kafka
+from tests.stores import new_stream
+from tidemark.authority import Authority
+from tidemark.connections import HBaseEndpoint
+from tidemark.errors import Unreachable
+from tidemark.hbase.gateway import Gateway
+from tidemark.ledger.book import Book
+from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.results import kafka_messages
+from tidemark.results.hbase_rows import Place
+from tidemark.results.hbase_table import ResultTable
+from tidemark.results.kafka_messages import Origin
+
+AT = TopicPartition("orders", 0)
+
+
+class Counting(Book):
+    """A ledger in which all messages of a partition count."""
+
+    def authority(self) -> Authority:
+        return Authority([(9, RangeSet([OffsetRange(AT, 0, 100)]))])
+
+
+def test_a_broker_that_goes_away_between_two_partitions(
+    other_kafka: tuple[Site, Kafka], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it no longer gives is not left out."""
+    monkeypatch.setattr(kafka_messages, "_TIMEOUT_MS", 3_000)
+    site, kafka = other_kafka
+    kafka.create("out", 2)
+    with closing(KafkaProducer(bootstrap_servers=kafka.servers)) as producer:
+        for partition in (0, 1):
+            headers = Origin("s", Place(AT, partition, 0), 9, "ingest", 1).headers()
+            producer.send("out", b"row", partition=partition, headers=headers).get(timeout=30)
+    given = kafka_messages.kafka_messages(Counting(MemoryStore(), "s"), kafka.servers, ["out"])
+    assert next(given).origin.place.offset == 0
+    control.down(site, report=lambda line: None)
+    with pytest.raises(Unreachable, match="out/1"):
+        next(given)
+
+
+def test_a_table_that_nobody_has_made_yet_has_no_rows(site: Site) -> None:
+    gateway = Gateway(HBaseEndpoint("127.0.0.1", site.port("thrift")))
+    table = ResultTable(gateway, f"nowhere_{secrets.token_hex(3)}")
+    assert list(table.rows_that_count(Counting(MemoryStore(), new_stream()).authority(), OffsetRange(AT, 0, 100))) == []
