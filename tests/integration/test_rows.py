@@ -67,22 +67,50 @@ SPLITS: list[tuple[dict[str, Any], bytes | None, list[bytes] | str]] = [
     ({"lines": "é|"}, "aé|b|é".encode(), [b"a", "b|é".encode()]),
     ({"json_array": True}, b' [1, {"a" : "\\u00e9"}, "x y", null] ', [b"1", '{"a":"é"}'.encode(), b"x y", b"null"]),
     ({"json_array": True}, b"[]", []),
-    ({"json_array": True}, b"[1][2]", "not a JSON array"),
-    ({"json_array": True}, b"[1", "not a JSON array"),
+    (
+        {"json_array": True},
+        b"[0.12345678901234567890123456789012345678]",
+        [b"0.12345678901234567890123456789012345678"],
+    ),
+    ({"json_array": True}, b'[1e3, 1.10, {"b": 1.10, "a": "1e3"}]', [b"1000.0", b"1.1", b'{"a":"1e3","b":1.1}']),
+    ({"json_array": True}, b'["\\"1\\"", "", "null", [[]]]', [b'"1"', b"", b"null", b"[[]]"]),
+    *(
+        ({"json_array": True}, text, "not one JSON value, or a key stands twice in it")
+        for text in (
+            b"[1][2]",
+            b"[1",
+            b"",
+            b" ",
+            b"[1]}[2]",
+            b'[1],"_all":[2]',
+            b"[1],[2]",
+            b"[1]]",
+            b"[1]] junk",
+            b"[1] //",
+            b"[1, NaN]",
+            b"['1']",
+            b"[01]",
+            b'[{"a": 1, "a": 2}]',
+        )
+    ),
     ({"json_array": True}, b'{"a": 1}', "not a JSON array"),
     ({"json_array": True}, b"null", "not a JSON array"),
-    ({"json_array": True}, b"", "not a JSON array"),
+    ({"json_array": True}, b'"[1]"', "not a JSON array"),
     ({"json_array": True}, b"[\xff]", "not UTF-8"),
     ({"json_array": "the items"}, b'{"n": 1, "the items": [[2], 3]}', [b"[2]", b"3"]),
     ({"json_array": "the items"}, b'{"the items": []}', []),
-    ({"json_array": "the items"}, b'{"The items": [1]}', "not a JSON object with an array 'the items'"),
-    ({"json_array": "the items"}, b'{"the items": 1}', "not a JSON object with an array 'the items'"),
-    ({"json_array": "the items"}, b'{"the items": null}', "not a JSON object with an array 'the items'"),
-    ({"json_array": "the items"}, b'{"the items": [1], "x": ', "not a JSON object with an array 'the items'"),
-    (
-        {"json_array": "the items"},
-        b'{"the items": [1]} {"the items": [2]}',
-        "not a JSON object with an array 'the items'",
+    *(
+        ({"json_array": "the items"}, text, "not a JSON object with an array 'the items'")
+        for text in (b'{"The items": [1]}', b'{"the items": 1}', b'{"the items": null}', b"[1]", b"{}")
+    ),
+    *(
+        ({"json_array": "the items"}, text, "not one JSON value, or a key stands twice in it")
+        for text in (
+            b'{"the items": [1], "x": ',
+            b'{"the items": [1]} {"the items": [2]}',
+            b'{"the items": [1], "the items": [2]}',
+            b'{"the items": [1]}, "_all": {"the items": [2]}',
+        )
     ),
 ]
 
