@@ -234,7 +234,7 @@ def batch(value: bytes | None) -> list[dict[str, str]] | str:
         try:
             order = json.loads(line)
         except ValueError:
-            return f"piece {number}: not a JSON object with these fields"
+            return f"piece {number}: not one JSON value, or a key stands twice in it"
         if order["amount"] < 0:
             return f"piece {number}: negative amount"
         rows.append({"id": str(order["id"]), "amount": repr(order["amount"])})
@@ -325,7 +325,7 @@ def of_order(make_rows: Callable[[dict[str, Any]], list[dict[str, str]]]) -> Cal
         if value is None:
             return [{}]
         if value == b"{":
-            return "not a JSON object with these fields"
+            return "not one JSON value, or a key stands twice in it"
         return make_rows(json.loads(value))
 
     return made

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, Valida
 
 from tidemark.functions import FUNCTION_NAME
 from tidemark.streams.avro_schema import record_fields, schema_text
+from tidemark.streams.ddl import Member, Type
 from tidemark.streams.parts import ConnectionName, FieldName, Items, Part
 
 # What a field can be made of from text; `binary` comes from the message as it is.
@@ -132,6 +133,13 @@ class RegexScheme(NamedFields):
         return self
 
 
+_DDL_TYPES: Mapping[TextType, str] = {
+    "string": "string",
+    "integer": "bigint",
+    "double": "double",
+    "timestamp": "timestamp",
+    "boolean": "boolean",
+}
 # The field of the keys that a stream file does not name.
 UNKNOWN = "unknown"
 
@@ -141,6 +149,13 @@ class JsonScheme(NamedFields):
 
     type: Literal["json"]
     unknown: Literal["drop", "keep"] = "drop"
+    # How times are written, in the words of Spark's datetime patterns; ISO 8601 unless it says.
+    timestamp: str | None = None
+
+    @property
+    def columns(self) -> tuple[Member, ...]:
+        """The fields that are named, by the types of Spark's DDL."""
+        return tuple(Member(name, Type(_DDL_TYPES[kind])) for name, kind in self.named.items())
 
     def own_fields(self) -> Fields:
         return {**self.named, UNKNOWN: "string"} if self.unknown == "keep" else {**self.named}
