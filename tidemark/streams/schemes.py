@@ -13,11 +13,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from tidemark.functions import FUNCTION_NAME
 from tidemark.streams.avro_schema import record_fields, schema_text
-from tidemark.streams.ddl import Member, Type
+from tidemark.streams.ddl import Member, Type, schema_of
 from tidemark.streams.parts import ConnectionName, FieldName, Items, Part
 
 # What a field can be made of from text; `binary` comes from the message as it is.
@@ -140,14 +149,38 @@ _DDL_TYPES: Mapping[TextType, str] = {
     "timestamp": "timestamp",
     "boolean": "boolean",
 }
+_STORED: Mapping[str, FieldType] = {
+    "boolean": "boolean",
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"),
+    **dict.fromkeys(("float", "double"), "double"),
+    "timestamp": "timestamp",
+    "binary": "binary",
+}
+_FIELD_NAME: TypeAdapter[str] = TypeAdapter(FieldName)
+
+
+def _known_schema(ddl: str) -> str:
+    for one in schema_of(ddl):
+        try:
+            _FIELD_NAME.validate_python(one.name)
+        except ValidationError:
+            raise ValueError(
+                f"{one.name!r} cannot be the name of a field: expected a letter, then letters, digits, _ or -, at most 63"
+            ) from None
+    return ddl
+
+
 # The field of the keys that a stream file does not name.
 UNKNOWN = "unknown"
 
 
-class JsonScheme(NamedFields):
+class JsonScheme(SchemePart):
     """A JSON object a message; keys that are not named are passed over or kept, a value of another type is invalid."""
 
     type: Literal["json"]
+    given: Annotated[dict[FieldName, TextType] | None, Field(min_length=1, alias="fields")] = None
+    # In place of `fields`: Spark's DDL.
+    ddl: Annotated[str | None, AfterValidator(_known_schema), Field(alias="schema")] = None
     unknown: Literal["drop", "keep"] = "drop"
     # How times are written, in the words of Spark's datetime patterns; ISO 8601 unless it says.
     timestamp: str | None = None
@@ -155,15 +188,25 @@ class JsonScheme(NamedFields):
     @property
     def columns(self) -> tuple[Member, ...]:
         """The fields that are named, by the types of Spark's DDL."""
-        return tuple(Member(name, Type(_DDL_TYPES[kind])) for name, kind in self.named.items())
+        if self.ddl is not None:
+            return schema_of(self.ddl)
+        return tuple(Member(name, Type(_DDL_TYPES[kind])) for name, kind in (self.given or {}).items())
 
     def own_fields(self) -> Fields:
-        return {**self.named, UNKNOWN: "string"} if self.unknown == "keep" else {**self.named}
+        # What has no type of its own here is stored as text.
+        named: Fields = {one.name: _STORED.get(one.type.name, "string") for one in self.columns}
+        return {**named, UNKNOWN: "string"} if self.unknown == "keep" else named
+
+    @model_validator(mode="after")
+    def _one_way(self) -> JsonScheme:
+        if (self.given is None) == (self.ddl is None):
+            raise ValueError("expected one of fields and schema, like `schema: id BIGINT, tags ARRAY<STRING>`")
+        return self
 
     @model_validator(mode="after")
     def _unknown_is_free(self) -> JsonScheme:
-        if self.unknown == "keep" and UNKNOWN in self.named:
-            raise ValueError(f"`unknown: keep` makes a field {UNKNOWN!r}, and `fields` names one too")
+        if self.unknown == "keep" and any(one.name == UNKNOWN for one in self.columns):
+            raise ValueError(f"`unknown: keep` makes a field {UNKNOWN!r}, and `fields` or `schema` names one too")
         return self
 
 

@@ -7,7 +7,6 @@ infinity of what is too large. Here a value is of its type or is refused, and nu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -45,11 +44,11 @@ _FORMATS = {
 
 def value(given: Column, kind: Type, form: str | None) -> Column:
     """A variant as its type: null when it is null, or is not of its type. `form` is that of times, if they have one."""
-    if kind.of is not None:
-        each = partial(value, kind=kind.of, form=form)
-        if kind.name == "array":
-            return F.transform(elements(given), each)
-        return F.transform_values(members(given), lambda _, one: each(one))
+    of = kind.of
+    if of is not None and kind.name == "array":
+        return F.transform(elements(given), lambda one: value(one, of, form))
+    if of is not None:
+        return F.transform_values(members(given), lambda _, one: value(one, of, form))
     if kind.name == "struct":
         found = members(given)
         fields = [value(_member(found, one), one.type, form).alias(one.name) for one in kind.members]
@@ -63,23 +62,18 @@ def problem(given: Column, made: Column, kind: Type, path: str) -> Column:
     """Why a variant is not what `value` has made of it, naming the first part that is wrong; null when it is."""
     words = _WORDS.get(kind.name, str(kind))
     wrong = F.when(_is_there(given) & made.isNull(), F.lit(f"{path} is not {words}"))
-    if kind.of is not None:
-        one, into = partial(_of, kind=kind.of, path=path), made
-        parts = elements(given)
+    of = kind.of
+    if of is not None:
+        parts, into = elements(given), made
         if kind.name == "map":
             parts, into = F.map_values(members(given)), F.map_values(made)
-        return F.coalesce(wrong, F.get(F.filter(F.zip_with(parts, into, one), lambda part: part.isNotNull()), F.lit(0)))
+        found = F.zip_with(parts, into, lambda one, other: problem(one, other, of, f"{path}[]"))
+        return F.coalesce(wrong, F.get(F.filter(found, lambda one: one.isNotNull()), F.lit(0)))
     if kind.name == "struct":
         found = members(given)
-        return F.coalesce(
-            wrong,
-            *(member_problem(_member(found, part), made[part.name], part, f"{path}.") for part in kind.members),
-        )
+        of_each = [member_problem(_member(found, one), made[one.name], one, f"{path}.") for one in kind.members]
+        return F.coalesce(wrong, F.when(found.isNotNull(), F.coalesce(*of_each)))
     return wrong
-
-
-def _of(given: Column, made: Column, kind: Type, path: str) -> Column:
-    return problem(given, made, kind, f"{path}[]")
 
 
 def member_problem(given: Column, made: Column, member: Member, within: str = "") -> Column:
