@@ -92,6 +92,10 @@ PAIRS: list[tuple[bytes | None, bytes | None]] = [
     (b"line", b"7::a:b::2.5::"),
     (b"line", b"7::2.5"),
     (b"line", b"::::"),
+    # regex
+    (b"line", b"7::abc"),
+    (b"line", b"name=abc id=8"),
+    (b"line", b"name=abc id=9223372036854775808"),
     # JSON
     *(
         (b"json", text.encode())
@@ -375,6 +379,21 @@ def delimited(kinds: dict[str, str], split: Callable[[str], list[str | None] | N
     return outcome
 
 
+def named_groups(message: Message) -> Outcome:
+    if message.value is None:
+        return Outcome({}, None)
+    if not _is_text(message.value):
+        return Outcome(None, "not UTF-8")
+    line = message.value.decode()
+    found = re.fullmatch("(?P<id>[0-9]+)::(?P<name>[a-z]+)", line) or re.fullmatch(
+        "name=(?P<name>[a-z]+) id=(?P<id>[0-9]+)", line
+    )
+    if found is None:
+        return Outcome(None, "matches no pattern")
+    number, problem = _typed("id", "integer", found["id"])
+    return Outcome(None, problem) if problem else _row(id=number, name=found["name"])
+
+
 def json_object(
     kinds: dict[str, str], finish: Callable[[Message, dict[str, Any]], Outcome]
 ) -> Callable[[Message], Outcome]:
@@ -496,6 +515,19 @@ CASES = (
         {"type": "delimited", "fields": _SHORT, "separator": "::", "quote": None},
         tuple(_SHORT),
         delimited(_SHORT, lambda line: [one or None for one in line.split("::")]),
+    ),
+    Case(
+        "regex with named groups",
+        {
+            "type": "regex",
+            "fields": {"id": "integer", "name": "string"},
+            "patterns": [
+                {"name": "colons", "regex": "(?<id>[0-9]+)::(?<name>[a-z]+)"},
+                {"name": "words", "regex": "name=(?<name>[a-z]+) id=(?<id>[0-9]+)", "fields": ["name", "id"]},
+            ],
+        },
+        ("id", "name"),
+        named_groups,
     ),
     Case(
         "function",

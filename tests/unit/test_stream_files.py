@@ -434,6 +434,12 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         ({"regex": r"(\S+"}, "not a regular expression"),
         ({"fields": ["a", "c"]}, "do not name the same fields"),
         ({"fields": ["a"]}, "has 2 groups, and 1 fields"),
+        ({"fields": []}, "has 2 groups, and 0 fields"),
+        ({"regex": r"\S+", "fields": []}, "pattern p: the regex has no groups"),
+        ({"regex": r"(?<b>\S+) (?<a>\S+)"}, "pattern p: its groups are named b, a, and `fields` says a, b"),
+        ({"regex": r"(?<a>\S+) (\S+)"}, "pattern p: 1 of its 2 groups have no name"),
+        ({"regex": r"(?<a>\S+) (?<c>\S+)", "fields": []}, r"pattern p and `fields` do not name the same .*'b', 'c'"),
+        ({"regex": r"(?<a_1>\S+) (?<b>\S+)"}, "Java has only letters and digits .* 'a_1'"),
         ({"timestamp": None}, "needs `timestamp`"),
     ],
 )

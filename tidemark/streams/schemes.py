@@ -94,12 +94,18 @@ class NamedFields(SchemePart):
         return {**self.named}
 
 
+def _compiled(regex: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", regex))
+
+
 def _java_regex(text: str) -> str:
     """Java's syntax, as Spark's; what both Java and Python know is checked here, the rest when Spark compiles it."""
     try:
-        re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", text))
+        names = _compiled(text).groupindex
     except re.error as problem:
         raise ValueError(f"not a regular expression: {problem}") from problem
+    if wrong := [name for name in names if not re.fullmatch("[A-Za-z][A-Za-z0-9]*", name)]:
+        raise ValueError(f"Java has only letters and digits in the names of groups, and one is named {wrong[0]!r}")
     return text
 
 
@@ -107,19 +113,37 @@ Regex = Annotated[str, AfterValidator(_java_regex)]
 
 
 class Pattern(Part):
-    """One form that a line may have: its groups, in order, are the named fields."""
+    """One form that a line may have: its groups are the named fields, by their names or in order."""
 
     name: FieldName
     regex: Regex
-    fields: Annotated[Items[FieldName], Field(min_length=1)]
+    # In the order of the groups; not needed where these have names, which are the fields' then.
+    fields: Items[FieldName] = ()
     # How this form writes its timestamps, in the words of Spark's datetime patterns.
     timestamp: str | None = None
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The field of each group, in order."""
+        return self.fields or tuple(_compiled(self.regex).groupindex)
+
     @model_validator(mode="after")
     def _as_many(self) -> Pattern:
-        groups = re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", self.regex)).groups
-        if groups != len(self.fields):
-            raise ValueError(f"the regex has {groups} groups, and {len(self.fields)} fields are named")
+        compiled = _compiled(self.regex)
+        named = tuple(compiled.groupindex)
+        if named and len(named) < compiled.groups:
+            raise ValueError(
+                f"pattern {self.name}: {compiled.groups - len(named)} of its {compiled.groups} groups have no name; name "
+                "all, or none, or write `(?:` for one that is no field"
+            )
+        if named and self.fields and self.fields != named:
+            raise ValueError(
+                f"pattern {self.name}: its groups are named {', '.join(named)}, and `fields` says {', '.join(self.fields)}"
+            )
+        if compiled.groups != len(self.groups):
+            raise ValueError(f"the regex has {compiled.groups} groups, and {len(self.fields)} fields are named")
+        if not self.groups:
+            raise ValueError(f"pattern {self.name}: the regex has no groups, and each is a field")
         return self
 
 
@@ -132,8 +156,8 @@ class RegexScheme(NamedFields):
     @model_validator(mode="after")
     def _known_fields(self) -> RegexScheme:
         for pattern in self.patterns:
-            if set(pattern.fields) != set(self.named) or len(pattern.fields) != len(self.named):
-                missing = sorted(set(self.named) ^ set(pattern.fields))
+            if set(pattern.groups) != set(self.named) or len(pattern.groups) != len(self.named):
+                missing = sorted(set(self.named) ^ set(pattern.groups))
                 raise ValueError(
                     f"pattern {pattern.name} and `fields` do not name the same fields once each: {missing}"
                 )
