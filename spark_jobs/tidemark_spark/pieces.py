@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.streams.explode import Explode
-from tidemark_spark.columns import INDEX, REASON, VALUE
+from tidemark_spark.columns import FAILURE, INDEX, REASON, VALUE, detail
 from tidemark_spark.schemes.fields import NOT_UTF8, utf8_text
 from tidemark_spark.schemes.json_text import NOT_JSON, elements, members, one_value
 
@@ -78,7 +78,11 @@ def _piece(element: Column) -> Column:
 
 
 def of_pieces(parsed: DataFrame) -> DataFrame:
-    """Parsed pieces, with VALUE being the message's again, and REASON naming the piece where it is one that is invalid."""
-    where = F.concat(F.lit("piece "), F.col(INDEX).cast("string"), F.lit(": "), F.col(REASON))
-    reason = F.coalesce(F.col(UNSPLIT), F.when(F.col(VALUE).isNull(), F.col(REASON)).otherwise(where))
-    return parsed.withColumns({REASON: reason, VALUE: F.col(WHOLE)}).drop(WHOLE, UNSPLIT)
+    """Parsed pieces, with VALUE being the message's again, and FAILURE naming the piece where it is one that is invalid.
+
+    Not REASON, which is the same for all messages that are invalid for the same.
+    """
+    where = F.when(F.col(REASON).isNotNull(), F.concat(F.lit("piece "), F.col(INDEX).cast("string")))
+    failure = F.when(F.col(UNSPLIT).isNull() & F.col(VALUE).isNotNull(), detail(where))
+    reason = F.coalesce(F.col(UNSPLIT), F.col(REASON))
+    return parsed.withColumns({FAILURE: failure, REASON: reason, VALUE: F.col(WHOLE)}).drop(WHOLE, UNSPLIT)
