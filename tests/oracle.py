@@ -205,15 +205,14 @@ def orders_messages(count: int, first: int) -> Iterator[tuple[bytes | None, byte
 def orders_outcome(value: bytes | None) -> Outcome:
     if value is None:
         return Outcome({}, None)
-    refused = Outcome(None, "not a JSON object with these fields")
     try:
         order = json.loads(value.decode())
     except UnicodeDecodeError:
         return Outcome(None, "not UTF-8")
     except ValueError:
-        return refused
+        return Outcome(None, "not one JSON value, or a key stands twice in it")
     if not isinstance(order.get("id"), int):
-        return refused
+        return Outcome(None, "id is not an integer")
     if order.get("amount", 0) < 0:
         return Outcome(None, "negative amount")
     texts = {

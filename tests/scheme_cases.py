@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -91,6 +92,10 @@ PAIRS: list[tuple[bytes | None, bytes | None]] = [
     (b"line", b"7::a:b::2.5::"),
     (b"line", b"7::2.5"),
     (b"line", b"::::"),
+    # regex
+    (b"line", b"7::abc"),
+    (b"line", b"name=abc id=8"),
+    (b"line", b"name=abc id=9223372036854775808"),
     # JSON
     *(
         (b"json", text.encode())
@@ -102,6 +107,76 @@ PAIRS: list[tuple[bytes | None, bytes | None]] = [
             '{"id": 4, "more": {"a": 1, "a": 2}}',
             "[1]",
             '{"id": ',
+            # more than one value, or what is no JSON
+            '{"id": 1}{"id": 2}',
+            '{"id": 1} junk',
+            '{"id": 1}, {"id": 2}',
+            '{"id": 1}] junk',
+            '{"id": 1} ',
+            "",
+            " ",
+            "null",
+            "5",
+            "{}",
+            "{'id': 1}",
+            '{"id": 01}',
+            '{"id": 1, "id": 2}',
+            '{"more": 1, "more": 1}',
+            '{"id": 1} // one',
+            # integers
+            '{"id": 9223372036854775807}',
+            '{"id": 9223372036854775808}',
+            '{"id": -9223372036854775808}',
+            '{"id": -9223372036854775809}',
+            '{"id": 123456789012345678901234567890123456789012345}',
+            '{"id": 1.0}',
+            '{"id": 1e0}',
+            '{"id": "1"}',
+            '{"id": true}',
+            '{"id": [1]}',
+            # strings
+            '{"name": 5}',
+            '{"name": {"a": 1}}',
+            '{"name": ["a"]}',
+            '{"name": false}',
+            '{"name": null, "amount": null, "at": null, "paid": null}',
+            # doubles
+            '{"amount": 1}',
+            '{"amount": 0.1}',
+            '{"amount": -12.5e-3}',
+            '{"amount": 1234567}',
+            '{"amount": 1e400}',
+            '{"amount": -1e400}',
+            '{"amount": NaN}',
+            '{"amount": Infinity}',
+            '{"amount": "NaN"}',
+            '{"amount": "Infinity"}',
+            '{"amount": "1"}',
+            '{"amount": {}}',
+            # times
+            '{"at": "2026-11-21T07:10:00Z"}',
+            '{"at": "2026-11-21T07:10:00.120"}',
+            '{"at": "2026-11-21 07:10:00.123456000+02:00"}',
+            '{"at": "2026-11-21T07:10:00.1234567Z"}',
+            '{"at": "2026-11-21T07:10Z"}',
+            '{"at": "2026-11-21"}',
+            '{"at": "T07:10:00"}',
+            '{"at": "07:10:00"}',
+            '{"at": "2026-02-30T07:10:00Z"}',
+            '{"at": "2026-11-21T24:00:00Z"}',
+            '{"at": "now"}',
+            '{"at": "1795244400"}',
+            '{"at": 1795244400}',
+            '{"at": 1795244400120}',
+            '{"at": 1795244400.5}',
+            '{"at": 9223372036854775807}',
+            '{"at": ""}',
+            # booleans
+            '{"paid": true}',
+            '{"paid": "true"}',
+            '{"paid": 1}',
+            # of two, the first that is named
+            '{"name": 1, "id": "x"}',
         )
     ),
 ]
@@ -304,25 +379,103 @@ def delimited(kinds: dict[str, str], split: Callable[[str], list[str | None] | N
     return outcome
 
 
-def json_with_unknown(message: Message) -> Outcome:
+def named_groups(message: Message) -> Outcome:
     if message.value is None:
-        return _row(**_kept(message))
+        return Outcome({}, None)
     if not _is_text(message.value):
         return Outcome(None, "not UTF-8")
-    refused = Outcome(None, "not a JSON object with these fields")
+    line = message.value.decode()
+    found = re.fullmatch("(?P<id>[0-9]+)::(?P<name>[a-z]+)", line) or re.fullmatch(
+        "name=(?P<name>[a-z]+) id=(?P<id>[0-9]+)", line
+    )
+    if found is None:
+        return Outcome(None, "matches no pattern")
+    number, problem = _typed("id", "integer", found["id"])
+    return Outcome(None, problem) if problem else _row(id=number, name=found["name"])
+
+
+def json_object(
+    kinds: dict[str, str], finish: Callable[[Message, dict[str, Any]], Outcome]
+) -> Callable[[Message], Outcome]:
+    def outcome(message: Message) -> Outcome:
+        if message.value is None:
+            return finish(message, {})
+        if not _is_text(message.value):
+            return Outcome(None, "not UTF-8")
+        try:
+            found = json.loads(message.value, object_pairs_hook=_once, parse_constant=_refuse)
+        except ValueError:
+            return Outcome(None, "not one JSON value, or a key stands twice in it")
+        if not isinstance(found, dict):
+            return Outcome(None, "not a JSON object")
+        for name, kind in kinds.items():
+            if found.get(name) is not None and _of_json(kind, found[name]) is None:
+                return Outcome(None, f"{name} is not {_WORDS[kind]}")
+        return finish(message, found)
+
+    return outcome
+
+
+_WORDS = {
+    "string": "a string",
+    "integer": "an integer",
+    "double": "a number",
+    "timestamp": "a time",
+    "boolean": "a boolean",
+}
+_ISO = r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,6})0*)?(Z|[+-]\d\d:\d\d)?"
+
+
+def _of_json(kind: str, given: Any) -> str | None:
+    """The text of a JSON value, null when it is not of its type."""
+    if kind == "boolean" or isinstance(given, bool):
+        return str(given).lower() if kind == "boolean" and isinstance(given, bool) else None
+    if kind == "integer":
+        return str(given) if isinstance(given, int) and -(2**63) <= given < 2**63 else None
+    if kind == "double":
+        is_number = isinstance(given, int | float) and math.isfinite(given)
+        return repr(float(given)) if is_number else None
+    if not isinstance(given, str):
+        return None
+    if kind == "string":
+        return given
+    parts = re.fullmatch(_ISO, given)
+    if parts is None:
+        return None
+    day, clock, fraction, zone = parts.groups()
     try:
-        found = json.loads(message.value, object_pairs_hook=_once)
+        found = datetime.fromisoformat(f"{day}T{clock}{zone or 'Z'}").astimezone(UTC)
     except ValueError:
-        return refused
-    if not isinstance(found, dict) or not isinstance(found.get("id", 0), int):
-        return refused
+        return None
+    fraction = (fraction or "").rstrip("0")
+    return f"{found:%Y-%m-%d %H:%M:%S}" + (f".{fraction}" if fraction else "")
+
+
+def typed_json(message: Message, found: dict[str, Any]) -> Outcome:
+    return _row(**{name: _of_json(kind, found[name]) for name, kind in _LINE.items() if found.get(name) is not None})
+
+
+def json_with_unknown(message: Message, found: dict[str, Any]) -> Outcome:
     others = {name: value for name, value in found.items() if name not in ("id", "name")}
     return _row(
-        id=str(found["id"]) if "id" in found else None,
+        id=str(found["id"]) if found.get("id") is not None else None,
         name=found.get("name"),
-        unknown=json.dumps(others, ensure_ascii=False, separators=(",", ":")) if others else None,
+        unknown=_as_spark(others) if others else None,
         **_kept(message),
     )
+
+
+def _as_spark(others: dict[str, Any]) -> str:
+    """JSON as Spark writes it: keys by name, and a text for a number that no double holds."""
+    finite = {
+        name: str(value).replace("inf", "Infinity") if isinstance(value, float) and math.isinf(value) else value
+        for name, value in others.items()
+    }
+    return json.dumps(finite, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -364,6 +517,19 @@ CASES = (
         delimited(_SHORT, lambda line: [one or None for one in line.split("::")]),
     ),
     Case(
+        "regex with named groups",
+        {
+            "type": "regex",
+            "fields": {"id": "integer", "name": "string"},
+            "patterns": [
+                {"name": "colons", "regex": "(?<id>[0-9]+)::(?<name>[a-z]+)"},
+                {"name": "words", "regex": "name=(?<name>[a-z]+) id=(?<id>[0-9]+)", "fields": ["name", "id"]},
+            ],
+        },
+        ("id", "name"),
+        named_groups,
+    ),
+    Case(
         "function",
         {"type": "function", "function": "tests.own_functions:whole", "fields": _WHOLE, "keep": {"kept": "headers"}},
         (*_WHOLE, "kept"),
@@ -373,6 +539,12 @@ CASES = (
         "json",
         {"type": "json", "fields": {"id": "integer", "name": "string"}, "unknown": "keep", "keep": KEEP},
         ("id", "name", "unknown", *KEEP),
-        json_with_unknown,
+        json_object({"id": "integer", "name": "string"}, json_with_unknown),
+    ),
+    Case(
+        "json of all types",
+        {"type": "json", "fields": _LINE},
+        tuple(_LINE),
+        json_object(_LINE, typed_json),
     ),
 )

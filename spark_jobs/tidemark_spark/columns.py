@@ -20,7 +20,8 @@ OUTCOME = "_outcome"
 # Why a message is set aside; null for one that is not.
 REASON = "_reason"
 TOMBSTONE = "_tombstone"
-# How a message failed that was given up; null for one that is set aside for another reason. Times in ms since 1970.
+# What is to be said of a message that is set aside beside the reason, or null: of one that was given up how it failed, of
+# others a detail at most. Times in ms since 1970.
 FAILURE = "_failure"
 FAILURE_TYPE = "struct<error: string, detail: string, attempts: int, first_at: bigint, last_at: bigint>"
 # How often a dead letter was read again and became one again.
@@ -44,6 +45,14 @@ def code(outcome: Outcome) -> Column:
 def has(outcome: Outcome) -> Column:
     """Whether a row's message has this outcome."""
     return F.col(OUTCOME) == code(outcome)
+
+
+def detail(text: Column) -> Column:
+    """A FAILURE with nothing but a detail; null where that is null."""
+    nothing = [F.lit(None).cast(kind).alias(name) for name, kind in (("attempts", "int"), ("first_at", "bigint"))]
+    last = F.lit(None).cast("bigint").alias("last_at")
+    failure = F.struct(F.lit(None).cast("string").alias("error"), text.alias("detail"), *nothing, last)
+    return F.when(text.isNotNull(), failure)
 
 
 def field(name: str) -> Column:

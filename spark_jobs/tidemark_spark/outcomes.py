@@ -38,6 +38,7 @@ from tidemark_spark.columns import (
     VALUE,
     code,
     content_digest,
+    detail,
     has,
     message_hash,
     row_hash,
@@ -49,7 +50,7 @@ from tidemark_spark.schemes import parse
 from tidemark_spark.schemes.function import called
 from tidemark_spark.schemes.kept import kept
 
-_REFUSED = "_refused"
+_REFUSED, _TOO_LARGE = "_refused", "_too_large"
 # Some ten megabytes in the driver and in every task.
 _BROADCAST = 100_000
 
@@ -76,21 +77,20 @@ def _parsed(messages: DataFrame, stream: Stream) -> DataFrame:
     with _null_where_not_computable(messages.sparkSession):
         refused = F.when(F.col(VALUE).isNotNull(), _first_check(stream))
         found = found.withColumn(REASON, F.coalesce(F.col(REASON), refused))
-    if explode is not None:
-        found = of_pieces(found)
+    nothing = F.lit(None).cast(FAILURE_TYPE)
+    found = found.withColumn(FAILURE, nothing) if explode is None else of_pieces(found)
     outcome = F.when(F.col(REASON).isNull(), code(Outcome.STORED)).otherwise(code(Outcome.INVALID))
     if explode is not None:
         outcome = F.when(F.col(EMPTY), code(Outcome.SKIPPED)).otherwise(outcome)
     tombstone = (F.col(INDEX) == 0) & F.col(VALUE).isNull()
-    nothing = F.lit(None).cast(FAILURE_TYPE)
-    return found.withColumns({OUTCOME: outcome, TOMBSTONE: tombstone, FAILURE: nothing}).drop(EMPTY)
+    return found.withColumns({OUTCOME: outcome, TOMBSTONE: tombstone}).drop(EMPTY)
 
 
 def _called(messages: DataFrame, stream: Stream, scheme: FunctionScheme, fence: HeadFence | None) -> DataFrame:
     found = called(messages, scheme, stream.retry.chosen(), fence).withColumns(kept(scheme.keep))
     seen = has(Outcome.STORED) & ~F.col(TOMBSTONE)
     with _null_where_not_computable(messages.sparkSession):
-        return _refused(found, F.when(seen, _first_check(stream)), Outcome.INVALID)
+        return _refused(found, F.when(seen, _first_check(stream)), F.col(FAILURE), Outcome.INVALID)
 
 
 def _first_check(stream: Stream) -> Column:
@@ -126,12 +126,13 @@ def check_checks(rows: DataFrame, stream: Stream) -> None:
             ) from problem
 
 
-def _refused(rows: DataFrame, reason: Column, outcome: Outcome) -> DataFrame:
-    """Rows, of which those with a reason get an outcome for it."""
+def _refused(rows: DataFrame, reason: Column, failure: Column, outcome: Outcome) -> DataFrame:
+    """Rows, of which those with a reason get an outcome and FAILURE for it."""
     refused = F.col(_REFUSED).isNotNull()
     return (
         rows.withColumn(_REFUSED, reason)
         .withColumn(REASON, F.coalesce(F.col(REASON), F.col(_REFUSED)))
+        .withColumn(FAILURE, F.when(refused, failure).otherwise(F.col(FAILURE)))
         .withColumn(OUTCOME, F.when(refused, code(outcome)).otherwise(F.col(OUTCOME)))
         .drop(_REFUSED)
     )
@@ -191,9 +192,13 @@ def hashed(rows: DataFrame, fields: Iterable[str]) -> DataFrame:
 def within_limits(rows: DataFrame, refusals: Sequence[Column]) -> DataFrame:
     """Rows, of which none that is stored is larger than a sink takes: its message has failed, see docs/adr/0010.
 
-    `refusals` say of a row why a sink cannot take it, or are null.
+    `refusals` say of a row why a sink cannot take it, as `sizes.too_large` does, or are null.
     """
-    return _refused(rows, F.when(has(Outcome.STORED), F.coalesce(*refusals)), Outcome.FAILED) if refusals else rows
+    if not refusals:
+        return rows
+    rows = rows.withColumn(_TOO_LARGE, F.when(has(Outcome.STORED), F.coalesce(*refusals)))
+    found = F.col(_TOO_LARGE)
+    return _refused(rows, found["reason"], detail(found["detail"]), Outcome.FAILED).drop(_TOO_LARGE)
 
 
 def slimmed(rows: DataFrame, *, several: bool) -> DataFrame:

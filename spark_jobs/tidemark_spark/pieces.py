@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from tidemark.streams.explode import Explode
-from tidemark_spark.columns import INDEX, REASON, VALUE
+from tidemark_spark.columns import FAILURE, INDEX, REASON, VALUE, detail
 from tidemark_spark.schemes.fields import NOT_UTF8, utf8_text
+from tidemark_spark.schemes.json_text import NOT_JSON, elements, members, one_value
 
 # The value of the whole message, on the row of its first piece only: on all of them, a message of a thousand lines would
 # take a thousand times its size.
@@ -21,7 +21,8 @@ WHOLE = "_whole"
 # Whether a message has no pieces, and why its value cannot be split; VALUE is null then.
 EMPTY, UNSPLIT = "_empty", "_unsplit"
 
-_PIECES, _PARTS, _PIECE, _ALL, _REFUSED = "_pieces", "_parts", "_piece", "_all", "_refused"
+_PIECES, _PARTS, _PIECE = "_pieces", "_parts", "_piece"
+_TEXT, _JSON = "_text", "_json"
 # Each byte is one character of it, so that bytes of any kind can be split as text.
 _BYTES = "ISO-8859-1"
 
@@ -56,29 +57,32 @@ def _lines(messages: DataFrame, separator: str) -> DataFrame:
 
 
 def _array(messages: DataFrame, key: bool | str | None) -> DataFrame:
-    # Elements that are strings come without their quotes, others as they are written.
-    elements = T.ArrayType(T.StringType())
-    within = T.StructType([T.StructField(key, elements)]) if isinstance(key, str) else elements
-    schema = T.StructType([T.StructField(_ALL, within), T.StructField(_REFUSED, T.StringType())])
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _REFUSED, "allowSingleQuotes": "false"}
-    # Within an object of ours: what follows behind a value, Spark would pass over.
-    text = F.concat(F.lit(f'{{"{_ALL}":'), utf8_text(), F.lit("}"))
-    frame = messages.withColumn(_PARTS, F.from_json(text, schema, options))
-    found = F.col(_PARTS)[_ALL][key] if isinstance(key, str) else F.col(_PARTS)[_ALL]
-    parts = F.when(F.col(_PARTS)[_REFUSED].isNull(), found)
+    frame = messages.withColumn(_TEXT, utf8_text()).withColumn(_JSON, one_value(F.col(_TEXT)))
+    found = F.try_element_at(members(F.col(_JSON)), F.lit(key)) if isinstance(key, str) else F.col(_JSON)
     # An element that is null is no tombstone.
-    pieces = F.transform(parts, lambda part: F.encode(F.coalesce(part, F.lit("null")), "UTF-8"))
+    pieces = F.transform(elements(found), lambda one: F.encode(_piece(one), "UTF-8"))
     expected = f"not a JSON object with an array {key!r}" if isinstance(key, str) else "not a JSON array"
     why = (
         F.when(F.col(VALUE).isNull(), F.lit(None).cast("string"))
-        .when(utf8_text().isNull(), F.lit(NOT_UTF8))
+        .when(F.col(_TEXT).isNull(), F.lit(NOT_UTF8))
+        .when(F.col(_JSON).isNull(), F.lit(NOT_JSON))
         .when(F.col(_PIECES).isNull(), F.lit(expected))
     )
     return frame.withColumn(_PIECES, pieces).withColumn(UNSPLIT, why)
 
 
+def _piece(element: Column) -> Column:
+    """An element as JSON, or of one that is a string its text."""
+    written = F.to_json(element)
+    return F.when(F.startswith(written, F.lit('"')), F.try_variant_get(element, "$", "string")).otherwise(written)
+
+
 def of_pieces(parsed: DataFrame) -> DataFrame:
-    """Parsed pieces, with VALUE being the message's again, and REASON naming the piece where it is one that is invalid."""
-    where = F.concat(F.lit("piece "), F.col(INDEX).cast("string"), F.lit(": "), F.col(REASON))
-    reason = F.coalesce(F.col(UNSPLIT), F.when(F.col(VALUE).isNull(), F.col(REASON)).otherwise(where))
-    return parsed.withColumns({REASON: reason, VALUE: F.col(WHOLE)}).drop(WHOLE, UNSPLIT)
+    """Parsed pieces, with VALUE being the message's again, and FAILURE naming the piece where it is one that is invalid.
+
+    Not REASON, which is the same for all messages that are invalid for the same.
+    """
+    where = F.when(F.col(REASON).isNotNull(), F.concat(F.lit("piece "), F.col(INDEX).cast("string")))
+    failure = F.when(F.col(UNSPLIT).isNull() & F.col(VALUE).isNotNull(), detail(where))
+    reason = F.coalesce(F.col(UNSPLIT), F.col(REASON))
+    return parsed.withColumns({FAILURE: failure, REASON: reason, VALUE: F.col(WHOLE)}).drop(WHOLE, UNSPLIT)

@@ -28,7 +28,7 @@ from tidemark.streams.opened import open_stream
 from tidemark.tallies import Outcome as Became
 from tidemark_spark import outcomes
 from tidemark_spark.audit_job import audit
-from tidemark_spark.columns import INDEX, KEY, OFFSET, OUTCOME, REASON, TOMBSTONE, VALUE, text
+from tidemark_spark.columns import FAILURE, INDEX, KEY, OFFSET, OUTCOME, REASON, TOMBSTONE, VALUE, text
 from tidemark_spark.pieces import EMPTY, UNSPLIT, in_pieces
 from tidemark_spark.reading import no_messages
 from tidemark_spark.rows import check_rows, rows_of
@@ -67,22 +67,50 @@ SPLITS: list[tuple[dict[str, Any], bytes | None, list[bytes] | str]] = [
     ({"lines": "é|"}, "aé|b|é".encode(), [b"a", "b|é".encode()]),
     ({"json_array": True}, b' [1, {"a" : "\\u00e9"}, "x y", null] ', [b"1", '{"a":"é"}'.encode(), b"x y", b"null"]),
     ({"json_array": True}, b"[]", []),
-    ({"json_array": True}, b"[1][2]", "not a JSON array"),
-    ({"json_array": True}, b"[1", "not a JSON array"),
+    (
+        {"json_array": True},
+        b"[0.12345678901234567890123456789012345678]",
+        [b"0.12345678901234567890123456789012345678"],
+    ),
+    ({"json_array": True}, b'[1e3, 1.10, {"b": 1.10, "a": "1e3"}]', [b"1000.0", b"1.1", b'{"a":"1e3","b":1.1}']),
+    ({"json_array": True}, b'["\\"1\\"", "", "null", [[]]]', [b'"1"', b"", b"null", b"[[]]"]),
+    *(
+        ({"json_array": True}, text, "not one JSON value, or a key stands twice in it")
+        for text in (
+            b"[1][2]",
+            b"[1",
+            b"",
+            b" ",
+            b"[1]}[2]",
+            b'[1],"_all":[2]',
+            b"[1],[2]",
+            b"[1]]",
+            b"[1]] junk",
+            b"[1] //",
+            b"[1, NaN]",
+            b"['1']",
+            b"[01]",
+            b'[{"a": 1, "a": 2}]',
+        )
+    ),
     ({"json_array": True}, b'{"a": 1}', "not a JSON array"),
     ({"json_array": True}, b"null", "not a JSON array"),
-    ({"json_array": True}, b"", "not a JSON array"),
+    ({"json_array": True}, b'"[1]"', "not a JSON array"),
     ({"json_array": True}, b"[\xff]", "not UTF-8"),
     ({"json_array": "the items"}, b'{"n": 1, "the items": [[2], 3]}', [b"[2]", b"3"]),
     ({"json_array": "the items"}, b'{"the items": []}', []),
-    ({"json_array": "the items"}, b'{"The items": [1]}', "not a JSON object with an array 'the items'"),
-    ({"json_array": "the items"}, b'{"the items": 1}', "not a JSON object with an array 'the items'"),
-    ({"json_array": "the items"}, b'{"the items": null}', "not a JSON object with an array 'the items'"),
-    ({"json_array": "the items"}, b'{"the items": [1], "x": ', "not a JSON object with an array 'the items'"),
-    (
-        {"json_array": "the items"},
-        b'{"the items": [1]} {"the items": [2]}',
-        "not a JSON object with an array 'the items'",
+    *(
+        ({"json_array": "the items"}, text, "not a JSON object with an array 'the items'")
+        for text in (b'{"The items": [1]}', b'{"the items": 1}', b'{"the items": null}', b"[1]", b"{}")
+    ),
+    *(
+        ({"json_array": "the items"}, text, "not one JSON value, or a key stands twice in it")
+        for text in (
+            b'{"the items": [1], "x": ',
+            b'{"the items": [1]} {"the items": [2]}',
+            b'{"the items": [1], "the items": [2]}',
+            b'{"the items": [1]}, "_all": {"the items": [2]}',
+        )
     ),
 ]
 
@@ -124,18 +152,21 @@ def test_every_scheme_takes_pieces(spark: SparkSession, case: Case) -> None:
     names = list(stream.fields)
     texts = [text(name).alias(f"field_{number}") for number, name in enumerate(names)]
     found: dict[int, dict[int, Any]] = {}
-    for row in rows.frame.select(OFFSET, INDEX, OUTCOME, REASON, *texts).collect():
+    columns = (OFFSET, INDEX, OUTCOME, REASON, F.col(FAILURE)["detail"])
+    for row in rows.frame.select(*columns, *texts).collect():
         fields = {
             name: bytes(held).decode(errors="surrogateescape")
-            for name, held in zip(names, row[4:], strict=True)
+            for name, held in zip(names, row[5:], strict=True)
             if held is not None
         }
-        found.setdefault(row[OFFSET], {})[row[INDEX]] = row[REASON] if row[OUTCOME] == Became.INVALID else fields
+        found.setdefault(row[OFFSET], {})[row[INDEX]] = (
+            (row[REASON], row[4]) if row[OUTCOME] == Became.INVALID else fields
+        )
     rows.close()
 
     for offset, pieces in enumerate(held):
         wanted = [case.outcome(Message("orders", 0, offset, b"key", piece, (), -1, 0)) for piece in pieces]
-        bad = [f"piece {number}: {one.reason}" for number, one in enumerate(wanted) if one.reason is not None]
+        bad = [(one.reason, f"piece {number}") for number, one in enumerate(wanted) if one.reason is not None]
         assert found[offset] == ({0: bad[0]} if bad else {number: one.fields for number, one in enumerate(wanted)})
 
 
@@ -145,7 +176,9 @@ def test_many_invalid_messages_are_settled_as_few_are(spark: SparkSession, monke
 
     def settled() -> list[Any]:
         rows = rows_of(messages_of(spark, values), stream)
-        found = rows.frame.orderBy(OFFSET, INDEX).select(OFFSET, INDEX, OUTCOME, REASON, TOMBSTONE, "id").collect()
+        found = (
+            rows.frame.orderBy(OFFSET, INDEX).select(OFFSET, INDEX, OUTCOME, REASON, FAILURE, TOMBSTONE, "id").collect()
+        )
         (tally,) = tallies(rows.frame, rows.read)
         assert (tally.read.number, tally.stored.number, tally.skipped.number, tally.invalid.number) == (6, 3, 1, 2)
         assert (tally.rows.number, tally.bytes) == (4, 6 * len(b"key") + sum(len(value or b"") for value in values))
@@ -153,10 +186,11 @@ def test_many_invalid_messages_are_settled_as_few_are(spark: SparkSession, monke
         return found
 
     few = settled()
-    assert [row[REASON] for row in few if row[REASON]] == [
-        "piece 1: id is not an integer",
-        "piece 0: id is not an integer",
+    assert [(row[REASON], row[FAILURE]["detail"]) for row in few if row[REASON]] == [
+        ("id is not an integer", "piece 1"),
+        ("id is not an integer", "piece 0"),
     ]
+    assert [row[FAILURE] for row in few if not row[REASON]] == [None] * 5
     assert [row[OFFSET] for row in few if row[TOMBSTONE]] == [2]
     monkeypatch.setattr(outcomes, "_BROADCAST", 0)
     assert settled() == few
@@ -206,15 +240,18 @@ def batch(value: bytes | None) -> list[dict[str, str]] | str:
         try:
             order = json.loads(line)
         except ValueError:
-            return f"piece {number}: not a JSON object with these fields"
+            return f"not one JSON value, or a key stands twice in it; piece {number}"
         if order["amount"] < 0:
-            return f"piece {number}: negative amount"
+            return f"negative amount; piece {number}"
         rows.append({"id": str(order["id"]), "amount": repr(order["amount"])})
     return rows
 
 
 def assert_rows(play: Playground, made: Callable[[bytes | None], list[dict[str, str]] | str], *records: Any) -> None:
-    """Both sinks and the dead letters hold what `made` says of each message, the tallies count it, the audit finds it so."""
+    """Both sinks and the dead letters hold what `made` says of each message, the tallies count it, the audit finds it so.
+
+    It says its rows, or why it is invalid: the reason, and behind `; ` the detail, if any.
+    """
     results = {
         (topic, partition, offset): made(value)
         for topic, partition, offset, value in consume(play.kafka.servers, play.topics, play.positions())
@@ -229,7 +266,11 @@ def assert_rows(play: Playground, made: Callable[[bytes | None], list[dict[str, 
     assert (hbase.twice(), files.twice()) == (0, 0)
     assert hbase.by_place() == rows
     assert files.by_place() == rows
-    dead = {place[:3]: fields["reason"] for place, fields in play.independent.hbase(f"{play.name}_dead").rows}
+    letters = play.independent.hbase(f"{play.name}_dead").rows
+    dead = {
+        place[:3]: "; ".join(fields[part] for part in ("reason", "detail") if part in fields)
+        for place, fields in letters
+    }
     assert dead == {place: found for place, found in results.items() if isinstance(found, str)}
 
     skipped = sum(found == [] for found in results.values())
@@ -297,7 +338,7 @@ def of_order(make_rows: Callable[[dict[str, Any]], list[dict[str, str]]]) -> Cal
         if value is None:
             return [{}]
         if value == b"{":
-            return "not a JSON object with these fields"
+            return "not one JSON value, or a key stands twice in it"
         return make_rows(json.loads(value))
 
     return made
@@ -342,7 +383,7 @@ def test_a_transform_of_pieces(spark: SparkSession) -> None:
         (0, 1, Became.STORED, None, -4, b"key", None),
         (1, 0, Became.SKIPPED, None, None, b"key", values[1]),
         (2, 0, Became.STORED, None, None, b"key", None),
-        (3, 0, Became.INVALID, "piece 1: id is not an integer", None, b"key", values[3]),
+        (3, 0, Became.INVALID, "id is not an integer", None, b"key", values[3]),
         (4, 0, Became.SKIPPED, None, None, b"key", values[4]),
     ]
 

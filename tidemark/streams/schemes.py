@@ -13,10 +13,20 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from tidemark.functions import FUNCTION_NAME
 from tidemark.streams.avro_schema import record_fields, schema_text
+from tidemark.streams.ddl import Member, Type, schema_of
 from tidemark.streams.parts import ConnectionName, FieldName, Items, Part
 
 # What a field can be made of from text; `binary` comes from the message as it is.
@@ -84,12 +94,18 @@ class NamedFields(SchemePart):
         return {**self.named}
 
 
+def _compiled(regex: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", regex))
+
+
 def _java_regex(text: str) -> str:
     """Java's syntax, as Spark's; what both Java and Python know is checked here, the rest when Spark compiles it."""
     try:
-        re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", text))
+        names = _compiled(text).groupindex
     except re.error as problem:
         raise ValueError(f"not a regular expression: {problem}") from problem
+    if wrong := [name for name in names if not re.fullmatch("[A-Za-z][A-Za-z0-9]*", name)]:
+        raise ValueError(f"Java has only letters and digits in the names of groups, and one is named {wrong[0]!r}")
     return text
 
 
@@ -97,19 +113,37 @@ Regex = Annotated[str, AfterValidator(_java_regex)]
 
 
 class Pattern(Part):
-    """One form that a line may have: its groups, in order, are the named fields."""
+    """One form that a line may have: its groups are the named fields, by their names or in order."""
 
     name: FieldName
     regex: Regex
-    fields: Annotated[Items[FieldName], Field(min_length=1)]
+    # In the order of the groups; not needed where these have names, which are the fields' then.
+    fields: Items[FieldName] = ()
     # How this form writes its timestamps, in the words of Spark's datetime patterns.
     timestamp: str | None = None
 
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The field of each group, in order."""
+        return self.fields or tuple(_compiled(self.regex).groupindex)
+
     @model_validator(mode="after")
     def _as_many(self) -> Pattern:
-        groups = re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", self.regex)).groups
-        if groups != len(self.fields):
-            raise ValueError(f"the regex has {groups} groups, and {len(self.fields)} fields are named")
+        compiled = _compiled(self.regex)
+        named = tuple(compiled.groupindex)
+        if named and len(named) < compiled.groups:
+            raise ValueError(
+                f"pattern {self.name}: {compiled.groups - len(named)} of its {compiled.groups} groups have no name; name "
+                "all, or none, or write `(?:` for one that is no field"
+            )
+        if named and self.fields and self.fields != named:
+            raise ValueError(
+                f"pattern {self.name}: its groups are named {', '.join(named)}, and `fields` says {', '.join(self.fields)}"
+            )
+        if compiled.groups != len(self.groups):
+            raise ValueError(f"the regex has {compiled.groups} groups, and {len(self.fields)} fields are named")
+        if not self.groups:
+            raise ValueError(f"pattern {self.name}: the regex has no groups, and each is a field")
         return self
 
 
@@ -122,8 +156,8 @@ class RegexScheme(NamedFields):
     @model_validator(mode="after")
     def _known_fields(self) -> RegexScheme:
         for pattern in self.patterns:
-            if set(pattern.fields) != set(self.named) or len(pattern.fields) != len(self.named):
-                missing = sorted(set(self.named) ^ set(pattern.fields))
+            if set(pattern.groups) != set(self.named) or len(pattern.groups) != len(self.named):
+                missing = sorted(set(self.named) ^ set(pattern.groups))
                 raise ValueError(
                     f"pattern {pattern.name} and `fields` do not name the same fields once each: {missing}"
                 )
@@ -132,23 +166,71 @@ class RegexScheme(NamedFields):
         return self
 
 
+_DDL_TYPES: Mapping[TextType, str] = {
+    "string": "string",
+    "integer": "bigint",
+    "double": "double",
+    "timestamp": "timestamp",
+    "boolean": "boolean",
+}
+_STORED: Mapping[str, FieldType] = {
+    "boolean": "boolean",
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"),
+    **dict.fromkeys(("float", "double"), "double"),
+    "timestamp": "timestamp",
+    "binary": "binary",
+}
+_FIELD_NAME: TypeAdapter[str] = TypeAdapter(FieldName)
+
+
+def _known_schema(ddl: str) -> str:
+    for one in schema_of(ddl):
+        try:
+            _FIELD_NAME.validate_python(one.name)
+        except ValidationError:
+            raise ValueError(
+                f"{one.name!r} cannot be the name of a field: expected a letter, then letters, digits, _ or -, at most 63"
+            ) from None
+    return ddl
+
+
 # The field of the keys that a stream file does not name.
 UNKNOWN = "unknown"
 
 
-class JsonScheme(NamedFields):
+class JsonScheme(SchemePart):
     """A JSON object a message; keys that are not named are passed over or kept, a value of another type is invalid."""
 
     type: Literal["json"]
+    given: Annotated[dict[FieldName, TextType] | None, Field(min_length=1, alias="fields")] = None
+    # In place of `fields`: Spark's DDL.
+    ddl: Annotated[str | None, AfterValidator(_known_schema), Field(alias="schema")] = None
     unknown: Literal["drop", "keep"] = "drop"
+    # How times are written, in the words of Spark's datetime patterns; ISO 8601 unless it says.
+    timestamp: str | None = None
+
+    @property
+    def columns(self) -> tuple[Member, ...]:
+        """The fields that are named, by the types of Spark's DDL."""
+        if self.ddl is not None:
+            return schema_of(self.ddl)
+        return tuple(Member(name, Type(_DDL_TYPES[kind])) for name, kind in (self.given or {}).items())
 
     def own_fields(self) -> Fields:
-        return {**self.named, UNKNOWN: "string"} if self.unknown == "keep" else {**self.named}
+        # What has no type of its own here is stored as text.
+        named: Fields = {one.name: _STORED.get(one.type.name, "string") for one in self.columns}
+        return {**named, UNKNOWN: "string"} if self.unknown == "keep" else named
+
+    @model_validator(mode="after")
+    def _one_way(self) -> JsonScheme:
+        if (self.given is None) == (self.ddl is None):
+            raise ValueError("expected one of fields and schema, like `schema: id BIGINT, tags ARRAY<STRING>`")
+        return self
 
     @model_validator(mode="after")
     def _unknown_is_free(self) -> JsonScheme:
-        if self.unknown == "keep" and UNKNOWN in self.named:
-            raise ValueError(f"`unknown: keep` makes a field {UNKNOWN!r}, and `fields` names one too")
+        if self.unknown == "keep" and any(one.name == UNKNOWN for one in self.columns):
+            raise ValueError(f"`unknown: keep` makes a field {UNKNOWN!r}, and `fields` or `schema` names one too")
         return self
 
 

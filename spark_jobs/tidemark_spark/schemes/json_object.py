@@ -2,36 +2,54 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tidemark.streams.ddl import Type
 from tidemark.streams.schemes import UNKNOWN, JsonScheme
-from tidemark_spark.columns import REASON, VALUE
-from tidemark_spark.schemes.fields import NOT_UTF8, SPARK_TYPES, utf8_text
+from tidemark_spark.columns import REASON, VALUE, field
+from tidemark_spark.schemes.fields import NOT_UTF8, utf8_text
+from tidemark_spark.schemes.json_text import NOT_JSON, members, one_value
+from tidemark_spark.schemes.json_values import json_text, member_problem, value
 
-_TEXT, _OBJECT, _REFUSED, _ALL = "_text", "_object", "_refused", "_all"
-NOT_THIS_OBJECT = "not a JSON object with these fields"
+_TEXT, _JSON, _MEMBERS = "_text", "_json", "_members"
+NOT_OBJECT = "not a JSON object"
 
 
 def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
-    columns = messages.columns
-    schema = ", ".join(f"`{name}` {SPARK_TYPES[kind]}" for name, kind in scheme.named.items())
-    # PERMISSIVE puts the text of what does not fit the schema into the extra column, instead of failing the task.
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _REFUSED}
-    frame = messages.withColumn(_TEXT, utf8_text()).withColumn(
-        _OBJECT, F.from_json(F.col(_TEXT), f"{schema}, {_REFUSED} string", options)
-    )
-    fields = [F.col(f"{_OBJECT}.`{name}`").alias(name) for name in scheme.named]
-    refused = F.col(_OBJECT).isNull() | F.col(f"{_OBJECT}.{_REFUSED}").isNotNull() | (F.trim(F.col(_TEXT)) == "")
-    if scheme.unknown == "keep":
-        frame = frame.withColumn(_ALL, F.from_json(F.col(_TEXT), "map<string, variant>"))
-        others = F.map_filter(F.col(_ALL), lambda name, _: ~name.isin(*scheme.named))
-        fields.append(F.when(F.cardinality(others) > 0, F.to_json(others)).alias(UNKNOWN))
-        # A key that stands twice within a value: nobody can say which of them is meant.
-        refused = refused | F.col(_ALL).isNull()
+    columns = scheme.columns
+    frame = messages.withColumn(_TEXT, utf8_text()).withColumn(_JSON, one_value(F.col(_TEXT)))
+    frame = frame.withColumn(_MEMBERS, members(F.col(_JSON)))
+    frame = frame.withColumns({f"_given_{one.name}": F.try_element_at(_MEMBERS, F.lit(one.name)) for one in columns})
+    given = {one.name: field(f"_given_{one.name}") for one in columns}
+    made = {f"_made_{one.name}": value(given[one.name], one.type, scheme.timestamp) for one in columns}
+    frame = frame.withColumns(made)
+    problems = [member_problem(given[one.name], field(f"_made_{one.name}"), one) for one in columns]
     reason = (
         F.when(F.col(VALUE).isNull(), F.lit(None).cast("string"))
         .when(F.col(_TEXT).isNull(), F.lit(NOT_UTF8))
-        .when(refused, F.lit(NOT_THIS_OBJECT))
+        .when(F.col(_JSON).isNull(), F.lit(NOT_JSON))
+        .when(F.col(_MEMBERS).isNull(), F.lit(NOT_OBJECT))
+        .otherwise(F.coalesce(*problems))
     )
-    return frame.withColumn(REASON, reason).select(*columns, *fields, REASON)
+    fields = {one.name: _stored(field(f"_made_{one.name}"), one.type) for one in columns}
+    if scheme.unknown == "keep":
+        others = F.map_filter(F.col(_MEMBERS), lambda name, _: ~name.isin(*fields))
+        fields[UNKNOWN] = F.when(F.cardinality(others) > 0, F.to_json(others))
+    kept = [column.alias(name) for name, column in fields.items()]
+    return frame.withColumn(REASON, reason).select(*messages.columns, *kept, REASON)
+
+
+def _stored(made: Column, kind: Type) -> Column:
+    """A value as its field is stored: by its flat type, or as text."""
+    match kind.name:
+        case "tinyint" | "smallint" | "int":
+            return made.cast("bigint")
+        case "float":
+            # By its text, so that 0.1 stays 0.1.
+            return made.cast("string").cast("double")
+        case "decimal" | "date" | "timestamp_ntz":
+            return made.cast("string")
+        case "array" | "map" | "struct" | "variant":
+            return json_text(made)
+    return made

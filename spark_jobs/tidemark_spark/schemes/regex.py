@@ -47,7 +47,7 @@ def parse(messages: DataFrame, scheme: RegexScheme) -> DataFrame:
 
 def _replaced(pattern: Pattern, scheme: RegexScheme) -> Column:
     """The text of each field behind separators, or the line itself when the pattern does not match all of it."""
-    groups = _BETWEEN.join(f"${pattern.fields.index(name) + 1}" for name in scheme.named)
+    groups = _BETWEEN.join(f"${pattern.groups.index(name) + 1}" for name in scheme.named)
     text = F.col(_TEXT)
     clean = ~F.contains(text, F.lit(_MATCHED)) & ~F.contains(text, F.lit(_BETWEEN))
     return F.when(clean, F.regexp_replace(text, rf"\A(?:{pattern.regex})\z", _MATCHED + groups))

@@ -40,7 +40,7 @@ from tidemark_spark.columns import (
 from tidemark_spark.schemes.kept import headers_json
 from tidemark_spark.sinks.acknowledging import COUNTED, Prepared, acknowledged, counts_of, write_pieces
 from tidemark_spark.sinks.contract import Mission
-from tidemark_spark.sinks.sizes import is_long, packed_size, size_of, too_large
+from tidemark_spark.sinks.sizes import is_long, packed_size, size_of, sizes, too_large
 
 if TYPE_CHECKING:
     from tidemark.hbase.thrift2 import Gateway2
@@ -119,7 +119,7 @@ class HBaseDeadLetters:
         described = {
             "outcome": F.when(has(Outcome.FAILED), "failed").otherwise("invalid"),
             "error": F.col(FAILURE)["error"],
-            "detail": F.coalesce(_beginning(F.col(FAILURE)["detail"], most), _cut(most)),
+            "detail": _beginning(_details(F.col(FAILURE)["detail"], _cut(most)), most),
             "attempts": F.coalesce(F.col(FAILURE)["attempts"], F.lit(1)).cast("string"),
             "first_failed_at": _time(F.timestamp_millis(F.coalesce(F.col(FAILURE)["first_at"], F.lit(now)))),
             "last_failed_at": _time(F.timestamp_millis(F.coalesce(F.col(FAILURE)["last_at"], F.lit(now)))),
@@ -154,11 +154,18 @@ def _beginning(said: Column, most: int) -> Column:
     return F.when(F.octet_length(said) <= most, said).otherwise(F.substring(said, 1, most // 4))
 
 
+def _details(*texts: Column) -> Column:
+    return F.when(F.coalesce(*texts).isNotNull(), F.concat_ws("; ", *texts))
+
+
 def _cut(most: int) -> Column:
     """What a dead letter lacks, for people; null when it lacks nothing."""
-    sizes = {"key": F.octet_length(KEY), "value": F.octet_length(VALUE), "headers": F.octet_length(headers_json())}
-    texts = [too_large(f"left out: the {name}", size, F.lit(most)) for name, size in sizes.items()]
-    return F.when(F.coalesce(*texts).isNotNull(), F.concat_ws("; ", *texts))
+    lengths = {"key": F.octet_length(KEY), "value": F.octet_length(VALUE), "headers": F.octet_length(headers_json())}
+    texts = [
+        F.when(size > most, F.concat(F.lit(f"left out: the {name} has "), sizes(size, F.lit(most))))
+        for name, size in lengths.items()
+    ]
+    return _details(*texts)
 
 
 def _time(time: Column) -> Column:

@@ -29,7 +29,7 @@ from tidemark.tallies import Acknowledgements
 from tidemark_spark.columns import KEY, TOMBSTONE, field, text
 from tidemark_spark.sinks.acknowledging import COUNTED, acknowledge, acknowledged
 from tidemark_spark.sinks.contract import Mission
-from tidemark_spark.sinks.sizes import at_most, too_large
+from tidemark_spark.sinks.sizes import at_most, refusal, too_large
 
 # As many messages are acknowledged before the fence is looked at again and the next ones are sent.
 _WRITE_ROWS = 5_000
@@ -77,13 +77,13 @@ class KafkaResults:
     def _nowhere(self) -> Column:
         """The reason for a row that names none of the topics, where there is no topic for all others."""
         reason = F.lit(f"sink {self.name}: {self._config.topic_field} names none of its topics, and there is no other")
-        return F.when(self._topic().isNull(), reason)
+        return F.when(self._topic().isNull(), refusal(reason))
 
     def _without_key(self) -> Column:
         """The reason for a null key where the broker refuses it, because it could never compact it."""
         topic = self._topic()
         reason = F.concat(F.lit(f"sink {self.name}: the key is null, and topic "), topic, F.lit(" is compacted"))
-        return F.when(topic.isin(*self._compacted) & self._key().isNull(), reason)
+        return F.when(topic.isin(*self._compacted) & self._key().isNull(), refusal(reason))
 
     def _too_large(self, fields: Fields) -> Column:
         # What a JSON text makes of a byte is six at most; only what may be too large is made to be measured.

@@ -42,7 +42,7 @@ def packed_size(fields: Fields) -> Column:
 
 
 def keyed_too_large(sink: str, key: Column, cell: Column, most: int) -> Column:
-    """The reason where the key of a row in HBase, or its cell, is beyond the most; `cell` is what it takes beside the key."""
+    """The refusal where the key of a row in HBase, or its cell, is beyond the most; `cell` is what it takes beside the key."""
     return F.coalesce(
         too_large(f"sink {sink}: the key", key, F.lit(MOST_KEY_BYTES)),
         too_large(f"sink {sink}: the cell of the row", key + cell, F.lit(most)),
@@ -55,6 +55,18 @@ def key_size(key: Iterable[str]) -> Column:
 
 
 def too_large(what: str, size: Column, most: Column) -> Column:
-    """The reason where a size is beyond the most that is taken, both in bytes."""
-    found = F.concat(F.lit(f"{what} has "), size.cast("string"), F.lit(" bytes, the most is "), most.cast("string"))
-    return F.when(size > most, found)
+    """The refusal where a size is beyond the most that is taken, both in bytes: `reason`, and `detail` with both sizes.
+
+    So the reason is the same for all messages for which this is so.
+    """
+    return F.when(size > most, refusal(F.lit(f"{what} is too large"), sizes(size, most)))
+
+
+def refusal(reason: Column, detail: Column | None = None) -> Column:
+    """Why a sink can never take a row: the reason, the same for all rows for which it is so, and what is so of this one."""
+    return F.struct(reason.alias("reason"), (F.lit(None).cast("string") if detail is None else detail).alias("detail"))
+
+
+def sizes(size: Column, most: Column) -> Column:
+    """What is said of a size that is beyond the most."""
+    return F.concat(size.cast("string"), F.lit(" bytes, the most is "), most.cast("string"))

@@ -1,0 +1,132 @@
+"""JSON values as columns of their types. All are Spark expressions.
+
+Spark's own conversions from JSON are lenient: they make text of anything, seconds of any number that should be a time, and
+infinity of what is too large. Here a value is of its type or is refused, and null is the only thing that may be null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from tidemark.streams.ddl import Member, Type
+from tidemark_spark.schemes.json_text import elements, members
+
+# ISO 8601, with microseconds at most: zeros behind them say nothing more.
+_DATE = r"\d{4}-\d\d-\d\d"
+_LOCAL = rf"{_DATE}[T ]\d\d:\d\d:\d\d(\.\d{{1,6}}0*)?"
+_TIME = rf"{_LOCAL}(Z|[+-]\d\d:\d\d)?"
+_WORDS: Mapping[str, str] = {
+    "string": "a string",
+    "boolean": "a boolean",
+    "tinyint": "an integer of 8 bits",
+    "smallint": "an integer of 16 bits",
+    "int": "an integer of 32 bits",
+    "bigint": "an integer",
+    "float": "a number of 32 bits",
+    "double": "a number",
+    "date": "a date",
+    "timestamp": "a time",
+    "timestamp_ntz": "a time without a zone",
+    "binary": "base64",
+    "array": "an array",
+    "map": "an object",
+    "struct": "an object",
+}
+# As precise as Spark's times are, whatever they are.
+_FORMATS = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+def value(given: Column, kind: Type, form: str | None) -> Column:
+    """A variant as its type: null when it is null, or is not of its type. `form` is that of times, if they have one."""
+    of = kind.of
+    if of is not None and kind.name == "array":
+        return F.transform(elements(given), lambda one: value(one, of, form))
+    if of is not None:
+        return F.transform_values(members(given), lambda _, one: value(one, of, form))
+    if kind.name == "struct":
+        found = members(given)
+        fields = [value(_member(found, one), one.type, form).alias(one.name) for one in kind.members]
+        return F.when(found.isNotNull(), F.struct(*fields))
+    if kind.name == "variant":
+        return F.when(_is_there(given), given)
+    return _scalar(given, kind, form)
+
+
+def problem(given: Column, made: Column, kind: Type, path: str) -> Column:
+    """Why a variant is not what `value` has made of it, naming the first part that is wrong; null when it is."""
+    words = _WORDS.get(kind.name, str(kind))
+    wrong = F.when(_is_there(given) & made.isNull(), F.lit(f"{path} is not {words}"))
+    of = kind.of
+    if of is not None:
+        parts, into = elements(given), made
+        if kind.name == "map":
+            parts, into = F.map_values(members(given)), F.map_values(made)
+        found = F.zip_with(parts, into, lambda one, other: problem(one, other, of, f"{path}[]"))
+        return F.coalesce(wrong, F.get(F.filter(found, lambda one: one.isNotNull()), F.lit(0)))
+    if kind.name == "struct":
+        found = members(given)
+        of_each = [member_problem(_member(found, one), made[one.name], one, f"{path}.") for one in kind.members]
+        return F.coalesce(wrong, F.when(found.isNotNull(), F.coalesce(*of_each)))
+    return wrong
+
+
+def member_problem(given: Column, made: Column, member: Member, within: str = "") -> Column:
+    """As `problem`, of a member of an object: whether it has to be there, too."""
+    path = within + member.name
+    found = problem(given, made, member.type, path)
+    if not member.required:
+        return found
+    return F.coalesce(F.when(~_is_there(given), F.lit(f"{path} is missing")), found)
+
+
+def json_text(made: Column) -> Column:
+    """A value as compact JSON; fields of a struct that are null are left out."""
+    return F.to_json(made, _FORMATS)
+
+
+def _member(found: Column, member: Member) -> Column:
+    return F.try_element_at(found, F.lit(member.name))
+
+
+def _is_there(given: Column) -> Column:
+    return given.isNotNull() & ~F.is_variant_null(given)
+
+
+def _scalar(given: Column, kind: Type, form: str | None) -> Column:
+    written = F.schema_of_variant(given)
+    text = F.when(written == "STRING", F.try_variant_get(given, "$", "string"))
+    is_decimal = F.startswith(written, F.lit("DECIMAL"))
+    match kind.name:
+        case "string":
+            return text
+        case "boolean":
+            return F.when(written == "BOOLEAN", F.try_variant_get(given, "$", "boolean"))
+        case "tinyint" | "smallint" | "int" | "bigint":
+            return F.when(written == "BIGINT", F.try_variant_get(given, "$", kind.name))
+        case "float" | "double":
+            number = F.try_variant_get(given, "$", kind.name)
+            of_numbers = written.isin("BIGINT", "DOUBLE") | is_decimal
+            return F.when(of_numbers & (F.abs(number) != float("inf")), number)
+        case "decimal":
+            # Spark would round what has more digits behind the point.
+            fraction = rf"(\.\d{{1,{kind.scale}}})?" if kind.scale else ""
+            fits = rf"^-?\d{{1,{max(1, kind.precision - kind.scale)}}}{fraction}$"
+            exact = ((written == "BIGINT") | is_decimal) & F.rlike(F.try_variant_get(given, "$", "string"), F.lit(fits))
+            return F.when(exact, F.try_variant_get(given, "$", str(kind)))
+        case "date":
+            return F.when(F.rlike(text, F.lit(rf"^{_DATE}$")), text.try_cast("date"))
+        case "timestamp" if form is not None:
+            return F.try_to_timestamp(text, F.lit(form))
+        case "timestamp":
+            return F.when(F.rlike(text, F.lit(rf"^{_TIME}$")), text.try_cast("timestamp"))
+        case "timestamp_ntz":
+            return F.when(F.rlike(text, F.lit(rf"^{_LOCAL}$")), text.try_cast("timestamp_ntz"))
+        case "binary":
+            return F.try_to_binary(text, F.lit("base64"))
+    raise AssertionError(kind)
