@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 
 import pytest
 
@@ -32,7 +33,7 @@ class Travelling(MemoryStore):
 def test_a_fence_that_has_travelled_looks_at_once(monkeypatch: pytest.MonkeyPatch, uptime: float) -> None:
     """A host's monotonic clock counts from its start: that of a worker may be far behind the driver's, or before it."""
     now = 1_000_000.0
-    monkeypatch.setattr("tidemark.attempts.time.monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     world = World()
     Travelling.everywhere = world.store
     world.open()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from tidemark.authority import Authority
 from tidemark.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.results.hbase_rows import Place
-from tidemark.results.kafka_messages import Origin, only_counting
+from tidemark.results.kafka_messages import Origin, _Seen, only_counting
 
 PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 1, 2), TopicPartition("a-b", 0)]
 
@@ -88,6 +91,26 @@ def test_what_counts_is_given_once(
     found = [one.origin.place for one in only_counting(messages, "mine", Authority(windows))]
     assert len(found) == len(set(found))
     assert set(found) == wanted
+
+
+def test_of_many_in_a_block_none_is_given_twice() -> None:
+    """More than a list of them holds, in any order."""
+    numbers = random.Random(1).choices(range(65_536), k=20_000)
+    seen = _Seen()
+    found = [number for number in numbers if seen.add(Place(PARTITIONS[0], number, 3))]
+    assert found == list(dict.fromkeys(numbers))
+    assert len(found) > 16_000
+
+
+def test_messages_with_many_rows_take_the_memory_of_their_rows() -> None:
+    seen = _Seen()
+    tracemalloc.start()
+    for offset in (0, 1, 2, 50_000):
+        assert all(seen.add(Place(PARTITIONS[0], offset, index)) for index in range(10_000))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 5_000_000
+    assert not any(seen.add(Place(PARTITIONS[0], offset, index)) for offset in (0, 50_000) for index in (0, 9_999))
 
 
 def test_the_first_of_two_alike_is_given_also_at_the_edges_of_blocks() -> None:

@@ -16,6 +16,8 @@ All values are UTF-8 text, numbers are decimal.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -50,6 +52,8 @@ HEADER_NAMES = tuple(
     )
 )
 _BLOCK_BITS = 16
+# From so many offsets of a block on, a list of them is as large as a bit for each.
+_FEW = 1 << (_BLOCK_BITS - 4)
 # A broker that is up answers in milliseconds; a leader election takes a few seconds.
 _TIMEOUT_MS = 20_000
 
@@ -124,20 +128,54 @@ def only_counting(
 
 
 class _Seen:
-    """The places that were given already: one bit for each offset, in blocks of 65,536 offsets."""
+    """The places that were given already: for each index of a row, the offsets in blocks of 65,536."""
 
     def __init__(self) -> None:
-        self._blocks: dict[tuple[TopicPartition, int, int], bytearray] = {}
+        self._blocks: dict[tuple[TopicPartition, int], dict[int, _Offsets]] = {}
 
     def add(self, place: Place) -> bool:
         """Whether the place is new."""
-        block = (place.partition, place.index, place.offset >> _BLOCK_BITS)
-        bits = self._blocks.get(block) or self._blocks.setdefault(block, bytearray(1 << (_BLOCK_BITS - 3)))
-        at, bit = divmod(place.offset & ((1 << _BLOCK_BITS) - 1), 8)
-        if bits[at] >> bit & 1:
+        by_index = self._blocks.setdefault((place.partition, place.offset >> _BLOCK_BITS), {})
+        offsets = by_index.get(place.index)
+        if offsets is None:
+            offsets = by_index[place.index] = _Offsets()
+        return offsets.add(place.offset & ((1 << _BLOCK_BITS) - 1))
+
+
+class _Offsets:
+    """Offsets of a block: few as a sorted list, of two bytes each, many as a bit for each of the block.
+
+    A message with thousands of rows has as many of these, most of which hold little else.
+    """
+
+    __slots__ = ("_bits", "_few")
+
+    def __init__(self) -> None:
+        self._few: array[int] | None = array("H")
+        self._bits = bytearray()
+
+    def add(self, offset: int) -> bool:
+        """Whether the offset is new."""
+        if self._few is None:
+            return _set(self._bits, offset)
+        at = bisect_left(self._few, offset)
+        if at < len(self._few) and self._few[at] == offset:
             return False
-        bits[at] |= 1 << bit
+        self._few.insert(at, offset)
+        if len(self._few) >= _FEW:
+            self._bits, few, self._few = bytearray(1 << (_BLOCK_BITS - 3)), self._few, None
+            for one in few:
+                _set(self._bits, one)
         return True
+
+
+def _set(bits: bytearray, number: int) -> bool:
+    """Set a bit; whether it was not set before."""
+    at, bit = divmod(number, 8)
+    if bits[at] >> bit & 1:
+        return False
+    bits[at] |= 1 << bit
+    return True
 
 
 def _messages(
