@@ -25,13 +25,13 @@ def dead_letters(opened: OpenStream) -> Rows:
     return [_stored(row) for row in hbase_rows(opened.book, opened.dead_letter_table())]
 
 
-def results_of(opened: OpenStream, sinks: set[str]) -> Iterator[tuple[str, Rows]]:
+def results_of(opened: OpenStream, sinks: set[str], *, with_spark: bool) -> Iterator[tuple[str, Rows]]:
     """Of each of these sinks what each reader gives. Those that hold no row of each message have tests of their own."""
     for sink in opened.stream.sinks:
         if sink.name in sinks and (plain := _plain(opened, sink)) is not None:
             yield f"{sink.name} by the plain reader", plain
-            if (found := _with_spark(opened, sink)) is not None:
-                yield f"{sink.name} by the reader with Spark", found
+            if with_spark:
+                yield f"{sink.name} by the reader with Spark", _with_spark(opened, sink)
 
 
 def _plain(opened: OpenStream, sink: Sink) -> Rows | None:
@@ -51,15 +51,13 @@ def _plain(opened: OpenStream, sink: Sink) -> Rows | None:
     return None
 
 
-def _with_spark(opened: OpenStream, sink: Sink) -> Rows | None:
+def _with_spark(opened: OpenStream, sink: Sink) -> Rows:
     # Not every test has Spark.
     from pyspark.sql import SparkSession
 
     from tidemark_spark.readers import results
 
-    spark = SparkSession.getActiveSession()
-    if spark is None:
-        return None
+    spark = SparkSession.builder.getOrCreate()
     return [_row(opened, row.asDict()) for row in results(spark, opened, sink.name).collect()]
 
 

@@ -170,8 +170,11 @@ class Playground:
     def expected(self, until: dict[tuple[str, int], int] | None = None) -> Expected:
         return expected(self.example, self.kafka.servers, self.topics, until or self.positions())
 
-    def assert_exactly_what_was_read(self) -> None:
-        """What counts is, as sets, what an oracle computes from the topics up to the positions; nothing twice."""
+    def assert_exactly_what_was_read(self, *, with_spark: bool = False) -> None:
+        """What counts is, as sets, what an oracle computes from the topics up to the positions; nothing twice.
+
+        Tidemark's own readers say the same, the plain ones, and where a test has a Spark session and asks for it those with it.
+        """
         wanted = self.expected()
         hbase, files = self.independent.hbase(), self.independent.parquet(self.fields)
         dead = self.independent.hbase(f"{self.name}_dead")
@@ -179,16 +182,16 @@ class Playground:
         assert hbase.by_place() == wanted.rows
         assert files.by_place() == wanted.rows
         assert {place[:3]: fields["reason"] for place, fields in dead.rows} == wanted.dead
-        self._assert_own_readers_agree(wanted)
+        self._assert_own_readers_agree(wanted, with_spark=with_spark)
 
-    def _assert_own_readers_agree(self, wanted: Expected) -> None:
+    def _assert_own_readers_agree(self, wanted: Expected, *, with_spark: bool) -> None:
         """Tidemark's readers give the same, of each sink that has had all windows."""
         opened = self.opened
         had = [
             {sink["name"] for sink in one["receipt"]["sinks"]} for one in self.independent.records() if one["receipt"]
         ]
         everywhere = set.intersection(*had) if had else set()
-        for reader, rows in own_readers.results_of(opened, everywhere):
+        for reader, rows in own_readers.results_of(opened, everywhere, with_spark=with_spark):
             assert len(rows) == len(wanted.rows), reader
             assert dict(rows) == wanted.rows, reader
         if had:
