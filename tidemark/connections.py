@@ -40,6 +40,9 @@ class Connection:
 
 Connections = Callable[[str], Connection]
 
+# What means something else in a path of Spark's, or of delta-rs.
+_TAKEN = "*?[]{}^\\%"
+
 
 class AirflowConnection(Protocol):
     """What Airflow's own Connection has; in this shape it becomes one of ours without an import of Airflow."""
@@ -203,5 +206,18 @@ def registry_endpoint(connection: Connection) -> RegistryEndpoint:
 
 
 def lake_folder(connection: Connection) -> str:
-    """The folder or URI below which file sinks write: the `path` among the extras, as of Airflow's File connections."""
-    return str(connection.required("path among its extras", connection.extra.get("path"))).rstrip("/")
+    """The folder or URI below which file sinks write: the `path` among the extras, as of Airflow's File connections.
+
+    Raises WrongUse for a relative one, since every program starts in a folder of its own, and for what not all of them take.
+    """
+    path = str(connection.required("path among its extras", connection.extra.get("path")))
+    if not path.startswith("/") and "://" not in path:
+        raise WrongUse(
+            f"connection {connection.name}: the path {path!r} among its extras is relative; expected one from the root, "
+            "like /data/lake, or a URI"
+        )
+    if found := [letter for letter in path if letter in _TAKEN]:
+        raise WrongUse(
+            f"connection {connection.name}: the path {path!r} among its extras has {found[0]!r}, which has a meaning there"
+        )
+    return path.rstrip("/")

@@ -18,8 +18,10 @@ from tests.oracle import CDN, ORDERS
 from tests.playground import Make, Playground
 from tidemark.ledger.records import LaneKind
 from tidemark.protocol import Step
-from tidemark.results.reading import parquet_tables
+from tidemark.results.compacting import Asked
+from tidemark.results.reading import delta_tables, parquet_tables
 from tidemark_spark.audit_job import audit
+from tidemark_spark.compact_job import compact
 from tidemark_spark.readers import results
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -53,6 +55,39 @@ def with_files(play: Playground, **sink: Any) -> None:
     play.rewrite(
         sinks=[{"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name, **sink}],
     )
+
+
+def test_a_lake_whose_name_has_a_space_and_other_letters(
+    make: Make, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = tmp_path / "Zoë's läke #1"
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_ODD", json.dumps({"conn_type": "fs", "extra": {"path": str(lake)}}))
+    play = make(CDN)
+    files = [{"type": kind, "folder": kind, "files": "lake_odd"} for kind in ("parquet", "delta")]
+    play.rewrite(sinks=[{"type": "hbase", "table": play.name}, *files])
+    for _ in range(2):
+        play.produce(40)
+        play.ingest()
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (2, 5)))
+
+    def assert_read_by_all() -> None:
+        wanted = sorted((place[0], place[1], place[2]) for place in play.expected().rows)
+        book = play.opened.book
+        for tables in (parquet_tables(book, "parquet"), delta_tables(book, "delta")):
+            found = [row for table in tables for row in table.to_pylist()]
+            assert sorted((row["_topic"], row["_partition"], row["_offset"]) for row in found) == wanted
+        for name in ("parquet", "delta"):
+            rows = results(spark, play.opened, name).collect()
+            assert sorted((row["_topic"], row["_partition"], row["_offset"]) for row in rows) == wanted
+
+    assert_read_by_all()
+    assert {path.name for path in lake.iterdir()} == {"parquet", "delta"}
+    (made,) = compact(play.opened, play.opened.parquet_sink(None), "compaction", Asked())
+    assert len(list((lake / "parquet").glob("lane=*/seq=*/generation=*"))) == 1
+    assert made.rows == len(play.expected().rows)
+    assert_read_by_all()
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
 
 
 def folder_of(play: Playground, lane: str = "ingest") -> Path:

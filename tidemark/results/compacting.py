@@ -11,7 +11,8 @@ from pyarrow import fs
 from tidemark.errors import LedgerContradiction
 from tidemark.ledger import compactions
 from tidemark.ledger.book import Book
-from tidemark.ledger.compactions import Compactions, described, spans
+from tidemark.ledger.compactions import Compactions, WindowName, described, spans
+from tidemark.results import folders
 from tidemark.results.parquet_files import COMPACTED, WINDOW_COLUMNS
 from tidemark.results.parquet_parts import Part
 
@@ -74,20 +75,23 @@ def groups(parts: Sequence[Part]) -> list[list[Part]]:
 def _schema(part: Part) -> _Schema | None:
     if not part.holds:
         return None
-    filesystem, path = fs.FileSystem.from_uri(part.folder)
-    first = next(_files(filesystem, path), None)
-    if first is None:
-        raise LedgerContradiction(
-            f"{part.folder} has no files, and {described(spans(part.names))} have their results there. "
-            "Replay their offsets to write them again; nothing was compacted."
-        )
-    with filesystem.open_input_file(first.path) as file:
-        schema = pq.read_schema(file)
+    with folders.opened(part.folder) as (filesystem, path):
+        first = next(_files(filesystem, path), None)
+        if first is None:
+            raise LedgerContradiction(
+                f"{part.folder} has no files, and {described(spans(part.names))} have their results there. "
+                "Replay their offsets to write them again; nothing was compacted."
+            )
+        with filesystem.open_input_file(first.path) as file:
+            schema = pq.read_schema(file)
     return tuple((one.name, str(one.type)) for one in schema if one.name not in WINDOW_COLUMNS)
 
 
 def size(parts: Sequence[Part]) -> Size:
-    sizes = [one.size for part in parts for one in _files(*fs.FileSystem.from_uri(part.folder))]
+    sizes: list[int] = []
+    for part in parts:
+        with folders.opened(part.folder) as (filesystem, path):
+            sizes += (one.size for one in _files(filesystem, path))
     return Size(len(sizes), sum(sizes))
 
 
@@ -105,25 +109,31 @@ def remove_replaced(book: Book, known: Compactions, base: str, generation: int) 
     Repeatable; what a late attempt at a compacted window has written since goes too.
     """
     for at in {base, *(one.base for one in known.folders)}:
-        filesystem, path = fs.FileSystem.from_uri(at)
         held = {name for one in known.folders if one.base == at for name in one.names()}
-        for lane in {lane for lane, _ in held}:
-            for seq, found in _numbered(filesystem, f"{path}/lane={lane}", "seq"):
-                if (lane, seq) in held:
-                    filesystem.delete_dir(found.path)
-        older = [
-            (written, found)
-            for _, number in _numbered(filesystem, f"{path}/lane={COMPACTED}", "seq")
-            for written, found in _numbered(filesystem, number.path, "generation")
-            if written < generation
-        ]
-        # Read behind the folders: a folder that is there has been claimed or named in the ledger before.
-        others = [one for one in compactions.of_all_sinks(book) if one.sink != known.sink]
-        claimed = {one.claim.generation for one in others if one.claim is not None}
-        named = {fs.FileSystem.from_uri(one.folder)[1] for value in (known, *others) for one in value.folders}
-        for written, found in older:
-            if written not in claimed and found.path not in named:
+        with folders.opened(at) as (filesystem, path):
+            _remove_below(book, known, filesystem, path, held, generation)
+
+
+def _remove_below(
+    book: Book, known: Compactions, filesystem: fs.FileSystem, path: str, held: set[WindowName], generation: int
+) -> None:
+    for lane in {lane for lane, _ in held}:
+        for seq, found in _numbered(filesystem, f"{path}/lane={lane}", "seq"):
+            if (lane, seq) in held:
                 filesystem.delete_dir(found.path)
+    older = [
+        (written, found)
+        for _, number in _numbered(filesystem, f"{path}/lane={COMPACTED}", "seq")
+        for written, found in _numbered(filesystem, number.path, "generation")
+        if written < generation
+    ]
+    # Read behind the folders: a folder that is there has been claimed or named in the ledger before.
+    others = [one for one in compactions.of_all_sinks(book) if one.sink != known.sink]
+    claimed = {one.claim.generation for one in others if one.claim is not None}
+    named = {folders.path_of(one.folder) for value in (known, *others) for one in value.folders}
+    for written, found in older:
+        if written not in claimed and found.path not in named:
+            filesystem.delete_dir(found.path)
 
 
 def _numbered(filesystem: fs.FileSystem, path: str, key: str) -> Iterator[tuple[int, fs.FileInfo]]:

@@ -20,11 +20,12 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from tidemark.authority import Authority
-from tidemark.errors import LedgerContradiction, WrongUse
+from tidemark.errors import LedgerContradiction, Unreachable, WrongUse
 from tidemark.ledger.book import Book
 from tidemark.ledger.compactions import described, spans
 from tidemark.ledger.records import Record
 from tidemark.ranges import OffsetRange, RangeSet
+from tidemark.results import folders
 from tidemark.results.owners import check_owner
 from tidemark.results.parquet_parts import Part, parts
 from tidemark.streams.schemes import FieldType
@@ -65,20 +66,25 @@ def columns(fields: Mapping[str, FieldType]) -> pa.Schema:
 def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
     """Make the table, or check that it is this stream's and add the columns that it lacks.
 
-    Raises what `check_owner` raises, WrongUse for a table that is not read as plain files, or has a field as another type.
+    Raises what `check_owner` raises, WrongUse for a table that is not read as plain files, or has a field as another type,
+    or for a place that Arrow does not know.
     """
+    folders.path_of(base)
     mark = {_STREAM: stream, _LEDGER: ledger}
     wanted = Schema.from_arrow(schema)
     # "ignore": whoever made it first, the mark is looked at below.
     configuration = {**mark, "delta.enableDeletionVectors": "false"}
-    table = DeltaTable.create(
-        base,
-        wanted,
-        mode="ignore",
-        partition_by=[GENERATION],
-        configuration=configuration,
-        raise_if_key_not_exists=False,
-    )
+    try:
+        table = DeltaTable.create(
+            folders.escaped(base),
+            wanted,
+            mode="ignore",
+            partition_by=[GENERATION],
+            configuration=configuration,
+            raise_if_key_not_exists=False,
+        )
+    except (TableNotFoundError, OSError) as problem:
+        raise Unreachable(f"{base}: {problem}") from problem
     found = table.metadata().configuration
     check_owner(base, {"stream": found.get(_STREAM, "nobody"), "ledger": found.get(_LEDGER, "none")}, stream, ledger)
     if beyond := _BEYOND & {*(table.protocol().reader_features or ())}:
@@ -102,7 +108,7 @@ def add(base: str, transaction: str, generation: int, window: str) -> None:
 
     Does nothing when the transaction has had this version or a higher one: who counts rows looks at what is there.
     """
-    table = DeltaTable(base)
+    table = DeltaTable(folders.escaped(base))
     if (table.transaction_version(transaction) or 0) >= generation:
         return
     actions: list[AddAction | RemoveAction] = [*_actions(base, generation)]
@@ -112,15 +118,15 @@ def add(base: str, transaction: str, generation: int, window: str) -> None:
 
 
 def _actions(base: str, generation: int) -> Iterator[AddAction]:
-    filesystem, path = fs.FileSystem.from_uri(partition_folder(base, generation))
-    for one in filesystem.get_file_info(fs.FileSelector(path)):
-        if one.type != fs.FileType.File or not one.base_name.endswith(".parquet") or one.base_name[0] in "._":
-            continue
-        with filesystem.open_input_file(one.path) as file:
-            statistics = json.dumps(_statistics(pq.read_metadata(file)))
-        name = posixpath.join(f"{GENERATION}={generation}", one.base_name)
-        values = {GENERATION: str(generation)}
-        yield AddAction(name, one.size, values, int(one.mtime_ns // 1_000_000), True, statistics)
+    with folders.opened(partition_folder(base, generation)) as (filesystem, path):
+        for one in filesystem.get_file_info(fs.FileSelector(path)):
+            if one.type != fs.FileType.File or not one.base_name.endswith(".parquet") or one.base_name[0] in "._":
+                continue
+            with filesystem.open_input_file(one.path) as file:
+                statistics = json.dumps(_statistics(pq.read_metadata(file)))
+            name = posixpath.join(f"{GENERATION}={generation}", one.base_name)
+            values = {GENERATION: str(generation)}
+            yield AddAction(name, one.size, values, int(one.mtime_ns // 1_000_000), True, statistics)
 
 
 def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
@@ -144,7 +150,7 @@ def sweep(base: str, record: Record, covers: RangeSet) -> None:
     for start in range(0, len(ranges), _MOST_RANGES):
         places = " or ".join(map(_condition, ranges[start : start + _MOST_RANGES]))
         metadata = {"tidemark.window": f"{record.lane}/{record.seq}"}
-        DeltaTable(base).delete(
+        DeltaTable(folders.escaped(base)).delete(
             f"{GENERATION} < {record.attempt.generation} and ({places})",
             commit_properties=CommitProperties(custom_metadata=metadata),
         )
@@ -161,7 +167,7 @@ def _condition(one: OffsetRange) -> str:
 def files_of(base: str) -> dict[int, list[str]]:
     """The files of a table by their generation, as paths that Spark and Arrow take; none where there is no table."""
     try:
-        added = DeltaTable(base).get_add_actions(flatten=True)
+        added = DeltaTable(folders.escaped(base)).get_add_actions(flatten=True)
     except TableNotFoundError:
         return {}
     found: dict[int, list[str]] = {}

@@ -22,6 +22,7 @@ from tidemark.authority import Authority, Segment
 from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.compactions import described, spans
 from tidemark.ledger.records import Record
+from tidemark.results import folders
 from tidemark.results.owners import check_owner
 from tidemark.results.parquet_parts import TYPE, Part
 
@@ -47,8 +48,8 @@ def attempt_folder(base: str, lane: str, seq: int, generation: int) -> str:
 
 
 def exists(folder: str) -> bool:
-    filesystem, path = fs.FileSystem.from_uri(folder)
-    return bool(filesystem.get_file_info(path).type != fs.FileType.NotFound)
+    with folders.opened(folder) as (filesystem, path):
+        return bool(filesystem.get_file_info(path).type != fs.FileType.NotFound)
 
 
 def own(base: str, stream: str, ledger: str, sink: str) -> None:
@@ -56,15 +57,15 @@ def own(base: str, stream: str, ledger: str, sink: str) -> None:
 
     Raises what `check_owner` raises, WrongUse when the folder is that of a sink of another name.
     """
-    filesystem, path = fs.FileSystem.from_uri(base)
-    mark = f"{path}/{_OWNER_FILE}"
     mine = {"stream": stream, "ledger": ledger, "sink": sink}
-    if filesystem.get_file_info(mark).type == fs.FileType.NotFound:
-        filesystem.create_dir(path, recursive=True)
-        with filesystem.open_output_stream(mark) as out:
-            out.write(json.dumps(mine).encode())
-    with filesystem.open_input_stream(mark) as stored:
-        owner = json.loads(stored.read())
+    with folders.opened(base) as (filesystem, path):
+        mark = f"{path}/{_OWNER_FILE}"
+        if filesystem.get_file_info(mark).type == fs.FileType.NotFound:
+            filesystem.create_dir(path, recursive=True)
+            with filesystem.open_output_stream(mark) as out:
+                out.write(json.dumps(mine).encode())
+        with filesystem.open_input_stream(mark) as stored:
+            owner = json.loads(stored.read())
     check_owner(base, owner, stream, ledger)
     # An older mark names no sink.
     if owner.get("sink", sink) != sink:
@@ -76,11 +77,11 @@ def own(base: str, stream: str, ledger: str, sink: str) -> None:
 
 def sweep(base: str, record: Record) -> None:
     """Remove the folders that older attempts at the same window left."""
-    filesystem, path = fs.FileSystem.from_uri(window_folder(base, record.lane, record.seq))
-    for found in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True)):
-        name, _, number = found.base_name.partition("=")
-        if name == "generation" and number.isdecimal() and int(number) < record.attempt.generation:
-            filesystem.delete_dir(found.path)
+    with folders.opened(window_folder(base, record.lane, record.seq)) as (filesystem, path):
+        for found in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True)):
+            name, _, number = found.base_name.partition("=")
+            if name == "generation" and number.isdecimal() and int(number) < record.attempt.generation:
+                filesystem.delete_dir(found.path)
 
 
 def tables_that_count(parts: Iterable[Part], authority: Authority) -> Iterator[pa.Table]:
@@ -104,13 +105,13 @@ def tables_that_count(parts: Iterable[Part], authority: Authority) -> Iterator[p
 def _table(part: Part) -> pa.Table:
     found = []
     for place in part.paths:
-        filesystem, path = fs.FileSystem.from_uri(place)
-        if filesystem.get_file_info(path).type == fs.FileType.NotFound:
-            raise LedgerContradiction(
-                f"{place} is gone, and {described(spans(part.names))} have their results there. "
-                "Replay their offsets to write them again."
-            )
-        found.append(_plain(ds.dataset(path, filesystem=filesystem, format=_FORMAT).to_table()))
+        with folders.opened(place) as (filesystem, path):
+            if filesystem.get_file_info(path).type == fs.FileType.NotFound:
+                raise LedgerContradiction(
+                    f"{place} is gone, and {described(spans(part.names))} have their results there. "
+                    "Replay their offsets to write them again."
+                )
+            found.append(_plain(ds.dataset(path, filesystem=filesystem, format=_FORMAT).to_table()))
     # One of several files may have been written again behind a change of the columns.
     return found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="permissive")
 

@@ -82,7 +82,7 @@ class OpenStream:
     def files_base(self, sink: ParquetSink | DeltaSink) -> str:
         """The folder that a sink of files writes below, as a URI."""
         base = lake_folder(self.connections(sink.files))
-        root = base if "://" in base else f"file://{PurePosixPath(base)}"
+        root = base if "://" in base else f"file://{PurePosixPath(base) if base else ''}"
         return f"{root}/{sink.folder}"
 
 

@@ -1,0 +1,97 @@
+"""Folders of files by their names: what Arrow and delta-rs are given, and what is said where none can be opened."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_stream_files import MINIMAL
+from tidemark.connections import Connection, lake_folder
+from tidemark.errors import Unreachable, WrongUse
+from tidemark.results import delta_table, folders, parquet_files
+from tidemark.streams.opened import open_stream
+
+
+@pytest.mark.parametrize(
+    ("folder", "wanted"),
+    [
+        ("file:///data/lake/lane=ingest", "file:///data/lake/lane%3Dingest"),
+        ("file:///data/my läke #1", "file:///data/my%20l%C3%A4ke%20%231"),
+        ("s3a://bucket/my lake/orders", "s3://bucket/my%20lake/orders"),
+        ("s3n://bucket/orders", "s3://bucket/orders"),
+        ("s3a://bucket", "s3://bucket"),
+        ("hdfs://name:8020/data/lake", "hdfs://name:8020/data/lake"),
+        ("abfss://lake@account.dfs.core.windows.net/orders", "abfss://lake@account.dfs.core.windows.net/orders"),
+    ],
+)
+def test_a_folder_as_a_uri_with_escapes(folder: str, wanted: str) -> None:
+    assert folders.escaped(folder) == wanted
+
+
+@pytest.mark.parametrize("name", ["lake", "my lake", "Zoës läke", "日本 語", "a#b", "a+b&c=d,e", "it's", "a:b"])
+def test_whatever_a_folder_is_called(tmp_path: Path, name: str) -> None:
+    base = f"file://{tmp_path}/{name}/orders"
+    parquet_files.own(base, "orders", "ledger", "parquet")
+    assert parquet_files.exists(base)
+    delta_table.prepare(f"{base}_delta", delta_table.columns({"id": "string"}), "orders", "ledger")
+    assert sorted(path.name for path in (tmp_path / name).iterdir()) == ["orders", "orders_delta"]
+    assert folders.path_of(base) == f"{tmp_path}/{name}/orders"
+
+
+@pytest.mark.parametrize("base", ["wasb://lake@account/orders", "file://host/orders", "data/lake"])
+def test_what_arrow_does_not_know_is_refused(base: str) -> None:
+    with pytest.raises(
+        WrongUse, match=r"is not a folder that can be read without Spark: .* that the sink names in `files`"
+    ):
+        parquet_files.own(base, "orders", "ledger", "parquet")
+    with pytest.raises(WrongUse, match="is not a folder that can be read without Spark"):
+        delta_table.prepare(base, delta_table.columns({"id": "string"}), "orders", "ledger")
+
+
+def test_a_file_system_that_refuses_is_unreachable(tmp_path: Path) -> None:
+    """As without the right to write; which tests that are run as root have everywhere."""
+    (tmp_path / "lake").write_text("a file")
+    base = f"file://{tmp_path}/lake/orders"
+    with pytest.raises(Unreachable, match=r"/lake/orders: .*Not a directory"):
+        parquet_files.own(base, "orders", "ledger", "parquet")
+    with pytest.raises(Unreachable, match=r"(?s)/lake/orders: .*Not a directory"):
+        delta_table.prepare(base, delta_table.columns({"id": "string"}), "orders", "ledger")
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (
+            "data/lake",
+            r"connection lake_default: the path 'data/lake' .* is relative; expected .* /data/lake, or a URI",
+        ),
+        ("./lake", "is relative"),
+        ("~/lake", "is relative"),
+        ("/data/[lake]", r"has '\[', which has a meaning there"),
+        ("s3a://bucket/*", r"has '\*'"),
+        ("/data/my%20lake", "has '%'"),
+    ],
+)
+def test_a_path_that_programs_take_for_different_folders_is_refused(path: str, said: str) -> None:
+    with pytest.raises(WrongUse, match=said):
+        lake_folder(Connection("lake_default", extra={"path": path}))
+
+
+@pytest.mark.parametrize(
+    ("path", "base"),
+    [
+        ("/data/my läke/", "file:///data/my läke/orders"),
+        ("/", "file:///orders"),
+        ("s3a://bucket/lake", "s3a://bucket/lake/orders"),
+    ],
+)
+def test_the_folder_of_a_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, base: str) -> None:
+    for name, more in (("KAFKA", {"extra": {"bootstrap.servers": "h:1"}}), ("HBASE", {"host": "h", "port": 1})):
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}_DEFAULT", json.dumps({"conn_type": "generic", **more}))
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "fs", "extra": {"path": path}}))
+    file = tmp_path / "orders.yaml"
+    file.write_text(MINIMAL.replace("type: hbase\n    table: orders", "type: parquet\n    folder: orders"))
+    opened = open_stream(file)
+    assert opened.files_base(opened.parquet_sink(None)) == base
