@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -42,7 +43,7 @@ class SchemaRegistry:
                 f"the schema registry answers {problem.code} to {url}; look at the address, the login and the password of "
                 "its connection"
             ) from problem
-        except (URLError, OSError, ValueError) as problem:
+        except (URLError, OSError, ValueError, HTTPException) as problem:
             raise Unreachable(f"the schema registry does not answer {url}: {problem}") from problem
         if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
             raise WrongUse(f"{url} does not answer as a schema registry does")
@@ -64,6 +65,6 @@ class SchemaRegistry:
 def _error_code(problem: HTTPError) -> object:
     try:
         found = json.load(problem)
-    except ValueError:
+    except (OSError, ValueError, HTTPException):
         return None
     return found.get("error_code") if isinstance(found, dict) else None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,35 @@ def test_a_registry_that_is_away() -> None:
     endpoint = registry_endpoint(Connection("registry", "http://127.0.0.1", free_ports()))
     with pytest.raises(Unreachable, match=r"does not answer http://127\.0\.0\.1:"):
         SchemaRegistry(endpoint).schema(1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        # The server of another protocol; a connection that is closed before the answer, and in the middle of it.
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", Unreachable),
+        (b"", Unreachable),
+        (b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"schema": ', Unreachable),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{", Unreachable),
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n{}", Unreachable),
+        (b'HTTP/1.1 404 Not Found\r\nContent-Length: 1000\r\n\r\n{"error_code": ', WrongUse),
+    ],
+)
+def test_an_answer_that_is_not_one_of_http(answer: bytes, error: type[TidemarkError]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def say() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(answer)
+
+        saying = threading.Thread(target=say)
+        saying.start()
+        endpoint = registry_endpoint(Connection("registry", "http://127.0.0.1", server.getsockname()[1]))
+        with pytest.raises(error, match=r"http://127\.0\.0\.1:\d+/schemas/ids/1"):
+            SchemaRegistry(endpoint).schema(1)
+        saying.join()
 
 
 @pytest.mark.parametrize("host", ["registry:8081", "ftp://registry", "file:///etc/passwd", "http://me:secret@registry"])
