@@ -177,7 +177,9 @@ def explained(expected: Count, found: Count, taken: RangeSet) -> bool:
     """Whether `found` is `expected` without some of the messages at the offsets that were taken.
 
     Which of those were among the expected is not known: it follows from the XOR, as long as they are few. Gauss's
-    elimination over bits finds the only set of them that can have made the difference.
+    elimination over bits finds the only set of them that can have made the difference. With hashes of four bits: the
+    difference 0110 and taken offsets with 0101, 0011 and 1000 can only be the first two, so that two messages have to be
+    missing. True also where it cannot be told, because several sets make the same difference.
     """
     missing = expected.number - found.number
     difference = int(expected.ack, 16) ^ int(found.ack, 16)

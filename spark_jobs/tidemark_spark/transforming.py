@@ -74,7 +74,14 @@ def transformed(rows: DataFrame, given: Fields, transform: Transform) -> DataFra
 def _joined(both: DataFrame, carried: Sequence[str], fields: Fields) -> DataFrame:
     """Each message with the rows that were made of it, numbered from 0 in the order of their indexes; or by itself.
 
-    One shuffle: a message comes first, its rows after it.
+    One shuffle: a message comes first, its rows after it. Of a message that was made into rows with the indexes 4 and 9, and
+    of one that was dropped, there is
+
+        given       _is_row  INDEX   becomes
+        offset 7    false    0       nothing: it is not alone
+                    true     4       index 0, stored, with what the line above it carries (value, headers)
+                    true     9       index 1, stored, with key and time only
+        offset 8    false    0       index 0, skipped: it is alone
     """
     together = Window.partitionBy(*COORDINATE).orderBy(_IS_ROW, INDEX)
     is_row = F.col(_IS_ROW)

@@ -51,6 +51,7 @@ def test_a_message_without_an_outcome_is_seen() -> None:
         verify([lost], {"table": HELD}, {})
 
 
+@pytest.mark.covers("A22")
 def test_an_acknowledgement_for_a_partition_that_was_not_read_is_refused() -> None:
     elsewhere = {TopicPartition("logs", 9): Acknowledged(STORED, STORED)}
     with pytest.raises(VerificationFailed, match="logs/9, of which nothing was read"):
