@@ -24,9 +24,10 @@ STATE = REPOSITORY / ".local" / f"test{WORKER}"
 _PORTS = STATE / "port_base"
 
 # For many short programs and little data, compiling costs Java more than it gains: a window takes two thirds of the time.
+# With one compiler its room for compiled code would be a fifth of the default, and full after some hundreds of queries.
 # Checking the classes of Spark and the servers at each start is a fifth of the start; the logging would warn of its absence.
 _QUICK_JAVA = (
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
     "-Xlog:disable -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 # One session for all tests of a process: what was compiled for the queries of one is there for the next.

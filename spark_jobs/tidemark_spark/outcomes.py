@@ -131,9 +131,13 @@ def _refused(rows: DataFrame, reason: Column, failure: Column, outcome: Outcome)
     refused = F.col(_REFUSED).isNotNull()
     return (
         rows.withColumn(_REFUSED, reason)
-        .withColumn(REASON, F.coalesce(F.col(REASON), F.col(_REFUSED)))
-        .withColumn(FAILURE, F.when(refused, failure).otherwise(F.col(FAILURE)))
-        .withColumn(OUTCOME, F.when(refused, code(outcome)).otherwise(F.col(OUTCOME)))
+        .withColumns(
+            {
+                REASON: F.coalesce(F.col(REASON), F.col(_REFUSED)),
+                FAILURE: F.when(refused, failure).otherwise(F.col(FAILURE)),
+                OUTCOME: F.when(refused, code(outcome)).otherwise(F.col(OUTCOME)),
+            }
+        )
         .drop(_REFUSED)
     )
 
@@ -182,11 +186,8 @@ def _set_whole_aside(rows: DataFrame, refused: DataFrame) -> DataFrame:
 
 def hashed(rows: DataFrame, fields: Iterable[str]) -> DataFrame:
     """Rows with the hashes of message, row and contents."""
-    return (
-        rows.withColumn(MESSAGE_HASH, message_hash())
-        .withColumn(ROW_HASH, row_hash())
-        .withColumn(DIGEST, content_digest([text(name) for name in fields]))
-    )
+    digest = content_digest([text(name) for name in fields])
+    return rows.withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash(), DIGEST: digest})
 
 
 def within_limits(rows: DataFrame, refusals: Sequence[Column]) -> DataFrame:

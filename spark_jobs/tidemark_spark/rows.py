@@ -178,7 +178,9 @@ def _kept(rows: DataFrame) -> DataFrame:
 def check_rows(spark: SparkSession, stream: Stream) -> None:
     """Before any message is read: raises WrongUse for a function, policy, check, transform or schema file that is no use."""
     check_function(stream)
-    outcomes.check_checks(outcomes.with_outcomes(no_messages(spark), stream.model_copy(update={"checks": ()})), stream)
-    rows = outcomes.with_outcomes(no_messages(spark), stream)
+    if not stream.checks and stream.transform is None and not isinstance(stream.scheme, AvroScheme):
+        return
+    rows = outcomes.with_outcomes(no_messages(spark), stream.model_copy(update={"checks": ()}))
+    outcomes.check_checks(rows, stream)
     if stream.transform is not None:
         transformed(rows, stream.scheme.fields, stream.transform)
