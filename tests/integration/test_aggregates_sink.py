@@ -146,6 +146,7 @@ CUTS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("step", "times"), CUTS, ids=lambda value: str(value).replace(" ", "-"))
 def test_a_crash_leaves_contributions_that_do_not_count(make: Make, ledger: str, step: Step, times: int) -> None:
     play = make(CDN, ledger=LEDGERS[ledger])

@@ -74,6 +74,7 @@ def assert_nothing_has_changed(play: Playground, spark: SparkSession) -> None:
     assert places_by_reader(play, spark) == [wanted, wanted]
 
 
+@pytest.mark.full
 def test_many_windows_become_one_folder(make: Make, example: Example, ledger: str, spark: SparkSession) -> None:
     play = make(example, ledger=LEDGERS[ledger])
     windows(play, 2)

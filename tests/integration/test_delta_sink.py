@@ -60,6 +60,7 @@ def assert_each_once(play: Playground, spark: SparkSession) -> None:
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 def test_a_table_through_ingests_and_replays(make: Make, example: Example, ledger: str, spark: SparkSession) -> None:
     play = make(example, ledger=LEDGERS[ledger])
     with_table(play, compression="zstd")

@@ -116,6 +116,7 @@ def test_without_positions_a_run_goes_on_to_its_end_all_the_same(make: Make) -> 
     assert audit(play.opened, "audit").clean
 
 
+@pytest.mark.full
 def test_skipping_offsets(play: Playground) -> None:
     file = str(play.file)
     topic = play.topics[0]

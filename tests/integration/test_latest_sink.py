@@ -71,6 +71,7 @@ def assert_newest(play: Playground) -> None:
     assert all(row.mark.tombstone == (not row.fields) for row in found)
 
 
+@pytest.mark.full
 def test_the_newest_value_of_each_key(make: Make, example: Example, ledger: str, spark: Any) -> None:
     play = make(example, ledger=LEDGERS[ledger])
     with_sink(play)

@@ -41,8 +41,8 @@ CALLED = Example(
 @pytest.mark.parametrize(
     ("stream", "module", "step"),
     [
-        pytest.param(BATCHES, outcomes, "in_pieces", id="explode"),
-        pytest.param(CALLED, outcomes, "called", id="function"),
+        pytest.param(BATCHES, outcomes, "in_pieces", id="explode", marks=pytest.mark.full),
+        pytest.param(CALLED, outcomes, "called", id="function", marks=pytest.mark.full),
         pytest.param(TRANSFORMED, rows, "transformed", id="transform"),
     ],
 )

@@ -66,6 +66,7 @@ def test_a_transform_that_fails_on_some_messages(make: Make) -> None:
     assert dead(play) == []
 
 
+@pytest.mark.full
 @pytest.mark.covers("P3")
 def test_a_transform_that_fails_on_too_many(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     play = make(EXAMPLE, transform={**DIVIDED, **DIVIDED_FIELDS})

@@ -137,6 +137,7 @@ def test_a_job_that_was_killed_is_run_again(play: Playground, tmp_path: Path) ->
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 def test_an_interrupt_leaves_no_child(make: Make, tmp_path: Path) -> None:
     play = make(CDN)
     play.produce(240)

@@ -35,7 +35,7 @@ SEEN = Example(
 )
 
 
-@pytest.mark.covers("E11")
+@pytest.mark.full
 def test_times_in_another_time_zone(make: Make, spark: SparkSession) -> None:
     play = make(SEEN)
     sinks: list[dict[str, Any]] = [
