@@ -23,7 +23,7 @@ MOST_WAITING_BYTES = 64 << 20
 # The longest sleep between two looks at the fence.
 _NAP_MS = 1_000
 # Of what an exception says, in characters.
-_MOST_DETAIL = 1_000
+MOST_DETAIL = 1_000
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _failed(problem: BaseException, failures: Failures) -> Failed:
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     # Also what has no text, or fails when it is asked for it.
     said = "".join(traceback.format_exception_only(problem)).strip()
-    detail = said[:_MOST_DETAIL].encode(errors="backslashreplace").decode()
+    detail = said[:MOST_DETAIL].encode(errors="backslashreplace").decode()
     return Failed(name, detail, failures.number, failures.first_at, failures.last_at)
 
 

@@ -49,10 +49,13 @@ def has(outcome: Outcome) -> Column:
 
 def detail(text: Column) -> Column:
     """A FAILURE with nothing but a detail; null where that is null."""
-    nothing = [F.lit(None).cast(kind).alias(name) for name, kind in (("attempts", "int"), ("first_at", "bigint"))]
-    last = F.lit(None).cast("bigint").alias("last_at")
-    failure = F.struct(F.lit(None).cast("string").alias("error"), text.alias("detail"), *nothing, last)
-    return F.when(text.isNotNull(), failure)
+    return F.when(text.isNotNull(), failure_of(F.lit(None), text))
+
+
+def failure_of(error: Column, detail: Column) -> Column:
+    """A FAILURE of what is not tried again: it has no attempts and no times."""
+    unknown = F.lit(None)
+    return F.struct(error, detail, unknown, unknown, unknown).cast(FAILURE_TYPE)
 
 
 def field(name: str) -> Column:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pyspark.errors import PySparkException, PythonException
 
+from tidemark.calling import MOST_DETAIL
 from tidemark.coordinates import Coordinate
 from tidemark.errors import ProcessingFailed
 from tidemark.ranges import RangeSet
@@ -17,7 +18,6 @@ MOST_FAILING = 20
 # SQL's data exceptions (a division by zero, a text that is no number), what functions of one's own raise, and `raise_error`.
 _OF_DATA = ("22", "39", "P0")
 _RAISED = re.compile(r"^([\w.]+)(?::|$)")
-_MOST_DETAIL = 1_000
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ def cause_of(problem: PySparkException) -> Cause | None:
     if isinstance(problem, PythonException):
         # The end of a traceback.
         raised = _RAISED.match(lines[-1])
-        return Cause(raised.group(1) if raised else "an exception", lines[-1][:_MOST_DETAIL])
+        return Cause(raised.group(1) if raised else "an exception", lines[-1][:MOST_DETAIL])
     if (problem.getSqlState() or "").startswith(_OF_DATA):
-        return Cause(problem.getCondition() or type(problem).__name__, lines[0][:_MOST_DETAIL])
+        return Cause(problem.getCondition() or type(problem).__name__, lines[0][:MOST_DETAIL])
     return None
 
 

@@ -7,8 +7,8 @@ headers where it may become a dead letter. A message that is stored may have mor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -39,6 +39,7 @@ from tidemark_spark.columns import (
     code,
     content_digest,
     detail,
+    failure_of,
     has,
     message_hash,
     row_hash,
@@ -49,6 +50,7 @@ from tidemark_spark.pieces import EMPTY, in_pieces, of_pieces
 from tidemark_spark.schemes import parse
 from tidemark_spark.schemes.function import called
 from tidemark_spark.schemes.kept import kept
+from tidemark_spark.session import setting
 
 _REFUSED, _TOO_LARGE = "_refused", "_too_large"
 # Some ten megabytes in the driver and in every task.
@@ -98,18 +100,13 @@ def _first_check(stream: Stream) -> Column:
     return F.coalesce(*checks, F.lit(None).cast("string"))
 
 
-@contextmanager
-def _null_where_not_computable(spark: SparkSession) -> Iterator[None]:
+def _null_where_not_computable(spark: SparkSession) -> AbstractContextManager[None]:
     """Conditions are null where one cannot be computed, as for a division by zero, so that no message stops the stream.
 
     Spark decides that when an expression becomes part of a plan. Values that are stored are never computed so: there a number
     that does not fit would become a wrong one.
     """
-    spark.conf.set("spark.sql.ansi.enabled", "false")
-    try:
-        yield
-    finally:
-        spark.conf.set("spark.sql.ansi.enabled", "true")
+    return setting(spark, "spark.sql.ansi.enabled", "false")
 
 
 def check_checks(rows: DataFrame, stream: Stream) -> None:
@@ -167,10 +164,12 @@ def failed(rows: DataFrame, causes: Mapping[Coordinate, Cause]) -> DataFrame:
     refused = rows.sparkSession.createDataFrame(
         listed, ", ".join(f"{name} {kind}" for name, kind in zip(columns, kinds, strict=True))
     )
-    unknown = F.lit(None)
-    failure = F.struct("error", "detail", unknown, unknown, unknown).cast(FAILURE_TYPE)
     reason = F.concat(F.lit("transform: "), F.col("error"))
-    found = F.struct(code(Outcome.FAILED).alias(OUTCOME), reason.alias(REASON), failure.alias(FAILURE))
+    found = F.struct(
+        code(Outcome.FAILED).alias(OUTCOME),
+        reason.alias(REASON),
+        failure_of(F.col("error"), F.col("detail")).alias(FAILURE),
+    )
     return _set_whole_aside(rows, F.broadcast(refused.select(*COORDINATE, found.alias(_REFUSED))))
 
 

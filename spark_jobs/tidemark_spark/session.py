@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
@@ -61,3 +63,14 @@ def open_session(name: str) -> SparkSession:
         # What is shuffled here are tallies and comparisons: Spark's default of 200 tasks would cost more than the work.
         spark.conf.set("spark.sql.shuffle.partitions", max(4, 2 * spark.sparkContext.defaultParallelism))
     return spark
+
+
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """The session with another value of a setting, for what is planned or written meanwhile."""
+    before = str(spark.conf.get(name))
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before)

@@ -12,7 +12,7 @@ from tidemark import protocol, runs
 from tidemark.attempts import holding
 from tidemark.errors import EXIT_DONE, AlreadyCommitted, LedgerContradiction, OffsetsOutOfRange, ProcessingFailed
 from tidemark.kafka.topics import READ_UNCOMMITTED
-from tidemark.ledger.records import Record
+from tidemark.ledger.records import Pending, Record
 from tidemark.planning.discovery import lost_since_pin
 from tidemark.protocol import Listener, Step, nobody
 from tidemark.ranges import RangeSet
@@ -109,8 +109,7 @@ def process_one(
 
 def _deleted(opened: OpenStream, lane: str, seq: int) -> OffsetsOutOfRange:
     """What to say when Kafka has deleted messages of a window behind its pin: exactly which."""
-    found = opened.book.head(lane)
-    pending = found.head.pending if found else None
+    pending = _pending(opened, lane)
     lost = lost_since_pin(opened, pending.window) if pending else RangeSet()
     return OffsetsOutOfRange(
         f"Kafka has deleted {', '.join(map(str, lost)) or 'messages'} since window {seq} of {opened.book.stream}/{lane} was "
@@ -121,8 +120,7 @@ def _deleted(opened: OpenStream, lane: str, seq: int) -> OffsetsOutOfRange:
 
 def _beyond_time(opened: OpenStream, lane: str) -> str | None:
     """What to say of the first message whose time Spark cannot hold; None when the pending window has none."""
-    found = opened.book.head(lane)
-    pending = found.head.pending if found else None
+    pending = _pending(opened, lane)
     if pending is None:
         return None
     topics = sorted({one.topic for one in pending.window.ranges})
@@ -137,6 +135,11 @@ def _beyond_time(opened: OpenStream, lane: str) -> str | None:
                 f"ledger skip {opened.book.stream} --to {one.at}@{offset + 1} --reason ..., and backfill what lies before it"
             )
     return None
+
+
+def _pending(opened: OpenStream, lane: str) -> Pending | None:
+    found = opened.book.head(lane)
+    return found.head.pending if found else None
 
 
 def _ledger_id(opened: OpenStream) -> str:

@@ -5,10 +5,7 @@ Without Delta's own jars: those would say neither what they have written nor, of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from tidemark.ledger.records import SinkReceipt
 from tidemark.results import delta_table
@@ -16,10 +13,12 @@ from tidemark.streams.delta_sink import DeltaSink
 from tidemark.streams.schemes import Fields
 from tidemark.tallies import Acknowledgements
 from tidemark_spark.columns import COORDINATE, DIGEST, INDEX, TOMBSTONE, field
+from tidemark_spark.session import setting
 from tidemark_spark.sinks.contract import Mission
 from tidemark_spark.sinks.parquet import read_back
 
-_TIMES = "spark.sql.parquet.outputTimestampType"
+# In the older form of Parquet's times others take them for nanoseconds, which have no year 2300; Delta's format has this one.
+_TIMES = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 
 
 class DeltaResults:
@@ -43,7 +42,7 @@ class DeltaResults:
         folder = delta_table.partition_folder(self._base, mission.generation)
         columns = [*COORDINATE, INDEX, TOMBSTONE, DIGEST]
         written = rows.select(*columns, *(field(name) for name in self._fields)).write.mode("errorifexists")
-        with _microseconds(rows.sparkSession):
+        with setting(rows.sparkSession, *_TIMES):
             written.option("compression", self._config.compression).parquet(folder)
         mission.fence.check()
         transaction, window = f"{self._stream}/{mission.lane}", f"{mission.lane}/{mission.seq}"
@@ -58,14 +57,3 @@ class DeltaResults:
     def receipt(self, mission: Mission) -> SinkReceipt:
         place = {"base": self._base, "folder": delta_table.partition_folder(self._base, mission.generation)}
         return SinkReceipt(name=self.name, type=delta_table.TYPE, place=place)
-
-
-@contextmanager
-def _microseconds(spark: SparkSession) -> Iterator[None]:
-    """Times as Delta's format has them: in the older form others take them for nanoseconds, which have no year 2300."""
-    before = spark.conf.get(_TIMES)
-    spark.conf.set(_TIMES, "TIMESTAMP_MICROS")
-    try:
-        yield
-    finally:
-        spark.conf.set(_TIMES, str(before))
