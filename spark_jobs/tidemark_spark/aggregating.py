@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 from tidemark.first_windows import FirstWindows
 from tidemark.ranges import TopicPartition
 from tidemark.results.aggregates import Aggregate
+from tidemark_spark.arrow import in_workers
 from tidemark_spark.columns import AT, COORDINATE, INDEX, MESSAGE_HASH, ROW_HASH, field, text
 
 # The number of the window that a row belongs to; null for a row of none.
@@ -46,7 +47,7 @@ def chosen(rows: DataFrame, key: Sequence[str], aggregates: Sequence[Aggregate])
 
 def with_windows(rows: DataFrame, windows: FirstWindows) -> DataFrame:
     """Rows with the number of the window that has read them first."""
-    return rows.mapInArrow(_Finder(windows), T.StructType([*rows.schema, T.StructField(WINDOW, T.IntegerType())]))
+    return in_workers(rows, _Finder(windows), T.StructType([*rows.schema, T.StructField(WINDOW, T.IntegerType())]))
 
 
 @dataclass(frozen=True)

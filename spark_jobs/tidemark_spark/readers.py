@@ -32,7 +32,7 @@ from tidemark.streams.model import HBaseSink
 from tidemark.streams.opened import OpenStream
 from tidemark.streams.schemes import Fields
 from tidemark_spark import parquet_reading
-from tidemark_spark.arrow import batch_of
+from tidemark_spark.arrow import batch_of, in_workers
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field, text
 from tidemark_spark.outcomes import field_names
 from tidemark_spark.schemes.fields import SPARK_TYPES
@@ -142,7 +142,7 @@ def hbase_places(
     ]
     asked = spark.createDataFrame(tasks, "topic string, incarnation int, partition int, start long, until long")
     spread = max(1, min(len(tasks), 4 * spark.sparkContext.defaultParallelism))
-    return asked.repartition(spread).mapInArrow(reader, from_arrow_schema(schema))
+    return in_workers(asked.repartition(spread), reader, from_arrow_schema(schema))
 
 
 def contents_of(fields: Sequence[str]) -> Digested:

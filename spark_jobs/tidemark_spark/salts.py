@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidemark.results.hbase_rows import SALTS
-from tidemark_spark.arrow import in_batches
+from tidemark_spark.arrow import in_batches, in_workers
 
 # The rows with some salts. It is pickled, and called in Spark's Python workers.
 RowsOf = Callable[[list[int]], Iterator[tuple[Any, ...]]]
@@ -20,7 +20,7 @@ RowsOf = Callable[[list[int]], Iterator[tuple[Any, ...]]]
 def read_by_salts(spark: SparkSession, rows: RowsOf, schema: pa.Schema) -> DataFrame:
     """What `rows` gives for all salts, in a task for each."""
     salts = spark.createDataFrame([(salt,) for salt in range(SALTS)], "salt int")
-    return salts.repartition(SALTS).mapInArrow(_Reader(rows, schema), from_arrow_schema(schema))
+    return in_workers(salts.repartition(SALTS), _Reader(rows, schema), from_arrow_schema(schema))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from tidemark.retries import RetryPolicy
 from tidemark.streams.model import Stream
 from tidemark.streams.schemes import FunctionScheme
 from tidemark.tallies import Outcome
-from tidemark_spark.arrow import batch_of
+from tidemark_spark.arrow import batch_of, in_workers
 from tidemark_spark.columns import (
     FAILURE,
     FAILURE_TYPE,
@@ -77,7 +77,7 @@ def called(messages: DataFrame, scheme: FunctionScheme, policy: RetryPolicy, fen
     schema = T.StructType([*given.schema.fields, *fields, *ours])
     again = {"value", "headers"} & set(scheme.keep.values())
     call = _Call(scheme.function, scheme.given, policy, fence, to_arrow_schema(schema), bool(again))
-    return given.mapInArrow(call, schema)
+    return in_workers(given, call, schema)
 
 
 @dataclass(frozen=True)

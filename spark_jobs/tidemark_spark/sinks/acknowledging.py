@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidemark.ranges import TopicPartition
 from tidemark.tallies import Acknowledged, Acknowledgements
+from tidemark_spark.arrow import Task, in_workers
 from tidemark_spark.columns import AT, COORDINATE, INDEX, MESSAGE_HASH, ROW_HASH, message_hash, row_hash
 from tidemark_spark.sinks.contract import Mission
 from tidemark_spark.tallying import count_of
@@ -34,8 +35,8 @@ _ACKNOWLEDGED = pa.schema(
     ]
 )
 
-# Runs in Spark's Python workers: batches of rows in, what `acknowledge` gives out.
-Writer = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+# Rows in, what `acknowledge` gives out.
+Writer = Task
 
 # What writes a piece of rows and returns when the server has acknowledged it; and for each partition of Kafka in the piece:
 # AT, messages, the XOR of their ack values, rows, the XOR of theirs.
@@ -45,7 +46,7 @@ Prepared = tuple[Callable[[], None], list[tuple[Any, ...]]]
 def acknowledged(rows: DataFrame, writer: Writer) -> Acknowledgements:
     """Have all rows written; what comes back is counted from what the writer says was acknowledged."""
     return _collected(
-        rows.mapInArrow(writer, from_arrow_schema(_ACKNOWLEDGED))
+        in_workers(rows, writer, from_arrow_schema(_ACKNOWLEDGED))
         .groupBy(*AT)
         .agg(
             F.sum("messages").alias("messages"),
