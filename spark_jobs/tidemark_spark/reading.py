@@ -29,6 +29,11 @@ _HEADERS = f"{HEADERS} array<struct<key: string, value: binary>>"
 _COLUMNS = f"{_COORDINATE}, {KEY} binary, {VALUE} binary, {TIMESTAMP} timestamp, {TIMESTAMP_TYPE} int, {_HEADERS}"
 
 
+# Kafka's broker waits for so long when there is nothing to fetch. All of a window is there; but Spark asks for the log's ends
+# behind each fetch, and is answered when the fetch that the consumer has already sent for what comes next has been.
+_FETCH = {"fetch.max.wait.ms": "20"}
+
+
 def read_offsets(
     spark: SparkSession,
     bootstrap_servers: str,
@@ -76,7 +81,7 @@ def _read(spark: SparkSession, servers: str, isolation: str, read: Read, fetch: 
         ends.setdefault(topic, {})[str(partition)] = one.until
     return (
         spark.read.format("kafka")
-        .options(**{f"kafka.{name}": value for name, value in fetch.items()})
+        .options(**{f"kafka.{name}": value for name, value in (_FETCH | dict(fetch)).items()})
         .option("kafka.bootstrap.servers", servers)
         .option("kafka.isolation.level", isolation)
         # `assign` and both ends explicit: nothing is looked up when a task runs, or runs again.

@@ -41,6 +41,9 @@ _AVRO_LIMITS = {
     "org.apache.avro.limits.collectionItems.maxLength": 16 * 1024 * 1024,
 }
 _EXECUTORS = "spark.executor.extraJavaOptions"
+# Whether PySpark remembers where in Python each column of an expression was made, for which it asks Java some ten times: that
+# is most of the time in which a small window is planned.
+_ORIGINS = "spark.python.sql.dataFrameDebugging.enabled"
 
 
 def open_session(name: str) -> SparkSession:
@@ -51,7 +54,9 @@ def open_session(name: str) -> SparkSession:
     if SparkSession.getActiveSession() is None:
         # Connects to the Java of spark-submit, which knows what the user has set.
         SparkContext._ensure_initialized()
-        options = [SparkConf().get(_EXECUTORS, ""), *(f"-D{name}={limit}" for name, limit in _AVRO_LIMITS.items())]
+        given = SparkConf()
+        builder = builder.config(_ORIGINS, given.get(_ORIGINS, "false"))
+        options = [given.get(_EXECUTORS, ""), *(f"-D{name}={limit}" for name, limit in _AVRO_LIMITS.items())]
         builder = builder.config(_EXECUTORS, " ".join(options).strip())
         java: Any = SparkContext._jvm
         for limited, limit in _AVRO_LIMITS.items():
