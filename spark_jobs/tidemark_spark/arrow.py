@@ -22,11 +22,11 @@ _BATCH_BYTES = 16 << 20
 
 def in_workers(rows: DataFrame, task: Task, schema: StructType) -> DataFrame:
     """What `task` makes of the rows of each task, in Spark's Python workers; its batches have `schema`."""
-    return rows.mapInArrow(_Sparing(task), schema)
+    return rows.mapInArrow(Sparing(task), schema)
 
 
 @dataclass(frozen=True)
-class _Sparing:
+class Sparing:
     """A task, and no quarter of a second of processor time before the next one in the same worker.
 
     Spark has Python look again for modules before each task. Python before 3.12 reads the lists of all files in archives
