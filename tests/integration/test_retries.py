@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import string
 import threading
 import time
 from dataclasses import replace
@@ -11,6 +13,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaProducer
+from kafka.codec import gzip_encode
 
 from tests.integration.test_compaction import COMPACTED, wait_until_left
 from tests.oracle import Example
@@ -225,6 +228,33 @@ def test_what_a_sink_cannot_take_is_a_dead_letter_as_a_whole(make: Make) -> None
     }
     assert [letters[offset]["outcome"] for offset in (2, 3, 4)] == ["failed", "failed", "invalid"]
     assert letters[3]["value"] == f"row {'a' * 3500}"
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
+
+
+def test_what_a_topic_cannot_take_even_compressed_is_a_dead_letter(make: Make) -> None:
+    """A topic's limit is that of what the producer sends: what is larger before that is stored."""
+    play = make(EXAMPLE)
+    target = f"{play.name}-out"
+    play.kafka.create(target, 1, **{"max.message.bytes": "2048"})
+    in_kafka = {"type": "kafka", "topic": target, "value": "word", "settings": {"compression.type": "gzip"}}
+    play.rewrite(sinks=[{"type": "hbase", "table": play.name}, in_kafka])
+
+    def compressed(text: str) -> int:
+        return len(gzip_encode(text.encode())) + MESSAGE_BYTES
+
+    text = "".join(random.Random(5).choices(string.ascii_letters + string.digits, k=4000))
+    # The largest that is taken; the broker says whether that is so.
+    largest = max(n for n in range(len(text)) if compressed(text[:n]) <= 2048)
+    assert largest + MESSAGE_BYTES > 2048
+    send(play, f"row {'a' * 20_000}", f"row {text[:largest]}", f"row {text}")
+    (record,) = play.ingest()
+    assert counts(record) == {"read": 3, "stored": 2, "skipped": 0, "invalid": 0, "failed": 1, "rows": 2}
+    sent = kafka_messages(play.opened.book, play.kafka.servers, [target])
+    assert {one.origin.place.offset: one.value for one in sent} == {0: b"a" * 20_000, 1: text[:largest].encode()}
+    (letter,) = [one["fields"] for one in dead(play).values()]
+    assert letter["reason"] == "sink kafka: the message, compressed, is too large"
+    assert letter["detail"] == f"{compressed(text)} bytes, the most is 2048"
     report = audit(play.opened, "audit")
     assert report.clean, report.sentence()
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 from kafka import KafkaProducer
+from kafka.codec import gzip_encode
 from kafka.errors import KafkaError
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.serializer import Serializer
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType
 
 from tidemark.errors import ProcessingFailed, TidemarkError, TopicUnknown, Unreachable
 from tidemark.kafka.log import KafkaLog
@@ -86,12 +88,23 @@ class KafkaResults:
         return F.when(topic.isin(*self._compacted) & self._key().isNull(), refusal(reason))
 
     def _too_large(self, fields: Fields) -> Column:
+        key, value = self._key(), self._value()
+        key_size, value_size = (F.coalesce(F.octet_length(part), F.lit(0)) for part in (key, value))
+        size = key_size + value_size + MESSAGE_BYTES
         # What a JSON text makes of a byte is six at most; only what may be too large is made to be measured.
-        value = F.coalesce(F.octet_length(self._value()), F.lit(0))
-        key = F.coalesce(F.octet_length(self._key()), F.lit(0))
-        most = self._most_bytes()
-        may_be = at_most(fields, 6) + key + MESSAGE_BYTES > most
-        return F.when(may_be, too_large(f"sink {self.name}: the message", value + key + MESSAGE_BYTES, most))
+        may_be = at_most(fields, 6) + key_size + MESSAGE_BYTES
+        what = f"sink {self.name}: the message"
+        most, limit = F.lit(self._config.settings.max_request_size), self._limit()
+        plain = self._config.settings.compression_type == "none"
+        if plain:
+            most = F.least(most, limit)
+        refused = F.when(may_be > most, too_large(what, size, most))
+        if plain or not self._limits_below_requests:
+            return refused
+        # A topic's own limit is that of a compressed batch. What is larger before goes in one of its own, see `store`.
+        large = (may_be > limit) & (size > limit)
+        compressed = _gzipped(F.when(large, key), F.when(large, value)) + MESSAGE_BYTES
+        return F.coalesce(refused, F.when(large, too_large(f"{what}, compressed,", compressed, limit)))
 
     @cached_property
     def _limits(self) -> dict[str, int]:
@@ -103,15 +116,16 @@ class KafkaResults:
         """The topics that take no message without a key, as far as we may see their settings."""
         return KafkaLog(self._servers).compacted(self._config.targets())
 
-    def _most_bytes(self) -> Column:
-        """The largest message that a row's topic takes, with all that is around it."""
-        settings = self._config.settings
-        # A topic's own limit is that of the compressed message, which nobody knows before it is sent.
-        limits = self._limits if settings.compression_type == "none" else {}
-        most = F.lit(settings.max_request_size)
-        for topic, limit in limits.items():
-            most = F.when(self._topic() == topic, F.lit(min(limit, settings.max_request_size))).otherwise(most)
-        return most
+    def _limit(self) -> Column:
+        """The largest batch that a row's topic takes; that of a request where we may not see the topic's settings."""
+        found = F.lit(self._config.settings.max_request_size)
+        for topic, limit in self._limits.items():
+            found = F.when(self._topic() == topic, F.lit(limit)).otherwise(found)
+        return found
+
+    @property
+    def _limits_below_requests(self) -> bool:
+        return any(limit < self._config.settings.max_request_size for limit in self._limits.values())
 
     def store(self, rows: DataFrame, mission: Mission) -> Acknowledgements:
         messages = rows.select(
@@ -218,6 +232,13 @@ class _Writer:
 class _OrNull(Serializer):  # type: ignore[misc]
     def serialize(self, topic: str, headers: Any, data: object) -> object:
         return None if data is _NULL else data
+
+
+@F.udf(IntegerType())
+def _gzipped(key: bytes | None, value: bytes | None) -> int:
+    """The bytes that key and value take as the producer compresses them, or as they are where that is less."""
+    plain = bytes(key or b"") + bytes(value or b"")
+    return min(len(plain), len(gzip_encode(plain)))
 
 
 def _compression(name: str) -> str | None:
