@@ -140,7 +140,7 @@ def test_other_peoples_words_are_shown_as_text(airflow: Airflow, page: Page) -> 
     assert section.locator("img, script").count() == 0
     assert all(url.startswith(airflow.url) for url in asked)
     # A file that is no stream file is named, and takes nothing else with it.
-    assert "broken.yaml" in page.locator("#refreshed").inner_text()
+    page.locator("#refreshed").filter(has_text="broken.yaml").wait_for()
     page.screenshot(path=SCREENSHOTS / "hostile.png")
 
 
