@@ -226,15 +226,23 @@ def other_kafka(tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch) -> 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests marked `both`, and all tests of a full run, take both examples; the others one, always the same one.
 
-    A full run takes both ledgers too; otherwise it is one or the other, see the fixture `ledger`.
+    A full run takes both ledgers too; otherwise it is one or the other, see the fixture `ledger`. A test that has both an
+    example and a ledger runs twice then, not four times: which ledger goes with which example depends on its name.
     """
-    if "ledger" in metafunc.fixturenames and metafunc.config.getoption("--full"):
-        metafunc.parametrize("ledger", LEDGERS)
+    full = metafunc.config.getoption("--full")
+    number = crc32(metafunc.function.__name__.encode())
+    ledgers = sorted(LEDGERS) if full and "ledger" in metafunc.fixturenames else []
     if "example" not in metafunc.fixturenames:
+        if ledgers:
+            metafunc.parametrize("ledger", ledgers)
         return
-    both = metafunc.config.getoption("--full") or metafunc.definition.get_closest_marker("both")
-    chosen = EXAMPLES if both else [EXAMPLES[crc32(metafunc.function.__name__.encode()) % len(EXAMPLES)]]
-    metafunc.parametrize("example", chosen, ids=lambda example: example.name)
+    both = full or metafunc.definition.get_closest_marker("both")
+    examples = EXAMPLES if both else [EXAMPLES[number % len(EXAMPLES)]]
+    if not ledgers:
+        metafunc.parametrize("example", examples, ids=lambda example: example.name)
+        return
+    pairs = [(ledgers[(number + place) % len(ledgers)], example) for place, example in enumerate(examples)]
+    metafunc.parametrize(("ledger", "example"), pairs, ids=[f"{ledger}-{example.name}" for ledger, example in pairs])
 
 
 @pytest.fixture
