@@ -186,9 +186,7 @@ def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:
 def _expected(spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incarnations: dict[str, int]) -> Rows:
     """The rows of the messages, as today's code gives them."""
     source = opened.stream.source
-    messages = read_offsets(
-        spark, opened.log.bootstrap_servers, source.isolation, in_kafka, incarnations, source.fetch.given()
-    )
+    messages = read_offsets(spark, opened.log.bootstrap_servers, source.isolation, in_kafka, incarnations, source.fetch)
     limits = refusals(make_sinks(opened), opened.stream.fields)
     return rows_of(messages, opened.stream, limits, connections=opened.connections)
 

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from tidemark.planning.splitting import Read, min_partitions, reads
 from tidemark.ranges import RangeSet
+from tidemark.streams.fetch import FetchSettings
 from tidemark_spark.columns import (
     HEADERS,
     INCARNATION,
@@ -24,14 +25,10 @@ from tidemark_spark.columns import (
 )
 from tidemark_spark.selecting import only
 
+_USUAL = FetchSettings()
 _COORDINATE = f"{TOPIC} string, {INCARNATION} int, {PARTITION} int, {OFFSET} long"
 _HEADERS = f"{HEADERS} array<struct<key: string, value: binary>>"
 _COLUMNS = f"{_COORDINATE}, {KEY} binary, {VALUE} binary, {TIMESTAMP} timestamp, {TIMESTAMP_TYPE} int, {_HEADERS}"
-
-
-# Kafka's broker waits for so long when there is nothing to fetch. All of a window is there; but Spark asks for the log's ends
-# behind each fetch, and is answered when the fetch that the consumer has already sent for what comes next has been.
-_FETCH = {"fetch.max.wait.ms": "20"}
 
 
 def read_offsets(
@@ -40,7 +37,7 @@ def read_offsets(
     isolation: str,
     wanted: RangeSet,
     incarnations: Mapping[str, int],
-    fetch: Mapping[str, str] | None = None,
+    fetch: FetchSettings = _USUAL,
 ) -> DataFrame:
     """The messages at the wanted offsets that Kafka still holds and that are visible under `isolation`.
 
@@ -49,7 +46,7 @@ def read_offsets(
     incarnation = _incarnation(incarnations)
     frames = []
     for one in reads(wanted):
-        messages = _read(spark, bootstrap_servers, isolation, one, fetch or {}).select(
+        messages = _read(spark, bootstrap_servers, isolation, one, fetch).select(
             F.col("topic").alias(TOPIC),
             incarnation.alias(INCARNATION),
             F.col("partition").alias(PARTITION),
@@ -70,7 +67,7 @@ def no_messages(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame([], _COLUMNS)
 
 
-def _read(spark: SparkSession, servers: str, isolation: str, read: Read, fetch: Mapping[str, str]) -> DataFrame:
+def _read(spark: SparkSession, servers: str, isolation: str, read: Read, fetch: FetchSettings) -> DataFrame:
     partitions: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
@@ -81,7 +78,7 @@ def _read(spark: SparkSession, servers: str, isolation: str, read: Read, fetch: 
         ends.setdefault(topic, {})[str(partition)] = one.until
     return (
         spark.read.format("kafka")
-        .options(**{f"kafka.{name}": value for name, value in (_FETCH | dict(fetch)).items()})
+        .options(**{f"kafka.{name}": value for name, value in fetch.settings().items()})
         .option("kafka.bootstrap.servers", servers)
         .option("kafka.isolation.level", isolation)
         # `assign` and both ends explicit: nothing is looked up when a task runs, or runs again.

@@ -53,7 +53,7 @@ class SparkWork:
         incarnations = {one.topic: one.incarnation for one in window.ranges}
         stream = self._opened.stream
         servers = self._opened.log.bootstrap_servers
-        read = read_offsets(self._spark, servers, window.isolation, covers, incarnations, stream.source.fetch.given())
+        read = read_offsets(self._spark, servers, window.isolation, covers, incarnations, stream.source.fetch)
         # Kept between the sinks, so that Kafka is read once; the first use of them is counting them.
         self._rows = rows_of(
             read, stream, refusals(self._sinks, stream.fields), _of_head(fence), self._opened.connections

@@ -645,7 +645,10 @@ FETCH = MINIMAL.replace("source:\n", "source:\n  fetch: {SAID}\n")
 
 def test_fetch_settings_have_kafkas_names(tmp_path: Path) -> None:
     source = loaded(tmp_path, FETCH.replace("SAID", "max.poll.records: 7, fetch.max.bytes: 1048576")).stream.source
-    assert source.fetch.given() == {"max.poll.records": "7", "fetch.max.bytes": "1048576"}
+    wait = {"fetch.max.wait.ms": "20"}
+    assert source.fetch.settings() == wait | {"max.poll.records": "7", "fetch.max.bytes": "1048576"}
+    source = loaded(tmp_path, FETCH.replace("SAID", "fetch.max.wait.ms: 500")).stream.source
+    assert source.fetch.settings() == {"fetch.max.wait.ms": "500"}
 
 
 @pytest.mark.parametrize(

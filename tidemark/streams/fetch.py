@@ -16,18 +16,22 @@ class FetchSettings(Part):
     """The consumer's settings that may be given, by Kafka's own names; all others are refused. None: Kafka's default.
 
     Which offsets are read, and what counts as read, is not for a setting to change.
+
+    For as long as `fetch.max.wait.ms` Kafka's broker waits when there is nothing to fetch, by Kafka's default half a second.
+    All of a window is there; but Spark asks for the log's ends behind each fetch, and is answered when the fetch that the
+    consumer has already sent for what comes next has been.
     """
 
     model_config = ConfigDict(validate_by_alias=True, validate_by_name=False)
 
     fetch_min_bytes: Annotated[_Bytes | None, Field(alias="fetch.min.bytes")] = None
     fetch_max_bytes: Annotated[_Bytes | None, Field(alias="fetch.max.bytes")] = None
-    fetch_max_wait_ms: Annotated[_Milliseconds | None, Field(alias="fetch.max.wait.ms")] = None
+    fetch_max_wait_ms: Annotated[_Milliseconds, Field(alias="fetch.max.wait.ms")] = 20
     max_partition_fetch_bytes: Annotated[_Bytes | None, Field(alias="max.partition.fetch.bytes")] = None
     max_poll_records: Annotated[_Bytes | None, Field(alias="max.poll.records")] = None
     receive_buffer_bytes: Annotated[_Bytes | None, Field(alias="receive.buffer.bytes")] = None
     request_timeout_ms: Annotated[_Milliseconds | None, Field(alias="request.timeout.ms")] = None
 
-    def given(self) -> dict[str, str]:
-        """The settings that were given, by Kafka's names."""
+    def settings(self) -> dict[str, str]:
+        """The consumer's settings, by Kafka's names; what is Kafka's default is left out."""
         return {name: str(value) for name, value in self.model_dump(by_alias=True, exclude_none=True).items()}
