@@ -37,8 +37,8 @@ class Cluster:
 
 
 @contextmanager
-def spark_cluster(folder: Path) -> Iterator[Cluster]:
-    """Start a cluster, and end it and everything that it has started."""
+def spark_cluster(folder: Path, cores: int = 1) -> Iterator[Cluster]:
+    """Start a cluster of workers with so many cores each, and end it and everything that it has started."""
     port = free_ports()
     master, page = f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}/json"
     cluster = Cluster(master, _python_without_this_project(folder / "nodes"), folder)
@@ -47,7 +47,7 @@ def spark_cluster(folder: Path) -> Iterator[Cluster]:
         _wait(page, 0)
         for number in range(len(_HOSTS)):
             work = folder / f"worker-{number}"
-            options = ("--host", _HOSTS[number], "--cores", "1", "--memory", "1g", "--work-dir", str(work))
+            options = ("--host", _HOSTS[number], "--cores", str(cores), "--memory", "1g", "--work-dir", str(work))
             started.append(_start(folder, "worker", *options, "--webui-port", str(port + 2 + number), master))
         _wait(page, len(_HOSTS))
         yield cluster

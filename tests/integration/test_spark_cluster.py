@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,10 @@ from tests.playground import Make, Playground
 from tests.spark_cluster import Cluster, spark_cluster
 from tests.submitted import Submitted
 from tidemark import runs
+from tidemark.ledger.records import LaneKind
 
 EXECUTOR_KILLED_JOB = Path(__file__).parent.parent / "executor_killed_job.py"
+MANY_TASKS_JOB = Path(__file__).parent.parent / "many_tasks_job.py"
 MISBEHAVING_JOB = Path(__file__).parent.parent / "misbehaving_job.py"
 # A second copy of a task as soon as a third of the others have ended.
 SPECULATION = {
@@ -84,6 +87,27 @@ def test_only_what_three_counts_agree_on_is_committed(make: Make, cluster: Clust
     assert "another attempt succeeded" in said
     (window,) = play.opened.book.committed()
     assert window.record.owes_sweep
+    play.assert_exactly_what_was_read()
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("spark")
+@pytest.mark.covers("A35")
+def test_a_hundred_tasks_read_one_partition_eight_at_a_time(make: Make, tmp_path: Path) -> None:
+    play = make(replace(CDN, topics=CDN.topics[:1], partitions=1))
+    play.produce(1000)
+    with spark_cluster(tmp_path, cores=4) as cluster:
+        said = submit(play, cluster, tmp_path / "job.log", MANY_TASKS_JOB, **SPECULATION)
+    # Copies of tasks were started beside them.
+    assert " as speculatable " in said
+    assert re.search(r"Running task 99\.\d", "".join(path.read_text() for path in cluster.executors()))
+    play.assert_exactly_what_was_read()
+
+    read_by_many = play.opened.book.committed()[0].record
+    (read_by_few,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 1000)))
+    assert read_by_few.receipt is not None
+    assert read_by_many.receipt is not None
+    assert read_by_few.receipt.tallies == read_by_many.receipt.tallies
     play.assert_exactly_what_was_read()
 
 
