@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException, PythonException
@@ -20,6 +22,12 @@ _AWAY = re.compile(
     r"^.*(?:TimeoutException|DisconnectException|Failed to construct kafka consumer|Failed to create new KafkaAdminClient).*$",
     re.MULTILINE,
 )
+# What Linux says, in Java's words and in Python's.
+_FULL = "No space left on device"
+_WRITTEN = re.compile(r"Task failed while writing rows to (\S+?)\.? SQLSTATE")
+_HOST = re.compile(r"\(TID \d+\) \((\S+) executor")
+# No error has as many causes, unless it is one of its own.
+_MOST_CAUSES = 20
 
 
 def translate(error: BaseException) -> TidemarkError | None:
@@ -28,7 +36,8 @@ def translate(error: BaseException) -> TidemarkError | None:
         return error
     if not isinstance(error, Py4JError | PySparkException | Py4JNetworkError):
         return None
-    text = _text(error)
+    causes = list(_causes(error))
+    text = "\n\n".join(causes)
     raised = [*_RAISED.finditer(text)][-1:]
     kind = getattr(errors, raised[0].group(1), None) if raised else None
     if raised and isinstance(kind, type) and issubclass(kind, TidemarkError):
@@ -41,16 +50,40 @@ def translate(error: BaseException) -> TidemarkError | None:
     away = _AWAY.search(text)
     if away:
         return Unreachable(f"Kafka did not answer Spark: {away.group(0).strip()}")
+    if _FULL in text:
+        return ProcessingFailed(
+            f"{_full_disk(text)}: {_FULL}. Make room there, and run it again: nothing has been committed"
+        )
     lines = text.strip().splitlines() or [type(error).__name__]
     # A Python traceback ends with what happened; everything else begins with it.
-    return ProcessingFailed(f"Spark failed: {lines[-1 if isinstance(error, PythonException) else 0]}")
+    said = lines[-1 if isinstance(error, PythonException) else 0]
+    first = next(iter(causes[-1].strip().splitlines()), "")
+    return ProcessingFailed(f"Spark failed: {said}" if first in said else f"Spark failed: {said} Its cause: {first}")
+
+
+def _full_disk(text: str) -> str:
+    """Which disk it is, as far as Spark says it."""
+    written, host = _WRITTEN.search(text), _HOST.search(text)
+    if written:
+        return f"The disk of {written.group(1)} is full"
+    where = f"on host {host.group(1)}" if host else "on one of Spark's hosts"
+    return (
+        f"A disk {where} is full, most likely that of Spark's scratch files (SPARK_LOCAL_DIRS or spark.local.dir there)"
+    )
 
 
 def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _text(error: BaseException) -> str:
-    if isinstance(error, Py4JJavaError):
-        return str(error.java_exception)
-    return str(error)
+def _causes(error: BaseException) -> Iterator[str]:
+    """What an error says, and then each of its causes, the first one last: a failed write says why only there."""
+    if not isinstance(error, Py4JJavaError):
+        yield str(error)
+        return
+    java: Any = error.java_exception
+    for _ in range(_MOST_CAUSES):
+        yield str(java)
+        java = java.getCause()
+        if java is None:
+            return

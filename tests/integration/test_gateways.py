@@ -27,11 +27,12 @@ from tidemark.results.hbase_table import ResultTable
 
 
 class KillingTable(ResultTable):
-    """Kills the gateway in the middle of the first piece that any of Spark's workers writes."""
+    """Kills a server in the middle of the first piece that any of Spark's workers writes."""
 
-    def __init__(self, site: Site, folder: Path, gateway: Gateway, table: str) -> None:
+    def __init__(self, site: Site, server: str, folder: Path, gateway: Gateway, table: str) -> None:
         super().__init__(gateway, table)
         self._site = site
+        self._server = server
         self._folder = folder
 
     def write(self, rows: Iterable[tuple[bytes, list[Any]]], generation: int) -> None:
@@ -43,25 +44,31 @@ class KillingTable(ResultTable):
         except FileExistsError:
             pass
         else:
-            processes.kill(self._site, "thrift")
+            processes.kill(self._site, self._server)
             (self._folder / "killed").touch()
         super().write(rows[half:], generation)
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.covers("F15")
-def test_a_gateway_dies_in_the_middle_of_a_write(
-    play: Playground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "server",
+    [
+        pytest.param("thrift", marks=pytest.mark.covers("F15")),
+        pytest.param("hbase-region", marks=[pytest.mark.covers("F14"), pytest.mark.full]),
+    ],
+)
+def test_a_server_dies_in_the_middle_of_a_write(
+    play: Playground, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play.produce(240)
-    monkeypatch.setattr("tidemark.streams.opened.ResultTable", partial(KillingTable, play.site, tmp_path))
+    monkeypatch.setattr("tidemark.streams.opened.ResultTable", partial(KillingTable, play.site, server, tmp_path))
     over = threading.Event()
 
     def restart() -> None:
         while not (tmp_path / "killed").exists():
             if over.wait(0.1):
                 return
-        control.start(play.site, "thrift")
+        control.start(play.site, server)
 
     thread = threading.Thread(target=restart)
     thread.start()
@@ -72,7 +79,7 @@ def test_a_gateway_dies_in_the_middle_of_a_write(
         thread.join()
     assert (tmp_path / "killed").exists()
     assert (record.seq, play.head().seq) == (1, 1)
-    # One attempt: the writes waited for the gateway, and nothing was begun again.
+    # One attempt: the writes waited for the server, and nothing was begun again.
     assert [one["attempt"]["token"] for one in play.independent.records()] == [record.attempt.token]
     play.assert_exactly_what_was_read()
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
 
 from tests.oracle import CDN, ORDERS
 from tests.playground import Make, Playground
 from tests.submitted import KILLED_JOB, WINDOW_JOB, Submitted
 from tidemark import runs
+from tidemark.audit import AuditReport
 from tidemark.errors import EXIT_CONFLICT
 from tidemark.protocol import LEASE_MS, Step
+from tidemark_spark.audit_job import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -71,6 +75,49 @@ def test_killed_after_a_step_and_run_again(make: Make, submit: Submit, step: Ste
     assert records
     play.ingest()
     play.assert_exactly_what_was_read()
+
+
+@pytest.mark.full
+@pytest.mark.covers("A45")
+def test_a_hundred_thousand_messages_and_three_kills(make: Make, submit: Submit) -> None:
+    """Ten windows of one run, killed in the third, the fifth and the seventh while somebody audits."""
+    play = make(CDN, limits={"max_records": 10_000})
+    play.produce(100_000)
+    run = play.new_run()
+    planned(play, run)
+    kept = len(play.opened.stream.sinks)
+    reports: list[AuditReport] = []
+    for committed in (2, 4, 6):
+        pending = play.head().pending
+        assert pending is not None
+        job = submit(
+            play,
+            KILLED_JOB,
+            run,
+            pending.window.seq,
+            TEST_STEP=Step.SINK_STORED.value,
+            TEST_TIMES=str(2 * kept + 1),
+            TEST_SIGNAL="SIGKILL",
+        )
+        while job.process.poll() is None:
+            if play.opened.book.committed():
+                reports.append(audit(play.opened, play.new_run(), None))
+        assert job.wait() == -signal.SIGKILL, job.output
+        assert play.head().seq == committed
+    play.ingest(run)
+    assert play.head().seq == 10
+    reports.append(audit(play.opened, play.new_run(), None))
+    for report in reports:
+        assert report.clean, report.sentence()
+    assert len(reports) > 3
+    assert reports[-1].expected == 100_000
+    play.assert_exactly_what_was_read()
+    for record in play.independent.records():
+        folder = next(sink["place"]["folder"] for sink in record["receipt"]["sinks"] if sink["type"] == "parquet")
+        for file in Path(folder.removeprefix("file://")).rglob("*.parquet"):
+            rows = pq.read_table(file, columns=["_topic", "_partition", "_offset", "_index"], partitioning=None)
+            places = [tuple(row.values()) for row in rows.to_pylist()]
+            assert all(before[2:] < after[2:] for before, after in pairwise(places) if before[:2] == after[:2])
 
 
 @pytest.mark.covers("F5", "A46")

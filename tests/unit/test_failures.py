@@ -23,25 +23,35 @@ LOST = (
     "Reason: Could not read records in offset [0, 100) for topic partition orders-2\n"
     "with consumer group spark-kafka-relation-9888ed96-d3f0-4651-a4d9-1af2d3cb07f6-executor."
 )
+DISK_FULL = "java.io.IOException: No space left on device"
+WRITE_FAILED = (
+    "org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/lake/cdn/7. "
+    "SQLSTATE: 58030"
+)
+NOT_CLOSED = "org.apache.parquet.util.AutoCloseables$ParquetCloseResourceException: Unable to close resource"
 NOT_IN_TIME = STAGE_FAILED.format(
     "java.util.concurrent.TimeoutException: Cannot fetch record for offset 7 in 120000 milliseconds"
 )
 
 
 class Thrown:
-    """Stands in for an exception in the JVM, of which py4j asks the text there."""
+    """Stands in for an exception in the JVM, of which py4j asks the text and the cause there."""
 
     _target_id = "o42"
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *causes: str) -> None:
         self.text = text
+        self.causes = causes
+
+    def getCause(self) -> Thrown | None:  # noqa: N802 (as in Java)
+        return Thrown(*self.causes) if self.causes else None
 
     def __str__(self) -> str:
         return self.text
 
 
-def in_the_jvm(text: str) -> Py4JJavaError:
-    return Py4JJavaError("An error occurred while calling o42.save.\n", Thrown(text))
+def in_the_jvm(text: str, *causes: str) -> Py4JJavaError:
+    return Py4JJavaError("An error occurred while calling o42.save.\n", Thrown(text, *causes))
 
 
 def in_a_worker(last_lines: str) -> PythonException:
@@ -146,12 +156,34 @@ def test_a_time_out_is_no_loss(text: str) -> None:
     assert text.splitlines()[0] in str(found)
 
 
+def test_what_a_write_has_lost_stands_in_its_causes() -> None:
+    found = translated(in_the_jvm(WRITE_FAILED, "org.apache.spark.SparkException: Task failed", LOST))
+    assert (type(found), found.exit_code) == (OffsetsOutOfRange, 4)
+    assert "[0, 100) for topic partition orders-2" in str(found)
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [
         (
-            in_the_jvm(STAGE_FAILED.format("java.io.IOException: No space left on device")),
-            "java.io.IOException: No space left on device",
+            in_the_jvm(STAGE_FAILED.format("java.io.IOException: Permission denied")),
+            "java.io.IOException: Permission denied",
+        ),
+        (
+            in_the_jvm(WRITE_FAILED, "java.io.IOException: Permission denied"),
+            "to file:/lake/cdn/7. SQLSTATE: 58030 Its cause: java.io.IOException: Permission denied",
+        ),
+        (
+            in_the_jvm(WRITE_FAILED, NOT_CLOSED, f"org.apache.hadoop.fs.FSError: {DISK_FULL}", DISK_FULL),
+            "The disk of file:/lake/cdn/7 is full: No space left on device. Make room there",
+        ),
+        (
+            in_the_jvm(STAGE_FAILED.format(DISK_FULL)),
+            "A disk on host localhost is full, most likely that of Spark's scratch files (SPARK_LOCAL_DIRS",
+        ),
+        (
+            in_a_worker("OSError: [Errno 28] No space left on device"),
+            "A disk on one of Spark's hosts is full",
         ),
         (
             AnalysisException("[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `nope` cannot be resolved.\n'Project"),
@@ -163,7 +195,18 @@ def test_a_time_out_is_no_loss(text: str) -> None:
         # java.util.Collections.emptyList().add(...), and many others of Java's own, say nothing.
         (UnsupportedOperationException(""), "UnsupportedOperationException"),
     ],
-    ids=["stage", "analysis", "empty answer", "gateway", "worker", "no text"],
+    ids=[
+        "stage",
+        "write",
+        "full lake",
+        "full scratch",
+        "full for Python",
+        "analysis",
+        "empty answer",
+        "gateway",
+        "worker",
+        "no text",
+    ],
 )
 def test_whatever_else_fails_in_spark_is_a_failure_of_the_work(error: Exception, said: str) -> None:
     found = translated(error)
