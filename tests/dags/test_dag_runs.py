@@ -230,6 +230,7 @@ def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream
     assert states(again)["repair"] == "skipped"
 
 
+@pytest.mark.full
 def test_a_run_that_an_open_transaction_holds_back_says_so(
     dags: dict[str, DAG], opened: OpenStream, kafka: Kafka, capfd: pytest.CaptureFixture[str]
 ) -> None:

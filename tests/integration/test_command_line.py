@@ -89,19 +89,18 @@ def test_what_is_where(ingested: Playground) -> None:
 
 @pytest.mark.covers("N1")
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("kind", LEDGERS)
-def test_which_window_stored_a_message_is_known_for_good(make: Make, kind: str) -> None:
+def test_which_window_stored_a_message_is_known_for_good(make: Make, ledger: str) -> None:
     """Of what was ingested, replayed once and twice, backfilled, lost, skipped, and skipped but backfilled; and of the rest."""
     play = make(CDN)
     file, topic = str(play.file), play.topics[0]
     source = {"topics": [topic], "start": {"offsets": {f"{topic}/0": 4}, "others": "earliest"}}
-    play.rewrite(ledger=LEDGERS[kind], source=source)
+    play.rewrite(ledger=LEDGERS[ledger], source=source)
     play.produce(60)
     (first,) = play.ingest("the first run")
     play.produce(60)
     play.kafka.delete_records(topic, 1, 18)
     changes = {"source": {**source, "on_out_of_range": "earliest"}, "limits": {"max_behind": 5}}
-    play.rewrite(ledger=LEDGERS[kind], **changes)
+    play.rewrite(ledger=LEDGERS[ledger], **changes)
     # Positions were 15 in every partition; now 15 to 24 are skipped, and before that 15 to 17 of partition 1 are lost.
     play.ingest("the second run")
     play.select(LaneKind.BACKFILL, play.ranges(0, 0, (0, 2)), "below the start")

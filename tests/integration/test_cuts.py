@@ -61,13 +61,13 @@ def read_by(records: list[Record]) -> int:
 # In every run those behind which something else stands; what the others leave behind is the same as of one of these.
 CUTS = [
     pytest.param(Step.TAKEN, 1, marks=pytest.mark.full),
-    (Step.READ, 1),
+    pytest.param(Step.READ, 1, marks=pytest.mark.full),
     pytest.param(Step.DEAD_LETTERS_STORED, 1, marks=pytest.mark.full),
     (Step.SINK_STORED, 1),
-    (Step.SINK_STORED, 2),
+    pytest.param(Step.SINK_STORED, 2, marks=pytest.mark.full),
     pytest.param(Step.VERIFIED, 1, marks=pytest.mark.full),
     (Step.COMMITTED, 1),
-    (Step.PUBLISHED, 1),
+    pytest.param(Step.PUBLISHED, 1, marks=pytest.mark.full),
     pytest.param(Step.SETTLED, 1, marks=pytest.mark.full),
 ]
 
@@ -176,7 +176,7 @@ def with_cut_sweep(opened: OpenStream) -> OpenStream:
 
 
 @pytest.mark.covers("F1", "O9")
-@pytest.mark.parametrize("step", [Step.SINK_STORED, Step.SWEPT], ids=str)
+@pytest.mark.parametrize("step", [pytest.param(Step.SINK_STORED, marks=pytest.mark.full), Step.SWEPT], ids=str)
 def test_a_crash_in_the_sweep(play: Playground, step: Step) -> None:
     play.produce(240)
     run = play.new_run()
@@ -202,8 +202,8 @@ def test_a_crash_in_the_sweep(play: Playground, step: Step) -> None:
     [
         pytest.param(Step.TAKEN, 1, marks=pytest.mark.full),
         (Step.SINK_STORED, 1),
-        (Step.COMMITTED, 1),
-        (Step.SWEPT, 1),
+        pytest.param(Step.COMMITTED, 1, marks=pytest.mark.full),
+        pytest.param(Step.SWEPT, 1, marks=pytest.mark.full),
         pytest.param(Step.SETTLED, 1, marks=pytest.mark.full),
     ],
     ids=lambda value: str(value).replace(" ", "-"),
@@ -231,7 +231,7 @@ def test_a_crash_in_a_replay(play: Playground, step: Step, times: int) -> None:
 
 
 @pytest.mark.covers("F2", "E38", "A42", "O9")
-@pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
+@pytest.mark.parametrize("applied", [True, pytest.param(False, marks=pytest.mark.full)], ids=["applied", "not applied"])
 def test_the_commits_answer_is_lost(make: Make, monkeypatch: pytest.MonkeyPatch, applied: bool) -> None:
     play = make(CDN)
     with lossy(play.site.port("thrift")) as proxy:

@@ -23,6 +23,7 @@ def records(play: Playground) -> list[Record]:
     return [window.record for window in play.opened.book.committed()]
 
 
+@pytest.mark.full
 @pytest.mark.covers("G4", "C1", "O7", "E37")
 def test_what_a_crash_costs(make: Make, ledger: str) -> None:
     """The same messages and the same crash, after the first of two sinks, under each guarantee."""

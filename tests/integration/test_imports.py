@@ -106,7 +106,9 @@ def storm(play: Playground, folder: Path) -> str:
 
 @pytest.mark.covers("O1", "O3", "O5", "S11", "E33")
 @pytest.mark.parametrize(
-    "layout", [csv, checkpoint, kafka_group, hbase, consumers, storm], ids=lambda one: one.__name__
+    "layout",
+    [hbase, storm, *(pytest.param(one, marks=pytest.mark.full) for one in (csv, checkpoint, kafka_group, consumers))],
+    ids=lambda one: one.__name__,
 )
 def test_the_first_window_begins_where_the_other_program_stopped(
     make: Make, tmp_path: Path, layout: Callable[[Playground, Path], str]
@@ -179,6 +181,7 @@ def test_the_plan_after_an_import(make: Make) -> None:
     assert found["tasks"] == [first]
 
 
+@pytest.mark.full
 @pytest.mark.covers("O4")
 @pytest.mark.usefixtures("spark")
 def test_committed_offsets_are_exported_to_a_consumer_group(make: Make, caplog: pytest.LogCaptureFixture) -> None:

@@ -203,6 +203,7 @@ def test_the_readers_show_what_counts(play: Playground, spark: SparkSession) -> 
         assert places == set(wanted)
 
 
+@pytest.mark.full
 @pytest.mark.covers("C2")
 @pytest.mark.usefixtures("spark")
 def test_a_run_in_windows_of_so_many_bytes(make: Make) -> None:

@@ -137,6 +137,7 @@ def order(value: bytes | None) -> list[dict[str, str]] | str:
     return [{"id": str(found["id"]), "lines": f"[{text}]", "total": total}]
 
 
+@pytest.mark.full
 @pytest.mark.covers("S7")
 @pytest.mark.usefixtures("spark")
 def test_nested_values_are_stored_checked_and_taken_apart(make: Make) -> None:

@@ -153,6 +153,7 @@ def test_a_stream_that_starts_at_a_time(make: Make) -> None:
     assert read == {0: (2, 4), 1: (1, 4), 2: (4, 4), 3: (0, 0)}
 
 
+@pytest.mark.full
 @pytest.mark.covers("S4", "S5")
 @pytest.mark.usefixtures("spark")
 def test_what_a_policy_jumps_over_is_in_the_ledger_and_a_backfill_may_fill_what_is_left(make: Make) -> None:

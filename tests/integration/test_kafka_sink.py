@@ -157,7 +157,7 @@ CUTS = [
     (Step.SINK_STORED, 1),
     pytest.param(Step.SINK_STORED, 2, marks=pytest.mark.full),
     pytest.param(Step.VERIFIED, 1, marks=pytest.mark.full),
-    (Step.COMMITTED, 1),
+    pytest.param(Step.COMMITTED, 1, marks=pytest.mark.full),
 ]
 
 
@@ -337,6 +337,7 @@ def test_what_the_broker_refuses_is_not_acknowledged(make: Make) -> None:
     assert_each_once(play, out)
 
 
+@pytest.mark.full
 def test_the_command_line_shows_what_counts(make: Make) -> None:
     play = make(CDN)
     out = with_sink(play, key="host")

@@ -137,6 +137,7 @@ def test_a_paused_attempt_wakes_after_another_has_committed(make: Make, submit: 
     assert play.independent.hbase().debris == 0
 
 
+@pytest.mark.full
 @pytest.mark.covers("A39", "E39")
 def test_another_run_waits_while_the_holder_gives_signs_of_life(make: Make, submit: Submit) -> None:
     play = make(CDN)

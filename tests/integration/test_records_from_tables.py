@@ -22,6 +22,7 @@ CHOSEN = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.covers("S8", "S1", "E12")
 def test_the_coordinates_that_a_stream_stores_drive_a_replay_and_an_audit(
     make: Make, monkeypatch: pytest.MonkeyPatch

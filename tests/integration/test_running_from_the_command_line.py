@@ -168,6 +168,7 @@ def test_an_interrupt_before_the_job_is_not_taken_for_differences(play: Playgrou
             assert command.wait(60) == 128 + signal.SIGINT
 
 
+@pytest.mark.full
 @pytest.mark.covers("S14")
 def test_a_saved_plan_is_carried_out_exactly_so(play: Playground, tmp_path: Path) -> None:
     file, plan = str(play.file), tmp_path / "plan.json"

@@ -49,10 +49,16 @@ def sent(kafka: Kafka, topics: tuple[str, str]) -> list[Message]:
     return found
 
 
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, id=case.name, marks=pytest.mark.covers(*PROMISES.get(case.name, ()))) for case in CASES],
-)
+# In every run one that Spark's expressions make, one in Python, and one that looks at the whole message.
+ALWAYS = ("delimited", "json", "message_metadata")
+
+
+def marks(case: Case) -> list[pytest.MarkDecorator]:
+    long = [] if case.name in ALWAYS else [pytest.mark.full]
+    return [pytest.mark.covers(*PROMISES.get(case.name, ())), *long]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name, marks=marks(case)) for case in CASES])
 def test_a_scheme(make: Make, spark: SparkSession, topics: tuple[str, str], sent: list[Message], case: Case) -> None:
     stream: dict[str, Any] = {
         "source": {},

@@ -69,6 +69,7 @@ def test_a_cluster_with_the_settings_of_the_documents(
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 @pytest.mark.covers("G1", "F3", "E35")
 def test_only_what_three_counts_agree_on_is_committed(make: Make, cluster: Cluster, tmp_path: Path) -> None:
     """Sinks that lose a row, write one twice, or end too early; then a slow task and one that dies."""

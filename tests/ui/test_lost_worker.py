@@ -25,6 +25,7 @@ DAG = "cdn_logs__ingest"
 PATIENCE_SECONDS = 120
 
 
+@pytest.mark.full
 @pytest.mark.covers("G3")
 def test_a_retry_takes_the_window_and_the_job_that_wakes_up_late_commits_nothing(airflow: Airflow, site: Site) -> None:
     opened = open_stream(REPOSITORY / "dags" / "streams" / "cdn_logs.yaml")
