@@ -66,6 +66,8 @@ def spark(site: Site) -> Iterator[SparkSession]:
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--master local[2] --driver-memory 2g {_MANY_QUERIES} pyspark-shell"
     session = open_session("tests")
     yield session
+    # What it says of its connections afterwards, it says to a stream that pytest has closed.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     session.stop()
 
 

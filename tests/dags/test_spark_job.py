@@ -35,12 +35,12 @@ def exits(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("code", "error", "kind", "said"),
     [
-        (2, "InvalidStreamFile", SparkJobRefused, "wrong use or configuration"),
+        pytest.param(2, "InvalidStreamFile", SparkJobRefused, "wrong use or configuration", marks=pytest.mark.full),
         (4, "TopicGone", SparkJobRefused, "data lost, or the source changed"),
-        (5, "Unreachable", SparkJobFailed, "a server is not reachable"),
+        pytest.param(5, "Unreachable", SparkJobFailed, "a server is not reachable", marks=pytest.mark.full),
         (6, "ProcessingFailed", SparkJobFailed, "processing or verification failed"),
-        (6, "TooManyInvalid", SparkJobRefused, "processing or verification failed"),
-        (70, "SomeError", SparkJobFailed, "an internal error"),
+        pytest.param(6, "TooManyInvalid", SparkJobRefused, "processing or verification failed", marks=pytest.mark.full),
+        pytest.param(70, "SomeError", SparkJobFailed, "an internal error", marks=pytest.mark.full),
     ],
 )
 def test_an_exit_code_becomes_an_error_that_is_tried_again_or_not(

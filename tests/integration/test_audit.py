@@ -213,6 +213,7 @@ def test_an_audit_of_some_offsets_looks_only_at_those(play: Playground) -> None:
     assert (here.expected, place(here, "hbase").missing) == (1, 1)
 
 
+@pytest.mark.full
 def test_more_findings_than_one_value_of_the_ledger_holds(play: Playground) -> None:
     play.produce(300)
     play.ingest()
@@ -231,6 +232,7 @@ def test_more_findings_than_one_value_of_the_ledger_holds(play: Playground) -> N
     assert place(audited(play), "hbase").missing == report.left_out
 
 
+@pytest.mark.full
 def test_what_kafka_has_forgotten_and_a_replay_has_taken_apart_is_unproven(play: Playground) -> None:
     play.produce(300)
     play.ingest()

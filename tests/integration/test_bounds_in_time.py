@@ -42,6 +42,7 @@ def shown(play: Playground, *arguments: str) -> dict[int, tuple[int, int]]:
     return {int(one["partition"].rpartition("/")[2]): (int(one["from"]), int(one["until"])) for one in found["ranges"]}
 
 
+@pytest.mark.full
 @pytest.mark.covers("A32", "E22", "E23", "E24")
 def test_each_partition_is_resolved_by_itself(timed: Playground) -> None:
     play, file = timed, str(timed.file)

@@ -105,6 +105,7 @@ def test_a_log_start_that_has_moved_up(make: Make) -> None:
     assert audit(play.opened, "audit").clean
 
 
+@pytest.mark.full
 @pytest.mark.covers("E18", "F9")
 @pytest.mark.usefixtures("spark")
 def test_what_is_deleted_between_plan_and_read_is_named_exactly(make: Make) -> None:

@@ -87,6 +87,7 @@ def test_what_is_where(ingested: Playground) -> None:
     assert out.endswith("is in no committed window\n")
 
 
+@pytest.mark.full
 @pytest.mark.covers("N1")
 @pytest.mark.usefixtures("spark")
 def test_which_window_stored_a_message_is_known_for_good(make: Make, ledger: str) -> None:

@@ -68,6 +68,7 @@ def test_offsets_without_a_message_are_explained(play: Playground) -> None:
     assert (gap.offsets, gap.messages, gap.ranges, gap.unexplained) == (10, 7, (f"{topic}/0 [5, 8)",), 0)
 
 
+@pytest.mark.full
 @pytest.mark.covers("E7")
 def test_what_is_compacted_after_it_was_read_is_not_taken_for_a_difference(play: Playground) -> None:
     topic = play.topics[0]

@@ -116,6 +116,7 @@ def test_a_corrected_stream_file_reads_the_pinned_window(make: Make) -> None:
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 def test_each_window_has_the_whole_budget(make: Make) -> None:
     """Three windows with one invalid message each are within a budget of one; a replay of all three is not."""
     play = make(CDN, limits={"max_records": 8, "max_invalid": {"number": 1}})

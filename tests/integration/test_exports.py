@@ -63,7 +63,11 @@ def beside(make: Make, play: Playground) -> Playground:
 
 
 @pytest.mark.covers("A48")
-@pytest.mark.parametrize("layout", [csv, kafka_group, hbase, consumers, storm], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "layout",
+    [csv, hbase, *(pytest.param(one, marks=pytest.mark.full) for one in (kafka_group, consumers, storm))],
+    ids=lambda one: one.__name__,
+)
 def test_what_is_exported_is_what_is_imported(
     make: Make, tmp_path: Path, layout: Callable[[Playground, Path], str]
 ) -> None:

@@ -32,6 +32,7 @@ STRING: dict[str, Any] = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.covers("N6")
 @pytest.mark.usefixtures("spark")
 def test_a_row_of_a_forgotten_message_is_missed_in_its_block(make: Make, ledger: str) -> None:

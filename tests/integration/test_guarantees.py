@@ -179,6 +179,7 @@ def test_a_guarantee_that_does_not_exist_is_refused(make: Make) -> None:
     assert "guarantee: Input should be 'at_least_once', 'at_most_once' or 'none'" in said
 
 
+@pytest.mark.full
 @pytest.mark.covers("S3", "A06")
 def test_ignoring_what_is_stored_reads_again_in_a_lane_of_its_own(play: Playground) -> None:
     play.produce(70)

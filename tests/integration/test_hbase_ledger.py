@@ -155,6 +155,7 @@ def test_the_next_gateway_is_asked_after_a_failure(site: Site) -> None:
         Gateway(HBaseEndpoint("127.0.0.1", dead), patience=0).repeated("list", lambda client: client.getTableNames())
 
 
+@pytest.mark.full
 def test_gateway_and_region_server_die_and_come_back(site: Site, store: HBaseLedgerStore) -> None:
     for number in range(200):
         store.put(("history", "ingest", sortable(number)), json.dumps(number).encode())

@@ -238,6 +238,7 @@ def test_topic_key_and_value_from_fields(make: Make) -> None:
     assert [value for _, key, value in found.values() if key == b"gone"] == [None]
 
 
+@pytest.mark.full
 def test_a_compacted_topic_gets_no_message_without_a_key(make: Make) -> None:
     """The broker refuses such a message, and would refuse it at every try: it is a dead letter, and holds up nothing."""
     play = make(CDN)
@@ -271,6 +272,7 @@ def test_a_compacted_topic_gets_no_message_without_a_key(make: Make) -> None:
     assert dead() == {3: reason}
 
 
+@pytest.mark.full
 def test_what_others_write_and_what_was_written_twice_does_not_count(make: Make) -> None:
     play = make(CDN)
     out = with_sink(play)

@@ -120,6 +120,7 @@ def test_a_hundred_thousand_messages_and_three_kills(make: Make, submit: Submit)
             assert all(before[2:] < after[2:] for before, after in pairwise(places) if before[:2] == after[:2])
 
 
+@pytest.mark.full
 @pytest.mark.covers("F5", "A46")
 def test_a_paused_attempt_wakes_after_another_has_committed(make: Make, submit: Submit) -> None:
     play = make(CDN)

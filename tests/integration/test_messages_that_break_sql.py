@@ -43,6 +43,7 @@ def dead(play: Playground) -> list[tuple[str | None, ...]]:
     return sorted(tuple(fields.get(name) for name in names) for _, fields in rows)  # type: ignore[type-var]
 
 
+@pytest.mark.full
 @pytest.mark.covers("C4", "P2", "E46")
 def test_a_transform_that_fails_on_some_messages(make: Make) -> None:
     play = make(EXAMPLE, transform={**DIVIDED, **DIVIDED_FIELDS})

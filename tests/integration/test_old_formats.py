@@ -49,6 +49,7 @@ def put_before(site: Site, topic: str) -> None:
         (site.folder("kafka", "data") / mark).unlink(missing_ok=True)
 
 
+@pytest.mark.full
 @pytest.mark.covers("E17")
 @pytest.mark.usefixtures("spark")
 def test_messages_without_headers_and_without_a_time_are_read(make: Make, other_kafka: tuple[Site, Kafka]) -> None:

@@ -54,6 +54,7 @@ def named(play: Playground) -> list[dict[str, Any]]:
     return held
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 def test_an_open_transaction_is_named_with_what_it_holds_back(play: Playground, begin: Begin) -> None:
     play.produce(40)

@@ -57,6 +57,7 @@ def with_files(play: Playground, **sink: Any) -> None:
     )
 
 
+@pytest.mark.full
 def test_a_lake_whose_name_has_a_space_and_other_letters(
     make: Make, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +175,7 @@ def test_windows_with_other_folders_are_read_together(make: Make, spark: SparkSe
     assert_read_alike(play, spark)
 
 
+@pytest.mark.full
 def test_times_that_python_cannot_hold(make: Make) -> None:
     """A producer gives its messages any time that it likes; files give the text of it that HBase has."""
     play = make(CDN)

@@ -48,6 +48,7 @@ def eventually(holds: Callable[[], bool]) -> None:
         time.sleep(0.5)
 
 
+@pytest.mark.full
 @pytest.mark.covers("N8")
 @pytest.mark.usefixtures("spark")
 def test_a_warning_before_retention_deletes_the_next_unread_offset_and_lost_after_it(play: Playground) -> None:

@@ -232,6 +232,7 @@ def test_what_a_sink_cannot_take_is_a_dead_letter_as_a_whole(make: Make) -> None
     assert report.clean, report.sentence()
 
 
+@pytest.mark.full
 def test_what_a_topic_cannot_take_even_compressed_is_a_dead_letter(make: Make) -> None:
     """A topic's limit is that of what the producer sends: what is larger before that is stored."""
     play = make(EXAMPLE)
@@ -307,6 +308,7 @@ def test_the_largest_cell_that_hbase_takes(make: Make) -> None:
     assert report.clean, report.sentence()
 
 
+@pytest.mark.full
 @pytest.mark.covers("A15")
 def test_a_dead_letter_behind_a_gap(make: Make) -> None:
     play = make(EXAMPLE)

@@ -115,6 +115,7 @@ SPLITS: list[tuple[dict[str, Any], bytes | None, list[bytes] | str]] = [
 ]
 
 
+@pytest.mark.full
 def test_a_value_in_pieces(spark: SparkSession) -> None:
     """Whatever is in the value, it is split as said or refused, and nothing of it is lost."""
     explodes = [dict(one) for one in {tuple(explode.items()) for explode, _, _ in SPLITS}]

@@ -180,6 +180,7 @@ def send_one_by_one(kafka: Kafka, topic: str, partition: int, values: list[bytes
     producer.close()
 
 
+@pytest.mark.full
 @pytest.mark.covers("N7", "A49", "E21", "F8")
 @pytest.mark.usefixtures("spark")
 def test_a_log_that_was_cut_stops_the_stream_even_when_it_has_grown_again(

@@ -26,6 +26,7 @@ def with_layouts(play: Playground, **packed: Any) -> None:
     play.rewrite(sinks=[plain, folder, mapped, small])
 
 
+@pytest.mark.full
 def test_every_layout_is_read_the_same(make: Make, ledger: str, spark: Any) -> None:
     play = make(CDN, ledger=LEDGERS[ledger])
     with_layouts(play)

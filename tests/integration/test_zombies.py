@@ -93,6 +93,7 @@ def zombie(
     work.close()
 
 
+@pytest.mark.full
 @pytest.mark.covers("F5", "A46", "E40")
 def test_a_late_attempt_with_other_code_changes_nothing(make: Make, spark: SparkSession, example: Example) -> None:
     """The newer attempt sets aside what the late one stores, and stores what the late one sets aside."""
@@ -139,6 +140,7 @@ def messages_in(play: Playground) -> Counter[str]:
     return Counter(headers["tidemark.generation"] for headers, *_ in written(play, f"{play.name}-out"))
 
 
+@pytest.mark.full
 @pytest.mark.covers("F5")
 def test_what_a_late_attempt_writes_to_delta_and_kafka_does_not_count(make: Make, spark: SparkSession) -> None:
     play = make(ORDERS)
