@@ -18,8 +18,10 @@ _RAISED = re.compile(r"^tidemark\.errors\.(\w+): (.+?)(?:\n\n|\Z)", re.MULTILINE
 # Spark's Kafka source says what happened at the end of its message, where it gives a reason.
 _LOST = re.compile(r"data may have been lost|OffsetOutOfRange")
 _REASON = re.compile(r"Reason: (.+?)(?:\n?with consumer group|\n\n|\Z)", re.DOTALL)
+# A wait for an answer of Kafka; "Futures timed out" is what Spark says of its own.
 _AWAY = re.compile(
-    r"^.*(?:TimeoutException|DisconnectException|Failed to construct kafka consumer|Failed to create new KafkaAdminClient).*$",
+    r"^.*(?:TimeoutException(?!: Futures timed out)|DisconnectException|Failed to construct kafka consumer|"
+    r"Failed to create new KafkaAdminClient).*$",
     re.MULTILINE,
 )
 # What Linux says, in Java's words and in Python's.
@@ -51,14 +53,15 @@ def translate(error: BaseException) -> TidemarkError | None:
     if away:
         return Unreachable(f"Kafka did not answer Spark: {away.group(0).strip()}")
     if _FULL in text:
-        return ProcessingFailed(
-            f"{_full_disk(text)}: {_FULL}. Make room there, and run it again: nothing has been committed"
-        )
+        return ProcessingFailed(f"{_full_disk(text)}: {_FULL}. Make room there, and run it again")
     lines = text.strip().splitlines() or [type(error).__name__]
     # A Python traceback ends with what happened; everything else begins with it.
     said = lines[-1 if isinstance(error, PythonException) else 0]
-    first = next(iter(causes[-1].strip().splitlines()), "")
-    return ProcessingFailed(f"Spark failed: {said}" if first in said else f"Spark failed: {said} Its cause: {first}")
+    first = causes[-1].strip().split("\n")[0]
+    # Spark's own first line often ends with the first cause.
+    if len(causes) == 1 or first in said:
+        return ProcessingFailed(f"Spark failed: {said}")
+    return ProcessingFailed(f"Spark failed: {said} Its cause: {first}")
 
 
 def _full_disk(text: str) -> str:

@@ -156,6 +156,21 @@ def test_a_time_out_is_no_loss(text: str) -> None:
     assert text.splitlines()[0] in str(found)
 
 
+def test_what_python_says_is_all_that_is_said() -> None:
+    assert str(translated(in_a_worker("ZeroDivisionError: division by zero"))) == (
+        "Spark failed: ZeroDivisionError: division by zero"
+    )
+
+
+def test_a_wait_of_sparks_own_is_not_kafkas() -> None:
+    too_slow = "org.apache.spark.SparkException: Could not execute broadcast in 300 secs."
+    found = translated(
+        in_the_jvm(too_slow, "java.util.concurrent.TimeoutException: Futures timed out after [300 seconds]")
+    )
+    assert (type(found), found.exit_code) == (ProcessingFailed, 6)
+    assert str(found).startswith(f"Spark failed: {too_slow} Its cause: java.util.concurrent.TimeoutException")
+
+
 def test_what_a_write_has_lost_stands_in_its_causes() -> None:
     found = translated(in_the_jvm(WRITE_FAILED, "org.apache.spark.SparkException: Task failed", LOST))
     assert (type(found), found.exit_code) == (OffsetsOutOfRange, 4)
