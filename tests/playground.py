@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -23,12 +24,15 @@ from tests.independent import Independent
 from tests.oracle import EXAMPLES, LEDGERS, Example, Expected, expected, stream_of
 from tests.servers import free_ports
 from tidemark import runs
-from tidemark.ledger.records import INGEST, Head, LaneKind, Record
+from tidemark.ledger.records import INGEST, Head, LaneKind, Record, Window
 from tidemark.protocol import Listener, nobody
 from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.streams.opened import OpenStream, open_stream
 
 _numbers = itertools.count(1)
+
+# What a stream file says in place of the example's, where any bytes are a row.
+RAW: dict[str, Any] = {"scheme": {"type": "raw"}, "checks": []}
 
 
 class Kafka:
@@ -114,8 +118,25 @@ class Playground:
         )
         self._produced += count
 
+    def produce_incompressible(self, count: int, size: int) -> None:
+        """Random bytes, over the partitions of the first topic in turn."""
+        chance = random.Random(1)
+        self.kafka.send(
+            (self.topics[0], number % self.example.partitions, None, chance.randbytes(size)) for number in range(count)
+        )
+
     def new_run(self) -> str:
         return f"test/{self.name}/{next(self._runs)}"
+
+    def pin(self, run: str) -> Window:
+        """Plan the ingest's next window, for a job to process."""
+        pending = runs.plan_ingest(self.opened, run)
+        assert pending is not None
+        return pending.window
+
+    def job_arguments(self, run: str, seq: int) -> list[str]:
+        """What the job that processes windows is started with."""
+        return ["--stream-file", str(self.file), "--lane", INGEST, "--seq", str(seq), "--run", run]
 
     def ingest(
         self,

@@ -15,7 +15,6 @@ import pytest
 from tests.oracle import CDN, ORDERS
 from tests.playground import Make, Playground
 from tests.submitted import KILLED_JOB, WINDOW_JOB, Submitted
-from tidemark import runs
 from tidemark.audit import AuditReport
 from tidemark.errors import EXIT_CONFLICT
 from tidemark.protocol import LEASE_MS, Step
@@ -31,20 +30,14 @@ def submit(tmp_path: Path) -> Iterator[Submit]:
     started: list[Submitted] = []
 
     def start(play: Playground, script: Path, run: str, seq: int, **variables: str) -> Submitted:
-        arguments = ["--stream-file", str(play.file), "--lane", "ingest", "--seq", str(seq), "--run", run]
-        job = Submitted(play.site, tmp_path / f"job-{len(started)}.log", script, *arguments, **variables)
+        log = tmp_path / f"job-{len(started)}.log"
+        job = Submitted(play.site, log, script, *play.job_arguments(run, seq), **variables)
         started.append(job)
         return job
 
     yield start
     for job in started:
         job.end()
-
-
-def planned(play: Playground, run: str) -> int:
-    pending = runs.plan_ingest(play.opened, run)
-    assert pending is not None
-    return pending.window.seq
 
 
 # Swept only happens on a second try; test_cuts.py cuts there.
@@ -63,7 +56,7 @@ def test_killed_after_a_step_and_run_again(make: Make, submit: Submit, step: Ste
     play = make(CDN if list(Step).index(step) % 2 else ORDERS)
     play.produce(240)
     run = play.new_run()
-    seq = planned(play, run)
+    seq = play.pin(run).seq
     job = submit(play, KILLED_JOB, run, seq, TEST_STEP=step.value, TEST_SIGNAL="SIGKILL")
     assert job.wait() == -signal.SIGKILL, job.output
     before = play.head()
@@ -84,7 +77,7 @@ def test_a_hundred_thousand_messages_and_three_kills(make: Make, submit: Submit)
     play = make(CDN, limits={"max_records": 10_000})
     play.produce(100_000)
     run = play.new_run()
-    planned(play, run)
+    play.pin(run)
     kept = len(play.opened.stream.sinks)
     reports: list[AuditReport] = []
     for committed in (2, 4, 6):
@@ -101,12 +94,12 @@ def test_a_hundred_thousand_messages_and_three_kills(make: Make, submit: Submit)
         )
         while job.process.poll() is None:
             if play.opened.book.committed():
-                reports.append(audit(play.opened, play.new_run(), None))
+                reports.append(audit(play.opened, play.new_run()))
         assert job.wait() == -signal.SIGKILL, job.output
         assert play.head().seq == committed
     play.ingest(run)
     assert play.head().seq == 10
-    reports.append(audit(play.opened, play.new_run(), None))
+    reports.append(audit(play.opened, play.new_run()))
     for report in reports:
         assert report.clean, report.sentence()
     assert len(reports) > 3
@@ -126,7 +119,7 @@ def test_a_paused_attempt_wakes_after_another_has_committed(make: Make, submit: 
     play = make(CDN)
     play.produce(240)
     run = play.new_run()
-    seq = planned(play, run)
+    seq = play.pin(run).seq
     paused = submit(play, KILLED_JOB, run, seq, TEST_STEP=Step.READ.value, TEST_SIGNAL="SIGSTOP")
     _until(lambda: _stopped(paused), paused)
     (record,) = play.ingest(run)
@@ -144,7 +137,7 @@ def test_another_run_waits_while_the_holder_gives_signs_of_life(make: Make, subm
     play = make(CDN)
     play.produce(100)
     run, other = play.new_run(), play.new_run()
-    seq = planned(play, run)
+    seq = play.pin(run).seq
     holder = submit(play, KILLED_JOB, run, seq, TEST_STEP=Step.READ.value, TEST_SIGNAL="SIGSTOP")
     _until(lambda: _stopped(holder), holder)
     refused = submit(play, WINDOW_JOB, other, seq)
@@ -168,7 +161,7 @@ def test_a_driver_whose_jvm_was_killed_ends_by_itself(make: Make, submit: Submit
     play = make(CDN)
     play.produce(100)
     run = play.new_run()
-    seq = planned(play, run)
+    seq = play.pin(run).seq
     job = submit(play, KILLED_JOB, run, seq, TEST_STEP=Step.TAKEN.value, TEST_SIGNAL="SIGSTOP")
     _until(lambda: _stopped(job), job)
     driver = next(child for child in psutil.Process(job.process.pid).children() if "python" in child.name())

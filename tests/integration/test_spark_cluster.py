@@ -17,7 +17,6 @@ from tests.oracle import CDN
 from tests.playground import Make, Playground
 from tests.spark_cluster import Cluster, spark_cluster
 from tests.submitted import Submitted
-from tidemark import runs
 from tidemark.ledger.records import LaneKind
 
 EXECUTOR_KILLED_JOB = Path(__file__).parent.parent / "executor_killed_job.py"
@@ -41,9 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def submit(play: Playground, cluster: Cluster, log: Path, script: Path, **conf: str) -> str:
     """Plan a window and process it on the cluster by a script; gives what it said."""
     run = play.new_run()
-    pending = runs.plan_ingest(play.opened, run)
-    assert pending is not None
-    arguments = ["--stream-file", str(play.file), "--lane", "ingest", "--seq", str(pending.window.seq), "--run", run]
+    arguments = play.job_arguments(run, play.pin(run).seq)
     python = {"PYSPARK_PYTHON": str(cluster.python)}
     return Submitted(play.site, log, script, *arguments, master=cluster.master, conf=conf, **python).succeeds()
 
