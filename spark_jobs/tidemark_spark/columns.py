@@ -80,7 +80,7 @@ def source_digest() -> Column:
 def content_digest(fields: Sequence[Column], if_any: Sequence[Column] = ()) -> Column:
     """The digest of a row over the text or bytes of its fields, and over those of `if_any` that are not null."""
     texts = [_netstring(one) for one in fields]
-    texts += [F.when(one.isNull(), F.lit(b"")).otherwise(_netstring(one)) for one in if_any]
+    texts += [F.when(one.isNull(), F.lit("")).otherwise(_netstring(one)) for one in if_any]
     return F.xxhash64(*_coordinate(), F.col(INDEX).cast("int"), F.concat(*texts))
 
 
@@ -102,7 +102,7 @@ def _coordinate() -> list[Column]:
 
 
 def _netstring(one: Column) -> Column:
-    content = one.cast("binary")
-    length = F.octet_length(content).cast("string").cast("binary")
-    # What is concatenated with null is null.
-    return F.coalesce(F.concat(length, F.lit(b":"), content), F.lit(b"-"))
+    # As text even where it is no UTF-8, which Spark leaves as it is; cast to binary, it would be copied.
+    content = one.cast("string")
+    # Null is passed over: what is left of it is the length's place.
+    return F.concat_ws(":", F.coalesce(F.octet_length(content).cast("string"), F.lit("-")), content)

@@ -40,10 +40,10 @@ from tidemark_spark.columns import (
     content_digest,
     detail,
     failure_of,
+    field,
     has,
     message_hash,
     row_hash,
-    text,
 )
 from tidemark_spark.isolating import Cause
 from tidemark_spark.pieces import EMPTY, in_pieces, of_pieces
@@ -185,20 +185,26 @@ def _set_whole_aside(rows: DataFrame, refused: DataFrame) -> DataFrame:
 
 def hashed(rows: DataFrame, fields: Iterable[str]) -> DataFrame:
     """Rows with the hashes of message, row and contents."""
-    digest = content_digest([text(name) for name in fields])
+    digest = content_digest([field(name) for name in fields])
     return rows.withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash(), DIGEST: digest})
 
 
 def within_limits(rows: DataFrame, refusals: Sequence[Column]) -> DataFrame:
     """Rows, of which none that is stored is larger than a sink takes: its message has failed, see docs/adr/0010.
 
-    `refusals` say of a row why a sink cannot take it, as `sizes.too_large` does, or are null.
+    `refusals` say of a row why a sink cannot take it, as `sinks.sizes.refusal` does, or are null.
     """
     if not refusals:
         return rows
     rows = rows.withColumn(_TOO_LARGE, F.when(has(Outcome.STORED), F.coalesce(*refusals)))
     found = F.col(_TOO_LARGE)
-    return _refused(rows, found["reason"], detail(found["detail"]), Outcome.FAILED).drop(_TOO_LARGE)
+    both = sizes(found["size"], found["most"])
+    return _refused(rows, found["reason"], detail(both), Outcome.FAILED).drop(_TOO_LARGE)
+
+
+def sizes(size: Column, most: Column) -> Column:
+    """What is said of a size that is beyond the most; null where there is none."""
+    return F.concat(size.cast("string"), F.lit(" bytes, the most is "), most.cast("string"))
 
 
 def slimmed(rows: DataFrame, *, several: bool) -> DataFrame:

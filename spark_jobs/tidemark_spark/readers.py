@@ -33,7 +33,7 @@ from tidemark.streams.opened import OpenStream
 from tidemark.streams.schemes import Fields
 from tidemark_spark import parquet_reading
 from tidemark_spark.arrow import batch_of, in_workers
-from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field, text
+from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field
 from tidemark_spark.outcomes import field_names
 from tidemark_spark.schemes.fields import SPARK_TYPES
 
@@ -218,7 +218,7 @@ def _parquet_schema(fields: Fields) -> str:
 
 def parquet_found_digest(rows: DataFrame, fields: Sequence[str]) -> DataFrame:
     """Parquet rows with `_found_digest`: the digest of what their columns hold."""
-    return rows.withColumn(FOUND_DIGEST, content_digest([text(name) for name in fields]))
+    return rows.withColumn(FOUND_DIGEST, content_digest([field(name) for name in fields]))
 
 
 def _signed(number: int) -> int:

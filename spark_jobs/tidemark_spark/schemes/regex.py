@@ -14,21 +14,24 @@ from tidemark_spark.columns import REASON, VALUE, field
 from tidemark_spark.schemes.fields import NOT_UTF8, first_problem, typed, utf8_text
 
 # Two characters that no text line holds; a line that holds one of them all the same matches no pattern.
-_MATCHED, _BETWEEN = "\u0001", "\u0002"
+_MARK, _BETWEEN = "\u0001", "\u0002"
 
-_TEXT, _REPLACED, _GROUPS = "_text", "_replaced", "_groups"
+_TEXT, _LINE, _REPLACED, _GROUPS = "_text", "_line", "_replaced", "_groups"
 NO_PATTERN = "matches no pattern"
 
 
 def parse(messages: DataFrame, scheme: RegexScheme) -> DataFrame:
     """Messages with the fields of the first pattern that matches; see `schemes.parse`."""
-    # _GROUPS: the number of the pattern that matched, then the text of each field; null as long as none has.
-    frame = messages.withColumn(_TEXT, utf8_text()).withColumn(_GROUPS, F.lit(None).cast("array<string>"))
+    # _GROUPS: the mark of the pattern that matched, then the text of each field; null as long as none has.
+    text = F.col(_TEXT)
+    line = F.when(~F.contains(text, F.lit(_MARK)) & ~F.contains(text, F.lit(_BETWEEN)), text)
+    nothing = F.lit(None).cast("array<string>")
+    frame = messages.withColumn(_TEXT, utf8_text()).withColumns({_LINE: line, _GROUPS: nothing})
     for number, pattern in enumerate(scheme.patterns):
-        frame = frame.withColumn(_REPLACED, F.when(F.col(_GROUPS).isNull(), _replaced(pattern, scheme)))
-        groups = F.split(F.substr(F.col(_REPLACED), F.lit(2)), _BETWEEN, -1)
-        matched = F.startswith(F.col(_REPLACED), F.lit(_MATCHED))
-        found = F.when(matched, F.concat(F.array(F.lit(str(number))), groups))
+        replaced = _replaced(pattern, scheme, _marked(number))
+        frame = frame.withColumn(_REPLACED, F.when(F.col(_GROUPS).isNull(), replaced))
+        matched = F.startswith(F.col(_REPLACED), F.lit(_MARK))
+        found = F.when(matched, F.split(F.col(_REPLACED), _BETWEEN, -1))
         frame = frame.withColumn(_GROUPS, F.coalesce(F.col(_GROUPS), found))
     found_texts = {f"_text_{name}": F.get(_GROUPS, F.lit(at)) for at, name in enumerate(scheme.named, start=1)}
     frame = frame.withColumns(found_texts)
@@ -45,12 +48,15 @@ def parse(messages: DataFrame, scheme: RegexScheme) -> DataFrame:
     return frame.withColumn(REASON, reason).select(*messages.columns, *fields, REASON)
 
 
-def _replaced(pattern: Pattern, scheme: RegexScheme) -> Column:
-    """The text of each field behind separators, or the line itself when the pattern does not match all of it."""
-    groups = _BETWEEN.join(f"${pattern.groups.index(name) + 1}" for name in scheme.named)
-    text = F.col(_TEXT)
-    clean = ~F.contains(text, F.lit(_MATCHED)) & ~F.contains(text, F.lit(_BETWEEN))
-    return F.when(clean, F.regexp_replace(text, rf"\A(?:{pattern.regex})\z", _MATCHED + groups))
+def _marked(number: int) -> str:
+    """What a line begins with that the pattern of this number has matched."""
+    return f"{_MARK}{number}"
+
+
+def _replaced(pattern: Pattern, scheme: RegexScheme, mark: str) -> Column:
+    """The mark and the text of each field, separated, or _LINE itself when the pattern does not match all of it."""
+    parts = _BETWEEN.join([mark, *(f"${pattern.groups.index(name) + 1}" for name in scheme.named)])
+    return F.regexp_replace(_LINE, rf"\A(?:{pattern.regex})\z", parts)
 
 
 def _typed(scheme: RegexScheme, name: str, text: Column) -> Column:
@@ -61,5 +67,5 @@ def _typed(scheme: RegexScheme, name: str, text: Column) -> Column:
     matched = F.get(F.col(_GROUPS), F.lit(0))
     chosen = F.lit(None)
     for number, pattern in enumerate(scheme.patterns):
-        chosen = F.when(matched == str(number), typed(text, kind, pattern.timestamp)).otherwise(chosen)
+        chosen = F.when(matched == _marked(number), typed(text, kind, pattern.timestamp)).otherwise(chosen)
     return chosen

@@ -37,10 +37,11 @@ from tidemark_spark.columns import (
     has,
     text,
 )
+from tidemark_spark.outcomes import sizes
 from tidemark_spark.schemes.kept import headers_json
 from tidemark_spark.sinks.acknowledging import COUNTED, Prepared, acknowledged, counts_of, write_pieces
 from tidemark_spark.sinks.contract import Mission
-from tidemark_spark.sinks.sizes import is_long, packed_size, size_of, sizes, too_large
+from tidemark_spark.sinks.sizes import first_too_large, is_long, packed_size, size_of, too_large
 
 if TYPE_CHECKING:
     from tidemark.hbase.thrift2 import Gateway2
@@ -79,12 +80,13 @@ class HBaseResults:
 
     def refusal(self, fields: Fields) -> Column | None:
         most = self._config.max_cell_bytes
+        # Of all fields in one cell; no cell of one field is as large.
+        size = packed_size(fields) + F.octet_length(TOPIC) + _CELL_BYTES
         if self._config.packed:
-            size = packed_size(fields) + F.octet_length(TOPIC) + _CELL_BYTES
             return too_large(f"sink {self.name}: the cell of the row", size, F.lit(most))
         long = [name for name, kind in fields.items() if is_long(kind)]
-        found = [too_large(f"sink {self.name}: the cell of {name}", _cell_size(name), F.lit(most)) for name in long]
-        return F.coalesce(*found) if found else None
+        each = [(f"sink {self.name}: the cell of {name}", _cell_size(name), most) for name in long]
+        return first_too_large(each, size > most) if each else None
 
     def store(self, rows: DataFrame, mission: Mission) -> Acknowledgements:
         # Under plain names: a stream's field may be called as it likes.

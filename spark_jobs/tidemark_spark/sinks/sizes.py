@@ -43,10 +43,9 @@ def packed_size(fields: Fields) -> Column:
 
 def keyed_too_large(sink: str, key: Column, cell: Column, most: int) -> Column:
     """The refusal where the key of a row in HBase, or its cell, is beyond the most; `cell` is what it takes beside the key."""
-    return F.coalesce(
-        too_large(f"sink {sink}: the key", key, F.lit(MOST_KEY_BYTES)),
-        too_large(f"sink {sink}: the cell of the row", key + cell, F.lit(most)),
-    )
+    row = key + cell
+    each = [(f"sink {sink}: the key", key, MOST_KEY_BYTES), (f"sink {sink}: the cell of the row", row, most)]
+    return first_too_large(each, (key > MOST_KEY_BYTES) | (row > most))
 
 
 def key_size(key: Iterable[str]) -> Column:
@@ -55,18 +54,24 @@ def key_size(key: Iterable[str]) -> Column:
 
 
 def too_large(what: str, size: Column, most: Column) -> Column:
-    """The refusal where a size is beyond the most that is taken, both in bytes: `reason`, and `detail` with both sizes.
+    """The refusal where a size is beyond the most that is taken, both in bytes."""
+    return F.when(size > most, refusal(F.lit(f"{what} is too large"), size, most))
 
-    So the reason is the same for all messages for which this is so.
+
+def first_too_large(each: Iterable[tuple[str, Column, int]], where: Column) -> Column:
+    """The refusal of the first size that is beyond its most, of rows where one may be: each with what it is the size of.
+
+    By a function on a list, since each condition makes the method longer that Spark generates for all that is done with a
+    row: beyond 8,000 bytes, Java does not compile it.
     """
-    return F.when(size > most, refusal(F.lit(f"{what} is too large"), sizes(size, most)))
+    found = F.array(*(refusal(F.lit(f"{what} is too large"), size, F.lit(most)) for what, size, most in each))
+    return F.when(where, F.get(F.filter(found, lambda one: one["size"] > one["most"]), F.lit(0)))
 
 
-def refusal(reason: Column, detail: Column | None = None) -> Column:
-    """Why a sink can never take a row: the reason, the same for all rows for which it is so, and what is so of this one."""
-    return F.struct(reason.alias("reason"), (F.lit(None).cast("string") if detail is None else detail).alias("detail"))
-
-
-def sizes(size: Column, most: Column) -> Column:
-    """What is said of a size that is beyond the most."""
-    return F.concat(size.cast("string"), F.lit(" bytes, the most is "), most.cast("string"))
+def refusal(reason: Column, size: Column | None = None, most: Column | None = None) -> Column:
+    """Why a sink can never take a row: the reason, the same for all rows for which it is so, and the sizes of this one."""
+    numbers = {"size": size, "most": most}
+    return F.struct(
+        reason.alias("reason"),
+        *((F.lit(None) if one is None else one).cast("long").alias(name) for name, one in numbers.items()),
+    )
