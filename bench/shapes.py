@@ -38,7 +38,7 @@ def skew(bench: Workbench) -> Pairs:
 def memory(bench: Workbench) -> Pairs:
     many, few = bench.lines(_TIMES * bench.messages), bench.lines(bench.messages)
     return in_pairs(
-        1,
+        bench.pairs,
         lambda: _peak(bench, bench.stream(many, _PARQUET), _TIMES * bench.messages),
         lambda: _peak(bench, bench.stream(few, _PARQUET), bench.messages),
         warm=False,
