@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from threading import Thread
 
 import pytest
 from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
+from services import control
+from services.site import Site
 from tests.oracle import CDN
-from tests.playground import Make, Playground
+from tests.playground import Kafka, Make, Playground
 from tidemark import runs
 from tidemark.errors import (
     OffsetsOutOfRange,
@@ -216,17 +220,54 @@ def test_a_broker_that_is_away(make: Make) -> None:
     assert list(opened.book.store.scan(())) == []
 
 
-@pytest.mark.covers("F12", "E20")
+@pytest.mark.full
+@pytest.mark.covers("F7")
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("again", [True, False], ids=["recreated", "deleted"])
-def test_a_topic_that_is_recreated_or_deleted_while_a_window_is_processed(make: Make, again: bool) -> None:
+def test_a_broker_that_restarts_while_a_window_is_read(make: Make, other_kafka: tuple[Site, Kafka]) -> None:
+    other, kafka = other_kafka
+    topic = f"logs-{secrets.token_hex(3)}"
+    kafka.create(topic, 2)
+    lines = [(topic, number % 2, key, value) for number, (key, value) in enumerate(CDN.generate(200, 0))]
+    kafka.send(lines)
+    play = make(CDN, source={"topics": [topic], "kafka": "kafka_other"})
+    run = play.new_run()
+    window = play.pin(run)
+    back: list[Thread] = []
+
+    def start() -> None:
+        # By now Spark has asked the broker that is not there.
+        time.sleep(5)
+        control.up(other, ("kafka",), report=lambda line: None)
+
+    def restart(step: Step) -> None:
+        if step == Step.TAKEN:
+            control.down(other, ("kafka",), report=lambda line: None)
+            back.append(Thread(target=start))
+            back[0].start()
+        elif step == Step.READ:
+            assert not back[0].is_alive(), "it was read before the broker was back"
+
+    (record,) = play.ingest(run, on_step=restart)
+    assert record.window == window
+    assert sum(tally.read.number for tally in record.tallies) == len(lines)
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
+
+
+@pytest.mark.covers("F12", "E20", "A29")
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    "again", [4, pytest.param(3, marks=pytest.mark.full), 0], ids=["recreated", "with fewer partitions", "deleted"]
+)
+def test_a_topic_that_is_recreated_or_deleted_while_a_window_is_processed(make: Make, again: int) -> None:
+    """`again`: with how many partitions."""
     play = make(CDN)
     play.produce(40)
 
     def change(step: Step) -> None:
         if step == Step.READ and again:
-            play.kafka.recreate(play.topics[0], 4)
-            play.kafka.send([(play.topics[0], p, None, b"other") for p in range(4) for _ in range(50)])
+            play.kafka.recreate(play.topics[0], again)
+            play.kafka.send([(play.topics[0], p, None, b"other") for p in range(again) for _ in range(50)])
         elif step == Step.READ:
             play.kafka.delete(play.topics[0])
 

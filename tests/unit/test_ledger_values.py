@@ -136,6 +136,7 @@ def test_a_lost_register_is_not_begun_anew() -> None:
     assert ("register",) not in store.values
 
 
+@pytest.mark.covers("F20")
 def test_generations_never_fall_whatever_the_clock_says() -> None:
     from tidemark.errors import ClockBehind
     from tidemark.ledger.register import draw_generation

@@ -385,6 +385,7 @@ def test_a_lost_head_is_not_begun_anew(world: World) -> None:
     assert ("head", LANE) not in world.store.values
 
 
+@pytest.mark.covers("F20")
 def test_commit_times_rise_whatever_the_clock_says(world: World) -> None:
     world.one_window()
     first = world.head.last
