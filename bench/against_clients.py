@@ -23,8 +23,8 @@ from pyspark.sql import functions as F
 
 from bench.pairs import Pairs, in_pairs
 from bench.workbench import EXAMPLE, Workbench, parsed_lines, window
-from tidemark.kafka.topics import READ_COMMITTED
-from tidemark.streams.schemes import RegexScheme
+from tidemark.clients.kafka.topics import READ_COMMITTED
+from tidemark.schemes.kinds import RegexScheme
 from tidemark_spark.columns import OFFSET, PARTITION, REASON
 
 _FIELDS = ("clientip", "path", "size")
@@ -84,7 +84,7 @@ def _ours(bench: Workbench, topic: str) -> Any:
         seconds = window(opened)
         with closing(bench.hbase()) as connection:
             # The first row is the table's mark.
-            _, (_, cells) = connection.table(opened.stream.sinks[0].table).scan(limit=2)  # type: ignore[union-attr]
+            _, (_, cells) = connection.table(opened.stream.sinks[0].model_dump()["table"]).scan(limit=2)
         assert len(cells) == len(_FIELDS) + 1, f"a row has the cells {sorted(cells)}"
         return seconds
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from bench.pairs import Pairs, in_pairs
 from bench.workbench import EXAMPLE, Workbench, parsed_lines, window
-from tidemark.streams.opened import open_stream
+from tidemark.runs.open_stream import open_stream
 from tidemark_spark.columns import COORDINATE, INCARNATION, KEY, OFFSET, PARTITION, REASON, TIMESTAMP, TOPIC, VALUE
 
 _PARQUET = {"type": "parquet"}

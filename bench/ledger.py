@@ -9,8 +9,10 @@ from typing import Any
 
 from bench.pairs import Pairs, in_pairs
 from bench.workbench import EXAMPLE, Workbench
-from tidemark import protocol
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Fence, Listener, Run, Taken
 from tidemark.ledger.book import Book
+from tidemark.ledger.kinds import ledger_store
 from tidemark.ledger.records import (
     INGEST,
     Attempt,
@@ -25,10 +27,9 @@ from tidemark.ledger.records import (
 )
 from tidemark.ledger.register import open_lane
 from tidemark.ledger.store import Key, LedgerStore
-from tidemark.protocol import Fence, Listener, Run, Taken
-from tidemark.ranges import RangeSet, TopicPartition
-from tidemark.streams.opened import ledger_store, open_stream
-from tidemark.tallies import Count, PartitionTally
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.tallies import Count, PartitionTally
+from tidemark.runs.open_stream import open_stream
 
 _PARTITIONS = [TopicPartition("logs", number) for number in range(1_000)]
 _WINDOWS = 10

@@ -15,9 +15,9 @@ from bench.pairs import Pairs, in_pairs
 from bench.workbench import Workbench, window
 from services import environment
 from services.site import REPOSITORY
-from tidemark import runs
 from tidemark.ledger.records import INGEST
-from tidemark.streams.opened import OpenStream
+from tidemark.runs import lanes
+from tidemark.runs.open_stream import OpenStream
 
 _PARQUET = {"type": "parquet"}
 _TIMES = 10
@@ -72,7 +72,7 @@ def _random(bench: Workbench, count: int, size: int) -> str:
 
 def _peak(bench: Workbench, opened: OpenStream, messages: int) -> float:
     """Run a window as Airflow runs it; gives the largest resident memory of all its processes together, in bytes."""
-    pending = runs.plan_ingest(opened, "bench")
+    pending = lanes.plan_ingest(opened, "bench")
     assert pending is not None
     arguments = ["--stream-file", str(opened.file.path), "--lane", INGEST, "--seq", "1", "--run", "bench"]
     submit = [str(Path(sys.executable).parent / "spark-submit"), "--master", "local[2]"]

@@ -20,19 +20,20 @@ from pyspark.sql import functions as F
 
 from demo.cdn_lines import STEP, messages
 from services.site import REPOSITORY, Site
-from tidemark import runs
-from tidemark.connections import hbase_endpoint
-from tidemark.hbase.gateway import Gateway
-from tidemark.hbase.tables import ensure_table
-from tidemark.kafka.topics import READ_COMMITTED
+from tidemark.clients.connections import hbase_endpoint
+from tidemark.clients.hbase.gateway import Gateway
+from tidemark.clients.hbase.tables import ensure_table
+from tidemark.clients.kafka.endpoint import KafkaEndpoint
+from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.ledger.records import INGEST
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.results.hbase_table import FAMILIES
-from tidemark.streams.opened import OpenStream, open_stream
-from tidemark.streams.schemes import Scheme
-from tidemark_spark.reading import read_offsets
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs import lanes
+from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.schemes.union import Scheme
+from tidemark.sinks.hbase.table import FAMILIES
+from tidemark_spark.jobs.window import process_windows
+from tidemark_spark.rows.reading import read_offsets
 from tidemark_spark.schemes import parse
-from tidemark_spark.window_job import process_windows
 
 EXAMPLE = REPOSITORY / "dags" / "streams" / "cdn_logs.yaml"
 PARTITIONS = 4
@@ -92,7 +93,7 @@ class Workbench:
 
     def read(self, topic: str) -> DataFrame:
         """All messages of a topic, as Tidemark reads them."""
-        return read_offsets(self.spark, self.servers, READ_COMMITTED, self.everything(topic), {topic: 0})
+        return read_offsets(self.spark, KafkaEndpoint(self.servers), READ_COMMITTED, self.everything(topic), {topic: 0})
 
     def stream(self, topic: str, *sinks: dict[str, Any], **changes: Any) -> OpenStream:
         """The example under another name and with other sinks: its tables are there, nothing of it has been read yet."""
@@ -153,7 +154,7 @@ def parsed_lines(messages: DataFrame, scheme: Scheme) -> DataFrame:
 def window(opened: OpenStream) -> float:
     """Plan and process what a new stream has to read: pin, take, read, store, verify, commit, settle. Gives the seconds."""
     began = time.perf_counter()
-    pending = runs.plan_ingest(opened, "bench")
+    pending = lanes.plan_ingest(opened, "bench")
     assert pending is not None, f"{opened.stream.source.topics} are empty"
     process_windows(opened, INGEST, pending.window.seq, "bench")
     return time.perf_counter() - began

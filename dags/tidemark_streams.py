@@ -1,8 +1,8 @@
-"""Airflow reads this file: the DAGs of every stream file; ingest, backfill, replay and audit for each.
+"""Airflow reads this file. It gives the DAGs of every stream file: ingest, backfill, replay and audit.
 
 Stream files are in `streams/` beside this file, or where TIDEMARK_STREAMS says.
 
-(Airflow passes over files that do not name both `airflow` and `dag`.)
+(Airflow ignores files that do not name both `airflow` and `dag`.)
 """
 
 from pathlib import Path

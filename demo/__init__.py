@@ -1,1 +1,1 @@
-"""The example stream's messages, and the demonstration that `./run demo` gives."""
+"""The example stream's messages, and the demonstration of `./run demo`."""

@@ -1,4 +1,4 @@
-"""`./run demo`: the main job end to end, through Airflow, and each claim checked. Ends with 1 if one does not hold."""
+"""`./run demo`: the main job end to end, through Airflow. Checks each claim, and ends with 1 if one does not hold."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def main() -> int:
     console.print(f"It took {time.monotonic() - began:.0f} s. The servers are still running; `./run down` ends them.")
     console.print(f"Airflow:  http://{site.address('airflow')}   (the page: Browse, Tidemark)")
     console.print(f"user      {environment.ADMIN}")
-    console.print(f"password  {environment.admin_password(site)}")
+    console.print(f"password  {environment.password(site)}")
     return 0
 
 

@@ -13,27 +13,33 @@ from typing import Any
 from services import environment
 from services.site import Site
 
-# A run through Airflow and Spark takes about 30 s; this is for slow machines, and for three tries.
+# A run through Airflow and Spark takes about 30 s. This allows for slow machines and three tries.
 PATIENCE_SECONDS = 600
-# Airflow on SQLite answers 500 when two of its processes write at the same moment; it is asked again.
+# Airflow on SQLite answers 500 when two of its processes write at the same moment. Such a call is repeated.
 TRIES_OF_A_CALL = 6
 
 OWN = "own"
 
 
 class Airflow:
-    """One Airflow; every call is made with the administrator's token."""
+    """One Airflow. Calls carry the administrator's token unless told otherwise."""
 
     def __init__(self, site: Site) -> None:
         self.url = f"http://{site.address('airflow')}"
-        self.password = environment.admin_password(site)
-        _, answer = self.call("POST", "/auth/token", {"username": environment.ADMIN, "password": self.password}, None)
-        self.token: str | None = answer["access_token"]
+        self.password = environment.password(site)
+        self.token: str | None = self.token_of(environment.ADMIN, self.password)
+
+    def token_of(self, user: str, password: str) -> str:
+        """The token that a user gets by logging in."""
+        status, answer = self.call("POST", "/auth/token", {"username": user, "password": password}, None)
+        if status != 201:
+            raise RuntimeError(f"Airflow did not log {user} in: {status} {answer}")
+        return str(answer["access_token"])
 
     def call(self, method: str, path: str, body: Any = None, token: str | None = OWN) -> tuple[int, Any]:
         """Status and answer, whatever the status is. `token`: `own`, another one, or None for a stranger.
 
-        A call that Airflow answers with 500 is repeated, so each has to be one that may happen twice.
+        A call that Airflow answers with 500, or not in time, is repeated. So make only calls that may happen twice.
         """
         headers = {"Content-Type": "application/json"}
         if token is not None:
@@ -47,6 +53,11 @@ class Airflow:
                     text, status = answer.read().decode(), answer.status
             except urllib.error.HTTPError as refused:
                 text, status = refused.read().decode(), refused.code
+            except TimeoutError:
+                # SQLite again: a writer may keep others waiting for a minute.
+                if waits == TRIES_OF_A_CALL - 1:
+                    raise
+                continue
             if status != 500:
                 break
         try:
@@ -63,7 +74,7 @@ class Airflow:
         run_id = f"manual__{uuid.uuid4().hex[:12]}"
         body = {"dag_run_id": run_id, "logical_date": None, "conf": conf or {}}
         status, answer = self.call("POST", f"/api/v2/dags/{dag}/dagRuns", body)
-        # 409: an earlier try of this call had made the run.
+        # 409: an earlier try of this call has made the run.
         if status not in (200, 409):
             raise RuntimeError(f"Airflow did not take the run of {dag}: {status} {answer}")
         return run_id
@@ -88,12 +99,8 @@ class Airflow:
         """Trigger a run, wait for its end and give its state."""
         return self.wait(dag, self.trigger(dag, conf))
 
-    def tries(self, dag: str, run: str, task: str) -> int:
-        _, found = self.call("GET", f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}")
-        return int(found["try_number"])
-
     def result(self, dag: str, run: str, task: str) -> Any:
-        """What a task returned."""
+        """The return value of a task."""
         path = f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}/xcomEntries/return_value"
         _, found = self.call("GET", path)
         value = found["value"]
@@ -113,7 +120,7 @@ class Airflow:
 
 
 def _lines(entry: dict[str, Any]) -> list[str]:
-    """What an entry of a task's log says: its event, and the errors that it tells of."""
+    """The lines of an entry in a task's log: its event, and its errors."""
     event = str(entry.get("event", ""))
     errors = [f"{error['exc_type']}: {error['exc_value']}" for error in entry.get("error_detail") or []]
     return errors if event.startswith("::") else [event, *errors]
@@ -123,5 +130,5 @@ def _wait(happened: Callable[[], bool], late: str) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not happened():
         if time.monotonic() > deadline:
-            raise RuntimeError(f"{late} after {PATIENCE_SECONDS} s")
+            raise TimeoutError(f"{late} after {PATIENCE_SECONDS} s")
         time.sleep(1)

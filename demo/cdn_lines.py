@@ -1,7 +1,7 @@
-"""CDN access log lines, the same ones for the same seed: two formats, and everything that real topics have in them.
+"""CDN access log lines, the same for the same seed: two formats, and everything that real topics contain.
 
-Of 200 messages, about one is invalid (a line that does not parse, a code of 0, bytes that are not UTF-8), one in a
-thousand is a tombstone, and one in fifty has no key.
+About one message in 200 is invalid: a line that does not parse, a code of 0, bytes that are not UTF-8. One in a thousand
+is a tombstone, and one in fifty has no key.
 
     python -m demo.cdn_lines --count 1000 --rate 100 --topic cdn-logs --bootstrap-servers 127.0.0.1:9092
 """
@@ -21,10 +21,10 @@ HOSTS = ("img.example.com", "static.example.com", "video.example.net", "dl.examp
 PATHS = ("/index.html", "/a/b/logo.png", "/v/42/segment-{n}.ts", "/app/{n}.js", "/search?q={n}", "/caf%C3%A9/{n}")
 METHODS = ("GET", "GET", "GET", "GET", "HEAD", "POST")
 CODES = (200, 200, 200, 200, 206, 304, 404, 502)
-# Between two messages.
+# The time between two messages.
 STEP = timedelta(milliseconds=20)
 
-# As many messages may be on their way.
+# The most messages that may be on their way.
 UNANSWERED = 10_000
 
 INVALID_SHARE = 0.005
@@ -73,7 +73,7 @@ def _line(chance: random.Random, number: int, client: str, at: datetime, code: i
 
 
 def _spoiled(chance: random.Random, number: int, client: str, at: datetime, line: bytes) -> bytes:
-    """One of the ways in which a line is invalid."""
+    """A line made invalid in one of several ways."""
     way = chance.randrange(4)
     if way == 0:
         return line[: len(line) // 2]
@@ -91,9 +91,9 @@ def _milliseconds(at: datetime) -> int:
 def produce(
     bootstrap_servers: str, topic: str, count: int, *, seed: int = 1, first: int = 0, rate: float | None = None
 ) -> None:
-    """Send messages to a topic, the last of them from now; `rate` is in messages a second, None for all at once.
+    """Send messages to a topic, the last of them with the present time. `rate`: messages per second, None for all at once.
 
-    Raises what Kafka says of the first message that it does not take.
+    Raises Kafka's error for the first message that it refuses.
     """
     from kafka import KafkaProducer
     from kafka.errors import KafkaError
@@ -133,7 +133,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="the number of the first message")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--rate", type=float, help="messages a second; without it, as fast as it goes")
+    parser.add_argument("--rate", type=float, help="messages per second; without it, as fast as possible")
     options = parser.parse_args()
     produce(
         options.bootstrap_servers,

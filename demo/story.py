@@ -1,4 +1,4 @@
-"""The chapters of the demonstration. Each says what it does, does it through Airflow, and checks what it claims."""
+"""The chapters of the demonstration. Each says what it does, does it through Airflow, and checks its claims."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from demo.watching import Watch
 from demo.window_jobs import window_jobs
 from services import environment, processes
 from services.site import REPOSITORY, Site
-from tidemark import runs
-from tidemark.kafka.topics import READ_UNCOMMITTED
+from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.ledger.records import INGEST, LaneKind, Pending, Record
-from tidemark.ranges import OffsetRange, RangeSet
-from tidemark.results.aggregate_table import totals
-from tidemark.results.hbase_rows import PartitionKeys
-from tidemark.results.reading import hbase_rows, pieces, rows_of_pieces
-from tidemark.streams.aggregates_sink import HBaseAggregatesSink
-from tidemark.streams.opened import OpenStream, open_stream
-from tidemark.tallies import PartitionTally
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.tallies import PartitionTally
+from tidemark.runs import lanes
+from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
+from tidemark.sinks.aggregates.table import aggregate_table, totals
+from tidemark.sinks.hbase.rows import PartitionKeys
+from tidemark.sinks.reading import hbase_rows, pieces, rows_of_pieces
 
 TOPIC, WRITTEN = "cdn-logs", "cdn-logs-normalised"
 PARTITIONS = 4
@@ -44,11 +44,11 @@ BACKFILLED = 500
 
 
 class ClaimFailed(Exception):
-    """Something that the demonstration claims did not hold."""
+    """A claim of the demonstration did not hold."""
 
 
 class Story:
-    """What has been produced and committed so far, and the chapters in their order."""
+    """The state of the demonstration so far, and its chapters in order."""
 
     def __init__(self, site: Site, console: Console) -> None:
         os.environ.update({**environment.connections(site), **environment.spark(site)})
@@ -145,7 +145,7 @@ class Story:
         self._run(dag)
         self._produce(LATE)
         self._run(dag)
-        left_out = runs.before_the_first_window(opened)
+        left_out = lanes.before_the_first_window(opened)
         wanted = RangeSet(
             OffsetRange(at, max(intervals[-1][0], intervals[-1][1] - BACKFILLED), intervals[-1][1])
             for at in left_out.partitions
@@ -162,7 +162,7 @@ class Story:
     # what the chapters are made of
 
     def _ingest(self, count: int) -> list[Record]:
-        """Produce messages and run the ingest until they are committed; gives the windows."""
+        """Produce messages, and run the ingest until they are committed. Gives the windows."""
         before = self._seq()
         self._produce(count)
         dag = "cdn_logs__ingest"
@@ -170,7 +170,7 @@ class Story:
         run = self.airflow.trigger(dag)
         state = self.watch.run(dag, run)
         self._claim(state == "success", f"{dag} ended with {state}", dag, run)
-        # Usually one; a scheduled run that was on its way may have taken a part.
+        # Usually one window; a scheduled run that was on its way may have read a part.
         records = self._committed_after(before)
         self._claim(_counted(records, "read") == count, f"{count} produced, {_counted(records, 'read')} read")
         return records
@@ -189,7 +189,7 @@ class Story:
         return run
 
     def _tidy_up(self) -> None:
-        """An earlier demo may have been broken off anywhere: between producing and reading, between damage and repair."""
+        """Finish an earlier demo, which may have ended anywhere: before reading its messages, or before the repair."""
         self.console.print("  there was a demo before this one: first, what it left")
         self._run("cdn_logs__ingest")
         _, report, _ = self._audited()
@@ -197,12 +197,12 @@ class Story:
             self._replay(report)
 
     def _replay(self, report: dict[str, Any]) -> None:
-        """Replay what an audit has found."""
+        """Replay an audit's findings."""
         conf = {"selection": report["findings"]["digest"], "reason": "rows were deleted", "dry_run": False}
         self._run("cdn_logs__replay", conf)
 
     def _audit(self, *, clean: bool) -> dict[str, Any]:
-        """Run the audit; it has to end as clean as it is said to be. Gives its report."""
+        """Run the audit, and claim that it is `clean` or not. Gives its report."""
         state, report, run = self._audited()
         said = "finds nothing" if clean else "fails, because there are differences"
         holds = (state == "success") == clean == report["clean"]
@@ -280,9 +280,9 @@ class Story:
             self.console.print(f"  {number:6} dead letters: {reason}")
 
     def _show_totals(self) -> None:
-        """What the aggregates say, against the rows that the same windows have stored."""
+        """Compare the aggregates with the rows that the same windows have stored."""
         (sink,) = [one for one in self.opened.stream.sinks if isinstance(one, HBaseAggregatesSink)]
-        table = self.opened.aggregate_table(sink.hbase, sink.table)
+        table = aggregate_table(self.opened.connections, sink.hbase, sink.table)
         found = list(totals(self.opened.book, table, sink.aggregates(self.opened.stream.fields)))
         for key, values in sorted(row for row in found if None not in row[0])[:3]:
             words = [part.decode() for part in key if part is not None]
@@ -293,7 +293,7 @@ class Story:
         self._claim(requests == stored, f"{len(found)} hosts and minutes have {requests} requests, as many as rows")
 
     def _ends(self) -> dict[int, int]:
-        """The end of the topic's partitions: how many messages it ever held."""
+        """The ends of the topic's partitions: how many messages each ever had."""
         log = self.opened.log.topics([TOPIC], READ_UNCOMMITTED)[TOPIC]
         return {at: partition.end for at, partition in log.partitions.items()}
 
@@ -322,7 +322,7 @@ class Story:
 
 
 def _first(record: Record) -> tuple[PartitionTally, ...]:
-    """What a window counted, if it is not a replay of others."""
+    """The tallies of a window that is no replay; none for a replay."""
     return () if record.kind == LaneKind.REPLAY else record.tallies
 
 

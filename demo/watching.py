@@ -1,4 +1,4 @@
-"""A progress bar for a run: per partition, from the ledger and from what Spark's tasks report."""
+"""A progress bar for a run, per partition, from the ledger and from the reports of Spark's tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from demo.airflow import Airflow
 from tidemark.ledger.records import Pending
-from tidemark.streams.opened import OpenStream
+from tidemark.runs.open_stream import OpenStream
 
 
 class Watch:

@@ -1,4 +1,4 @@
-"""The Spark jobs that are at work on windows, as processes."""
+"""The processes of the Spark jobs that work on windows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from services.site import Site
 
 
 def window_jobs(site: Site) -> list[psutil.Process]:
-    """Of this site's window jobs spark-submit's JVM, the Python driver, and the workers below them."""
+    """The processes of this site's window jobs: spark-submit's JVM, the Python driver, and the workers below them."""
     found: set[psutil.Process] = set()
     for process in processes.running(site):
         try:

@@ -1,4 +1,4 @@
-"""Airflow finds the plugin here when this folder is its plugins folder; an installed wheel has an entry point instead."""
+"""Airflow finds the plugin here if this folder is its plugins folder. An installed wheel has an entry point instead."""
 
 from tidemark_plugin.plugin import TidemarkPlugin
 

@@ -1,4 +1,4 @@
-"""`python -m services COMMAND`: what `./run` calls once the Python environment is there."""
+"""`python -m services COMMAND`: `./run` calls it once the Python environment is ready."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def up(site: Site, *names: str) -> None:
     print(f"All up after {time.monotonic() - began:.0f} s.")
     if not names:
         print(
-            f"Airflow: http://{site.address('airflow')}  user {environment.ADMIN}  password {environment.admin_password(site)}"
+            f"Airflow: http://{site.address('airflow')}  user {environment.ADMIN}  password {environment.password(site)}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Bringing servers up in the order of what they wait for, as far as that goes at once, and taking them down again."""
+"""Starting servers in parallel, each after those that it waits for, and stopping them again."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from services import processes
 from services.errors import ServiceError
-from services.servers import SERVERS, Server
+from services.servers import ON_DEMAND, SERVERS, Server
 from services.site import Site
 
 # The jars and an empty Kafka, HBase and Airflow take about 1 GB; a demo's data some hundred MB more.
@@ -23,75 +23,90 @@ NEEDED_DISK_BYTES = 2 * 1024**3
 AIRFLOW = tuple(name for name in SERVERS if name.startswith("airflow-"))
 DATA_SERVERS = tuple(name for name in SERVERS if name not in AIRFLOW)
 
+_ALL = {**SERVERS, **ON_DEMAND}
+
 Report = Callable[[str], None]
 
 
 def up(site: Site, names: Collection[str] = tuple(SERVERS), report: Report = print) -> None:
-    """Start what is not running yet of the named servers, and return when each of them is ready.
+    """Start the named servers that do not run yet, and return when each of them is ready.
 
-    Raises ServiceError naming the server, the reason and its log file; what was started stays up to be looked at.
+    Raises ServiceError naming the server, the reason and its log file. Started servers stay up, so that people can look.
     """
     with _alone(site):
         _check_disk(site.state)
         running = processes.servers_running(site)
-        servers = [SERVERS[name] for name in names]
+        servers = [_ALL[name] for name in names]
         for server in servers:
             if server.name not in running:
                 _check_ports(site, server)
-        # Each server has its own thread: it waits for those before it, starts, and is watched until it is ready.
-        done = {server.name: threading.Event() for server in servers}
-        problems: list[ServiceError] = []
-        stop = threading.Event()
+        starting = _Starting(site, servers, running, report)
+        starting.run()
+        if starting.problems:
+            raise starting.problems[0]
 
-        def bring_up(server: Server) -> None:
-            try:
-                for before in server.after:
-                    if before in done:
-                        done[before].wait()
-                if problems or stop.is_set():
-                    return
-                if server.name in running:
-                    # Whoever started it may have been killed before it was ready.
-                    _wait_until_ready(site, server, stop)
-                    return
-                began = time.monotonic()
-                _start(site, server, stop)
-                if not stop.is_set():
-                    report(f"  {server.name:22} ready after {time.monotonic() - began:4.1f} s")
-            except ServiceError as problem:
-                problems.append(problem)
-            except Exception as problem:  # Java is missing, the disk is full: whatever it is, this is not up
-                problems.append(ServiceError(f"{server.name} could not be started: {problem}"))
-            finally:
-                done[server.name].set()
 
-        threads = [threading.Thread(target=bring_up, args=(server,), name=server.name) for server in servers]
+class _Starting:
+    """Starts servers in parallel. Each has a thread, waits for those before it, and is watched until it is ready."""
+
+    def __init__(self, site: Site, servers: Sequence[Server], running: Collection[str], report: Report) -> None:
+        self._site = site
+        self._running = running
+        self._report = report
+        self._done = {server.name: threading.Event() for server in servers}
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._bring_up, args=(one,), name=one.name) for one in servers]
+        self.problems: list[ServiceError] = []
+
+    def run(self) -> None:
         try:
-            for thread in threads:
+            for thread in self._threads:
                 thread.start()
-            for thread in threads:
+            for thread in self._threads:
                 thread.join()
         except BaseException:
-            # Interrupted. Nothing is started any more once the lock is free: a `down` would miss it.
-            stop.set()
-            for thread in threads:
+            # Interrupted. Nothing may start any more once the lock is free: a `down` would miss it.
+            self._stop.set()
+            for thread in self._threads:
                 if thread.is_alive():
                     thread.join()
             raise
-        if problems:
-            raise problems[0]
+
+    def _bring_up(self, server: Server) -> None:
+        try:
+            for before in server.after:
+                if before in self._done:
+                    self._done[before].wait()
+            if not self.problems and not self._stop.is_set():
+                self._start(server)
+        except ServiceError as problem:
+            self.problems.append(problem)
+        except Exception as problem:  # Java is missing, the disk is full: whatever it is, this is not up
+            self.problems.append(ServiceError(f"{server.name} could not be started: {problem}"))
+        finally:
+            self._done[server.name].set()
+
+    def _start(self, server: Server) -> None:
+        if server.name in self._running:
+            # The `up` that started it may have been killed before the server was ready.
+            _wait_until_ready(self._site, server, self._stop)
+            return
+        began = time.monotonic()
+        _start(self._site, server, self._stop)
+        if not self._stop.is_set():
+            self._report(f"  {server.name:22} ready after {time.monotonic() - began:4.1f} s")
 
 
 def start(site: Site, name: str) -> None:
-    """Start one server and wait until it is ready; nothing happens when it runs already."""
+    """Start one server unless it runs already, and wait until it is ready."""
     if name not in processes.servers_running(site):
-        _start(site, SERVERS[name])
+        _start(site, _ALL[name])
 
 
-def down(site: Site, names: Collection[str] = tuple(SERVERS), report: Report = print) -> None:
+def down(site: Site, names: Collection[str] = tuple(_ALL), report: Report = print) -> None:
     """End the named servers of this site and nothing else, the last started first."""
     with _alone(site):
-        for name in reversed([name for name in SERVERS if name in names]):
+        for name in reversed([name for name in _ALL if name in names]):
             if processes.running(site, name):
                 processes.end(site, name)
                 report(f"  {name:22} stopped")
@@ -126,7 +141,7 @@ def _start(site: Site, server: Server, stop: threading.Event | None = None) -> N
 def _wait_until_ready(
     site: Site, server: Server, stop: threading.Event | None, process: subprocess.Popen[bytes] | None = None
 ) -> None:
-    """Return when a server is ready, or when `stop` is set; `process` is watched when it is given."""
+    """Return when a server is ready, or when `stop` is set. If `process` is given, its end is an error."""
     log = site.log_file(server.name)
     deadline = time.monotonic() + server.patience
     while not (stop and stop.is_set()):
@@ -169,7 +184,7 @@ def _check_ports(site: Site, server: Server) -> None:
 
 @contextmanager
 def _alone(site: Site) -> Iterator[None]:
-    """One `up` or `down` of a site at a time; the lock goes with the process that holds it."""
+    """Allow one `up` or `down` of a site at a time. The lock ends with the process that holds it."""
     site.state.mkdir(parents=True, exist_ok=True)
     with (site.state / "lock").open("w") as lock:
         try:

@@ -11,10 +11,11 @@ from pathlib import Path
 from services.site import REPOSITORY, Site
 
 ADMIN = "admin"
+_USERS = "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"
 
 
 def connections(site: Site) -> dict[str, str]:
-    """Airflow Connections as environment variables; programs without Airflow read the same ones."""
+    """Airflow Connections as environment variables. Programs without Airflow read the same variables."""
     values = {
         "KAFKA_DEFAULT": {"conn_type": "kafka", "extra": {"bootstrap.servers": site.address("kafka")}},
         "HBASE_DEFAULT": {
@@ -79,7 +80,7 @@ def airflow(site: Site) -> dict[str, str]:
         "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
         "AIRFLOW__CORE__AUTH_MANAGER": "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{ADMIN}:admin",
+        _USERS: os.environ.get(_USERS) or f"{ADMIN}:admin",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "AIRFLOW__API__HOST": "127.0.0.1",
@@ -96,13 +97,14 @@ def airflow(site: Site) -> dict[str, str]:
 
 
 def _stream_folders(site: Site) -> str:
-    """The repository's stream files, and those that somebody puts beside the servers' state."""
+    """The folders of stream files: the repository's, and one beside the servers' state."""
     return os.pathsep.join([str(REPOSITORY / "dags" / "streams"), str(site.folder("streams"))])
 
 
-def admin_password(site: Site) -> str:
+def password(site: Site, user: str = ADMIN) -> str:
+    """The password of one of Airflow's users. Airflow generates the passwords of all but the administrator."""
     passwords: dict[str, str] = json.loads((site.state / "airflow" / "passwords.json").read_text())
-    return passwords[ADMIN]
+    return passwords[user]
 
 
 def everything(site: Site) -> dict[str, str]:
@@ -115,7 +117,7 @@ def log4j(level: str) -> str:
 
 
 def _secret(path: Path) -> str:
-    """A random secret that stays the same for this site, so that a restart does not log everybody out."""
+    """A random secret that stays the same for this site, so that a restart logs nobody out."""
     if not path.exists():
         path.touch(mode=0o600)
         path.write_text(secrets.token_urlsafe(32))

@@ -2,4 +2,4 @@
 
 
 class ServiceError(Exception):
-    """A server or a tool that it needs is missing, did not start, or died. The text says which and what to do."""
+    """A server, or a tool that it needs, is missing, did not start, or died. The text says which, and what to do."""

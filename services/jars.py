@@ -1,4 +1,4 @@
-"""The jars of `pom.xml`, one folder for each profile, fetched by Maven."""
+"""Fetching the jars of `pom.xml` by Maven, into one folder for each profile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def profiles() -> list[str]:
 
 
 def fetch(folder: Path) -> None:
-    """Copy each profile's jars below `folder`; a profile that is complete for this pom is left alone."""
+    """Copy each profile's jars below `folder`, except profiles that are complete for this pom."""
     wanted = hashlib.sha256(POM.read_bytes()).hexdigest()
     for profile in profiles():
         target = folder / profile

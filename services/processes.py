@@ -1,7 +1,7 @@
 """Starting, finding and ending the servers' processes.
 
 A process belongs to a site when its environment says so (`TIDEMARK_SITE`), which children inherit. There is no pid file
-to go stale: what `up` started can be found after any crash, and nothing else is ever ended.
+that could go stale. After any crash, `down` finds what `up` started, and ends nothing else.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ SITE_MARK = "TIDEMARK_SITE"
 SERVER_MARK = "TIDEMARK_SERVER"
 
 
-# Servers outlive whoever started them; kept here, they are not reported as forgotten.
+# Servers outlive the program that started them. This list keeps Python from warning about them.
 _started: list[subprocess.Popen[bytes]] = []
 
 
 def start(site: Site, server: str, command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a server in a process group of its own; what it prints goes to its log file, from the beginning."""
-    # setproctitle, which Airflow uses, writes its titles over the environment that we read, unless told not to.
+    """Start a server in a process group of its own. Its output goes to a new log file."""
+    # Airflow's setproctitle writes its titles over the environment that we read, unless SPT_NOENV is set.
     marks = {SITE_MARK: str(site.state), SERVER_MARK: server, "SPT_NOENV": "1"}
     with site.log_file(server).open("wb") as log:
         process = subprocess.Popen(
@@ -78,7 +78,7 @@ def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
 
 
 def end(site: Site, server: str, patience: float = 20.0) -> None:
-    """End a server: SIGTERM to all its processes, SIGKILL to what is left after `patience` seconds."""
+    """End a server: SIGTERM to all its processes, and SIGKILL to the rest after `patience` seconds."""
     send(running(site, server), signal.SIGTERM)
     deadline = time.monotonic() + patience
     while running(site, server) and time.monotonic() < deadline:
@@ -91,7 +91,7 @@ def kill(site: Site, server: str) -> None:
     while left := running(site, server):
         send(left, signal.SIGKILL)
         psutil.wait_procs(left, timeout=5)
-    # Of those that this process started, no zombie stays.
+    # Reap the processes that this program started, so that no zombie stays.
     for process in [*_started]:
         if process.poll() is not None:
             _started.remove(process)

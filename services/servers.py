@@ -1,12 +1,13 @@
-"""What each server needs: what it waits for, how it is prepared and started, and when it is ready.
+"""The servers: which others each waits for, how it is prepared and started, and when it is ready.
 
-The flags are explained where they are surprising; see `docs/services.md` for what was tried.
+Comments explain surprising flags; `docs/services.md` says what was tried.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -18,12 +19,13 @@ from pathlib import Path
 from string import Template
 
 from services import environment
+from services.authority import Authority, signing_key, write_secret
 from services.errors import ServiceError
 from services.site import PORT_NAMES, Site
 
 Environment = dict[str, str]
 
-# HBase reaches into the JDK's insides; from Java 17 on they have to be opened to it.
+# HBase uses the JDK's internals. From Java 17 on, they have to be opened to it.
 HBASE_OPENS = [
     *(
         f"--add-opens=java.base/{package}=ALL-UNNAMED"
@@ -35,9 +37,9 @@ HBASE_OPENS = [
 
 @dataclass(frozen=True)
 class Server:
-    """One server: `command` gives its command line, `ready` raises while it is not ready yet.
+    """One server: `command` gives its command line, and `ready` raises while it is not ready yet.
 
-    Without a command it is a step that others wait for, done once `prepare` has returned.
+    A server without a command is a step that others wait for. It is done when `prepare` has returned.
     """
 
     name: str
@@ -47,23 +49,23 @@ class Server:
     environment: Callable[[Site], Environment] = lambda site: {}
     ports: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
-    # Seconds from start to ready on a slow machine with everything else starting too.
+    # Seconds from start to ready, on a slow machine where all other servers start too.
     patience: float = 120.0
 
 
 def _render(site: Site, template: str, target: Path, **values: object) -> Path:
     text = (Path(__file__).parent / "templates" / template).read_text()
     ports = {f"{name.replace('-', '_')}_port": site.port(name) for name in PORT_NAMES}
-    # Two servers may share a file and start together: whoever reads it sees all of it.
+    # Two servers may share a file and start together. With a rename, each reads the whole file.
     whole = target.with_name(f"{target.name}.{threading.get_ident()}")
     whole.write_text(Template(text).substitute(ports, **values))
     return whole.replace(target)
 
 
 def _java(site: Site, profile: str, heap: str, conf: Path, *flags: str) -> list[str]:
-    # `conf` is on the class path: there the servers look for their settings, those of their logging among them.
+    # `conf` is on the class path, where the servers look for their settings, also for logging.
     class_path = f"{conf}:{site.class_path(profile)}"
-    # The servers share a few cores: none of them needs threads of its own to collect garbage.
+    # The servers share a few cores, so none should have threads of its own for garbage collection.
     return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", *flags, "-cp", class_path]
 
 
@@ -79,7 +81,7 @@ def _zookeeper_command(site: Site) -> list[str]:
     conf = site.folder("zookeeper", "conf")
     cfg = _render(site, "zoo.cfg", conf / "zoo.cfg", data=site.folder("zookeeper", "data"))
     main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-    # It keeps everything in memory: the ledger of the longest test takes some 300 MB.
+    # ZooKeeper keeps everything in memory: the ledger of the longest test takes some 300 MB.
     return [*_java(site, "zookeeper", "768m", conf), main, str(cfg)]
 
 
@@ -99,6 +101,10 @@ def _kafka_prepare(site: Site) -> None:
     data = site.folder("kafka", "data")
     properties = _render(site, "kafka.properties", conf / "server.properties", data=data)
     _render(site, "log4j2.properties", conf / "log4j2.properties", level="info")
+    _format(site, conf, data, properties)
+
+
+def _format(site: Site, conf: Path, data: Path, properties: Path) -> None:
     if (data / "meta.properties").exists():
         return
     java = _java(site, "kafka", "128m", conf)
@@ -115,7 +121,7 @@ def _kafka_command(site: Site) -> list[str]:
 def _kafka_ready(site: Site) -> None:
     from kafka import KafkaAdminClient
 
-    # A client that cannot connect at all leaves its sockets open; only one that can is worth making.
+    # A client that cannot connect at all leaves its sockets open, so first see whether the port accepts.
     _accepts(site, "kafka")
     admin = KafkaAdminClient(bootstrap_servers=site.address("kafka"), request_timeout_ms=3000)
     try:
@@ -123,6 +129,73 @@ def _kafka_ready(site: Site) -> None:
             raise ServiceError("Kafka has no broker yet")
     finally:
         admin.close()
+
+
+# Kafka and ZooKeeper with TLS, logins and rules for rights
+
+
+def _tls(site: Site) -> Path:
+    """The certificates of the secure servers and of their clients, made once for a site."""
+    folder = site.folder("tls")
+    with _making_certificates:
+        if not (folder / "jwks.json").exists():
+            authority = Authority(folder)
+            for name in ("broker", "admin", "client"):
+                authority.issue(name)
+            signing_key(folder)
+    return folder
+
+
+_making_certificates = threading.Lock()
+
+
+def _kafka_secure_prepare(site: Site) -> None:
+    conf, data, tls = site.folder("kafka-secure", "conf"), site.folder("kafka-secure", "data"), _tls(site)
+    values = {"data": data, "tls": tls, "plain": plain_users(site)}
+    properties = _render(site, "kafka-secure.properties", conf / "server.properties", **values)
+    _render(site, "log4j2.properties", conf / "log4j2.properties", level="info")
+    _format(site, conf, data, properties)
+
+
+def plain_users(site: Site) -> str:
+    """The options of PLAIN's login module: a user with a password that is made once for a site."""
+    path = site.folder("kafka-secure") / "plain"
+    if not path.exists():
+        write_secret(path, secrets.token_urlsafe(18).encode())
+    return f'user_plain="{path.read_text()}"'
+
+
+def _kafka_secure_command(site: Site) -> list[str]:
+    conf = site.folder("kafka-secure", "conf")
+    keys = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://{site.folder('tls')}/jwks.json"
+    return [*_java(site, "kafka", "512m", conf, keys), "kafka.Kafka", str(conf / "server.properties")]
+
+
+def _kafka_secure_ready(site: Site) -> None:
+    from kafka import KafkaAdminClient
+
+    _accepts(site, "kafka-secure")
+    tls = site.folder("tls")
+    admin = KafkaAdminClient(
+        bootstrap_servers=site.address("kafka-secure-certificates"),
+        request_timeout_ms=3000,
+        security_protocol="SSL",
+        ssl_cafile=str(tls / "ca.pem"),
+        ssl_certfile=str(tls / "admin.pem"),
+    )
+    try:
+        if not admin.describe_cluster()["brokers"]:
+            raise ServiceError("Kafka has no broker yet")
+    finally:
+        admin.close()
+
+
+def _zookeeper_secure_command(site: Site) -> list[str]:
+    conf = site.folder("zookeeper-secure", "conf")
+    values = {"data": site.folder("zookeeper-secure", "data"), "tls": _tls(site)}
+    cfg = _render(site, "zoo-secure.cfg", conf / "zoo.cfg", **values)
+    main = "org.apache.zookeeper.server.ZooKeeperServerMain"
+    return [*_java(site, "zookeeper", "256m", conf), main, str(cfg)]
 
 
 # HBase
@@ -154,12 +227,12 @@ def _thrift2_command(site: Site) -> list[str]:
 
 
 def _thrift2_ready(site: Site) -> None:
-    """It listens; that HBase answers is what `thrift` waits for."""
+    """Raises unless the gateway listens. `thrift` waits until HBase answers."""
     _accepts(site, "thrift2")
 
 
 def _thrift_ready(site: Site) -> None:
-    """Ready is when HBase answers through it: the master is initialised and the meta table is being served."""
+    """Raises unless HBase answers through the gateway: the master is initialised, and the meta table is served."""
     import happybase
 
     connection = happybase.Connection("127.0.0.1", site.port("thrift"), timeout=10_000)
@@ -200,7 +273,7 @@ def _output(command: list[str], more: Environment | None = None) -> str:
     return done.stdout
 
 
-# Only the components' own log servers listen on every interface; here all of them share one disk and need none.
+# Only the components' own log servers listen on every interface. Here all components share one disk and need none.
 _NO_LOG_SERVER = "--skip-serve-logs"
 
 SERVERS: dict[str, Server] = {
@@ -270,6 +343,26 @@ SERVERS: dict[str, Server] = {
             _airflow_ready("triggerer"),
             environment=environment.everything,
             after=("airflow-database",),
+        ),
+    )
+}
+
+# Started only by name, by the tests that need them.
+ON_DEMAND: dict[str, Server] = {
+    server.name: server
+    for server in (
+        Server(
+            "kafka-secure",
+            _kafka_secure_command,
+            _kafka_secure_ready,
+            prepare=_kafka_secure_prepare,
+            ports=("kafka-secure", "kafka-secure-certificates", "kafka-secure-controller"),
+        ),
+        Server(
+            "zookeeper-secure",
+            _zookeeper_secure_command,
+            lambda site: _accepts(site, "zookeeper-secure"),
+            ports=("zookeeper-secure",),
         ),
     )
 }

@@ -11,10 +11,10 @@ from services.errors import ServiceError
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
-# Below Linux's ephemeral ports (32768 and up), so that no outgoing connection can sit on one of ours.
+# Below Linux's ephemeral ports (32768 and up), so that no outgoing connection can use one of ours.
 DEFAULT_PORT_BASE = 26300
 
-# The order is the port's distance from the base: appending is safe, reordering moves running copies.
+# A name's place is its port's distance from the base. Appending is safe; reordering moves the ports of running copies.
 PORT_NAMES = (
     "kafka",
     "kafka-controller",
@@ -26,6 +26,10 @@ PORT_NAMES = (
     "airflow-worker-logs",
     "airflow-triggerer-logs",
     "thrift2",
+    "kafka-secure",
+    "kafka-secure-certificates",
+    "kafka-secure-controller",
+    "zookeeper-secure",
 )
 
 
@@ -54,7 +58,7 @@ class Site:
         return f"127.0.0.1:{self.port(name)}"
 
     def folder(self, *parts: str) -> Path:
-        """A folder below the state, made if it is not there."""
+        """A folder below the state, created if it does not exist."""
         path = self.state.joinpath(*parts)
         path.mkdir(parents=True, exist_ok=True)
         return path

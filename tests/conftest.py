@@ -2,23 +2,78 @@
 
 from __future__ import annotations
 
+import os
 import random
+import secrets
+from typing import Any
 
 import hypothesis
 import kazoo.protocol.connection
 import kazoo.retry
 import pytest
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
-pytest_plugins = ["tests.covering", "tests.servers", "tests.stores", "tests.playground"]
+from tests.support.turns import Turns
+
+pytest_plugins = [
+    f"tests.support.{name}" for name in ("covering", "second_look", "servers", "stores", "playground", "secure")
+]
 
 
-# Machines are shared: how long an example takes says nothing.
-hypothesis.settings.register_profile("shared", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+# Machines are shared: how long an example takes says nothing. What CI sets by itself is left out.
+hypothesis.settings.register_profile(
+    "shared",
+    hypothesis.settings.get_profile("default"),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+    print_blob=True,
+)
+# The same examples each time: what fails then is of the change, and not of the day.
+hypothesis.settings.register_profile(
+    "fixed", hypothesis.settings.get_profile("shared"), derandomize=True, database=None
+)
+# For `./run mutate`: the same examples each time, and the first that fails is enough.
+hypothesis.settings.register_profile(
+    "mutants",
+    hypothesis.settings.get_profile("shared"),
+    derandomize=True,
+    database=None,
+    phases=[hypothesis.Phase.explicit, hypothesis.Phase.generate],
+)
 hypothesis.settings.load_profile("shared")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run the long tests too (marked `full`)")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Properties are tried on the same examples each time; a full run explores, and so does whoever gives a seed.
+
+    --hypothesis-profile and HYPOTHESIS_PROFILE name another profile.
+    """
+    option = config.option
+    if option.full and option.hypothesis_seed is None:
+        # One for all processes of the run: they are given the options.
+        option.hypothesis_seed = str(secrets.randbits(32))
+    usual = "fixed" if option.hypothesis_seed is None else "shared"
+    profile = option.hypothesis_profile or os.environ.get("HYPOTHESIS_PROFILE") or usual
+    hypothesis.settings.load_profile(profile)
+    if profile == "fixed":
+        # Numbers and texts of the code make good examples, but of all code that was imported so far: that differs.
+        providers._get_local_constants = Constants
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    seed = config.option.hypothesis_seed
+    return None if seed is None else f"examples of properties: drawn with --hypothesis-seed={seed}"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Turns | None:
+    return Turns(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,10 +1,14 @@
 """Every error that Tidemark raises on purpose, and the exit code each ends a program with.
 
 A message says what happened, to which offsets, and what to do. Two failures that look alike have two names.
+
+docs/errors.md and docs/exit-codes.md are written from here; their links stand in the docstrings.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 EXIT_DONE = 0
@@ -29,113 +33,213 @@ class TidemarkError(Exception):
 
 
 class WrongUse(TidemarkError):
-    """Raised when a request cannot be carried out as it is written."""
+    """Raised when a request cannot be carried out as it is written.
+
+    To do: correct what the message names.
+    """
 
     exit_code = EXIT_WRONG_USE
 
 
 class InvalidStreamFile(WrongUse):
-    """Raised when a stream file does not say what a stream file has to say; names file, line and field."""
+    """Raised when a stream file lacks something, or has a wrong value; the message names file, line and field.
+
+    To do: correct the line that the message names; `tidemark streams check` finds them all.
+    """
 
 
 class ConnectionMissing(WrongUse):
-    """Raised when a stream file names a connection that neither Airflow nor the environment has."""
+    """Raised when a connection that the stream file names is in neither Airflow nor the environment.
+
+    To do: create it, as the message says.
+    """
+
+
+class AuthenticationFailed(WrongUse):
+    """Raised when a server refuses this login, asks for another certificate, or shows a certificate that is not
+    trusted. Contrast `NotAuthorized`.
+
+    To do: correct the connection: [kafka-security.md](kafka-security.md).
+    """
+
+
+class NotAuthorized(WrongUse):
+    """Raised when a server knows the user and does not allow the request; the message says who lacks which right,
+    on what.
+
+    To do: give the user that right: [kafka-security.md](kafka-security.md#rights).
+    """
 
 
 class TopicUnknown(WrongUse):
-    """Raised when a topic that has never been read does not exist. Contrast TopicGone."""
+    """Raised when a topic that was never read does not exist, or no topic matches the pattern. Contrast
+    `TopicGone`.
+
+    To do: create it, or correct `source`.
+    """
 
 
 class TransformRefused(WrongUse):
-    """Raised when a transform gives rows of messages that it was not given, or a row twice; nothing was written."""
+    """Raised when a transform gives rows of messages that it did not get, or a row twice; nothing was written.
+
+    To do: correct the transform: it must keep the coordinate unchanged, and give each row of a message its own
+    `_index`.
+    """
 
 
 class TooLarge(WrongUse):
-    """Raised before writing, when a ledger value would pass its limit."""
+    """Raised when a value of the ledger would exceed its limit; refused before any work was done.
+
+    To do: fewer topics or partitions in one stream, fewer separate offsets in one selection, `--again` for a
+    compaction; or the ledger in HBase, which takes larger values.
+    """
 
 
 # 3: fenced or conflicting
 
 
 class Conflict(TidemarkError):
-    """Raised when somebody else's work stands in the way; nothing was changed."""
+    """Raised when another run, lane or stream is in the way; nothing was changed.
+
+    To do: what the message says; mostly wait, and run again.
+    """
 
     exit_code = EXIT_CONFLICT
 
 
 class Fenced(Conflict):
-    """Raised when a newer attempt has taken the window: whatever this attempt still writes will never count."""
+    """Raised when a newer attempt has taken the window, or committed it: nothing that this attempt wrote counts. Or
+    a newer compaction of the sink has begun.
+
+    To do: nothing; the newer attempt does the work.
+    """
 
 
 class HeldByAnother(Conflict):
-    """Raised when another run works on the window and its heartbeat is young."""
+    """Raised when another run works on the window, or has died less than 30 seconds ago.
+
+    To do: wait, or use `--take-over` if you are certain that the holder is dead.
+    """
 
 
 class AlreadyCommitted(Conflict):
-    """Raised when the window that was asked for has been committed by another run."""
+    """Raised when another run has committed the window.
+
+    To do: nothing.
+    """
 
 
 class StaleLedger(Conflict):
-    """Raised when the ledger has moved on since it was read and the request no longer fits it."""
+    """Raised when the ledger has moved on since the plan was made, or the window was given up.
+
+    To do: plan again.
+    """
 
 
 class ClaimOverlap(Conflict):
-    """Raised when a lane asks for offsets that an open lane has claimed."""
+    """Raised when an open lane, or the ingest, has claimed some of the offsets.
+
+    To do: wait until that lane is closed, or free its claim with `tidemark ledger close`; against the ingest, ask
+    for offsets below its position.
+    """
 
 
 class LaneClosed(Conflict):
-    """Raised when a lane is closed or its name was used before."""
+    """Raised when the lane is closed, for other offsets or before it was done; a name can be used only once.
+
+    To do: give the run another name.
+    """
 
 
 class OwnedByAnother(Conflict):
-    """Raised when a table or folder belongs to another stream or another ledger."""
+    """Raised when a table or folder belongs to another stream or another ledger.
+
+    To do: name another table or folder.
+    """
 
 
 class ClockBehind(Conflict):
-    """Raised when this machine's clock is far behind the last generation, or the last generation far ahead of now."""
+    """Raised when this machine's clock is more than ten minutes behind the last generation.
+
+    To do: set the clock that is wrong; if no clock is, `tidemark ledger clock STREAM --accept`.
+    """
+
+
+class ClockAhead(Conflict):
+    """Raised when this machine's clock is more than ten minutes ahead of that of the ledger's server: a draw would
+    stop all others.
+
+    To do: set the clock that is wrong.
+    """
 
 
 # 4: data lost or source changed
 
 
 class SourceChanged(TidemarkError):
-    """Raised when Kafka no longer holds what the ledger says it held; nothing was changed."""
+    """Raised when Kafka no longer holds what the ledger says it held, or changed while a window was
+    processed; nothing was changed.
+
+    To do: as for the errors below that have code 4.
+    """
 
     exit_code = EXIT_SOURCE_CHANGED
 
 
 class TopicGone(SourceChanged):
-    """Raised when a topic that has been read no longer exists. Contrast TopicUnknown."""
+    """Raised when a topic that was read no longer exists. Contrast `TopicUnknown`.
+
+    To do: `on_deleted: leave`, or correct `source`.
+    """
 
 
 class TopicRecreated(SourceChanged):
-    """Raised when a topic has another id than the one the ledger knows, even if its offsets look valid."""
+    """Raised when a topic has another id, even if its offsets look valid: it was deleted and created again.
+
+    To do: `on_recreated: accept` reads it as a new topic.
+    """
 
 
 class OffsetsOutOfRange(SourceChanged):
-    """Raised when wanted offsets lie below the log's start: retention or DeleteRecords has removed them."""
+    """Raised when retention or DeleteRecords removed offsets before they were read.
+
+    To do: set `on_out_of_range`, or give the topic more retention. If the window was pinned before, abandon it too.
+    """
 
 
 class LogTruncated(SourceChanged):
-    """Raised when a log ends below what was read from it. Contrast OffsetsOutOfRange."""
+    """Raised when a log ends below what was read of it, or was cut there and has grown again. Contrast
+    `OffsetsOutOfRange`.
+
+    To do: find out why; `on_truncated: accept` reads on from the cut.
+    """
 
 
 class PartitionsChanged(SourceChanged):
-    """Raised when partitions that the ledger knows are gone."""
+    """Raised when partitions that the ledger knows are gone.
+
+    To do: as `TopicRecreated`.
+    """
 
 
 # 5: a server is not reachable, or the outcome is unknown
 
 
 class Unreachable(TidemarkError):
-    """Raised when a server does not answer in time; nothing is known to have been changed."""
+    """Raised when a server did not answer in time; nothing is known to have been changed.
+
+    To do: bring the server back, and run again.
+    """
 
     exit_code = EXIT_UNREACHABLE
     retriable = True
 
 
 class OutcomeUnknown(TidemarkError):
-    """Raised when a write was sent and no answer could be had. Running again finds out and goes on."""
+    """Raised when a write was sent, and no answer came.
+
+    To do: run again: the next run finds out whether the write was applied, and goes on.
+    """
 
     exit_code = EXIT_UNREACHABLE
     retriable = True
@@ -145,21 +249,47 @@ class OutcomeUnknown(TidemarkError):
 
 
 class ProcessingFailed(TidemarkError):
-    """Raised when the work on the data failed; nothing was committed."""
+    """Raised when the work on the data failed. Or a row does not fit into its sink, such as a key that is too long
+    for `hbase_latest` or `hbase_aggregates`.
+
+    To do: the error says why, and names a disk that is full. Run again, or make such messages dead letters with a
+    check.
+    """
 
     exit_code = EXIT_FAILED
     retriable = True
 
 
 class VerificationFailed(TidemarkError):
-    """Raised when what was read is not what was stored plus what was set aside; nothing was committed."""
+    """Raised when the messages read are not those that were stored, skipped or made dead letters; or rows were
+    computed twice and came out differently; or a message was read twice, or outside the window. Nothing was
+    committed.
+
+    To do: run again. If the error stays, a sink loses or doubles messages, or Tidemark reads wrongly: report it. In
+    a compaction, nothing was replaced.
+    """
+
+    exit_code = EXIT_FAILED
+    retriable = True
+
+
+class ComputedAgain(TidemarkError):
+    """Raised when Spark lost rows that it kept, with an executor for example, and computed them again. Tidemark
+    does not take such rows from a function, or from SQL that may give something else each time.
+
+    To do: run again, as Airflow does; see [lost executors](engines.md#when-an-executor-is-lost).
+    """
 
     exit_code = EXIT_FAILED
     retriable = True
 
 
 class TooManyInvalid(TidemarkError):
-    """Raised when a window holds more invalid or failed messages than the stream allows; nothing was committed."""
+    """Raised when more messages of a window are invalid or failed than `limits.max_invalid` allows; nothing was
+    committed.
+
+    To do: [dead-letters.md](dead-letters.md#when-too-many-messages-are-invalid).
+    """
 
     exit_code = EXIT_FAILED
 
@@ -168,17 +298,64 @@ class TooManyInvalid(TidemarkError):
 
 
 class LedgerUnreadable(TidemarkError):
-    """Raised when a stored value does not parse or has a newer format. It is never reset."""
+    """Raised when a stored value does not parse, or a newer version wrote it.
+
+    To do: use that version, or restore the value from a backup. Tidemark never resets it.
+    """
 
     exit_code = EXIT_LEDGER_UNREADABLE
 
 
 class LedgerContradiction(TidemarkError):
-    """Raised when two stored values cannot both be true; the text shows both. Neither is ever reset."""
+    """Raised when two stored values cannot both be true; the message shows both. Or a table holds what this stream
+    has written with another ledger, which was lost. Or a folder of results that counts is gone.
+
+    To do: find out what wrote there besides Tidemark; restore from a backup.
+    """
 
     exit_code = EXIT_LEDGER_UNREADABLE
 
 
-def exit_code_of(error: BaseException) -> int:
-    """The exit code for whatever ended a program; an error that nobody foresaw never ends as 1."""
-    return error.exit_code if isinstance(error, TidemarkError) else EXIT_INTERNAL
+@dataclass(frozen=True)
+class ExitCode:
+    """What an exit code says, and whether Airflow tries the job again: always, never, or always `but` after one error."""
+
+    meaning: str
+    to_do: str = ""
+    retried: bool = False
+    but: type[TidemarkError] | None = None
+
+
+EXIT_CODES: Mapping[int, ExitCode] = {
+    EXIT_DONE: ExitCode("done"),
+    EXIT_DIFFERENCES: ExitCode(
+        "an audit found differences",
+        "look at the coordinates and replay the findings; blocks that Kafka has deleted "
+        "[cannot be replayed](audit.md#what-kafka-has-deleted)",
+    ),
+    EXIT_WRONG_USE: ExitCode("wrong use or configuration", "correct what the message names"),
+    # The holder of a window may be dead: its lease has run out by the next try.
+    EXIT_CONFLICT: ExitCode(
+        "fenced, or in conflict with another run",
+        "usually nothing: another run holds the window, or has committed it",
+        retried=True,
+    ),
+    EXIT_SOURCE_CHANGED: ExitCode("data lost, or the source changed", "see [code 4](#code-4)"),
+    EXIT_UNREACHABLE: ExitCode(
+        "a server is not reachable, or the outcome is unknown",
+        "bring the server back; the next run finds out what happened and goes on",
+        retried=True,
+    ),
+    # The same code finds the same invalid messages in the pinned window.
+    EXIT_FAILED: ExitCode(
+        "processing or verification failed",
+        "read the log; nothing was committed. See "
+        "[too many invalid messages](dead-letters.md#when-too-many-messages-are-invalid)",
+        retried=True,
+        but=TooManyInvalid,
+    ),
+    EXIT_LEDGER_UNREADABLE: ExitCode("the ledger is unreadable or contradicts itself", "see [code 7](#code-7)"),
+    EXIT_INTERNAL: ExitCode(
+        "an internal error, or the job was killed", "please report an internal error", retried=True
+    ),
+}

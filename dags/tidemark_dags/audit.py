@@ -1,4 +1,4 @@
-"""NAME__audit: what should be in the results against what is there, with the coordinates of every difference."""
+"""NAME__audit: compares what should be in the results with what is there, and gives the coordinates of every difference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow.sdk import DAG, TriggerRule, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
-from tidemark.planning.requests import AuditRequest, checked
+from tidemark.runs.requests import AuditRequest, checked
 from tidemark.streams.model import Stream
 from tidemark_dags.ingest import task_defaults
 from tidemark_dags.requests import audit_params
@@ -22,10 +22,10 @@ DESCRIPTION = "Prove what is in the results: expected, stored, set aside, missin
 
 
 def audit_dag(path: Path, stream: Stream) -> DAG:
-    """Compare, report, hand the findings to a replay if that was asked for, and fail when there are any."""
+    """Compare, report, hand the findings to a replay if the request asks for it, and fail if there are any."""
     file = str(path)
     with DAG(
-        dag_id=f"{stream.stream}__audit",
+        dag_id=f"{stream.name}__audit",
         description=DESCRIPTION,
         doc_md=__doc__,
         schedule=None,
@@ -33,13 +33,15 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
         params=audit_params(),
         allowed_run_types=ON_REQUEST,
         default_args=task_defaults(stream),
-        tags=["tidemark", stream.stream],
+        tags=["tidemark", stream.name],
+        # The file that Airflow reads registers the DAGs: all four of a stream, or none.
+        auto_register=False,
     ) as dag:
 
         @task(retries=0)
         def check(**context: Any) -> str:
-            """Check the request; gives the digest of the offsets to audit, empty for all."""
-            from tidemark import runs
+            """Check the request. Gives the digest of the offsets to audit, empty for all."""
+            from tidemark.runs import lanes
             from tidemark_dags.connections import open_here
 
             with airflow_errors():
@@ -48,7 +50,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
                 if not offsets:
                     return ""
                 opened = open_here(file)
-                return opened.book.store_selection(runs.with_incarnations(opened, offsets)).digest
+                return opened.book.store_selection(lanes.with_incarnations(opened, offsets)).digest
 
         compare = SparkJob(
             task_id="compare",
@@ -60,15 +62,15 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
                 "--selection={{ ti.xcom_pull(task_ids='check') }}",
             ],
             execution_timeout=timedelta(minutes=stream.engine.timeout_minutes),
-            pool=stream.engine.pool,
+            pool=stream.engine.pool_on_request,
         )
 
         @task
         def report(**context: Any) -> dict[str, Any]:
-            """The audit's report, for people and for what follows."""
+            """The audit's report, for people and for the next tasks."""
             import msgspec
 
-            from tidemark.audit import AuditReport
+            from tidemark.audit.report import AuditReport
             from tidemark.errors import LedgerContradiction
             from tidemark.ledger.codec import decode
             from tidemark_dags.connections import open_here
@@ -79,20 +81,20 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
                 if stored is None:
                     raise LedgerContradiction(f"the report of {run} is not in the ledger, although the job has ended")
                 found = decode(stored, AuditReport, f"the report of {run}")
-            # Lists in place of tuples, which Airflow would show as objects of its own.
+            # Lists instead of tuples: Airflow would show tuples as objects of its own.
             result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
             return {**result, "clean": found.clean, "sentence": found.sentence()}
 
         @task
         def needs_repair(found: Any, **context: Any) -> str:
-            """Go on to the replay when it was asked for and something was found."""
+            """Go on to the replay if it was asked for and the audit has findings."""
             if not context["params"]["repair"] or not found["findings"]:
                 raise AirflowSkipException("no repair was asked for" if found["findings"] else "nothing to repair")
             return str(found["findings"]["digest"])
 
         repair = TriggerDagRunOperator(
             task_id="repair",
-            trigger_dag_id=f"{stream.stream}__replay",
+            trigger_dag_id=f"{stream.name}__replay",
             conf={
                 "selection": "{{ ti.xcom_pull(task_ids='needs_repair') }}",
                 "reason": "repair of what {{ dag.dag_id }}/{{ run_id }} found",

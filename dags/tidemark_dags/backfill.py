@@ -6,10 +6,10 @@ from pathlib import Path
 
 from airflow.sdk import DAG
 
-from tidemark.planning.requests import BackfillRequest
+from tidemark.runs.requests import BackfillRequest
 from tidemark.streams.model import Stream
+from tidemark_dags.backfill_replay import selected_dag
 from tidemark_dags.requests import backfill_params
-from tidemark_dags.selected import selected_dag
 
 DESCRIPTION = "Read offsets that no window has read yet: ranges, a time, or everything before the first window"
 

@@ -1,4 +1,4 @@
-"""Airflow's Connections as Tidemark takes them, in tasks and for the jobs that tasks start."""
+"""Airflow's Connections in Tidemark's form, for tasks and for the jobs that tasks start."""
 
 from __future__ import annotations
 
@@ -8,37 +8,42 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemark.connections import Connection, of_airflow, variable
+from tidemark.clients.connections import Connection, of_airflow, variable
 from tidemark.errors import ConnectionMissing
 
 if TYPE_CHECKING:
-    from tidemark.streams.opened import OpenStream
+    from tidemark.runs.open_stream import OpenStream
 
 
 def from_airflow(name: str) -> Connection:
     """The Airflow Connection of this name. Raises ConnectionMissing."""
     from airflow.sdk import BaseHook
     from airflow.sdk.exceptions import AirflowNotFoundException, AirflowRuntimeError
+    from airflow.sdk.log import mask_secret
 
     try:
         found = BaseHook.get_connection(name)
     except (AirflowNotFoundException, AirflowRuntimeError) as problem:
         raise ConnectionMissing(f"Airflow has no connection {name}: add it under Admin, Connections") from problem
-    return of_airflow(name, found)
+    connection = of_airflow(name, found)
+    # Airflow masks most secrets by their names, but not a key in PEM. It masks the lines of a text together.
+    for secret in connection.secrets():
+        mask_secret(secret)
+    return connection
 
 
 def open_here(stream_file: str) -> OpenStream:
     """The stream of a file, with Airflow's Connections: for the bodies of tasks."""
-    from tidemark.streams.opened import open_stream
+    from tidemark.runs.open_stream import open_stream
 
     return open_stream(Path(stream_file), from_airflow)
 
 
 @contextmanager
 def exported(names: Iterable[str]) -> Iterator[None]:
-    """Connections in the environment while the block runs, for a program that it starts.
+    """Put connections into the environment while the block runs, for a program that the block starts.
 
-    Not on a command line, not in a template field, not in a Spark setting: those are shown to people.
+    They are never on a command line, in a template field or in a Spark setting: people can see those.
     """
     wanted = {variable(name): from_airflow(name).to_json() for name in names}
     before = {key: os.environ.get(key) for key in wanted}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
+from itertools import count
 from pathlib import Path
 
 from airflow.sdk import DAG, task
@@ -10,44 +12,60 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from tidemark.errors import InvalidStreamFile
 from tidemark.streams.loading import load, stream_files
+from tidemark.streams.model import Stream
 from tidemark_dags.audit import audit_dag
 from tidemark_dags.backfill import backfill_dag
 from tidemark_dags.ingest import ingest_dag
 from tidemark_dags.replay import replay_dag
 
+# The most characters of a stream's name: a DAG's name may have 250.
+MOST_OF_A_NAME = 200
+
 
 def build_dags(*folders: Path) -> list[DAG]:
     """Four DAGs for each stream file (`*.yaml`) of the folders: NAME__ingest, __backfill, __replay and __audit.
 
-    A file that is not a valid stream file does not take the others with it: it becomes a DAG FILE__invalid, which shows
-    what is wrong and fails when it is run.
+    A file that cannot be used does not affect the other files. It becomes a DAG FILE__invalid, which shows what is wrong
+    and fails when it is run.
     """
     dags: list[DAG] = []
     names: dict[str, Path] = {}
     for path in stream_files(*folders):
         try:
             stream = load(path).stream
-            if stream.stream in names:
-                raise InvalidStreamFile(
-                    f"{path}: stream {stream.stream} is described by {names[stream.stream]} already"
-                )
+            if stream.name in names:
+                raise InvalidStreamFile(f"{path}: stream {stream.name} is described by {names[stream.name]} already")
+            dags += _of_stream(path, stream)
         except InvalidStreamFile as problem:
-            dags.append(_invalid(path, problem))
-            continue
-        names[stream.stream] = path
-        dags += [make(path, stream) for make in (ingest_dag, backfill_dag, replay_dag, audit_dag)]
+            dags.append(_invalid(path, str(problem), dags))
+        except Exception as problem:  # Airflow would show no DAG of any stream
+            said = f"{path}: its DAGs cannot be built: {type(problem).__name__}: {problem}"
+            dags.append(_invalid(path, said, dags))
+        else:
+            names[stream.name] = path
     return dags
 
 
-def _invalid(path: Path, problem: InvalidStreamFile) -> DAG:
-    text = str(problem)
+def _of_stream(path: Path, stream: Stream) -> list[DAG]:
+    """A stream's four DAGs, checked as Airflow will check them."""
+    str(path).encode()
+    dags = [make(path, stream) for make in (ingest_dag, backfill_dag, replay_dag, audit_dag)]
+    for dag in dags:
+        dag.validate()  # type: ignore[no-untyped-call]
+    return dags
+
+
+def _invalid(path: Path, problem: str, others: Iterable[DAG]) -> DAG:
+    # Names of files and keys may have characters that no database stores.
+    text = problem.encode(errors="backslashreplace").decode().replace("\0", "\\0")
     with DAG(
-        dag_id=f"{re.sub(r'[^A-Za-z0-9_.-]', '_', path.stem)}__invalid",
+        dag_id=_free_id(path, {dag.dag_id for dag in others}),
         schedule=None,
         catchup=False,
         description="This stream file is invalid",
         doc_md=f"This stream file is invalid; its DAGs are missing until it is corrected.\n\n```\n{text}\n```",
         tags=["tidemark", "invalid stream file"],
+        auto_register=False,
     ) as dag:
 
         @task(retries=0)
@@ -56,3 +74,9 @@ def _invalid(path: Path, problem: InvalidStreamFile) -> DAG:
 
         show_what_is_wrong()
     return dag
+
+
+def _free_id(path: Path, taken: Collection[str]) -> str:
+    """A DAG's name from a file's name. Two files may differ only in characters that a DAG's name cannot have."""
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:MOST_OF_A_NAME]
+    return next(found for number in count(1) if (found := f"{name}__invalid{f'_{number}' * (number > 1)}") not in taken)

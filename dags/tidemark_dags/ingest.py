@@ -1,4 +1,4 @@
-"""NAME__ingest: on schedule, from the stored offsets to the ends of now."""
+"""NAME__ingest: reads on schedule, from the stored offsets to the current ends."""
 
 from __future__ import annotations
 
@@ -15,49 +15,64 @@ from tidemark.streams.model import Stream
 from tidemark_dags.spark_job import SparkJob
 from tidemark_dags.steps import ON_SCHEDULE, RUN, airflow_errors, publish, run_name
 
+# Airflow's default weight of a task is the number of tasks that its DAG still has to run: six for an audit's first task.
+INGEST_PRIORITY = 10
+
 
 def ingest_dag(path: Path, stream: Stream) -> DAG:
-    """Plan a window, process it, publish what was committed; when nothing is new, the rest is skipped."""
+    """Plan a window, process it, publish what was committed. When nothing is new, the later tasks are skipped."""
     file = str(path)
     with DAG(
-        dag_id=f"{stream.stream}__ingest",
+        dag_id=f"{stream.name}__ingest",
         description=stream.description or None,
         doc_md=__doc__,
-        # The stored offsets define the data, not the clock: a missed hour needs no run of its own.
+        # The stored offsets define the data, not the clock. A missed hour needs no run of its own.
         schedule=CronTriggerTimetable(stream.schedule.cron, timezone=stream.schedule.timezone),
         start_date=pendulum.datetime(2025, 1, 1, tz="UTC"),
         catchup=False,
         max_active_runs=1,
         # Airflow's own backfill is by dates; offsets have NAME__backfill.
         allowed_run_types=ON_SCHEDULE,
-        default_args=task_defaults(stream),
-        tags=["tidemark", stream.stream],
+        # Before replays and audits, where they share a pool.
+        default_args={**task_defaults(stream), "priority_weight": INGEST_PRIORITY},
+        tags=["tidemark", stream.name],
+        # The file that Airflow reads registers the DAGs: all four of a stream, or none.
+        auto_register=False,
     ) as dag:
 
         @task
         def plan(**context: Any) -> int:
-            """Pin the next window, or take the pending one as it is; gives its number."""
-            from tidemark import runs
+            """Pin the next window, or take the pending one as it is. Gives the window's number.
+
+            A retry after the job has committed gives the first window that the run has committed.
+            """
+            from tidemark.runs import lanes
             from tidemark_dags.connections import open_here
             from tidemark_dags.metrics import send_positions
 
             with airflow_errors():
-                opened = open_here(file)
-                pending = runs.plan_ingest(opened, run_name(context))
-                held = runs.open_transactions(opened) if pending is None else ()
+                opened, run = open_here(file), run_name(context)
+                again = context["ti"].try_number > 1
+                pending = lanes.plan_ingest(opened, run, again=again)
+                before = lanes.committed_before(opened, INGEST, run) if again and pending is None else ()
+                held = lanes.open_transactions(opened) if pending is None else ()
                 send_positions(opened)
+            if before:
+                return before[0].seq
             if pending is None:
                 now = opened.book.clock()
                 raise AirflowSkipException("; ".join(["nothing new in Kafka", *(one.sentence(now) for one in held)]))
             return pending.window.seq
 
         pinned = plan()
-        process = process_windows(file, stream, lane=INGEST, seq="{{ ti.xcom_pull(task_ids='plan') }}")
+        process = process_windows(
+            file, stream, pool=stream.engine.pool, lane=INGEST, seq="{{ ti.xcom_pull(task_ids='plan') }}"
+        )
         pinned >> process >> publish(file, stream, INGEST)
     return dag
 
 
-def process_windows(file: str, stream: Stream, *, lane: str, seq: str) -> SparkJob:
+def process_windows(file: str, stream: Stream, *, pool: str, lane: str, seq: str) -> SparkJob:
     """The task that processes a pinned window and those after it, in Spark."""
     return SparkJob(
         task_id="process",
@@ -65,7 +80,7 @@ def process_windows(file: str, stream: Stream, *, lane: str, seq: str) -> SparkJ
         stream=stream,
         application_args=["--stream-file", file, "--lane", lane, "--seq", seq, "--run", RUN],
         execution_timeout=timedelta(minutes=stream.engine.timeout_minutes),
-        pool=stream.engine.pool,
+        pool=pool,
     )
 
 

@@ -1,4 +1,4 @@
-"""A stream's numbers to where Airflow sends its own metrics: StatsD, Datadog or OpenTelemetry, as `[metrics]` says."""
+"""Sending a stream's numbers where Airflow sends its own metrics: StatsD, Datadog or OpenTelemetry (`[metrics]`)."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from tidemark.errors import TidemarkError
 
 if TYPE_CHECKING:
     from tidemark.ledger.records import Record
-    from tidemark.streams.opened import OpenStream
+    from tidemark.runs.open_stream import OpenStream
     from tidemark.views.metrics import Metric
 
 log = logging.getLogger(__name__)
 
-# The exporters of Airflow that know tags; plain StatsD knows names only.
+# Airflow's exporters that have tags; plain StatsD has only names.
 _WITH_TAGS = ("statsd_datadog_enabled", "statsd_influxdb_enabled", "otel_on")
 
 
 def send_positions(opened: OpenStream) -> None:
-    """Where each partition's log begins and ends, where the ingest is, and its lag: as the page shows it."""
+    """Each partition's log start and end, the ingest's position, and the lag, as the page shows them."""
     from tidemark.views.metrics import gauges
     from tidemark.views.overview import overview
 
     try:
         found = list(gauges(overview(opened)["partitions"]))
     except TidemarkError as problem:
-        # No window fails because nobody can say how far it is.
+        # A window does not fail because its metrics are unknown.
         log.warning("no metrics of %s: %s", opened.book.stream, problem)
         return
     for one in found:
@@ -39,7 +39,7 @@ def send_positions(opened: OpenStream) -> None:
 
 
 def send_counts(stream: str, records: Iterable[Record]) -> None:
-    """What a run has read, stored, skipped, set aside, lost."""
+    """A run's counts: messages read, stored, skipped and so on, and offsets lost."""
     from tidemark.views.metrics import counts
 
     for one in counts(records):
@@ -48,7 +48,7 @@ def send_counts(stream: str, records: Iterable[Record]) -> None:
 
 
 def _named(stream: str, metric: Metric) -> tuple[str, dict[str, str]]:
-    """`tidemark.lag` with tags, or `tidemark.lag.STREAM.TOPIC.PARTITION` where there are none."""
+    """`tidemark.lag` with tags, or `tidemark.lag.STREAM.TOPIC.PARTITION` for an exporter without tags."""
     tags = {"stream": stream}
     if metric.topic is not None:
         tags |= {"topic": metric.topic, "partition": str(metric.partition)}

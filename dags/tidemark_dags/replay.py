@@ -1,4 +1,4 @@
-"""NAME__replay: offsets that were read before, again; the ingest goes on meanwhile, and its position does not move."""
+"""NAME__replay: reads offsets again. The ingest goes on meanwhile, and its position does not move."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 from airflow.sdk import DAG
 
-from tidemark.planning.requests import ReplayRequest
+from tidemark.runs.requests import ReplayRequest
 from tidemark.streams.model import Stream
+from tidemark_dags.backfill_replay import selected_dag
 from tidemark_dags.requests import replay_params
-from tidemark_dags.selected import selected_dag
 
 DESCRIPTION = (
     "Read records again, after a bug fix or an audit: pasted records, ranges, a time, dead letters, or findings"

@@ -1,95 +1,122 @@
-"""The forms of the manual DAGs. What may be asked, and the rules over several fields, are `tidemark.planning.requests`.
+"""The forms of the manual DAGs. What may be asked, and the rules over several fields, are `tidemark.runs.requests`.
 
 Airflow checks each field against its JSON schema when a run is triggered. It adds keys that it does not know, and knows
 no rules over several fields: both are checked by the first task of a run.
+
+A field that may stay empty has the type `null` too: Airflow's form sends null for it, and takes any other field that is
+empty for missing. Fields without a section are open at first, each section is closed.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from airflow.sdk import Param
 
-from tidemark.planning.requests import MOST_TEXT, MOST_TIME
+from tidemark.runs.requests import MOST_REASON, MOST_TEXT, MOST_TIME
 
-_RANGES = "Half-open offset ranges, one a line: `topic/partition@from-until`"
-_RECORDS = "Records, one a line: `topic/partition@offset` or `topic,partition,offset`"
+_RANGES = "Half-open offset ranges, one a line: topic/partition@from-until"
+_RECORDS = "Single records, one a line: topic/partition@offset or topic,partition,offset"
+
+OTHER_WAYS = "What: other ways to choose offsets"
+TIMES = "When: offsets between two times"
 
 
 def backfill_params() -> dict[str, Param]:
     return {
-        "ranges": _text(f"{_RANGES}. Only what no window has read yet.", title="Ranges"),
-        "everything_before": Param(
-            False,
-            "Everything that Kafka still holds below what the ingest began with",
-            type="boolean",
-            title="All before",
-        ),
-        "holes": Param(False, "What lies between windows and is in none", type="boolean", title="Holes"),
-        **_times("no window has read"),
+        "ranges": _lines("Ranges", f"{_RANGES}. Only offsets that no window has read yet."),
         "reason": _reason(),
-        "dry_run": Param(False, "Only show what would be read", type="boolean", title="Dry run"),
+        "dry_run": _switch("Dry run", "Only show what would be read", on=False),
+        "everything_before": _switch(
+            "Everything before",
+            "Everything that Kafka still holds below the offsets that the ingest began with",
+            section=OTHER_WAYS,
+        ),
+        "holes": _switch("Holes", "Offsets between windows that are in no window", section=OTHER_WAYS),
+        **_times("Only offsets that no window has read yet."),
     }
 
 
 def replay_params() -> dict[str, Param]:
     return {
-        "records": _text(f"{_RECORDS}.", title="Records"),
-        "ranges": _text(f"{_RANGES}. Only what a window has read before.", title="Ranges"),
-        "dead_letters": Param(
-            "",
-            "Dead letters with exactly this reason, or this error class; `*` for all of them",
-            type="string",
-            maxLength=200,
-            title="Dead letters by reason",
-        ),
-        "selection": Param(
-            "",
-            "The findings of an audit, by their digest",
-            type="string",
-            pattern="^([0-9a-f]{64})?$",
-            title="Selection",
-        ),
-        "ignore_stored": Param(
-            False,
-            "Everything from where `start` in the stream file says; the ingest stays where it is",
-            type="boolean",
-            title="All from the start",
-        ),
-        **_times("a window has read before"),
+        "records": _lines("Records", f"{_RECORDS}. Choose offsets in one way only."),
+        "ranges": _lines("Ranges", f"{_RANGES}. Only offsets that a window has read before."),
         "reason": _reason(),
-        "dry_run": Param(True, "Only show what would be read again", type="boolean", title="Dry run"),
+        "dry_run": _switch("Dry run", "Only show what would be read again. Switch it off to replay.", on=True),
+        "dead_letters": _text(
+            "Dead letters",
+            "Dead letters with exactly this reason or this error class; * for all of them",
+            section=OTHER_WAYS,
+            maxLength=200,
+        ),
+        "selection": _text(
+            "Selection",
+            "The findings of an audit, by the digest that its report names",
+            section=OTHER_WAYS,
+            pattern="^([0-9a-f]{64})?$",
+        ),
+        "ignore_stored": _switch(
+            "Ignore stored",
+            "Everything from the start of the stream file. The ingest keeps its position.",
+            section=OTHER_WAYS,
+        ),
+        **_times("Only offsets that a window has read before."),
     }
 
 
 def audit_params() -> dict[str, Param]:
     return {
-        "ranges": _text(f"{_RANGES}. Without ranges and records: everything.", title="Ranges"),
-        "records": _text(f"{_RECORDS}.", title="Records"),
-        "repair": Param(False, "Replay what the audit finds", type="boolean", title="Repair"),
+        "ranges": _lines("Ranges", f"{_RANGES}. Without ranges and records, the audit covers everything."),
+        "records": _lines("Records", f"{_RECORDS}."),
+        "repair": _switch("Repair", "Replay what the audit finds"),
     }
 
 
-def _text(description: str, title: str) -> Param:
-    return Param("", description, type="string", format="multiline", maxLength=MOST_TEXT, title=title)
+def _lines(title: str, description: str) -> Param:
+    return _text(title, description, format="multiline", maxLength=MOST_TEXT)
+
+
+def _text(title: str, description: str, **schema: Any) -> Param:
+    return Param(None, description, type=["null", "string"], title=title, **schema)
+
+
+def _switch(title: str, description: str, *, on: bool = False, **schema: Any) -> Param:
+    return Param(on, description, type="boolean", title=title, **schema)
 
 
 def _times(which: str) -> dict[str, Param]:
     """Bounds in time. They are texts, so that a number is not taken for a time."""
-    form = "ISO 8601 with a zone, like `2026-11-21T07:00:00Z`"
-    since = f"From the first message at or after this time, per partition: {form}. Only what {which}."
-    until = "Up to the first message at or after this time, which is not read; where there is none, to the end"
+    form = "ISO 8601 with a zone, like 2026-11-21T07:00:00Z"
     return {
-        "since": Param("", since, type="string", maxLength=MOST_TIME, title="Since"),
-        "until_time": Param("", until, type="string", maxLength=MOST_TIME, title="Until (time)"),
+        "since": _text(
+            "Since",
+            f"From the first message at or after this time, per partition: {form}. {which}",
+            section=TIMES,
+            maxLength=MOST_TIME,
+        ),
+        "until_time": _text(
+            "Until time",
+            "Up to the first message at or after this time, which is not read. Without such a message, up to the end.",
+            section=TIMES,
+            maxLength=MOST_TIME,
+        ),
         "if_none": Param(
             "fail",
-            "Where no message is at or after `since`: fail, or take nothing of that partition (end)",
+            "When a partition has no message at or after since: fail, or end to take nothing of that partition",
             type="string",
             enum=["fail", "end"],
-            title="If there is none",
+            title="If none",
+            section=TIMES,
         ),
     }
 
 
 def _reason() -> Param:
-    # Without a default, so that the form asks for it.
-    return Param(description="Why; it is kept in the ledger", type="string", minLength=3, maxLength=500, title="Reason")
+    # Without a default and without the type null: the one field that the form asks for.
+    return Param(
+        description="Why. It is kept in the ledger.",
+        type="string",
+        minLength=3,
+        maxLength=MOST_REASON,
+        title="Reason",
+    )

@@ -1,4 +1,4 @@
-"""Starting a Spark job from a task: the provider's operator, with what it leaves to chance made certain."""
+"""Starting a Spark job from a task: the provider's operator, with its exit codes, connections and master checked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark import errors
-from tidemark.jobs import job_script, refused
+from tidemark.runs.submit import job_script, refused
 from tidemark_dags.connections import exported
 
 if TYPE_CHECKING:
@@ -19,34 +19,18 @@ if TYPE_CHECKING:
 
 
 class SparkJobFailed(AirflowException):
-    """Raised when a job failed in a way that trying again may mend: a server away, processing failed."""
+    """Raised when a job failed in a way that a retry may mend: a server is away, or processing failed."""
 
 
 class SparkJobRefused(AirflowFailException):
-    """Raised when a job failed in a way that trying again cannot mend: it is not tried again."""
-
-
-# Why each exit code is what it is: see `tidemark.errors`. What is not here is an internal error, and is tried again.
-_OUTCOMES: dict[int, tuple[type[Exception], str]] = {
-    errors.EXIT_DIFFERENCES: (SparkJobRefused, "the audit found differences"),
-    errors.EXIT_WRONG_USE: (SparkJobRefused, "wrong use or configuration"),
-    # The holder of a window may be dead: its lease has run out by the next try.
-    errors.EXIT_CONFLICT: (SparkJobFailed, "fenced, or in conflict with another run"),
-    errors.EXIT_SOURCE_CHANGED: (SparkJobRefused, "data lost, or the source changed"),
-    errors.EXIT_UNREACHABLE: (SparkJobFailed, "a server is not reachable, or the outcome is unknown"),
-    errors.EXIT_FAILED: (SparkJobFailed, "processing or verification failed"),
-    errors.EXIT_LEDGER_UNREADABLE: (SparkJobRefused, "the ledger is unreadable or contradicts itself"),
-}
-
-# Errors of a code that is tried again for which that is no use: the same code finds the same messages in the pinned window.
-_NO_USE = {errors.EXIT_FAILED: errors.TooManyInvalid.__name__}
+    """Raised when a job failed in a way that a retry cannot mend. Airflow does not retry the task."""
 
 
 class SparkJob(SparkSubmitOperator):
     """Submit one of Tidemark's jobs for a stream.
 
-    :param script: the job's script, by its name.
-    :param stream: the stream; its `engine` names the Spark connection and the master that is expected.
+    :param script: the name of the job's script.
+    :param stream: the stream; its `engine` names the Spark connection and the expected master.
     :param accepted: exit codes that are not a failure; the task returns the code.
     """
 
@@ -55,7 +39,7 @@ class SparkJob(SparkSubmitOperator):
             application=str(job_script(script)),
             conn_id=stream.engine.spark,
             conf=dict(stream.engine.conf),
-            name=f"tidemark {stream.stream}",
+            name=f"tidemark {stream.name}",
             **kwargs,
         )
         self.accepted = tuple(accepted)
@@ -75,15 +59,15 @@ class SparkJob(SparkSubmitOperator):
                 raise
             if code in self.accepted:
                 return int(code)
-            kind, meaning = _OUTCOMES.get(code, (SparkJobFailed, "an internal error, or the job was killed"))
+            outcome = errors.EXIT_CODES.get(code, errors.EXIT_CODES[errors.EXIT_INTERNAL])
             said = self._last_line()
-            if code in _NO_USE and said.startswith(f"tidemark: {_NO_USE[code]}:"):
-                kind = SparkJobRefused
-            raise kind(f"the job ended with code {code}: {meaning}. Its last line: {said}") from problem
+            excepted = outcome.but is not None and said.startswith(f"tidemark: {outcome.but.__name__}:")
+            kind = SparkJobFailed if outcome.retried and not excepted else SparkJobRefused
+            raise kind(f"the job ended with code {code}: {outcome.meaning}. Its last line: {said}") from problem
         return errors.EXIT_DONE
 
     def _check_master(self) -> None:
-        """Refuse a master that nobody asked for: the provider falls back to YARN when a connection does not parse."""
+        """Refuse a master that was not configured: the provider falls back to YARN when a connection does not parse."""
         connection = self._hook._connection if self._hook else {}
         master = connection.get("master")
         if master == "yarn" and self.expected_master != "yarn":

@@ -1,4 +1,4 @@
-"""The bodies of tasks that several DAGs share. What is heavy is imported inside: DAG files are parsed all the time."""
+"""Bodies of tasks that several DAGs share. They import heavy modules inside, since Airflow parses DAG files all the time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from tidemark.errors import TidemarkError
 
 if TYPE_CHECKING:
-    from tidemark.ranges import RangeSet
+    from tidemark.offsets.ranges import RangeSet
     from tidemark.streams.model import Stream
 
-# Which runs a DAG allows, in the words that Airflow turns into an enum of its own (which is not public).
+# The runs that a DAG allows, as words that Airflow turns into an enum of its own (which is not public).
 ON_SCHEDULE: list[Any] = ["scheduled", "manual"]
 ON_REQUEST: list[Any] = ["manual", "operator_triggered"]
 
-# The same for a first try and its retries: by it the ledger knows that a retry is one.
+# The same for a first try and its retries: by this name the ledger recognises a retry.
 RUN = "{{ dag.dag_id }}/{{ run_id }}"
 
 
@@ -27,14 +27,14 @@ def run_name(context: Mapping[str, Any]) -> str:
     return f"{context['dag'].dag_id}/{context['run_id']}"
 
 
-def results_asset(stream: Stream) -> Asset:
+def _results_asset(stream: Stream) -> Asset:
     """What other DAGs can be scheduled on: an event for each run that committed windows."""
-    return Asset(name=f"{stream.stream}_results", uri=f"tidemark://{stream.stream}/results", group="tidemark")
+    return Asset(name=f"{stream.name}_results", uri=f"tidemark://{stream.name}/results", group="tidemark")
 
 
 @contextmanager
 def airflow_errors() -> Iterator[None]:
-    """Tidemark's errors as Airflow's: what trying again cannot mend is not tried again."""
+    """Tidemark's errors as Airflow's: Airflow does not retry errors that a retry cannot mend."""
     try:
         yield
     except TidemarkError as problem:
@@ -43,17 +43,17 @@ def airflow_errors() -> Iterator[None]:
 
 
 def describe(ranges: RangeSet) -> dict[str, Any]:
-    """A selection for a task's log and result: how much it is, and its first ranges."""
+    """A selection for a task's log and result: the number of its offsets, and its first ranges."""
     shown = [str(one) for one, _ in zip(ranges, range(100), strict=False)]
     return {"offsets": ranges.count(), "ranges": shown}
 
 
 def publish(stream_file: str, stream: Stream, lane: Any) -> Any:
-    """The task `publish`: an asset event with the ranges and counts of what the run committed in a lane."""
-    asset = results_asset(stream)
+    """The task `publish`: the ranges and counts of what the run committed in a lane, as an asset event and its result."""
+    asset = _results_asset(stream)
 
     @task(task_id="publish", outlets=[asset])
-    def publish_committed(lane: str, **context: Any) -> None:
+    def publish_committed(lane: str, **context: Any) -> dict[str, Any]:
         from tidemark.views.summary import committed_by, windows
         from tidemark_dags.connections import open_here
         from tidemark_dags.metrics import send_counts, send_positions
@@ -63,6 +63,8 @@ def publish(stream_file: str, stream: Stream, lane: Any) -> Any:
             records = committed_by(opened, lane, run_name(context))
             send_counts(opened.book.stream, records)
             send_positions(opened)
-        context["outlet_events"][asset].extra = {"lane": lane, "windows": windows(records)}
+        committed = {"lane": lane, "windows": windows(records)}
+        context["outlet_events"][asset].extra = committed
+        return committed
 
     return publish_committed(lane)

@@ -1,1 +1,1 @@
-"""What people see of Tidemark in Airflow."""
+"""Tidemark's page in Airflow."""

@@ -1,17 +1,62 @@
-"""Who may see what. The only place that knows Airflow's security module, which is not among its public interfaces."""
+"""Who may see what. Only this module knows Airflow's security modules, which are not among its public interfaces."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection
 from typing import Any
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, TeamDetails
 from airflow.api_fastapi.core_api.security import get_user
+from airflow.configuration import conf
+from airflow.models.dag import DagModel
+from airflow.models.dagbundle import DagBundleModel
+from airflow.models.team import Team, dag_bundle_team_association_table
+from airflow.utils.session import create_session
+from sqlalchemy import select
 
-__all__ = ["get_user", "may_see"]
+__all__ = ["get_user", "may_see", "may_see_files"]
 
 
-def may_see(user: Any, dag_id: str) -> bool:
-    """Whether a person may see a DAG, and so the stream that it belongs to."""
+def may_see(user: Any, dag_ids: Collection[str]) -> set[str]:
+    """The DAGs among these that a person may see, and so may see their streams. Leaves out DAGs that Airflow does not know.
+
+    The rule is that of Airflow's own list of DAGs: a DAG belongs to a team, which is the team of the DAG's bundle.
+    """
     manager = get_auth_manager()
-    return bool(manager.is_authorized_dag(method="GET", details=DagDetails(id=dag_id), user=user))
+    by_team: dict[str | None, set[str]] = defaultdict(set)
+    for dag_id, team in _teams(dag_ids):
+        by_team[team].add(dag_id)
+    return {
+        dag_id
+        for team, of_team in by_team.items()
+        for dag_id in manager.filter_authorized_dag_ids(dag_ids=of_team, user=user, method="GET", team_name=team)
+    }
+
+
+def may_see_files(user: Any) -> bool:
+    """Whether a person may see the problems of files whose stream, and so whose team, is unknown.
+
+    That takes the right to see import errors; if Airflow has teams, in each of them.
+    """
+    manager = get_auth_manager()
+    if not manager.is_authorized_view(access_view=AccessView.IMPORT_ERRORS, user=user):
+        return False
+    if not conf.getboolean("core", "multi_team", fallback=False):
+        return True
+    teams = Team.get_all_team_names()
+    return all(manager.is_authorized_team(method="GET", details=TeamDetails(name=team), user=user) for team in teams)
+
+
+def _teams(dag_ids: Collection[str]) -> list[tuple[str, str | None]]:
+    """The DAGs among these that Airflow knows, each with its team, if it has one."""
+    bundle = dag_bundle_team_association_table.c
+    wanted = (
+        select(DagModel.dag_id, bundle.team_name)
+        .join(DagBundleModel, DagModel.bundle_name == DagBundleModel.name)
+        .join(dag_bundle_team_association_table, DagBundleModel.name == bundle.dag_bundle_name, isouter=True)
+        .where(DagModel.dag_id.in_(dag_ids))
+    )
+    with create_session() as session:
+        return [(dag_id, team) for dag_id, team in session.execute(wanted)]

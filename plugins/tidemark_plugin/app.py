@@ -1,6 +1,6 @@
-"""The page's routes. Every one of them needs a login; each stream needs the right to see its ingest DAG.
+"""The page's routes. Each route needs a login, and each stream the right to see its ingest DAG.
 
-Read-only: nothing here changes anything, with whatever method it is called.
+Read-only: no route changes anything, whatever the method of the request.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
 
-from tidemark.errors import TidemarkError
-from tidemark.views.overview import overview
-from tidemark_plugin import streams
-from tidemark_plugin.access import get_user, may_see
+from tidemark.streams.loading import StreamFile
+from tidemark_plugin import settings, streams
+from tidemark_plugin.access import get_user, may_see, may_see_files
+from tidemark_plugin.asking import Asking
 
 _PAGE = Path(__file__).parent / "page"
 _FILES = {
@@ -33,7 +35,10 @@ User = Annotated[Any, Depends(get_user)]
 
 
 def build_app() -> FastAPI:
-    # Airflow does not authenticate the apps of plugins: without this dependency every route would be open to anybody.
+    # Airflow does not authenticate the apps of plugins: without this dependency, every route would be open to everybody.
+    given = settings.from_airflow()
+    known = streams.KnownStreams()
+    asking = Asking(streams.Servers(given.page_question_seconds).show, given)
     app = FastAPI(title="Tidemark", dependencies=[Depends(get_user)], docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.get("/")
@@ -46,25 +51,34 @@ def build_app() -> FastAPI:
             raise HTTPException(404, "no such file")
         return _file(name)
 
-    # Plain functions: they wait for HBase and Kafka, which FastAPI lets them do in threads of their own.
+    # No route waits for a server in one of Airflow's threads: Airflow's API, with its tasks' heartbeats, needs those.
     @app.get("/streams")
-    def list_streams(user: User, response: Response) -> dict[str, Any]:
+    async def list_streams(user: User, response: Response) -> dict[str, Any]:
         response.headers.update(_HEADERS)
-        found, problems = streams.known_streams()
-        return {"streams": [name for name in found if may_see(user, f"{name}__ingest")], "problems": problems}
+        found, problems = await run_in_threadpool(_visible, known, user)
+        return {"streams": list(found), "problems": problems}
 
     @app.get("/streams/{name}")
-    def one_stream(name: str, user: User, response: Response) -> dict[str, Any]:
-        response.headers.update(_HEADERS)
-        found, _ = streams.known_streams()
-        if name not in found or not may_see(user, f"{name}__ingest"):
+    async def one_stream(name: str, user: User) -> Response:
+        found, _ = await run_in_threadpool(_visible, known, user)
+        if name not in found:
             raise HTTPException(404, "no such stream")
-        try:
-            return overview(streams.opened(found[name]))
-        except TidemarkError as problem:
-            raise HTTPException(503, f"{type(problem).__name__}: {problem}") from problem
+        answer = await asking.answer(found[name])
+        return JSONResponse(dict(answer.fields), answer.status, headers=_HEADERS)
 
     return app
+
+
+def _visible(known: streams.KnownStreams, user: Any) -> tuple[dict[str, StreamFile], list[str]]:
+    """The streams that a person may see, and the problems of files. Reads files and Airflow's database, as Airflow does."""
+    found, problems = known.now()
+    allowed = may_see(user, [_dag(name) for name in found])
+    seen = {name: file for name, file in found.items() if _dag(name) in allowed}
+    return seen, problems if problems and may_see_files(user) else []
+
+
+def _dag(stream: str) -> str:
+    return f"{stream}__ingest"
 
 
 def _file(name: str) -> Response:

@@ -1,33 +1,97 @@
-"""The streams that the page shows: those of the stream files that the DAGs are made from."""
+"""The streams that the page shows: those of the DAGs' stream files."""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
-from tidemark.connections import Connection, of_airflow
+from tidemark.clients.connections import Connection, of_airflow
+from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.clients.kafka.log import KafkaLog
 from tidemark.errors import ConnectionMissing, InvalidStreamFile
+from tidemark.ledger.contract import Waits
+from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.schemes.kinds import AvroScheme
 from tidemark.streams.loading import StreamFile, load, stream_files, stream_folders
-from tidemark.streams.opened import OpenStream, open_stream
+from tidemark.views.overview import overview
+
+# The first failure of a question may be a connection that was closed meanwhile. Retries end after this time.
+_PATIENCE_SECONDS = 1.0
 
 
-def known_streams() -> tuple[dict[str, StreamFile], list[str]]:
-    """The streams by name, and what is wrong with the files that cannot be read."""
-    from airflow.configuration import conf
+class KnownStreams:
+    """The stream files. An unchanged file is not read again, since many people may look at the page at once."""
 
-    dags = Path(conf.get_mandatory_value("core", "dags_folder"))
-    found, problems = {}, []
-    for path in stream_files(*stream_folders(beside=dags)):
-        try:
-            file = load(path)
-        except InvalidStreamFile as problem:
-            problems.append(str(problem))
-        else:
-            found[file.stream.stream] = file
-    return found, problems
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loaded: dict[Path, tuple[tuple[int, int], StreamFile]] = {}
+
+    def now(self) -> tuple[dict[str, StreamFile], list[str]]:
+        """The streams by name, and what is wrong with the files that cannot be read."""
+        from airflow.configuration import conf
+
+        dags = Path(conf.get_mandatory_value("core", "dags_folder"))
+        found, problems = {}, []
+        for path in stream_files(*stream_folders(beside=dags)):
+            try:
+                file = self._load(path)
+            except InvalidStreamFile as problem:
+                problems.append(str(problem))
+            else:
+                found[file.stream.name] = file
+        return found, problems
+
+    def _load(self, path: Path) -> StreamFile:
+        with self._lock:
+            known = self._loaded.get(path)
+            try:
+                about = path.stat()
+            except OSError as problem:
+                raise InvalidStreamFile(f"{path}: cannot be read: {problem.strerror}") from problem
+            state = (about.st_mtime_ns, about.st_size)
+            # An Avro stream also depends on the file of its schema.
+            if known is None or known[0] != state or isinstance(known[1].stream.scheme, AvroScheme):
+                known = self._loaded[path] = (state, load(path))
+            return known[1]
 
 
-def opened(file: StreamFile) -> OpenStream:
-    return open_stream(file.path, from_airflow)
+class Servers:
+    """The servers of the streams, opened once: one client for each Kafka connection, whatever the number of streams."""
+
+    def __init__(self, question_seconds: float) -> None:
+        self._waits = Waits(question_seconds, _PATIENCE_SECONDS)
+        self._lock = threading.Lock()
+        self._opened: dict[str, tuple[Any, OpenStream]] = {}
+        self._logs: dict[str, tuple[Connection, KafkaLog]] = {}
+
+    def show(self, file: StreamFile) -> dict[str, Any]:
+        """What the page shows of a stream. Waits for its servers. Raises TidemarkError."""
+        return overview(self._open(file))
+
+    def _open(self, file: StreamFile) -> OpenStream:
+        stream = file.stream
+        names = (stream.source.kafka, stream.ledger.connection)
+        # Asked for each time, since the connections may have changed in Airflow.
+        given = {name: from_airflow(name) for name in names}
+        with self._lock:
+            known = self._opened.get(stream.name)
+            if known is not None and known[0] == (file.digest, given):
+                return known[1]
+            log = self._log(given[stream.source.kafka])
+            opened = open_stream(file.path, given.__getitem__, waits=self._waits, log=log)
+            self._opened[stream.name] = ((file.digest, given), opened)
+            return opened
+
+    def _log(self, connection: Connection) -> KafkaLog:
+        known = self._logs.get(connection.name)
+        if known is not None and known[0] == connection:
+            return known[1]
+        if known is not None:
+            known[1].close()
+        log = KafkaLog(kafka_endpoint(connection), round(self._waits.question_seconds * 1000), keep=True)
+        self._logs[connection.name] = (connection, log)
+        return log
 
 
 def from_airflow(name: str) -> Connection:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -14,13 +13,8 @@ import yaml
 
 from services import environment
 from services.site import REPOSITORY, Site
-from tests.oracle import CDN, stream_of
-from tests.servers import WORKER
-
-HOME = REPOSITORY / ".local" / f"test-airflow{WORKER}"
-# The example stream under a name, a topic and tables of its own, in a folder that is to Airflow what dags/ is.
-STREAM = f"cdn_{secrets.token_hex(3)}"
-STREAM_FILE = HOME / "dags" / "streams" / "stream.yaml"
+from tests.support.dag_streams import HOME, STREAM, STREAM_FILE
+from tests.support.oracle import CDN, stream_of
 
 _SETTINGS = {
     "AIRFLOW_HOME": str(HOME),

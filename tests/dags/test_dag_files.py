@@ -15,8 +15,10 @@ from airflow.sdk import DAG
 from airflow.serialization.serialized_objects import DagSerialization
 
 from services.site import REPOSITORY
-from tests.unit.test_stream_files import MINIMAL
+from tests.support.stream_text import MINIMAL
+from tidemark.runs.requests import AuditRequest, BackfillRequest, ReplayRequest
 from tidemark_dags import build_dags
+from tidemark_dags.spark_job import SparkJob
 
 DAGS = REPOSITORY / "dags"
 NAMES = {f"cdn_logs__{kind}" for kind in ("ingest", "backfill", "replay", "audit")}
@@ -66,17 +68,76 @@ def test_the_others_run_on_request(dags: dict[str, DAG], name: str) -> None:
     assert {one.value for one in dag.allowed_run_types} == {"manual", "operator_triggered"}
 
 
-def test_the_forms_are_typed(dags: dict[str, DAG]) -> None:
+FORMS = {
+    "replay": {
+        "": ["records", "ranges", "reason", "dry_run"],
+        "What": ["dead_letters", "selection", "ignore_stored"],
+        "When": ["since", "until_time", "if_none"],
+    },
+    "backfill": {
+        "": ["ranges", "reason", "dry_run"],
+        "What": ["everything_before", "holes"],
+        "When": ["since", "until_time", "if_none"],
+    },
+    "audit": {"": ["ranges", "records", "repair"]},
+}
+REQUESTS: dict[str, Any] = {"replay": ReplayRequest, "backfill": BackfillRequest, "audit": AuditRequest}
+
+
+@pytest.mark.covers("N16")
+@pytest.mark.parametrize("kind", sorted(FORMS))
+def test_a_form_has_its_fields_in_sections_and_asks_for_a_reason_only(dags: dict[str, DAG], kind: str) -> None:
+    """Fields without a section are seen at first. Airflow's form cannot be sent while a field without null is empty."""
+    params = dags[f"cdn_logs__{kind}"].params
+    assert set(params) == set(REQUESTS[kind].model_fields)
+    sections: dict[str, list[str]] = {}
+    for name in params:
+        one = params.get_param(name)
+        sections.setdefault(one.schema.get("section", "").partition(":")[0], []).append(name)
+        # A message names the field as the form does.
+        assert one.schema["title"] == name.replace("_", " ").capitalize()
+        if name == "reason":
+            assert not one.has_value
+            assert one.schema["type"] == "string"
+            assert (one.schema["minLength"], one.schema["maxLength"]) == (3, 500)
+        elif one.value is None:
+            assert one.schema["type"] == ["null", "string"]
+            assert one.resolve("") == ""
+        else:
+            assert one.value in (False, "fail") or (kind, name) == ("replay", "dry_run")
+            assert one.resolve() is one.value
+    assert sections == FORMS[kind]
+
+
+def test_the_fields_of_a_form_are_typed(dags: dict[str, DAG]) -> None:
     replay = dags["cdn_logs__replay"].params
     assert replay["dry_run"] is True
-    schemas = {name: replay.get_param(name).schema for name in replay}
-    assert schemas["reason"]["minLength"] == 3
-    assert schemas["selection"]["pattern"] == "^([0-9a-f]{64})?$"
-    assert {schema["type"] for schema in schemas.values()} == {"string", "boolean"}
+    assert replay.get_param("selection").schema["pattern"] == "^([0-9a-f]{64})?$"
+    assert replay.get_param("if_none").schema["enum"] == ["fail", "end"]
+    assert replay.get_param("records").schema["format"] == "multiline"
     assert dags["cdn_logs__backfill"].params["dry_run"] is False
     assert dags["cdn_logs__audit"].params["repair"] is False
 
 
+def test_what_is_triggered_has_the_pool_that_the_stream_file_gives_it(tmp_path: Path) -> None:
+    given = {"one": "pool: spark", "two": "pool: spark\n  replay_pool: replays", "neither": "retries: 3"}
+    for name, engine in given.items():
+        text = MINIMAL.replace("stream: orders", f"stream: {name}")
+        (tmp_path / f"{name}.yaml").write_text(f"{text}engine:\n  {engine}\n")
+    pools = {dag.dag_id: task.pool for dag in build_dags(tmp_path) for task in dag.tasks if isinstance(task, SparkJob)}
+    kinds = ("ingest", "backfill", "replay", "audit")
+    expected = {"one": ["spark"] * 4, "two": ["spark", *["replays"] * 3], "neither": ["default_pool"] * 4}
+    assert {name: [pools[f"{name}__{kind}"] for kind in kinds] for name in given} == expected
+
+
+def test_in_one_pool_the_ingest_comes_first(dags: dict[str, DAG]) -> None:
+    """A task weighs as much as all that its DAG still has to run."""
+    most = {name: sum(task.priority_weight for task in dag.tasks) for name, dag in dags.items()}
+    least = min(task.priority_weight for task in dags["cdn_logs__ingest"].tasks)
+    assert all(least > weight for name, weight in most.items() if name != "cdn_logs__ingest")
+
+
+@pytest.mark.covers("Q7")
 def test_no_shell_and_no_user_text_in_a_template(dags: dict[str, DAG]) -> None:
     for dag in dags.values():
         for task in dag.tasks:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import socket
 import sqlite3
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import yaml
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
 from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
@@ -22,17 +27,21 @@ from kafka import KafkaProducer
 
 from demo.cdn_lines import produce
 from services.site import Site
-from tests.dags.conftest import STREAM, STREAM_FILE
-from tests.playground import Kafka
+from tests.support.dag_streams import STREAM, STREAM_FILE
+from tests.support.playground import Kafka
+from tests.support.servers import free_ports
 from tidemark.ledger.records import INGEST
-from tidemark.ranges import TopicPartition
-from tidemark.results.hbase_rows import PartitionKeys
-from tidemark.results.reading import hbase_rows
-from tidemark.streams.opened import OpenStream, open_stream
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.sinks.hbase.rows import PartitionKeys
+from tidemark.sinks.reading import hbase_rows
 from tidemark.views.overview import overview
+from tidemark_dags.metrics import send_positions
 
 GAUGES = ("log_start", "position", "end", "lag")
 CANARY = "canary-in-a-password"
+# Names that Spark knows as those of secrets, and one that nobody does.
+FILE_SYSTEM = {f"fs.s3a.{name}": CANARY for name in ("access.key", "secret.key", "odd")}
 
 pytestmark = [
     pytest.mark.usefixtures("airflow_home", "submitting"),
@@ -63,15 +72,30 @@ def states(run: Any) -> dict[str, str]:
     return {task.task_id: str(task.state) for task in run.get_task_instances()}
 
 
-@pytest.fixture
-def secrets_watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
-    """Connections with a password, and the command lines on which it was seen while the test ran."""
-    for name in ("KAFKA_DEFAULT", "HBASE_DEFAULT"):
-        import os
+@dataclass
+class Watched:
+    """Where the canary was seen while a job ran, and what Spark's page and its event log say."""
 
-        connection = json.loads(os.environ[f"AIRFLOW_CONN_{name}"])
-        monkeypatch.setenv(f"AIRFLOW_CONN_{name}", json.dumps({**connection, "login": "someone", "password": CANARY}))
-    seen: list[str] = []
+    seen: list[str]
+    page: str
+    events: Path
+
+
+@pytest.fixture
+def secrets_watched(monkeypatch: pytest.MonkeyPatch, site: Site, tmp_path: Path) -> Iterator[Watched]:
+    """Connections with secrets, and Spark with its page and its event log."""
+    connection = json.loads(os.environ["AIRFLOW_CONN_LAKE_DEFAULT"])
+    connection["extra"]["hadoop"] = FILE_SYSTEM
+    monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps(connection))
+    port = free_ports()
+    watched = Watched([], "", tmp_path / "events")
+    watched.events.mkdir()
+    conf = tmp_path / "conf"
+    shutil.copytree(os.environ["SPARK_CONF_DIR"], conf)
+    with (conf / "spark-defaults.conf").open("a") as defaults:
+        defaults.write(f"spark.ui.enabled true\nspark.ui.port {port}\nspark.eventLog.enabled true\n")
+        defaults.write(f"spark.eventLog.dir file://{watched.events}\nspark.eventLog.compress false\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
     over = threading.Event()
 
     def watch() -> None:
@@ -82,11 +106,15 @@ def secrets_watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], li
                 except psutil.Error:
                     continue
                 if CANARY in words:
-                    seen.append(words)
+                    watched.seen.append(words)
+            with suppress(OSError):
+                for page in ("environment/", "SQL/", "api/v1/applications/"):
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=5) as answer:
+                        watched.page += answer.read().decode()
 
     thread = threading.Thread(target=watch)
     thread.start()
-    yield lambda: seen
+    yield watched
     over.set()
     thread.join()
 
@@ -116,13 +144,13 @@ def metrics(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], dict[str, 
         stats.initialize(factory=NoStatsLogger, export_legacy_names=True)
 
 
-@pytest.mark.covers("S17")
+@pytest.mark.covers("S17", "Q5")
 def test_ingest(
     dags: dict[str, DAG],
     opened: OpenStream,
     metrics: Callable[[], dict[str, int]],
     airflow_home: Path,
-    secrets_watched: Callable[[], list[str]],
+    secrets_watched: Watched,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     run = dags[f"{STREAM}__ingest"].test()
@@ -151,8 +179,14 @@ def test_ingest(
     assert counted == [shown["windows"][0][name] for name in ("read", "stored", "set_aside")]
     passed_over = {kind: sent[f"tidemark.offsets_{kind}.{STREAM}"] for kind in ("lost", "skipped")}
     assert passed_over == shown["windows"][0]["passed_over"] == {"lost": 0, "skipped": 0}
-    # The password is on no command line, in no log, and in nothing that Airflow has stored.
-    assert secrets_watched() == []
+    # A secret is on no command line, on no page of Spark's, in no log, and in nothing that Airflow has stored.
+    assert secrets_watched.seen == []
+    assert "Hadoop Properties" in secrets_watched.page
+    assert CANARY not in secrets_watched.page
+    events = "".join(path.read_text() for path in secrets_watched.events.rglob("*") if path.is_file())
+    assert "SparkListenerEnvironmentUpdate" in events
+    assert "SparkListenerApplicationEnd" in events
+    assert CANARY not in events
     places = [path for path in airflow_home.rglob("*") if path.is_file()]
     logged = "".join(capfd.readouterr())
     assert f"{STREAM}/ingest window 1: committed" in logged
@@ -248,3 +282,46 @@ def test_a_run_that_an_open_transaction_holds_back_says_so(
     said = "".join(capfd.readouterr())
     assert f"nothing new in Kafka; {STREAM}/2: an open transaction holds the end back at offset" in said
     assert f"transactional id {STREAM}-held" in said
+
+
+@pytest.fixture
+def passing_over() -> Iterator[None]:
+    """The stream goes on where offsets are gone, and reads the newest 40 of a partition at most."""
+    before = STREAM_FILE.read_text()
+    stream = yaml.safe_load(before)
+    stream["source"]["on_out_of_range"] = "earliest"
+    stream["limits"] = {**stream.get("limits", {}), "max_behind": 40}
+    STREAM_FILE.write_text(yaml.safe_dump(stream))
+    yield
+    STREAM_FILE.write_text(before)
+
+
+@pytest.mark.covers("S17")
+@pytest.mark.usefixtures("passing_over")
+def test_what_was_lost_what_was_skipped_and_the_lag_are_published(
+    dags: dict[str, DAG], opened: OpenStream, kafka: Kafka, metrics: Callable[[], dict[str, int]]
+) -> None:
+    ingest = dags[f"{STREAM}__ingest"]
+    found = opened.book.head(INGEST)
+    assert found is not None
+    position = {at.partition: offset for at, offset in found.head.offsets().items()}
+    kafka.send((STREAM, partition, None, b"new") for partition in range(2) for _ in range(50))
+    kafka.delete_records(STREAM, 0, position[0] + 30)
+    assert ingest.test().state == "success"
+    sent = metrics()
+    # Of partition 0 the first 30 are gone, and 20 are left; of partition 1 the first 10 are too far behind.
+    assert {kind: sent[f"tidemark.offsets_{kind}.{STREAM}"] for kind in ("lost", "skipped")} == {
+        "lost": 30,
+        "skipped": 10,
+    }
+    assert overview(opened)["windows"][0]["passed_over"] == {"lost": 30, "skipped": 10}
+    assert sent[f"tidemark.read.{STREAM}"] == 60
+
+    kafka.send((STREAM, partition, None, b"newer") for partition in range(3) for _ in range(1 + partition))
+    send_positions(opened)
+    sent = metrics()
+    shown = overview(opened)["partitions"]
+    assert [sent[f"tidemark.lag.{STREAM}.{STREAM}.{number}"] for number in range(4)] == [1, 2, 3, 0]
+    assert [int(one["lag"]) for one in shown] == [1, 2, 3, 0]
+    assert sent[f"tidemark.lag.{STREAM}"] == 6
+    assert sent[f"tidemark.log_start.{STREAM}.{STREAM}.0"] == int(shown[0]["log_start"]) == position[0] + 30

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidemark.errors import WrongUse
-from tidemark.planning.requests import AuditRequest, BackfillRequest, ReplayRequest, checked
+from tidemark.runs.requests import AuditRequest, BackfillRequest, ReplayRequest, checked
 
 REPLAY = {"records": "", "ranges": "", "dead_letters": "", "selection": "", "reason": "bug 17", "dry_run": True}
 BACKFILL = {"ranges": "", "everything_before": False, "reason": "bug 17", "dry_run": False}
@@ -63,3 +65,35 @@ def test_a_backfill_that_makes_no_sense_is_refused(values: dict[str, Any], said:
 
 def test_an_audit_needs_nothing() -> None:
     assert checked(AuditRequest, {"ranges": "", "repair": False}, {}) == AuditRequest()
+
+
+TEXTS = st.sampled_from([None, "", " ", "\n", "a", "2026-11-21T07:00:00Z", "*", "0" * 64])
+SENT = st.fixed_dictionaries(
+    {},
+    optional={name: TEXTS for name in ReplayRequest.model_fields if name not in ("dry_run", "ignore_stored")}
+    | {name: st.sampled_from([None, True, False]) for name in ("dry_run", "ignore_stored")},
+)
+
+
+@given(SENT)
+def test_null_and_empty_and_absent_are_the_same(sent: dict[str, Any]) -> None:
+    """What a form, the REST API and a command line send for a field that is left empty."""
+
+    def answer(values: dict[str, Any]) -> ReplayRequest | str:
+        try:
+            return checked(ReplayRequest, values, values)
+        except WrongUse as problem:
+            return str(problem)
+
+    filled = {name: value for name, value in sent.items() if value is not None and str(value).strip()}
+    names = ReplayRequest.model_fields
+    assert answer(sent) == answer(filled)
+    assert answer(dict.fromkeys(names, "") | filled) == answer(filled)
+    assert answer(dict.fromkeys(names) | filled) == answer(filled)
+
+
+@pytest.mark.parametrize("reason", [None, "", "   ", "no"])
+@pytest.mark.parametrize("kind", [ReplayRequest, BackfillRequest])
+def test_a_reason_is_required(kind: Any, reason: str | None) -> None:
+    with pytest.raises(WrongUse, match="reason: "):
+        checked(kind, {"ranges": "logs/0@0-5", "reason": reason}, {})

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from tests.unit.test_stream_files import MINIMAL
-from tidemark.jobs import job_script
+from tests.support.stream_text import MINIMAL
+from tidemark.runs.submit import job_script
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
 from tidemark_dags import spark_job

@@ -8,19 +8,21 @@ from typing import Any
 import happybase
 import pytest
 
-from tests.integration.test_command_line import asked
-from tests.integration.test_cuts import Cut, crash, cut_after, read_by
-from tests.oracle import CDN, LEDGERS, Example, Fields, Place
-from tests.playground import Make, Playground
-from tidemark import protocol, runs
+from tests.support.command_line import asked
+from tests.support.cuts import Cut, crash, cut_after, read_by
+from tests.support.oracle import CDN, LEDGERS, Example, Fields, Place
+from tests.support.playground import Make, Playground
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Step
 from tidemark.errors import OffsetsOutOfRange, WrongUse
 from tidemark.ledger.records import LaneKind, Record
-from tidemark.protocol import Step
-from tidemark.results.aggregate_rows import encode, qualifier, row_key
-from tidemark.results.aggregate_table import AggregateTable, totals
-from tidemark_spark.audit_job import audit
-from tidemark_spark.readers import results
-from tidemark_spark.window_job import process_windows
+from tidemark.runs import lanes
+from tidemark.sinks.aggregates.rows import encode, qualifier, row_key
+from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
+from tidemark.sinks.aggregates.table import AggregateTable, aggregate_table, totals
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.jobs.window import process_windows
+from tidemark_spark.sinks import results
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -50,13 +52,13 @@ def with_sink(play: Playground, *, first: bool = False, **changes: Any) -> None:
 
 
 def table(play: Playground) -> AggregateTable:
-    return play.opened.aggregate_table("hbase_default", table_of(play))
+    return aggregate_table(play.opened.connections, "hbase_default", table_of(play))
 
 
 def by_reader(play: Playground) -> Totals:
     opened = play.opened
-    (sink,) = [one for one in opened.stream.sinks if one.name == SINK]
-    found = totals(opened.book, table(play), sink.aggregates(opened.stream.fields))  # type: ignore[union-attr]
+    (sink,) = [one for one in opened.stream.sinks if isinstance(one, HBaseAggregatesSink)]
+    found = totals(opened.book, table(play), sink.aggregates(opened.fields))
     return {
         tuple(part if part is None else part.decode() for part in key): typed(
             {name: state.decode() for name, state in values.items()}
@@ -183,10 +185,10 @@ def test_a_window_is_corrected_by_a_replay(make: Make, ledger: str) -> None:
         play.select(LaneKind.REPLAY, some, run, on_step=cut_after(Step.SINK_STORED, 3))
     # Written, and not committed; then given up.
     assert by_reader(play) == before
-    lane = runs.lane_name(LaneKind.REPLAY, run)
-    assert protocol.abandon(play.opened.book, lane, "a test") is not None
+    lane = lanes.lane_name(LaneKind.REPLAY, run)
+    assert protocol.abandon(play.opened.book, lane, "a test", take_over=True) is not None
     assert by_reader(play) == before
-    pending = runs.plan_lane(play.opened, lane, run)
+    pending = lanes.plan_lane(play.opened, lane, run)
     assert pending is not None
     (again,) = process_windows(play.opened, lane, pending.window.seq, run)
     kept = [row for place, row in rows.items() if not (row.get("host") == gone and inside(first, place))]

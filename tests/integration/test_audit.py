@@ -7,22 +7,24 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from kafka import KafkaProducer
 
-from tests.misbehaving_job import MisbehavingSink, says_done_too_early
-from tests.oracle import CDN, Fields, Place
-from tests.playground import Make, Playground
-from tidemark.audit import AuditReport, PlaceReport
-from tidemark.cli.result_rows import readable, rows_of
-from tidemark.hashing import content_hash, coordinate_hash, row_hash
-from tidemark.hbase.thrift import BatchMutation, Mutation
+from tests.jobs.misbehaving_job import MisbehavingSink, says_done_too_early
+from tests.support.damage import delete_rows, place, rows_at
+from tests.support.oracle import CDN, Fields, Place
+from tests.support.playground import RAW, Make, Playground
+from tidemark.audit.report import AuditReport
+from tidemark.cli.results import readable, rows_of
+from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.ledger.book import record_key
 from tidemark.ledger.codec import decode
 from tidemark.ledger.records import LaneKind
-from tidemark.ranges import RangeSet, TopicPartition
-from tidemark.results.hbase_rows import Mark, PartitionKeys
-from tidemark.results.hbase_table import cells_of, qualifier
-from tidemark_spark import window_job
-from tidemark_spark.audit_job import audit
+from tidemark.offsets.hashing import content_hash, coordinate_hash, row_hash
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.sinks.hbase.rows import Mark, PartitionKeys
+from tidemark.sinks.hbase.table import cells_of
+from tidemark_spark.jobs import window as window_job
+from tidemark_spark.jobs.audit import audit
 from tidemark_spark.sinks import make_sinks
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -30,24 +32,6 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 def audited(play: Playground, within: RangeSet | None = None) -> AuditReport:
     return audit(play.opened, play.new_run(), within)
-
-
-def place(report: AuditReport, name: str) -> PlaceReport:
-    return next(one for one in report.places if one.name == name)
-
-
-def delete_rows(play: Playground, table: str, topic: int, partition: int, *offsets: int) -> None:
-    gateway = play.opened.result_table("hbase_default", table)._gateway
-    keys = PartitionKeys(TopicPartition(play.topics[topic], partition))
-    for offset in offsets:
-        key = keys.key(offset, 0)
-        gateway.once(lambda client, key=key: client.deleteAllRow(table.encode(), key, {}))
-
-
-def rows_at(play: Playground, topic: int, partition: int, count: int) -> list[int]:
-    """Offsets of a partition that have a row with fields."""
-    rows = play.expected().rows
-    return [place[2] for place in sorted(rows) if place[:2] == (play.topics[topic], partition) and rows[place]][:count]
 
 
 def digests(play: Playground, rows: dict[Place, Fields]) -> dict[tuple[str, int], str]:
@@ -107,7 +91,7 @@ def test_changed_and_extra_rows_are_named(play: Playground) -> None:
     table = play.opened.result_table("hbase_default", play.name)
     name = play.name.encode()
     # Behind Tidemark's back, but with its timestamp: one cell changed, and one row that no message gave.
-    cell = Mutation(column=qualifier(play.fields[1]), value=b"someone else's")
+    cell = Mutation(column=b"d:" + play.fields[1].encode(), value=b"someone else's")
     row = BatchMutation(row=PartitionKeys(at).key(changed, 0), mutations=[cell])
     table._gateway.once(lambda client: client.mutateRowsTs(name, [row], last.attempt.generation, {}))
     mark = Mark(last.attempt.generation, 5, "ingest", 1)
@@ -132,6 +116,24 @@ def test_dead_letters_are_audited_too(play: Playground) -> None:
     assert report.findings is not None
     play.select(LaneKind.REPLAY, play.opened.book.selection(report.findings))
     assert audited(play).clean
+
+
+@pytest.mark.covers("E50")
+def test_late_messages_and_the_borders_of_windows_are_no_differences(make: Make) -> None:
+    """The times of messages run backwards over the windows, from half an hour ahead to five days ago."""
+    play = make(CDN, **RAW)
+    ahead = play.opened.book.clock() + 1_800_000
+    for first in (0, 20):
+        producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
+        for number in range(first, first + 20):
+            at = ahead - number * 3 * 3_600_000
+            producer.send(play.topics[0], b"%d" % number, partition=number % 2, timestamp_ms=at).get(timeout=30)
+        producer.close()
+        play.ingest()
+    report = audited(play)
+    assert (report.clean, report.expected) == (True, 40), report.sentence()
+    newest, oldest = (play.opened.book.record("ingest", seq)[1].tallies[0] for seq in (1, 2))  # type: ignore[index]
+    assert oldest.last_timestamp < newest.first_timestamp
 
 
 def parquet_folder(play: Playground) -> Path:

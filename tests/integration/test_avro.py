@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import io
 import json
 import struct
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pytest
 import yaml
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.oracle import Example, Outcome
-from tests.playground import Make
-from tests.registry import serving
-from tests.servers import free_ports
-from tidemark.connections import Connection
+from tests.support.avro_orders import AT, ORDER, ROW, written
+from tests.support.oracle import Example, Outcome
+from tests.support.playground import Make
+from tests.support.registry import serving
+from tests.support.servers import free_ports
+from tidemark.clients.connections import Connection
 from tidemark.errors import EXIT_UNREACHABLE, Unreachable, WrongUse
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
-from tidemark_spark.audit_job import audit
 from tidemark_spark.columns import INDEX, OFFSET, REASON
-from tidemark_spark.reading import no_messages
-from tidemark_spark.rows import check_rows, rows_of
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.rows.pipeline import check_rows, rows_of
+from tidemark_spark.rows.reading import no_messages
 
 FIELDS = {
     "id": "integer",
@@ -36,43 +34,8 @@ FIELDS = {
     "paid": "boolean",
     "raw": "binary",
 }
-KIND = {"type": "enum", "name": "Kind", "symbols": ["NEW", "OLD"]}
-ORDER: dict[str, Any] = {
-    "type": "record",
-    "name": "Order",
-    "namespace": "shop.orders",
-    "fields": [
-        {"name": "id", "type": "int"},
-        {"name": "tags", "type": {"type": "array", "items": "string"}},
-        {"name": "name", "type": ["null", "string"]},
-        {"name": "kind", "type": KIND},
-        {"name": "before", "type": ["null", "Kind"]},
-        {"name": "share", "type": "float"},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "paid", "type": "boolean"},
-        {"name": "raw", "type": {"type": "fixed", "name": "Four", "size": 4}},
-    ],
-}
-AT = datetime(2026, 11, 21, 7, 10, 0, 120_000, UTC)
-ROW: dict[str, Any] = {
-    "id": 5,
-    "tags": ["a", "b"],
-    "name": "Zoë",
-    "kind": "OLD",
-    "before": "NEW",
-    "share": 0.25,
-    "at": AT,
-    "paid": True,
-    "raw": b"\x00\xff\x01\xfe",
-}
 FOUND = (5, "Zoë", "OLD", 0.25, AT.replace(tzinfo=None), True, b"\x00\xff\x01\xfe")
 NOTHING = (None,) * len(FOUND)
-
-
-def written(schema: dict[str, Any], row: dict[str, Any], number: int | None = None) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), row)
-    return out.getvalue() if number is None else struct.pack(">bI", 0, number) + out.getvalue()
 
 
 def messages_of(spark: SparkSession, values: list[bytes | None]) -> DataFrame:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 import pytest
 from kafka import KafkaProducer
 
-from tests.integration.test_command_line import asked, tidemark
-from tests.oracle import CDN
-from tests.playground import Make, Playground
-from tidemark.planning.requests import BackfillRequest, ReplayRequest
-from tidemark.planning.selecting import select
+from tests.support.command_line import asked, tidemark
+from tests.support.oracle import CDN, ORDERS
+from tests.support.playground import Make, Playground
+from tidemark.runs.requests import BackfillRequest, ReplayRequest
+from tidemark.runs.selecting import select
 
 # The hour in which the messages were sent, partition by partition: the last one has none at all.
 HOURS = ([1, 2, 3, 4], [3, 2, 4], [1, 1], [])
@@ -42,7 +43,6 @@ def shown(play: Playground, *arguments: str) -> dict[int, tuple[int, int]]:
     return {int(one["partition"].rpartition("/")[2]): (int(one["from"]), int(one["until"])) for one in found["ranges"]}
 
 
-@pytest.mark.full
 @pytest.mark.covers("A32", "E22", "E23", "E24")
 def test_each_partition_is_resolved_by_itself(timed: Playground) -> None:
     play, file = timed, str(timed.file)
@@ -101,6 +101,48 @@ def test_a_backfill_takes_what_is_not_covered_and_a_replay_what_is(timed: Playgr
     shown = asked("replay", file, "--from", f"{topic}/0@0", "--reason", "a test", "--dry-run")
     assert {why: one["offsets"] for why, one in shown["refused"].items()} == {"no window has read them": 2}
     assert shown["offsets"] == 4
+
+
+@pytest.mark.covers("E52")
+@pytest.mark.usefixtures("spark")
+def test_times_are_the_brokers_however_the_clock_of_a_run_goes(make: Make) -> None:
+    """The run's clock is nine minutes ahead, and the producers' is years behind; the broker writes its own time."""
+    play = make(ORDERS)
+    topic = f"{play.name}-stamped"
+    play.kafka.create(topic, 1, **{"message.timestamp.type": "LogAppendTime"})
+    play.rewrite(source={"topics": [topic]})
+    play.topics = (topic,)
+    messages = list(ORDERS.generate(20, 0))
+    began = _broker_time(play, topic, messages[:12])
+    second = _broker_time(play, topic, messages[12:])
+
+    opened, ahead = play.opened, 540_000
+    right = opened.book.clock
+    opened.book.clock = lambda: right() + ahead
+    (record,) = play.ingest(opened=opened)
+    play.assert_exactly_what_was_read()
+    (tally,) = record.tallies
+    assert began <= tally.first_timestamp <= second <= tally.last_timestamp <= right()
+    # A time names the broker's messages, for a run whose clock is wrong as for one whose clock is right.
+    since = datetime.fromtimestamp(second / 1000, UTC).isoformat()
+    for one in (opened, play.opened):
+        assert str(select(one, ReplayRequest(since=since, reason="a test")).ranges) == str(play.ranges(0, 0, (12, 20)))
+    # The clocks are shown, and differ as they do.
+    clocks = asked("ledger", "clock", str(play.file))
+    assert clocks["generation"] - clocks["here"] > ahead - 120_000
+    assert abs(clocks["server"] - clocks["here"]) < 10_000
+    assert asked("audit", str(play.file))["clean"]
+
+
+def _broker_time(play: Playground, topic: str, messages: list[tuple[bytes | None, bytes | None]]) -> int:
+    """Sends messages of long ago, and gives the time shortly before the broker had them, later than all before."""
+    time.sleep(0.01)
+    now = time.time_ns() // 1_000_000
+    producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
+    for key, value in messages:
+        producer.send(topic, value, key, partition=0, timestamp_ms=1).get(timeout=30)
+    producer.close()
+    return now
 
 
 def _stored(play: Playground) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,19 +11,20 @@ import happybase
 import pytest
 from kafka import KafkaProducer
 
-from tests.integration.test_command_line import asked
-from tests.oracle import CDN, LEDGER, LEDGERS
-from tests.playground import Make, Playground
-from tidemark import protocol, runs
+from tests.support.command_line import asked
+from tests.support.oracle import CDN, LEDGER, LEDGERS
+from tests.support.playground import Make, Playground
+from tidemark.clients.kafka.log import KafkaLog
+from tidemark.clients.kafka.topics import PartitionLog, TopicLog
+from tidemark.commit import protocol
 from tidemark.errors import InvalidStreamFile, LogTruncated, OffsetsOutOfRange
-from tidemark.kafka.log import KafkaLog
-from tidemark.kafka.topics import PartitionLog, TopicLog
 from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind, Pending
-from tidemark.planning.requests import BackfillRequest
-from tidemark.planning.selecting import select
-from tidemark_spark.audit_job import audit
-from tidemark_spark.failures import translate
+from tidemark.runs import lanes
+from tidemark.runs.requests import BackfillRequest
+from tidemark.runs.selecting import select
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.runtime.failures import translate
 
 
 def ranges(pending: Pending | None) -> dict[int, tuple[int, int]]:
@@ -54,14 +54,14 @@ def test_a_start_counts_until_there_is_a_position(make: Make) -> None:
     }
     for start, expected in starts.values():
         stream = make(CDN, source={"topics": [topic], "start": start})
-        assert ranges(runs.plan_ingest(stream.opened, "run")) == expected
+        assert ranges(lanes.plan_ingest(stream.opened, "run")) == expected
         position = stream.head().positions
         # From now on it is ignored, whatever it says.
-        protocol.abandon(stream.opened.book, "ingest", "a test")
+        protocol.abandon(stream.opened.book, "ingest", "a test", take_over=True)
         for other, _ in starts.values():
             stream.rewrite(source={"topics": [topic], "start": other})
-            assert ranges(runs.plan_ingest(stream.opened, "run")) == expected
-            protocol.abandon(stream.opened.book, "ingest", "a test")
+            assert ranges(lanes.plan_ingest(stream.opened, "run")) == expected
+            protocol.abandon(stream.opened.book, "ingest", "a test", take_over=True)
         assert stream.head().positions == position
 
 
@@ -105,7 +105,6 @@ def test_a_log_start_that_has_moved_up(make: Make) -> None:
     assert audit(play.opened, "audit").clean
 
 
-@pytest.mark.full
 @pytest.mark.covers("E18", "F9")
 @pytest.mark.usefixtures("spark")
 def test_what_is_deleted_between_plan_and_read_is_named_exactly(make: Make) -> None:
@@ -113,7 +112,7 @@ def test_what_is_deleted_between_plan_and_read_is_named_exactly(make: Make) -> N
     topic = play.topics[0]
     play.produce(80)
     run = play.new_run()
-    assert runs.plan_ingest(play.opened, run) is not None
+    assert lanes.plan_ingest(play.opened, run) is not None
     play.kafka.delete_records(topic, 1, 5)
     for _ in range(2):
         with pytest.raises(Exception) as caught:  # noqa: PT011 (Spark's own may be around it, as the job gets it)
@@ -125,7 +124,7 @@ def test_what_is_deleted_between_plan_and_read_is_named_exactly(make: Make) -> N
         assert (play.head().seq, sum(play.positions().values())) == (0, 0)
     # By the stream file alone it does not go on: the window is pinned. Given up, the next one names what is lost.
     play.rewrite(source={"on_out_of_range": "earliest"})
-    protocol.abandon(play.opened.book, "ingest", "its offsets are gone")
+    protocol.abandon(play.opened.book, "ingest", "its offsets are gone", take_over=True)
     (record,) = play.ingest()
     assert [(gap.kind.value, gap.partition, gap.start, gap.until) for gap in record.window.gaps] == [("lost", 1, 0, 5)]
     assert audit(play.opened, "audit").clean
@@ -154,8 +153,7 @@ def test_a_partition_that_was_added_is_noted(make: Make) -> None:
     play.produce(8)
     play.ingest()
     assert asked("ledger", "events", str(play.file)) == []
-    play.kafka.admin.create_partitions({topic: 5})
-    time.sleep(1)
+    play.kafka.add_partitions(topic, 5)
     play.kafka.send([(topic, 4, None, value) for _, value in play.example.generate(3, 50)])
     (record,) = play.ingest()
     assert {one.partition: (one.start, one.until) for one in record.window.ranges}[4] == (0, 3)
@@ -192,9 +190,9 @@ def test_an_older_end_is_asked_for_again_and_then_believed(play: Playground) -> 
     play.produce(12)
     before = play.opened.book.store.read(("head", "ingest"))
     with pytest.raises(LogTruncated, match="ends at 1, below"):
-        runs.plan_ingest(replace(play.opened, log=StaleLog(play.kafka.servers, 100, 1)), "run")
+        lanes.plan_ingest(replace(play.opened, log=StaleLog(play.kafka.endpoint, 100, 1)), "run")
     assert play.opened.book.store.read(("head", "ingest")) == before
-    pending = runs.plan_ingest(replace(play.opened, log=StaleLog(play.kafka.servers, 2, 1)), "run")
+    pending = lanes.plan_ingest(replace(play.opened, log=StaleLog(play.kafka.endpoint, 2, 1)), "run")
     assert pending is not None
     assert sum(one.until - one.start for one in pending.window.ranges) == 12
 
@@ -206,7 +204,7 @@ def test_a_partition_shows_its_position_its_pending_window_and_its_dead_letters(
     play.produce(240)
     play.ingest()
     play.produce(24)
-    pending = runs.plan_ingest(play.opened, "run")
+    pending = lanes.plan_ingest(play.opened, "run")
     assert pending is not None
     rows = {(one["topic"], one["partition"]): one for one in asked("status", file)["partitions"]}
     for one in pending.window.ranges:
@@ -223,7 +221,6 @@ def test_a_partition_shows_its_position_its_pending_window_and_its_dead_letters(
     }
 
 
-@pytest.mark.full
 @pytest.mark.covers("N2")
 @pytest.mark.usefixtures("spark")
 def test_a_hole_is_proved_and_comes_out_as_a_plan(make: Make) -> None:

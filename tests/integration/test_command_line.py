@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from typing import Any
-
 import pytest
 
-from tests.oracle import CDN, LEDGERS
-from tests.playground import Make, Playground
-from tidemark import runs
-from tidemark.cli.showing import where_is
-from tidemark.coordinates import parse_coordinates
+from tests.support.command_line import asked, tidemark
+from tests.support.oracle import CDN, LEDGERS
+from tests.support.playground import Make, Playground
+from tidemark.cli.results import where_is
 from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind
-
-
-def tidemark(*arguments: str, code: int = 0, **variables: str) -> tuple[str, str]:
-    """Run the command, which has to end with `code`; gives standard output and standard error."""
-    command = [sys.executable, "-m", "tidemark", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables}, timeout=300)
-    assert done.returncode == code, done.stderr
-    return done.stdout, done.stderr
-
-
-def asked(*arguments: str) -> Any:
-    out, _ = tidemark(*arguments, "--json")
-    return json.loads(out)
+from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.runs import lanes
 
 
 @pytest.fixture
@@ -51,7 +33,7 @@ def test_what_is_where(ingested: Playground) -> None:
     assert sum(int(one["lag"]) for one in partitions) == 30
     assert sum(ends.values()) == 150
 
-    lanes = {one["lane"]: one for one in asked("ledger", "show", file)}
+    lanes = {one["lane"]: one for one in asked("ledger", "show", file, "--closed")}
     replay = next(name for name in lanes if name != "ingest")
     assert (lanes["ingest"]["windows"], lanes[replay]["windows"], lanes[replay]["state"]) == (1, 1, "closed")
 
@@ -87,7 +69,6 @@ def test_what_is_where(ingested: Playground) -> None:
     assert out.endswith("is in no committed window\n")
 
 
-@pytest.mark.full
 @pytest.mark.covers("N1")
 @pytest.mark.usefixtures("spark")
 def test_which_window_stored_a_message_is_known_for_good(make: Make, ledger: str) -> None:
@@ -161,7 +142,7 @@ def test_which_window_stored_a_message_is_known_for_good(make: Make, ledger: str
     assert all(one.leader_epoch == log.partitions[one.partition].leader_epoch for one in first.window.ranges)
     assert {one.partition: one.read.number for one in first.receipt.tallies} == {0: 11, 1: 15, 2: 15, 3: 15}
     assert len({one.content for one in first.receipt.tallies}) == 4
-    assert (first.attempt.run, first.attempt.code_version) == ("the first run", runs.code_version())
+    assert (first.attempt.run, first.attempt.code_version) == ("the first run", lanes.code_version())
     assert first.attempt.stream_digest != opened.file.digest
 
 
@@ -173,7 +154,7 @@ def test_a_plan_is_shown_and_nothing_is_pinned(play: Playground) -> None:
     found = asked("plan", file)
     assert (found["window"], found["pinned"], found["offsets"]) == (1, False, 120)
     assert list(play.opened.book.store.scan(())) == []
-    pending = runs.plan_ingest(play.opened, "run")
+    pending = lanes.plan_ingest(play.opened, "run")
     assert pending is not None
     pinned = [
         {"partition": str(one.at), "from": str(one.start), "until": str(one.until)} for one in pending.window.ranges
@@ -201,7 +182,7 @@ def test_a_changed_record_is_found(play: Playground) -> None:
 
 def test_a_pinned_window_is_given_up(play: Playground) -> None:
     play.produce(30)
-    assert runs.plan_ingest(play.opened, "run") is not None
+    assert lanes.plan_ingest(play.opened, "run") is not None
     _, said = tidemark("ledger", "abandon", str(play.file), "ingest", "--reason", " ", code=2)
     assert said == "tidemark: WrongUse: abandon needs a reason\n"
     out, _ = tidemark("ledger", "abandon", str(play.file), "ingest", "--reason", "a wrong stream file")
@@ -210,6 +191,30 @@ def test_a_pinned_window_is_given_up(play: Playground) -> None:
     assert abandoned is not None
     assert abandoned.reason == "a wrong stream file"
     assert play.head().pending is None
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_replay_is_given_up(play: Playground) -> None:
+    file = str(play.file)
+    play.produce(30)
+    play.ingest()
+    chosen = play.ranges(0, 0, (0, 3))
+    lane = lanes.open_selected(play.opened, LaneKind.REPLAY, "wrong", chosen, "test")
+    assert lanes.plan_lane(play.opened, lane, "wrong") is not None
+    _, said = tidemark("ledger", "close", file, lane, "--reason", "asked for the wrong hour", code=3)
+    assert (
+        f"window 1 pending: finish it by running it again, or give it up (tidemark ledger abandon {play.name}" in said
+    )
+    out, _ = tidemark("ledger", "abandon", file, lane, "--reason", "asked for the wrong hour")
+    assert out.endswith(f"To free it: tidemark ledger close {play.name} {lane} --reason ...\n")
+    for _ in range(2):
+        out, _ = tidemark("ledger", "close", file, lane, "--reason", "asked for the wrong hour")
+        assert out == f"{play.name}/{lane} is closed; what it had claimed is free\n"
+    _, said = tidemark(
+        "replay", file, "--records", f"{play.topics[0]}/0@1", "--reason", "test", "--run", "wrong", code=3
+    )
+    assert "was closed before it was done: asked for the wrong hour" in said
+    lanes.open_selected(play.opened, LaneKind.REPLAY, "right", chosen, "test")
 
 
 @pytest.mark.usefixtures("spark")

@@ -9,20 +9,22 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.integration.test_command_line import asked
-from tests.integration.test_cuts import Cut
-from tests.integration.test_parquet_sink import assert_read_alike, places_by_reader, with_files
-from tests.oracle import LEDGERS, Example
-from tests.playground import Make, Playground
+from tests.support.command_line import asked
+from tests.support.cuts import Cut
+from tests.support.oracle import LEDGERS, Example
+from tests.support.parquet_readers import assert_read_alike, places_by_reader, with_files
+from tests.support.playground import Make, Playground
 from tidemark.errors import Fenced
-from tidemark.ledger import compactions
-from tidemark.ledger.compactions import CompactedFolder, described
 from tidemark.ledger.records import LaneKind
-from tidemark.results.compacting import Asked
-from tidemark.results.parquet_files import tables_that_count
-from tidemark.results.parquet_parts import steady
-from tidemark_spark import audit_job
-from tidemark_spark.compact_job import Step, compact, nobody
+from tidemark.sinks.contract import Asked
+from tidemark.sinks.kinds import sink_to_compact
+from tidemark.sinks.parquet import compactions
+from tidemark.sinks.parquet.compactions import CompactedFolder, described
+from tidemark.sinks.parquet.files import tables_that_count
+from tidemark.sinks.parquet.parts import steady
+from tidemark_spark.audit import comparing
+from tidemark_spark.jobs import audit as audit_job
+from tidemark_spark.sinks.parquet.compacting import Step, compact, nobody
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -30,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("spark")
 def compacted(
     play: Playground, on_step: Callable[[Step], None] = nobody, run: str = "compaction", **how: Any
 ) -> list[CompactedFolder]:
-    return compact(play.opened, play.opened.parquet_sink(None), run, Asked(**how), on_step)
+    return compact(play.opened, sink_to_compact(play.opened.stream.sinks, play.name, None), run, Asked(**how), on_step)
 
 
 def at(wanted: Step, then: Callable[[], object]) -> Callable[[Step], None]:
@@ -59,7 +61,9 @@ def replay(play: Playground, *intervals: tuple[int, int]) -> None:
 
 
 def base(play: Playground) -> Path:
-    return Path(play.opened.files_base(play.opened.parquet_sink(None)).removeprefix("file://"))
+    return Path(
+        sink_to_compact(play.opened.stream.sinks, play.name, None).base(play.opened.connections).removeprefix("file://")
+    )
 
 
 def folders(play: Playground) -> list[str]:
@@ -152,7 +156,7 @@ def test_who_reads_meanwhile_reads_again(
     assert [len(look) for look in looks] == [3, 1]
     # An audit too, which looks at the files long after it has begun.
     windows(play, 1)
-    compare, calls = audit_job._compare, []
+    compare, calls = comparing._compare, []
 
     def late(name: str, *rest: Any) -> Any:
         calls.append(name)
@@ -160,7 +164,7 @@ def test_who_reads_meanwhile_reads_again(
             compacted(play, again=True)
         return compare(name, *rest)
 
-    monkeypatch.setattr(audit_job, "_compare", late)
+    monkeypatch.setattr(comparing, "_compare", late)
     report = audit_job.audit(play.opened, "audit")
     assert report.clean, report.sentence()
     assert calls == ["hbase", "parquet", "parquet", "dead letters"]
@@ -170,7 +174,7 @@ def test_who_reads_meanwhile_reads_again(
 def test_the_newer_of_two_compactions_counts(play: Playground, spark: SparkSession) -> None:
     windows(play, 2)
     found = []
-    with pytest.raises(Fenced, match="was begun by run newer behind this one"):
+    with pytest.raises(Fenced, match="was begun by run newer after this one"):
         compacted(play, at(Step.WRITTEN, lambda: found.extend(compacted(play, run="newer"))))
     assert len(found) == 1
     known = compactions.find(play.opened.book, "parquet")

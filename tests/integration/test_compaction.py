@@ -7,22 +7,16 @@ import time
 import pytest
 from kafka import KafkaProducer
 
-from tests.integration.test_cuts import crash, cut_after
-from tests.integration.test_kafka_edges import transaction
-from tests.oracle import CDN, consume
-from tests.playground import Make, Playground
+from tests.support.compacted_topics import COMPACTED, wait_until_left
+from tests.support.cuts import crash, cut_after
+from tests.support.oracle import CDN
+from tests.support.playground import Make, Playground
+from tests.support.transactions import transaction
+from tidemark.commit.protocol import Step
 from tidemark.ledger.records import LaneKind
-from tidemark.protocol import Step
-from tidemark_spark.audit_job import audit
+from tidemark_spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
-
-COMPACTED = {
-    "cleanup.policy": "compact",
-    "segment.ms": "200",
-    "min.cleanable.dirty.ratio": "0.01",
-    "delete.retention.ms": "100",
-}
 
 
 @pytest.fixture
@@ -41,17 +35,6 @@ def send(play: Playground, *keys: str) -> None:
     play.kafka.send([(play.topics[0], 0, key.encode(), line) for key, line in zip(keys, lines, strict=True)])
 
 
-def wait_until_left(play: Playground, offsets: list[int], end: int) -> None:
-    """Wait for Kafka to have compacted the log to these offsets. The last segment is never compacted."""
-    deadline = time.monotonic() + 60
-    while True:
-        left = [offset for _, _, offset, _ in consume(play.kafka.servers, play.topics, {(play.topics[0], 0): end})]
-        if left == offsets:
-            return
-        assert time.monotonic() < deadline, left
-        time.sleep(0.3)
-
-
 @pytest.mark.covers("A17", "F10", "N3")
 def test_offsets_without_a_message_are_explained(play: Playground) -> None:
     topic = play.topics[0]
@@ -68,7 +51,6 @@ def test_offsets_without_a_message_are_explained(play: Playground) -> None:
     assert (gap.offsets, gap.messages, gap.ranges, gap.unexplained) == (10, 7, (f"{topic}/0 [5, 8)",), 0)
 
 
-@pytest.mark.full
 @pytest.mark.covers("E7")
 def test_what_is_compacted_after_it_was_read_is_not_taken_for_a_difference(play: Playground) -> None:
     topic = play.topics[0]
@@ -119,7 +101,7 @@ def test_transactions_are_explained_and_a_message_that_vanishes_is_not(make: Mak
     transaction(play, producer, 10, end="commit")
     transaction(play, producer, 7, end="abort")
     producer.close()
-    time.sleep(1)
+    play.kafka.wait_for_stable_end(topic, 0, 19)
     play.ingest()
     report = audit(play.opened, "audit")
     assert report.clean, report.sentence()

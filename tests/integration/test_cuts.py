@@ -7,55 +7,30 @@ window, although more has been produced meanwhile. Real kills, of real processes
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
 
-from tests.oracle import CDN, LEDGER, LEDGERS, OFFSETS
-from tests.playground import Make, Playground
-from tests.proxy import lossy
-from tidemark.connections import variable
+from tests.support.cuts import Cut, crash, cut_after, read_by
+from tests.support.oracle import CDN, LEDGER, LEDGERS, OFFSETS
+from tests.support.playground import Make, Playground
+from tests.support.proxy import lossy
+from tidemark.clients.connections import variable
+from tidemark.commit.protocol import Step
 from tidemark.errors import VerificationFailed
 from tidemark.ledger.records import LaneKind, Record
-from tidemark.protocol import Step
-from tidemark.ranges import RangeSet, TopicPartition
-from tidemark.results.sweeping import SinkSweeper
-from tidemark.streams.opened import OpenStream
-from tidemark.tallies import Acknowledgements
-from tidemark_spark import progress, work
-from tidemark_spark.sinks.contract import Mission
-from tidemark_spark.sinks.hbase import HBaseResults
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.tallies import Acknowledgements
+from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.sweeping import SinkSweeper
+from tidemark_spark.jobs import window_work
+from tidemark_spark.runtime import progress
+from tidemark_spark.sinks.contract import WriteContext
+from tidemark_spark.sinks.hbase.writer import HBaseResults
 
 pytestmark = pytest.mark.usefixtures("spark")
-
-
-class Cut(BaseException):
-    """A crash."""
-
-
-def cut_after(step: Step, times: int = 1) -> Callable[[Step], None]:
-    """A listener that crashes after a step has been done `times` times."""
-    left = times
-
-    def listen(done: Step) -> None:
-        nonlocal left
-        left -= done == step
-        if left == 0:
-            raise Cut
-
-    return listen
-
-
-def crash(play: Playground, run: str, **how: Any) -> None:
-    with pytest.raises(Cut):
-        play.ingest(run, **how)
-
-
-def read_by(records: list[Record]) -> int:
-    return sum(tally.read.number for record in records for tally in record.tallies)
 
 
 # In every run those behind which something else stands; what the others leave behind is the same as of one of these.
@@ -100,14 +75,14 @@ def test_a_crash_after_any_step(play: Playground, step: Step, times: int) -> Non
 
 @pytest.mark.covers("F1", "S18", "A23")
 def test_a_crash_after_the_pin(play: Playground) -> None:
-    from tidemark import runs
+    from tidemark.runs import lanes
 
     # One message in each of partitions 0 to 2; then nine more in partition 2.
     play.produce(3)
     run = play.new_run()
-    pending = runs.plan_ingest(play.opened, run)
+    pending = lanes.plan_ingest(play.opened, run)
     play.kafka.send((play.topics[0], 2, key, value) for key, value in play.example.generate(9, 100))
-    assert runs.plan_ingest(play.opened, run) == pending
+    assert lanes.plan_ingest(play.opened, run) == pending
     (record,) = play.ingest(run)
     read = {(tally.topic, tally.partition): tally.read.number for tally in record.tallies}
     assert read == {(play.topics[0], partition): 1 for partition in range(3)}
@@ -135,7 +110,7 @@ class HalfProgress(progress.Progress):
 def test_a_crash_after_half_of_the_tasks(play: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
     play.produce(240)
     run = play.new_run()
-    monkeypatch.setattr(work, "Progress", HalfProgress)
+    monkeypatch.setattr(window_work, "Progress", HalfProgress)
     with pytest.raises(Exception, match="half of the tasks crash"):
         play.ingest(run)
     assert play.head().seq == 0
@@ -149,8 +124,8 @@ def test_a_crash_after_half_of_the_tasks(play: Playground, monkeypatch: pytest.M
 def test_a_sink_that_holds_less_than_was_read(play: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = HBaseResults.store
 
-    def less(self: HBaseResults, rows: DataFrame, mission: Mission) -> Acknowledgements:
-        return whole(self, rows.where("_offset % 7 != 0"), mission)
+    def less(self: HBaseResults, rows: DataFrame, context: WriteContext) -> Acknowledgements:
+        return whole(self, rows.where("_offset % 7 != 0"), context)
 
     play.produce(240)
     run = play.new_run()
@@ -176,7 +151,7 @@ def with_cut_sweep(opened: OpenStream) -> OpenStream:
 
 
 @pytest.mark.covers("F1", "O9")
-@pytest.mark.parametrize("step", [pytest.param(Step.SINK_STORED, marks=pytest.mark.full), Step.SWEPT], ids=str)
+@pytest.mark.parametrize("step", [Step.SINK_STORED, Step.SWEPT], ids=str)
 def test_a_crash_in_the_sweep(play: Playground, step: Step) -> None:
     play.produce(240)
     run = play.new_run()
@@ -218,10 +193,10 @@ def test_a_crash_in_a_replay(play: Playground, step: Step, times: int) -> None:
         play.select(LaneKind.REPLAY, selection, run, on_step=cut_after(step, times))
     play.assert_exactly_what_was_read()
     # Run again: what was committed is settled, what was not is done; the lane is closed at the end.
-    from tidemark import runs
-    from tidemark_spark.window_job import process_windows
+    from tidemark.runs import lanes
+    from tidemark_spark.jobs.window import process_windows
 
-    lane = runs.lane_name(LaneKind.REPLAY, run)
+    lane = lanes.lane_name(LaneKind.REPLAY, run)
     process_windows(play.opened, lane, 1, run)
     assert play.head(lane).seq == 1
     assert play.head(lane).state == "closed"

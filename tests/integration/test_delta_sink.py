@@ -9,19 +9,20 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.independent import _text
-from tests.integration.test_command_line import asked
-from tests.integration.test_cuts import Cut, crash, cut_after
-from tests.oracle import CDN, LEDGERS, Example
-from tests.playground import Make, Playground
-from tidemark import runs
+from tests.support.command_line import asked
+from tests.support.cuts import Cut, crash, cut_after
+from tests.support.independent import _text
+from tests.support.oracle import CDN, LEDGERS, Example
+from tests.support.playground import Make, Playground
+from tidemark.commit.protocol import Step
 from tidemark.ledger.records import LaneKind
-from tidemark.protocol import Step
-from tidemark.results import delta_table
-from tidemark.results.reading import delta_tables
-from tidemark_spark.audit_job import audit
-from tidemark_spark.readers import results
-from tidemark_spark.window_job import process_windows
+from tidemark.runs import lanes
+from tidemark.sinks.delta import table as delta_table
+from tidemark.sinks.delta.settings import DeltaSink
+from tidemark.sinks.reading import delta_tables
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.jobs.window import process_windows
+from tidemark_spark.sinks import results
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -33,7 +34,9 @@ def with_table(play: Playground, **sink: Any) -> None:
 
 
 def base(play: Playground) -> str:
-    return play.opened.files_base(play.opened.stream.sinks[0])  # type: ignore[arg-type]
+    sink = play.opened.stream.sinks[0]
+    assert isinstance(sink, DeltaSink)
+    return sink.base(play.opened.connections)
 
 
 def plainly(play: Playground) -> Counter[tuple[str, int, int, int]]:
@@ -60,7 +63,7 @@ def assert_each_once(play: Playground, spark: SparkSession) -> None:
     play.assert_exactly_what_was_read()
 
 
-@pytest.mark.full
+@pytest.mark.covers("E43")
 def test_a_table_through_ingests_and_replays(make: Make, example: Example, ledger: str, spark: SparkSession) -> None:
     play = make(example, ledger=LEDGERS[ledger])
     with_table(play, compression="zstd")
@@ -78,11 +81,11 @@ def test_a_table_through_ingests_and_replays(make: Make, example: Example, ledge
         play.select(LaneKind.REPLAY, selection, run, on_step=cut_after(Step.SINK_STORED))
     assert max(plainly(play).values()) == 2
     assert_each_once(play, spark)
-    lane = runs.lane_name(LaneKind.REPLAY, run)
+    lane = lanes.lane_name(LaneKind.REPLAY, run)
     with pytest.raises(Cut):
         process_windows(play.opened, lane, 1, run, on_step=cut_after(Step.COMMITTED))
     assert_each_once(play, spark)
-    runs.finish(play.opened, lane)
+    lanes.finish(play.opened, lane)
     # Settled: other readers too see each row once, and of the newest attempt.
     assert plainly(play) == Counter(dict.fromkeys(play.expected().rows, 1))
     assert_each_once(play, spark)

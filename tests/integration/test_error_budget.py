@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from tests.integration.test_cuts import read_by
-from tests.oracle import CDN, LEDGERS, Example
-from tests.playground import Make, Playground
-from tidemark.connections import from_environment, lake_folder
+from tests.support.cuts import read_by
+from tests.support.oracle import CDN, LEDGERS, Example
+from tests.support.playground import Make, Playground
+from tidemark.clients.connections import from_environment, lake_folder
 from tidemark.errors import EXIT_FAILED, TooManyInvalid
 from tidemark.ledger.records import LaneKind
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.integration.test_kafka_sink import counting
-from tests.oracle import CDN, Fields, cdn_file, cdn_outcome, consume
-from tests.playground import Make, Playground
-from tidemark.results.aggregate_table import totals
-from tidemark_spark.audit_job import audit
+from tests.support.oracle import CDN, Fields, cdn_file, cdn_outcome, consume
+from tests.support.playground import Make, Playground
+from tests.support.sink_topics import counting
+from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
+from tidemark.sinks.aggregates.table import aggregate_table, totals
+from tidemark_spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -72,7 +73,7 @@ def test_all_four_steps(make: Make) -> None:
     play.ingest()
     play.produce(60)
     play.ingest()
-    messages = consume(play.kafka.servers, play.topics, play.positions())
+    messages = consume(play.kafka.settings, play.topics, play.positions())
     outcomes = {(*place, 0): cdn_outcome(value) for *place, value in messages}
     wanted = {
         place: normalised(one.fields) if one.fields else {} for place, one in outcomes.items() if one.fields is not None
@@ -97,12 +98,12 @@ def test_all_four_steps(make: Make) -> None:
     sums = by_minute(list(wanted.values()))
     assert sums["img.example.com", "2026-11-21 06:10:00"]["requests"] == 3
     opened = play.opened
-    (sink,) = [one for one in opened.stream.sinks if one.name == "hbase_aggregates"]
-    table = opened.aggregate_table("hbase_default", f"{play.name}_sums")
+    (sink,) = [one for one in opened.stream.sinks if isinstance(one, HBaseAggregatesSink)]
+    table = aggregate_table(opened.connections, "hbase_default", f"{play.name}_sums")
     types: dict[str, Any] = {"requests": int, "bytes": int, "slowest": float}
     aggregated = {
         tuple(part and part.decode() for part in key): {name: types[name](value) for name, value in values.items()}
-        for key, values in totals(opened.book, table, sink.aggregates(opened.stream.fields))  # type: ignore[union-attr]
+        for key, values in totals(opened.book, table, sink.aggregates(opened.fields))
     }
     assert aggregated == sums
 

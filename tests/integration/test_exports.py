@@ -10,10 +10,10 @@ from pathlib import Path
 import happybase
 import pytest
 
-from tests.integration.test_command_line import asked, tidemark
-from tests.oracle import CDN
-from tests.playground import Make, Playground
-from tidemark import runs
+from tests.support.command_line import asked, tidemark
+from tests.support.oracle import CDN
+from tests.support.playground import Make, Playground
+from tidemark.runs import lanes
 
 WIDE = replace(CDN, partitions=3)
 # What a spreadsheet would take for a formula.
@@ -51,7 +51,7 @@ def begun(make: Make, offsets: dict[int, int], messages: int) -> Playground:
     play.rewrite(
         source={"start": {"offsets": {f"{topic}/{partition}": offset for partition, offset in offsets.items()}}}
     )
-    assert runs.plan_ingest(play.opened, "begin") is not None
+    assert lanes.plan_ingest(play.opened, "begin") is not None
     return play
 
 
@@ -89,7 +89,7 @@ def test_what_is_exported_is_what_is_imported(
     assert {int(one["partition"][-1]): int(one["offset"]) for one in json.loads(shown)} == {0: 50, 1: 7, 2: 0}
 
 
-@pytest.mark.covers("A48")
+@pytest.mark.covers("A48", "Q15")
 def test_a_plan_to_an_offset_and_a_shift_beyond_the_log(make: Make, tmp_path: Path) -> None:
     play = begun(make, {0: 50, 1: 150, 2: 200}, 200)
     topic, file = play.topics[0], str(play.file)

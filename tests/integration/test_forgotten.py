@@ -7,20 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.integration.test_audit import delete_rows, place
-from tests.oracle import LEDGERS, Example, Outcome
-from tests.playground import Make
-from tidemark.audit import AuditReport
-from tidemark.hashing import coordinate_hash
-from tidemark.hbase.thrift import BatchMutation, Mutation
+from tests.support.damage import delete_rows, place
+from tests.support.oracle import LEDGERS, Example, Outcome
+from tests.support.playground import Make
+from tidemark.audit.report import AuditReport
+from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.ledger.codec import decode
 from tidemark.ledger.records import LaneKind
 from tidemark.ledger.verifying import verify
-from tidemark.ranges import TopicPartition
-from tidemark.results.hbase_rows import PartitionKeys
-from tidemark.results.hbase_table import qualifier
-from tidemark.tallies import Count
-from tidemark_spark.audit_job import audit, main
+from tidemark.offsets.hashing import coordinate_hash
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.tallies import Count
+from tidemark.sinks.hbase.rows import PartitionKeys
+from tidemark_spark.jobs.audit import audit, main
 
 MESSAGES = 25_000
 INVALID = {7, 12_345}
@@ -70,7 +69,7 @@ def test_a_row_of_a_forgotten_message_is_missed_in_its_block(make: Make, ledger:
     delete_rows(play, play.name, 0, 0, 12_000)
     delete_rows(play, f"{play.name}_dead", 0, 0, 12_345)
     table = play.opened.result_table("hbase_default", play.name)
-    cell = Mutation(column=qualifier("value"), value=b"someone else's")
+    cell = Mutation(column=b"d:value", value=b"someone else's")
     row = BatchMutation(row=PartitionKeys(at).key(20_100, 0), mutations=[cell])
     name, generation = play.name.encode(), record.attempt.generation
     table._gateway.once(lambda client: client.mutateRowsTs(name, [row], generation, {}))

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracle import CDN
-from tests.playground import RAW, Make, Playground
-from tests.submitted import WINDOW_JOB, Submitted
+from tests.support.oracle import CDN
+from tests.support.playground import RAW, Make, Playground
+from tests.support.submitted import WINDOW_JOB, Submitted
 from tidemark.errors import EXIT_FAILED
 
-pytestmark = pytest.mark.full
-
-_NUMBER, _BYTES = 200, 500_000
+_BYTES = 500_000
 
 Disk = Callable[[str], Path]
 
@@ -46,20 +44,21 @@ def test_the_disk_of_a_sink(make: Make, tmp_path: Path, disk: Disk) -> None:
     play = make(CDN, **RAW)
     lake = disk("16m")
     variables = {"AIRFLOW_CONN_LAKE_DEFAULT": json.dumps({"conn_type": "fs", "extra": {"path": str(lake)}})}
-    fails_and_goes_on(play, tmp_path, f"The disk of file:{lake}/", **variables)
+    # Twice of what there is room for.
+    fails_and_goes_on(play, 60, tmp_path, f"The disk of file:{lake}/", **variables)
 
 
 @pytest.mark.covers("F18")
 def test_the_disk_of_sparks_scratch_files(make: Make, tmp_path: Path, disk: Disk) -> None:
     # Room for the jars that Spark copies, and not for the rows that it has to keep there for want of memory.
     conf = {"spark.local.dir": str(disk("64m")), "spark.memory.fraction": "0.05"}
-    fails_and_goes_on(make(CDN, **RAW), tmp_path, "most likely that of Spark's scratch files", conf)
+    fails_and_goes_on(make(CDN, **RAW), 200, tmp_path, "most likely that of Spark's scratch files", conf)
 
 
 def fails_and_goes_on(
-    play: Playground, folder: Path, said: str, conf: dict[str, str] | None = None, **variables: str
+    play: Playground, number: int, folder: Path, said: str, conf: dict[str, str] | None = None, **variables: str
 ) -> None:
-    play.produce_incompressible(_NUMBER, _BYTES)
+    play.produce_incompressible(number, _BYTES)
     run = play.new_run()
     window = play.pin(run)
     arguments = play.job_arguments(run, window.seq)
@@ -77,5 +76,5 @@ def fails_and_goes_on(
     Submitted(play.site, folder / "room.log", WINDOW_JOB, *arguments).succeeds()
     committed = play.head().last
     assert committed is not None
-    assert sum(one.rows.number for one in committed.tallies) == _NUMBER
-    assert len(play.independent.hbase().by_place()) == _NUMBER
+    assert sum(one.rows.number for one in committed.tallies) == number
+    assert len(play.independent.hbase().by_place()) == number

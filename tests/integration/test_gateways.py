@@ -15,15 +15,15 @@ import pytest
 
 from services import control, processes
 from services.site import Site
-from tests.playground import Playground
-from tidemark.connections import HBaseEndpoint
+from tests.support.playground import Playground
+from tidemark.clients.connections import HBaseEndpoint
+from tidemark.clients.hbase.gateway import Gateway
+from tidemark.clients.hbase.paging import PageSize
+from tidemark.clients.hbase.tables import ensure_table
+from tidemark.clients.hbase.thrift import Mutation
+from tidemark.clients.hbase.thrift2 import Gateway2
 from tidemark.errors import Unreachable
-from tidemark.hbase.gateway import Gateway
-from tidemark.hbase.paging import PageSize
-from tidemark.hbase.tables import ensure_table
-from tidemark.hbase.thrift import Mutation
-from tidemark.hbase.thrift2 import Gateway2
-from tidemark.results.hbase_table import ResultTable
+from tidemark.sinks.hbase.table import ResultTable
 
 
 class KillingTable(ResultTable):
@@ -54,14 +54,14 @@ class KillingTable(ResultTable):
     "server",
     [
         pytest.param("thrift", marks=pytest.mark.covers("F15")),
-        pytest.param("hbase-region", marks=[pytest.mark.covers("F14"), pytest.mark.full]),
+        pytest.param("hbase-region", marks=pytest.mark.covers("F14")),
     ],
 )
 def test_a_server_dies_in_the_middle_of_a_write(
     play: Playground, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play.produce(240)
-    monkeypatch.setattr("tidemark.streams.opened.ResultTable", partial(KillingTable, play.site, server, tmp_path))
+    monkeypatch.setattr("tidemark.sinks.hbase.table.ResultTable", partial(KillingTable, play.site, server, tmp_path))
     over = threading.Event()
 
     def restart() -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.test_command_line import asked, tidemark
-from tests.integration.test_cuts import crash, cut_after, read_by
-from tests.oracle import CDN, LEDGERS
-from tests.playground import Make, Playground
-from tidemark import runs
+from tests.support.command_line import asked, tidemark
+from tests.support.cuts import crash, cut_after, read_by
+from tests.support.oracle import CDN, LEDGERS
+from tests.support.playground import Make, Playground
+from tidemark.commit.protocol import Step
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.records import Guarantee, LaneKind, Record
-from tidemark.planning.skipping import skip
-from tidemark.protocol import Step
-from tidemark.ranges import OffsetRange, RangeSet
-from tidemark_spark.audit_job import audit
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.runs import lanes
+from tidemark.runs.skipping import skip
+from tidemark_spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -23,7 +23,6 @@ def records(play: Playground) -> list[Record]:
     return [window.record for window in play.opened.book.committed()]
 
 
-@pytest.mark.full
 @pytest.mark.covers("G4", "C1", "O7", "E37")
 def test_what_a_crash_costs(make: Make, ledger: str) -> None:
     """The same messages and the same crash, after the first of two sinks, under each guarantee."""
@@ -99,7 +98,6 @@ def test_at_most_once_never_reads_a_window_twice(make: Make, step: Step) -> None
     assert audit(play.opened, "audit").clean
 
 
-@pytest.mark.full
 @pytest.mark.covers("O7")
 def test_without_positions_a_run_goes_on_to_its_end_all_the_same(make: Make) -> None:
     play = make(CDN, guarantee="none", limits={"max_records": 50})
@@ -160,7 +158,7 @@ def test_skipping_offsets(play: Playground) -> None:
 def test_a_skip_waits_for_the_window_that_is_pending(make: Make) -> None:
     play = make(CDN)
     play.produce(40)
-    assert runs.plan_ingest(play.opened, "run") is not None
+    assert lanes.plan_ingest(play.opened, "run") is not None
     play.produce(40)
     with pytest.raises(Conflict, match=r"window 1 of .* is pending"):
         skip(play.opened, "latest", "a reason", "skip", write=True)
@@ -179,13 +177,12 @@ def test_a_guarantee_that_does_not_exist_is_refused(make: Make) -> None:
     assert "guarantee: Input should be 'at_least_once', 'at_most_once' or 'none'" in said
 
 
-@pytest.mark.full
 @pytest.mark.covers("S3", "A06")
 def test_ignoring_what_is_stored_reads_again_in_a_lane_of_its_own(play: Playground) -> None:
     play.produce(70)
     play.ingest()
     before = play.opened.book.store.read(("head", "ingest"))
-    everything = runs.everything_from_the_start(play.opened)
+    everything = lanes.everything_from_the_start(play.opened)
     assert everything.count() == 70
     (record,) = play.select(LaneKind.REPLAY, everything)
     assert read_by([record]) == 70
@@ -200,7 +197,7 @@ def test_ignoring_what_is_stored_reads_again_in_a_lane_of_its_own(play: Playgrou
     # From where `start` says: with offsets, from those.
     topic = play.topics[0]
     play.rewrite(source={"start": {"offsets": {f"{topic}/0": 3}, "others": "latest"}})
-    (only,) = runs.everything_from_the_start(play.opened)
+    (only,) = lanes.everything_from_the_start(play.opened)
     assert (only.partition.topic, only.partition.partition, only.start) == (topic, 0, 3)
     found = asked("replay", str(play.file), "--ignore-stored", "--reason", "all of it", "--dry-run")
     assert found["offsets"] == len(only)

@@ -1,85 +1,86 @@
-"""What docs/adding-a-sink.md says is so: its code is run as it stands there."""
+"""What docs/adding-a-sink.md says is so: its package is installed as it stands there, and used from the command line."""
 
 from __future__ import annotations
 
-import re
-from typing import Any
+import json
+from contextlib import suppress
+from pathlib import Path
 
+import psutil
 import pytest
 
-from tests.covering import REPOSITORY
-from tests.oracle import ORDERS, Place
-from tests.playground import Make
-from tidemark.ledger.records import LaneKind
-from tidemark.protocol import Step
-from tidemark.results.sweeping import SinkSweeper
-from tidemark_spark import window_job
+from tests.support.covering import REPOSITORY
+from tests.support.oracle import ORDERS
+from tests.support.packages import CommandLine, installed
+from tests.support.playground import Make
+from tests.support.waiting import until
 
 GUIDE = REPOSITORY / "docs" / "adding-a-sink.md"
-IMPORTS = """
-from __future__ import annotations
-import json
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
-from pyspark.sql import DataFrame
-from tidemark.ledger.book import Book
-from tidemark.ledger.records import SinkReceipt
-from tidemark.ranges import TopicPartition
-from tidemark.results import parquet_files
-from tidemark.streams.schemes import Fields
-from tidemark.tallies import Acknowledgements
-from tidemark_spark.columns import COORDINATE, INDEX
-from tidemark_spark.sinks.acknowledging import held_by
-from tidemark_spark.sinks.contract import Mission
-"""
-
-pytestmark = pytest.mark.usefixtures("spark")
 
 
-class Cut(BaseException):
-    """A crash."""
+@pytest.fixture
+def packages(tmp_path: Path) -> Path:
+    return installed(GUIDE, tmp_path / "site")
 
 
-def test_the_sink_of_the_guide_stores_each_row_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    sink, reader = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert len(GUIDE.read_text().splitlines()) <= 60
-    guide: dict[str, Any] = {"__name__": "guide"}
-    exec(IMPORTS + sink + reader, guide)
-
+def test_the_sink_of_the_guide_stores_each_row_once(make: Make, packages: Path) -> None:
     play = make(ORDERS)
-    base = f"file://{play.site.folder('lake')}/{play.name}-lines"
-    monkeypatch.setattr(window_job, "make_sinks", lambda opened: [guide["JsonLines"](base, play.fields)])
-
-    # Its line among the sweeps, as the guide says: there is nothing to remove.
-    others = SinkSweeper._sweep_one
-    monkeypatch.setattr(
-        SinkSweeper, "_sweep_one", lambda self, sink, *rest: sink.type == "json_lines" or others(self, sink, *rest)
-    )
-
-    def cut(step: Step) -> None:
-        if step == Step.VERIFIED:
-            raise Cut
-
-    def counting() -> dict[Place, tuple[Any, Any]]:
-        rows = list(guide["rows_that_count"](play.opened.book, "json_lines"))
-        found = {(row["_topic"], row["_partition"], row["_offset"], row["_index"]): row for row in rows}
-        assert len(found) == len(rows)
-        return {place: (row.get("id"), row.get("customer")) for place, row in found.items()}
-
-    def wanted() -> dict[Place, tuple[Any, Any]]:
-        rows = play.expected().rows.items()
-        return {place: (int(row["id"]) if row else None, row.get("customer")) for place, row in rows}
-
+    play.rewrite(sinks=[{"type": "json_lines", "folder": f"{play.name}_lines"}, {"type": "hbase", "table": play.name}])
+    file = str(play.file)
+    tidemark = CommandLine(play.site, packages)
+    lake = Path(play.site.folder("lake")) / f"{play.name}_lines"
     play.produce(300)
-    with pytest.raises(Cut):
-        play.ingest("mine", on_step=cut)
-    assert counting() == {}
-    play.ingest("mine")
-    assert counting() == wanted()
+    places = [(topic, partition) for topic in play.topics for partition in range(play.example.partitions)]
+    ends = {place: len(range(number, 300, len(places))) for number, place in enumerate(places)}
+    wanted = sorted(
+        (f"{topic}/{partition}@{offset}", index, row.get("id"), row.get("customer"))
+        for (topic, partition, offset, index), row in play.expected(ends).rows.items()
+    )
+    assert len(wanted) > 200
+
+    def counting() -> list[tuple[str, int, str | None, str | None]]:
+        rows = json.loads(tidemark("results", file, "--limit", "10000", "--json"))
+        return sorted(
+            (row["coordinate"], row["index"], row["fields"].get("id"), row["fields"].get("customer")) for row in rows
+        )
+
+    # Killed as soon as it writes: all of it counts or nothing, should the test have been slower than its commit.
+    killed = tidemark.start("run", file, "--run", "mine")
+    until(lambda: list(lake.glob("lane=*/seq=*/generation=*")) or killed.poll() is not None, "nothing was written", 300)
+    assert killed.poll() is None, killed.communicate()[1]
+    for process in [*psutil.Process(killed.pid).children(recursive=True), psutil.Process(killed.pid)]:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    killed.communicate()
+    assert counting() in ([], wanted)
+    tidemark("run", file, "--run", "mine", "--take-over")
+    assert counting() == wanted
     # After a replay of a part, of each coordinate the newer row counts and no other.
-    with pytest.raises(Cut):
-        play.select(LaneKind.REPLAY, play.ranges(0, 0, (5, 15)), "again", on_step=cut)
-    assert counting() == wanted()
-    play.select(LaneKind.REPLAY, play.ranges(0, 0, (20, 30)))
-    assert counting() == wanted()
+    tidemark("replay", file, "--ranges", f"{play.topics[0]}/0@5-15", "--reason", "a bug fix")
+    assert len({folder.parent.parent for folder in lake.glob("lane=*/seq=*/generation=*")}) == 2
+    assert counting() == wanted
+    assert audited(tidemark("audit", file, "--json")) == (len(wanted), len(wanted), 0, 0)
+    # What is gone is missed.
+    for part in lake.glob("lane=ingest/seq=*/generation=*/part-*.json"):
+        part.unlink()
+    expected, found, missing, different = audited(tidemark("audit", file, "--json", code=1))
+    assert (expected, different) == (len(wanted), 0)
+    assert missing == len(wanted) - found > 0
+
+
+def audited(report: str) -> tuple[int, int, int, int]:
+    (place,) = [one for one in json.loads(report)["places"] if one["name"] == "json_lines"]
+    return place["expected"], place["found"], place["missing"], place["different"]
+
+
+def test_without_the_package_only_its_streams_are_refused(make: Make, packages: Path) -> None:
+    play, other = make(ORDERS), make(ORDERS)
+    play.rewrite(sinks=[{"type": "json_lines", "folder": "lines"}])
+    file = str(play.file)
+    tidemark = CommandLine(play.site, packages)
+    (packages / "json_lines" / "settings.py").write_text("import nowhere\n")
+    ran = tidemark.start("streams", "check", file, str(other.file))
+    out, said = ran.communicate(timeout=300)
+    assert ran.returncode == 2, said
+    assert "the type json_lines: json_lines.settings:KIND cannot be loaded: No module named 'nowhere'" in out + said
+    assert f"{other.file}: " not in said

@@ -13,13 +13,13 @@ import pytest
 
 from services import control, processes
 from services.site import Site
-from tests.playground import Make
-from tests.proxy import LossyProxy, lossy
-from tidemark.connections import HBaseEndpoint
+from tests.support.playground import Make
+from tests.support.proxy import LossyProxy, lossy
+from tidemark.clients.connections import HBaseEndpoint
+from tidemark.clients.hbase.gateway import Gateway
+from tidemark.clients.hbase.tables import check_families, ensure_table
+from tidemark.clients.hbase.thrift import ColumnDescriptor, Mutation
 from tidemark.errors import LedgerContradiction, OwnedByAnother, Unreachable, WrongUse
-from tidemark.hbase.gateway import Gateway
-from tidemark.hbase.tables import check_families, ensure_table
-from tidemark.hbase.thrift import ColumnDescriptor, Mutation
 from tidemark.ledger.doubt import swap_surely
 from tidemark.ledger.hbase import HBaseLedgerStore
 from tidemark.ledger.store import sortable
@@ -88,9 +88,9 @@ def proxy(site: Site) -> Iterator[LossyProxy]:
 @pytest.mark.covers("A54")
 def test_what_was_written_half_is_written_again_whole(store: HBaseLedgerStore, proxy: LossyProxy, make: Make) -> None:
     """A batch whose answer was lost is sent again as a whole, with the same timestamp: nothing doubles."""
-    from tidemark.ranges import TopicPartition
-    from tidemark.results.hbase_rows import Mark, PartitionKeys
-    from tidemark.results.hbase_table import ResultTable, cells_of
+    from tidemark.offsets.ranges import TopicPartition
+    from tidemark.sinks.hbase.rows import Mark, PartitionKeys
+    from tidemark.sinks.hbase.table import ResultTable, cells_of
 
     play = make()
     direct = play.opened.result_table("hbase_default", play.name)
@@ -132,7 +132,7 @@ def test_what_was_written_half_is_written_again_whole(store: HBaseLedgerStore, p
 @pytest.mark.covers("F15")
 def test_no_connection_is_kept_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gateway that notices how long its client keeps the connection: until it was idle for as long as it may be."""
-    monkeypatch.setattr("tidemark.hbase.gateway._IDLE_SECONDS", 0.2)
+    monkeypatch.setattr("tidemark.clients.hbase.gateway._IDLE_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         gateway = Gateway(HBaseEndpoint("127.0.0.1", listener.getsockname()[1]))
         assert gateway.once(lambda client: "done") == "done"

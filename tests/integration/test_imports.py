@@ -14,10 +14,10 @@ from kafka import TopicPartition as KafkaTopicPartition
 from kafka.structs import OffsetAndMetadata
 from kazoo.client import KazooClient
 
-from tests.integration.test_command_line import asked, tidemark
-from tests.oracle import CDN
-from tests.playground import Make, Playground
-from tidemark import runs
+from tests.support.command_line import asked, tidemark
+from tests.support.oracle import CDN
+from tests.support.playground import Make, Playground
+from tidemark.runs import lanes
 
 # Eleven partitions, so that 10 comes after 9 as a number and not as text; of four there is no stored offset.
 MANY = replace(CDN, partitions=11)
@@ -104,11 +104,14 @@ def storm(play: Playground, folder: Path) -> str:
     return f"storm:/{play.name}/storm"
 
 
-@pytest.mark.covers("O1", "O3", "O5", "S11", "E33")
+# What of each layout's promise is about reading it.
+LAYOUTS = {hbase: ("O1",), storm: ("S11",), csv: (), checkpoint: ("O5",), kafka_group: ("O4",), consumers: ("O3",)}
+
+
+@pytest.mark.covers("E33")
 @pytest.mark.parametrize(
     "layout",
-    [hbase, storm, *(pytest.param(one, marks=pytest.mark.full) for one in (csv, checkpoint, kafka_group, consumers))],
-    ids=lambda one: one.__name__,
+    [pytest.param(one, marks=pytest.mark.covers(*rows), id=one.__name__) for one, rows in LAYOUTS.items()],
 )
 def test_the_first_window_begins_where_the_other_program_stopped(
     make: Make, tmp_path: Path, layout: Callable[[Playground, Path], str]
@@ -121,7 +124,7 @@ def test_the_first_window_begins_where_the_other_program_stopped(
     assert "Nothing was written" in said
     assert list(play.opened.book.store.scan(())) == []
     assert tidemark(*arguments, "--write")[0] == shown
-    pending = runs.plan_ingest(play.opened, "run")
+    pending = lanes.plan_ingest(play.opened, "run")
     assert pending is not None
     begun = {one.partition: one.start for one in pending.window.ranges}
     # A partition without a stored offset starts by the policy.
@@ -191,8 +194,7 @@ def test_the_plan_after_an_import(make: Make) -> None:
     assert found["tasks"] == [first]
 
 
-@pytest.mark.full
-@pytest.mark.covers("O4")
+@pytest.mark.covers("O4", "E36")
 @pytest.mark.usefixtures("spark")
 def test_committed_offsets_are_exported_to_a_consumer_group(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     play = make(CDN)
@@ -221,3 +223,9 @@ def test_committed_offsets_are_exported_to_a_consumer_group(make: Make, caplog: 
     play.produce(40)
     play.ingest()
     assert play.opened.log.group_offsets(group) == play.positions() != before
+    # The group's offsets are gone, as when they have expired: the next run goes on at its own.
+    play.kafka.admin.delete_groups([group])
+    assert play.opened.log.group_offsets(group) == {}
+    play.produce(8)
+    (record,) = play.ingest()
+    assert sum(tally.read.number for tally in record.tallies) == 8

@@ -12,11 +12,12 @@ import pytest
 from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.oracle import CDN, OFFSETS, Example
-from tests.playground import Make, Playground
-from tidemark.results.reading import hbase_rows, parquet_tables
-from tidemark_spark import readers, work
-from tidemark_spark.reading import read_offsets
+from tests.support.oracle import CDN, OFFSETS, Example
+from tests.support.playground import Make, Playground
+from tidemark.sinks.reading import hbase_rows, parquet_tables
+from tidemark_spark.jobs import window_work
+from tidemark_spark.rows.reading import read_offsets
+from tidemark_spark.sinks import results
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -57,8 +58,8 @@ def test_kafka_is_read_once_for_all_sinks_and_dead_letters(
     play.produce(400)
     read = spark.sparkContext.accumulator(Counter(), Offsets())
 
-    def counted(*what: Any) -> DataFrame:
-        messages = read_offsets(*what)
+    def counted(*what: Any, any_time: bool) -> DataFrame:
+        messages = read_offsets(*what, any_time=any_time)
 
         def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -68,7 +69,7 @@ def test_kafka_is_read_once_for_all_sinks_and_dead_letters(
 
         return messages.mapInArrow(count, messages.schema)
 
-    monkeypatch.setattr(work, "read_offsets", counted)
+    monkeypatch.setattr(window_work, "read_offsets", counted)
     play.ingest()
     wanted = play.expected()
     assert wanted.dead
@@ -197,13 +198,12 @@ def test_the_readers_show_what_counts(play: Playground, spark: SparkSession) -> 
     assert plain == wanted
     assert sum(table.num_rows for table in parquet_tables(opened.book, "parquet")) == len(wanted)
     for sink in ("hbase", "parquet"):
-        rows = readers.results(spark, opened, sink)
+        rows = results(spark, opened, sink)
         assert dict(rows.dtypes)[play.fields[-1]] in ("double", "boolean")
         places = {(row["_topic"], row["_partition"], row["_offset"], row["_index"]) for row in rows.collect()}
         assert places == set(wanted)
 
 
-@pytest.mark.full
 @pytest.mark.covers("C2")
 @pytest.mark.usefixtures("spark")
 def test_a_run_in_windows_of_so_many_bytes(make: Make) -> None:

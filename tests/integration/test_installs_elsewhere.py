@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from services.site import REPOSITORY
-from tests import installed
-from tests.unit.test_stream_files import MINIMAL
+from tests.support import installed
+from tests.support.stream_text import MINIMAL
 
 UV = REPOSITORY / ".local" / "uv" / "bin" / "uv"
 # What is in the wheel, and from where it comes.

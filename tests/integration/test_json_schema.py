@@ -10,12 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from tests.integration.test_rows import assert_rows, messages_of, stream_of
-from tests.oracle import Example, Outcome
-from tests.playground import Make
-from tests.unit.test_ddl import SCHEMAS
+from tests.support.oracle import Example, Outcome
+from tests.support.playground import Make
+from tests.support.rows import assert_rows, messages_of, stream_of
+from tests.support.schemas import SCHEMAS
 from tidemark_spark.columns import OFFSET, REASON
-from tidemark_spark.rows import rows_of
+from tidemark_spark.rows.pipeline import rows_of
 
 SCHEMA = (
     "id BIGINT NOT NULL, small TINYINT, price DECIMAL(6,2), day DATE, at TIMESTAMP, wall TIMESTAMP_NTZ, ratio FLOAT, "

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import secrets
+import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from threading import Thread
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
+from pyspark.sql import DataFrame
 
 from services import control
 from services.site import Site
-from tests.oracle import CDN
-from tests.playground import Kafka, Make, Playground
-from tidemark import runs
+from tests.support.oracle import CDN, Example, Outcome
+from tests.support.playground import RAW, Kafka, Make, Playground
+from tests.support.transactions import transaction
+from tests.support.waiting import until
+from tidemark.clients.kafka.endpoint import KafkaEndpoint
+from tidemark.clients.kafka.log import KafkaLog
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Step
 from tidemark.errors import (
     OffsetsOutOfRange,
-    ProcessingFailed,
     SourceChanged,
     TopicGone,
     TopicRecreated,
@@ -28,10 +38,30 @@ from tidemark.errors import (
     Unreachable,
     WrongUse,
 )
-from tidemark.kafka.log import KafkaLog
 from tidemark.ledger.records import LaneKind
-from tidemark.protocol import Step
-from tidemark_spark.audit_job import audit
+from tidemark.runs import lanes
+from tidemark_spark.jobs import window_work as work
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.rows.reading import read_offsets
+from tidemark_spark.runtime.failures import translate
+
+# Read in some thousands of fetches. Ten thousand rows at a time go to Python, and some more are fetched ahead.
+MESSAGES = 50_000
+# In ms, the last time that Spark can hold: it counts microseconds.
+LARGEST = (2**63 - 1) // 1000
+LINES = Example(
+    "lines",
+    {
+        "source": {"fetch": {"max.partition.fetch.bytes": 10_000}},
+        "scheme": {"type": "string"},
+        "sinks": [{"type": "parquet", "folder": "-"}],
+        "dead_letters": {"table": "-"},
+    },
+    ("lines",),
+    1,
+    lambda count, first: iter(()),
+    lambda value: Outcome(None, None),
+)
 
 
 @pytest.fixture
@@ -44,18 +74,6 @@ def producer(make: Make) -> Iterator[tuple[Playground, KafkaProducer]]:
     made.close()
 
 
-def transaction(play: Playground, producer: KafkaProducer, count: int, *, end: str) -> None:
-    """Send messages to partition 0 in a transaction that is committed, aborted or left open."""
-    producer.begin_transaction()
-    for key, value in play.example.generate(count, 10_000):
-        producer.send(play.topics[0], value, key, partition=0)
-    producer.flush()
-    if end == "commit":
-        producer.commit_transaction()
-    elif end == "abort":
-        producer.abort_transaction()
-
-
 @pytest.mark.covers("F11", "E1", "E2", "E3", "E5", "E6")
 @pytest.mark.usefixtures("spark")
 def test_transactions(producer: tuple[Playground, KafkaProducer]) -> None:
@@ -65,7 +83,7 @@ def test_transactions(producer: tuple[Playground, KafkaProducer]) -> None:
     time.sleep(0.01)
     began = time.time_ns() // 1_000_000
     transaction(play, transactional, 5, end="open")
-    time.sleep(1)
+    play.kafka.wait_for_stable_end(play.topics[0], 0, 19)
     # The planner asks at the level that it is told: at the other one, the open transaction is part of the log.
     ends = play.opened.log.topics(play.topics, "read_uncommitted")[play.topics[0]].partitions
     assert ends[0].end == 24
@@ -81,7 +99,7 @@ def test_transactions(producer: tuple[Playground, KafkaProducer]) -> None:
     assert (tally.read.number, tally.first, tally.last) == (10, 0, 9)
     # A window that holds nothing but aborted records and markers commits, with nothing in it.
     transactional.abort_transaction()
-    time.sleep(1)
+    play.kafka.wait_for_stable_end(play.topics[0], 0, 25)
     (empty,) = play.ingest()
     assert sum(one.read.number for one in empty.tallies) == 0
     assert play.positions()[play.topics[0], 0] == 25
@@ -90,12 +108,70 @@ def test_transactions(producer: tuple[Playground, KafkaProducer]) -> None:
     assert (report.clean, report.expected) == (True, 10), report.sentence()
 
 
+@pytest.mark.covers("E14", "E2")
+@pytest.mark.usefixtures("spark")
+def test_many_fetches_that_give_nothing_are_not_the_end_of_a_range(make: Make) -> None:
+    """An aborted transaction of many fetches between two messages: the consumer is handed nothing for a long while."""
+    play = make(CDN, source={"fetch": {"max.partition.fetch.bytes": 1_000}}, **RAW)
+    place = (play.topics[0], 0)
+    play.kafka.send([(*place, None, b"first")])
+    aborted = KafkaProducer(bootstrap_servers=play.kafka.servers, transactional_id=play.name, batch_size=2_000)
+    aborted.init_transactions()
+    aborted.begin_transaction()
+    for _ in range(1_000):
+        aborted.send(play.topics[0], b"x" * 500, partition=0)
+    aborted.flush()
+    aborted.abort_transaction()
+    aborted.close()
+    play.kafka.send([(*place, None, b"last")])
+    play.kafka.wait_for_stable_end(*place, 1_003)
+    (record,) = play.ingest()
+    (tally,) = (one for one in record.tallies if one.partition == 0)
+    assert (tally.read.number, tally.first, tally.last) == (2, 0, 1_002)
+    assert play.positions()[place] == 1_003
+
+
+@pytest.mark.covers("E13", "E16")
+@pytest.mark.usefixtures("spark")
+def test_windows_begin_and_end_within_a_producers_batch(make: Make) -> None:
+    """The broker always gives whole batches: what lies before and after a window is no part of it."""
+    play = make(CDN, limits={"max_records": 33}, **RAW)
+    topic = play.topics[0]
+    play.rewrite(
+        source={"start": {"offsets": {f"{topic}/0": 10}, "others": "latest"}}, limits={"max_records": 33}, **RAW
+    )
+    producer = KafkaProducer(
+        bootstrap_servers=play.kafka.servers, linger_ms=60_000, batch_size=100_000, compression_type="gzip"
+    )
+    for number in range(100):
+        producer.send(topic, b"%d" % number, partition=0)
+    producer.flush()
+    producer.close()
+    (log,) = play.site.folder("kafka", "data", f"{topic}-0").glob("*.log")
+    # A batch begins with its first offset and the number of bytes that follow.
+    first, size = struct.unpack_from(">qi", log.read_bytes())
+    assert (first, size + 12) == (0, log.stat().st_size), "the messages are not in one batch"
+
+    records = play.ingest()
+    read = [next(tally for tally in record.tallies if tally.partition == 0) for record in records]
+    assert [(tally.read.number, tally.first, tally.last) for tally in read] == [
+        (33, 10, 42),
+        (33, 43, 75),
+        (24, 76, 99),
+    ]
+    rows = play.independent.hbase()
+    assert rows.twice() == 0
+    assert {place[2]: fields["value"] for place, fields in rows.rows} == {
+        offset: str(offset) for offset in range(10, 100)
+    }
+
+
 @pytest.mark.covers("A01")
 @pytest.mark.usefixtures("spark")
 def test_a_topic_that_does_not_exist_is_not_created(make: Make) -> None:
     play = make(CDN, source={"topics": ["not-there"]})
     with pytest.raises(TopicUnknown, match="topic not-there does not exist") as never_read:
-        runs.plan_ingest(play.opened, "run")
+        lanes.plan_ingest(play.opened, "run")
     assert never_read.value.exit_code == 2
     assert "not-there" not in play.kafka.admin.list_topics()
     assert list(play.opened.book.store.scan(())) == []
@@ -106,28 +182,42 @@ def test_a_topic_that_does_not_exist_is_not_created(make: Make) -> None:
     before = list(play.opened.book.store.scan(()))
     play.kafka.delete(play.topics[0])
     with pytest.raises(TopicGone, match=f"topic {play.topics[0]} no longer exists") as read:
-        runs.plan_ingest(play.opened, "run")
+        lanes.plan_ingest(play.opened, "run")
     play.kafka.create(play.topics[0], CDN.partitions)
     with pytest.raises(TopicRecreated):
-        runs.preview(play.opened)
+        lanes.preview(play.opened)
     assert read.value.exit_code == 4
     assert list(play.opened.book.store.scan(())) == before
 
 
-@pytest.mark.covers("A33")
+@pytest.mark.covers("A33", "C4", "E46")
 @pytest.mark.usefixtures("spark")
-def test_a_message_whose_time_is_in_nanoseconds(make: Make) -> None:
+def test_messages_whose_time_is_no_time(make: Make) -> None:
+    """Nanoseconds where Kafka takes milliseconds, before and after the year 1970: those are set aside, and no other."""
     play = make(CDN)
     settings = {"message.timestamp.after.max.ms": str(2**63 - 1)}
     play.kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, play.topics[0], settings)])
     play.produce(20)
-    producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
-    producer.send(play.topics[0], b"x", partition=2, timestamp_ms=time.time_ns())
+    now, times = time.time_ns(), {}
+    producer = KafkaProducer(bootstrap_servers=play.kafka.servers, retries=0)
+    for (key, value), at in zip(play.example.generate(4, 20), (now, 0, 1 - 2**63, LARGEST), strict=True):
+        sent = producer.send(play.topics[0], value, key, partition=2, timestamp_ms=at, headers=[("a", b"b")])
+        times[sent.get(timeout=30).offset] = at
     producer.close()
-    with pytest.raises(ProcessingFailed, match=f"{play.topics[0]}/2@5 has a time that Spark cannot hold") as refused:
-        play.ingest()
-    assert f"tidemark ledger skip {play.opened.book.stream} --to {play.topics[0]}/2@6" in str(refused.value)
-    assert play.head().last is None
+    play.produce(20)
+    run = play.new_run()
+    (record,) = play.ingest(run)
+    assert sum(tally.read.number for tally in record.tallies) == 44
+    assert len(play.independent.hbase().rows) + len(play.independent.hbase(f"{play.name}_dead").rows) == 44
+    found = {}
+    for place, fields in play.independent.hbase(f"{play.name}_dead").rows:
+        if fields["reason"] == "timestamp out of range":
+            found[place[2]] = fields["detail"]
+            assert (place[1], fields["outcome"], "timestamp" in fields) == (2, "invalid", False)
+            assert fields["headers"] == '[{"key":"a","value":"Yg=="}]'
+    assert found == {at: f"{ms} ms since 1970" for at, ms in times.items() if ms in (now, 1 - 2**63)}
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
 
 
 @pytest.mark.covers("E22")
@@ -211,54 +301,113 @@ def test_a_stream_that_starts_at_offsets(make: Make) -> None:
 def test_a_broker_that_is_away(make: Make) -> None:
     play = make(CDN)
     play.produce(20)
-    opened = replace(play.opened, log=KafkaLog("127.0.0.1:1", timeout_ms=2_000))
+    opened = replace(play.opened, log=KafkaLog(KafkaEndpoint("127.0.0.1:1"), timeout_ms=2_000))
     began = time.monotonic()
     with pytest.raises(Unreachable, match=r"Kafka at 127\.0\.0\.1:1 did not answer") as caught:
-        runs.plan_ingest(opened, "run")
+        lanes.plan_ingest(opened, "run")
     assert time.monotonic() - began < 10
     assert caught.value.exit_code == 5
     assert list(opened.book.store.scan(())) == []
 
 
-@pytest.mark.full
 @pytest.mark.covers("F7")
 @pytest.mark.usefixtures("spark")
-def test_a_broker_that_restarts_while_a_window_is_read(make: Make, other_kafka: tuple[Site, Kafka]) -> None:
+def test_a_broker_that_restarts_while_a_window_is_read(
+    make: Make, other_kafka: tuple[Site, Kafka], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other, kafka = other_kafka
-    topic = f"logs-{secrets.token_hex(3)}"
-    kafka.create(topic, 2)
-    lines = [(topic, number % 2, key, value) for number, (key, value) in enumerate(CDN.generate(200, 0))]
-    kafka.send(lines)
-    play = make(CDN, source={"topics": [topic], "kafka": "kafka_other"})
+    play = many_fetches(make, kafka, "kafka_other")
     run = play.new_run()
     window = play.pin(run)
-    back: list[Thread] = []
 
-    def start() -> None:
-        # By now Spark has asked the broker that is not there.
-        time.sleep(5)
+    def restart(go_on: Callable[[], None]) -> None:
+        control.down(other, ("kafka",), report=lambda line: None)
+        go_on()
         control.up(other, ("kafka",), report=lambda line: None)
 
-    def restart(step: Step) -> None:
-        if step == Step.TAKEN:
-            control.down(other, ("kafka",), report=lambda line: None)
-            back.append(Thread(target=start))
-            back[0].start()
-        elif step == Step.READ:
-            assert not back[0].is_alive(), "it was read before the broker was back"
-
-    (record,) = play.ingest(run, on_step=restart)
+    with while_reading(monkeypatch, tmp_path, restart):
+        (record,) = play.ingest(run)
     assert record.window == window
-    assert sum(tally.read.number for tally in record.tallies) == len(lines)
+    assert [tally.read.number for tally in record.tallies] == [MESSAGES]
     report = audit(play.opened, "audit")
     assert report.clean, report.sentence()
 
 
-@pytest.mark.covers("F12", "E20", "A29")
+@pytest.mark.covers("F9")
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize(
-    "again", [4, pytest.param(3, marks=pytest.mark.full), 0], ids=["recreated", "with fewer partitions", "deleted"]
-)
+def test_what_retention_deletes_while_a_window_is_read(
+    make: Make, kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = many_fetches(make, kafka)
+    topic, left = play.topics[0], MESSAGES - 5
+    # Spark's own error may be around it, as the job gets it.
+    with (
+        while_reading(monkeypatch, tmp_path, lambda go_on: kafka.delete_records(topic, 0, left)),
+        pytest.raises(Exception) as caught,  # noqa: PT011
+    ):
+        play.ingest()
+    problem = translate(caught.value)
+    assert isinstance(problem, OffsetsOutOfRange), problem
+    assert f"{topic}/0 [0, {left})" in str(problem)
+    assert (play.head().seq, play.positions()) == (0, {(topic, 0): 0})
+    # The policy goes on where the log begins, in a new window, which names what is lost.
+    play.rewrite(source={"topics": [topic], "on_out_of_range": "earliest"})
+    protocol.abandon(play.opened.book, "ingest", "its offsets are gone", take_over=True)
+    (record,) = play.ingest()
+    assert [(gap.kind.value, gap.start, gap.until) for gap in record.window.gaps] == [("lost", 0, left)]
+    assert [tally.read.number for tally in record.tallies] == [5]
+
+
+def many_fetches(make: Make, kafka: Kafka, connection: str | None = None) -> Playground:
+    """A stream with one partition, of which a fetch gives some ten messages."""
+    topic = f"logs-{secrets.token_hex(3)}"
+    kafka.create(topic, 1)
+    kafka.send([(topic, 0, None, bytes(1_000))] * MESSAGES)
+    play = make(LINES, source={**LINES.stream["source"], "topics": [topic], "kafka": connection})
+    play.topics = (topic,)
+    return play
+
+
+@contextmanager
+def while_reading(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, act: Callable[[Callable[[], None]], None]
+) -> Iterator[None]:
+    """Acts when the first messages have been read. The others are not until it has acted, or has called what it is given.
+
+    Not by what Spark says of its stages: a short read may be over before, and whoever reads else is taken for it.
+    """
+    begun, going_on = folder / "begun", folder / "going on"
+
+    def read_slowly(*what: Any, any_time: bool) -> DataFrame:
+        messages = read_offsets(*what, any_time=any_time)
+
+        def wait(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                begun.touch()
+                while not going_on.exists():
+                    time.sleep(0.05)
+                yield batch
+
+        return messages.mapInArrow(wait, messages.schema)
+
+    def wait_and_act() -> None:
+        try:
+            until(begun.exists, "nothing was read")
+            act(going_on.touch)
+        finally:
+            going_on.touch()
+
+    monkeypatch.setattr(work, "read_offsets", read_slowly)
+    with ThreadPoolExecutor(1) as beside:
+        acted = beside.submit(wait_and_act)
+        yield
+        acted.result()
+    monkeypatch.setattr(work, "read_offsets", read_offsets)
+
+
+@pytest.mark.covers("F12", "E20", "E26", "A29")
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("again", [4, 3, 0], ids=["recreated", "with fewer partitions", "deleted"])
 def test_a_topic_that_is_recreated_or_deleted_while_a_window_is_processed(make: Make, again: int) -> None:
     """`again`: with how many partitions."""
     play = make(CDN)
@@ -289,8 +438,7 @@ def test_a_recreated_topic_stops_the_stream_although_its_offsets_look_valid(make
     play.produce(400)
     with pytest.raises(TopicRecreated, match="it was deleted and created again"):
         play.ingest()
-    play.kafka.admin.delete_topics([play.topics[0]])
-    time.sleep(1)
+    play.kafka.delete(play.topics[0])
     with pytest.raises(TopicGone, match="no longer exists"):
         play.ingest()
     assert play.opened.book.store.read(("head", "ingest")) == before
@@ -316,26 +464,23 @@ def test_records_that_are_deleted_between_plan_and_read(make: Make) -> None:
     play = make(CDN)
     play.produce(80)
     run = play.new_run()
-    assert runs.plan_ingest(play.opened, run) is not None
+    assert lanes.plan_ingest(play.opened, run) is not None
     play.kafka.delete_records(play.topics[0], 1, 5)
-    from tidemark_spark.failures import translate
-
     with pytest.raises(Exception) as caught:  # noqa: PT011 (Spark's own, as the job gets it)
         play.ingest(run)
     assert isinstance(translate(caught.value), OffsetsOutOfRange)
     assert play.head().seq == 0
 
 
-@pytest.mark.covers("O2")
+@pytest.mark.covers("O2", "E26")
 @pytest.mark.usefixtures("spark")
 def test_new_partitions_are_read_from_their_start_at_the_next_window(make: Make) -> None:
     play = make(CDN)
     play.produce(40)
     run = play.new_run()
-    pending = runs.plan_ingest(play.opened, run)
+    pending = lanes.plan_ingest(play.opened, run)
     assert pending is not None
-    play.kafka.admin.create_partitions({play.topics[0]: 6})
-    time.sleep(1)
+    play.kafka.add_partitions(play.topics[0], 6)
     play.kafka.send([(play.topics[0], p, None, value) for p in (4, 5) for _, value in play.example.generate(10, 500)])
     (record,) = play.ingest(run)
     # The pinned window is as it was.

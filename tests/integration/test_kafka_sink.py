@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import json
-import secrets
+import random
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
-from kafka import TopicPartition as KafkaTopicPartition
+from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 from pyspark.sql import SparkSession
 
-from tests.integration.test_command_line import asked, tidemark
-from tests.integration.test_cuts import crash, cut_after, read_by
-from tests.oracle import CDN, LEDGERS, Example, Fields, Place
-from tests.playground import Make, Playground
+from tests.support.command_line import asked, tidemark
+from tests.support.cuts import crash, cut_after, read_by
+from tests.support.oracle import CDN, LEDGERS, Example, Fields, Place
+from tests.support.playground import Make, Playground
+from tests.support.sink_topics import counting, written
+from tidemark.commit.protocol import Step
 from tidemark.errors import ProcessingFailed, TopicUnknown
 from tidemark.ledger.records import LaneKind
-from tidemark.protocol import Step
-from tidemark.results.kafka_messages import kafka_messages
-from tidemark_spark.audit_job import audit
-from tidemark_spark.failures import translate
-from tidemark_spark.readers import results
+from tidemark.sinks.kafka.messages import kafka_messages
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.runtime.failures import translate
+from tidemark_spark.sinks import results
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -43,36 +42,6 @@ def with_sink(play: Playground, *, first: bool = False, **sink: Any) -> str:
     return out
 
 
-def written(play: Playground, *topics: str) -> Iterator[tuple[dict[str, str], str, bytes | None, bytes | None]]:
-    """Everything in the sink's topics, whoever wrote it, by kafka-python alone: headers, topic, key, value."""
-    with closing(KafkaConsumer(bootstrap_servers=play.kafka.servers, group_id=None)) as consumer:
-        for topic in topics:
-            for number in sorted(consumer.partitions_for_topic(topic)):
-                at = KafkaTopicPartition(topic, number)
-                consumer.assign([at])
-                consumer.seek_to_beginning(at)
-                end = consumer.end_offsets([at])[at]
-                while consumer.position(at) < end:
-                    for record in consumer.poll(timeout_ms=500).get(at, ()):
-                        headers = {name: value.decode() for name, value in record.headers}
-                        yield headers, topic, record.key, record.value
-
-
-def counting(play: Playground, *topics: str) -> list[tuple[Place, tuple[str, bytes | None, bytes | None]]]:
-    """What counts, by an independent reading of the topics and of the ledger."""
-    generations = play.independent.generations()
-    found = []
-    for headers, *content in written(play, *topics):
-        if headers.get("tidemark.stream") != play.name:
-            continue
-        topic, partition, offset, index = (
-            headers[f"tidemark.{name}"] for name in ("topic", "partition", "offset", "index")
-        )
-        if generations.get((topic, int(partition), int(offset))) == int(headers["tidemark.generation"]):
-            found.append(((topic, int(partition), int(offset), int(index)), tuple(content)))
-    return found
-
-
 def given(play: Playground, *topics: str) -> list[tuple[Place, tuple[str, bytes | None, bytes | None]]]:
     """What counts, by the reader."""
     return [
@@ -80,7 +49,7 @@ def given(play: Playground, *topics: str) -> list[tuple[Place, tuple[str, bytes 
             (at.topic, at.partition, one.origin.place.offset, one.origin.place.index),
             (one.topic, one.key, one.value),
         )
-        for one in kafka_messages(play.opened.book, play.kafka.servers, topics)
+        for one in kafka_messages(play.opened.book, play.kafka.endpoint, topics)
         for at in [one.origin.place.partition]
     ]
 
@@ -144,7 +113,7 @@ def test_rows_become_messages_and_a_replay_writes_them_again(make: Make, example
     assert len(list(written(play, out))) == rows + again
     assert_each_once(play, out)
     # The older messages of a replayed row stay in the topic, and are not given.
-    generations = {one.origin.generation for one in kafka_messages(play.opened.book, play.kafka.servers, [out])}
+    generations = {one.origin.generation for one in kafka_messages(play.opened.book, play.kafka.endpoint, [out])}
     assert {first.attempt.generation, replayed.attempt.generation} <= generations
     windows = {(headers["tidemark.lane"], headers["tidemark.window"]) for headers, *_ in written(play, out)}
     assert windows == {("ingest", "1"), ("ingest", "2"), (replayed.lane, "1")}
@@ -310,7 +279,7 @@ def test_what_the_broker_refuses_is_not_acknowledged(make: Make) -> None:
     play = make(CDN)
     small = f"{play.name}-small"
     with_sink(play, topic=small, settings={"batch.size": 1})
-    long = secrets.token_hex(5_000).encode()
+    long = random.Random(5).randbytes(5_000).hex().encode()
     line = b'203.0.113.9 - - [21/Nov/2026:07:10:00 +0000] "GET http://a.b/%s HTTP/1.1" 200 5 0.1'
     play.kafka.send((play.topics[0], 2, None, line % path) for path in (b"short", long, b"short"))
     with pytest.raises(TopicUnknown, match=f"writes to {small}, and Kafka at .* has no such topic: create it"):

@@ -9,14 +9,15 @@ import random
 
 import pytest
 
-from tests.bulk import STREAM, History, load, unload
-from tests.counting import CountingStore
-from tests.naive import Scan, named, names
-from tests.stores import Stores
-from tests.unit.test_lookup import LANES, MOST_READS, newest, places
-from tidemark.ledger.book import Book
+from tests.support.bulk import LOGS, STREAM, History, load, many_closed, unload
+from tests.support.counting import CountingStore
+from tests.support.lookups import LANES, MOST_READS, newest, places
+from tests.support.naive import Scan, named, names
+from tests.support.stores import Stores
+from tidemark.ledger.book import REGISTER, Book
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.verifying import verify
+from tidemark.offsets.coordinates import Coordinate
 
 
 @pytest.mark.parametrize("windows", [3_000, pytest.param(100_000, marks=pytest.mark.full)])
@@ -44,5 +45,36 @@ def test_windows_are_found_in_few_reads(stores: Stores, windows: int) -> None:
         counting = CountingStore(store)
         assert Book(counting, STREAM).head("ingest") is not None
         assert (counting.reads, counting.values) == (1, 1)
+    finally:
+        unload(store, values)
+
+
+@pytest.mark.parametrize("lanes", [1_000, pytest.param(100_000, marks=pytest.mark.full)])
+def test_closed_lanes_cost_little(stores: Stores, lanes: int) -> None:
+    # The tests' ZooKeeper has 256 MB of memory.
+    lanes = min(lanes, 30_000) if stores.kind == "zookeeper" else lanes
+    store = stores.new()
+    values = many_closed(lanes)
+    load(store, values)
+    try:
+        book = Book(store, STREAM)
+        stored = store.read(REGISTER)
+        assert stored is not None
+        assert len(stored) < 2_000
+        assert verify(book) == []
+        scan = Scan(book)
+        assert len(scan.records) == lanes + 10
+        for offset in (0, 6, 500, 9_999):
+            counting = CountingStore(store)
+            place = Coordinate(LOGS[0], offset)
+            assert named(look_up(Book(counting, STREAM), place)) == scan.at(place)
+            # One for each two megabytes of closed lanes; the rest does not grow with them, but for those that have the offset.
+            assert counting.reads <= 10 + lanes // 500
+        counting = CountingStore(store)
+        assert names(newest(Book(counting, STREAM), 50)) == scan.newest(50)
+        assert counting.reads <= 60
+        view, counting = book.view(), CountingStore(store)
+        assert not Book(counting, STREAM).changed_since(view)
+        assert counting.reads <= 3
     finally:
         unload(store, values)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracle import CDN
-from tests.playground import RAW, Make, Playground
-from tests.submitted import AUDIT_JOB, WINDOW_JOB, Submitted
+from tests.support.oracle import CDN
+from tests.support.playground import RAW, Make, Playground
+from tests.support.submitted import AUDIT_JOB, WINDOW_JOB, Submitted
 
 _NUMBER, _BYTES = 1_000, 1_000_000
 

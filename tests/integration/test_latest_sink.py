@@ -9,22 +9,23 @@ from typing import Any
 import happybase
 import pytest
 
-from tests.integration.test_command_line import asked
-from tests.integration.test_cuts import Cut, crash, cut_after, read_by
-from tests.oracle import CDN, LEDGERS, Example, Fields, Place
-from tests.playground import Make, Playground
-from tidemark import protocol, runs
+from tests.support.command_line import asked
+from tests.support.cuts import Cut, crash, cut_after, read_by
+from tests.support.oracle import CDN, LEDGERS, Example, Fields, Place
+from tests.support.playground import Make, Playground
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Step
 from tidemark.errors import OwnedByAnother, WrongUse
 from tidemark.ledger.records import LaneKind
-from tidemark.protocol import Step
-from tidemark.results.hbase_rows import Mark
-from tidemark.results.hbase_table import StoredRow
-from tidemark.results.keyed_rows import encode_cell
-from tidemark.results.latest_rows import Version, qualifier, row_key
-from tidemark.results.latest_table import LatestTable
-from tidemark_spark.audit_job import audit
-from tidemark_spark.readers import results
-from tidemark_spark.window_job import process_windows
+from tidemark.runs import lanes
+from tidemark.sinks.hbase.keyed_rows import encode_cell
+from tidemark.sinks.hbase.rows import Mark
+from tidemark.sinks.hbase.table import StoredRow
+from tidemark.sinks.latest.rows import Version, qualifier, row_key
+from tidemark.sinks.latest.table import LatestTable, latest_table
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.jobs.window import process_windows
+from tidemark_spark.sinks import results
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -43,7 +44,7 @@ def with_sink(play: Playground, *, first: bool = False) -> None:
 
 
 def latest(play: Playground) -> LatestTable:
-    return play.opened.latest_table("hbase_default", table_of(play))
+    return latest_table(play.opened.connections, "hbase_default", table_of(play))
 
 
 def newest(play: Playground) -> list[StoredRow]:
@@ -164,8 +165,6 @@ class Keyed:
 
     def generation(self, key: str) -> int:
         (found,) = [row for row in newest(self.play) if row.fields["key"] == key.encode()]
-        one = latest(self.play).newest_of(self.play.opened.book.authority(), self.play.topics[0], [key.encode()])
-        assert one == found
         return found.mark.generation
 
     def on_top(self) -> dict[str, str | None]:
@@ -230,12 +229,12 @@ def test_a_replay_that_is_pending_and_one_that_is_given_up(make: Make, ledger: s
     with pytest.raises(Cut):
         play.select(LaneKind.REPLAY, play.ranges(0, 0, (2, 3)), run, on_step=cut_after(Step.SINK_STORED))
     assert keyed.generation("a") == first.attempt.generation
-    lane = runs.lane_name(LaneKind.REPLAY, run)
-    assert protocol.abandon(play.opened.book, lane, "a test") is not None
+    lane = lanes.lane_name(LaneKind.REPLAY, run)
+    assert protocol.abandon(play.opened.book, lane, "a test", take_over=True) is not None
     assert keyed.generation("a") == first.attempt.generation
 
     # The same lane again, which writes over neither.
-    pending = runs.plan_lane(play.opened, lane, run)
+    pending = lanes.plan_lane(play.opened, lane, run)
     assert pending is not None
     (again,) = process_windows(play.opened, lane, pending.window.seq, run)
     assert keyed.generation("a") == again.attempt.generation

@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tests.integration.test_rows import BATCHES, SINKS, TRANSFORMED
-from tests.oracle import Example, Outcome
-from tests.playground import Make
+from tests.support.oracle import Example, Outcome
+from tests.support.playground import Make
+from tests.support.rows import BATCHES, SINKS, TRANSFORMED
 from tidemark.errors import VerificationFailed
-from tidemark_spark import outcomes, rows
-from tidemark_spark.audit_job import audit
 from tidemark_spark.columns import OFFSET, PARTITION
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.rows import outcomes, pipeline
 
 CALLED = Example(
     "calls",
@@ -23,7 +23,7 @@ CALLED = Example(
         "source": {"topics": []},
         "scheme": {
             "type": "function",
-            "function": "tests.own_functions:work",
+            "function": "tests.support.own_functions:work",
             "fields": {"number": "integer", "word": "string"},
         },
         "sinks": SINKS,
@@ -41,9 +41,9 @@ CALLED = Example(
 @pytest.mark.parametrize(
     ("stream", "module", "step"),
     [
-        pytest.param(BATCHES, outcomes, "in_pieces", id="explode", marks=pytest.mark.full),
-        pytest.param(CALLED, outcomes, "called", id="function", marks=pytest.mark.full),
-        pytest.param(TRANSFORMED, rows, "transformed", id="transform"),
+        pytest.param(BATCHES, outcomes, "in_pieces", id="explode"),
+        pytest.param(CALLED, outcomes, "called", id="function"),
+        pytest.param(TRANSFORMED, pipeline, "transformed", id="transform"),
     ],
 )
 def test_a_step_that_loses_a_message(

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.integration.test_rows import GIVEN_BACK, SINKS
-from tests.oracle import Example, Outcome
-from tests.playground import Make, Playground
-from tidemark.errors import ProcessingFailed, WrongUse
+from tests.support.oracle import Example, Outcome
+from tests.support.playground import Make, Playground
+from tests.support.rows import GIVEN_BACK, SINKS
+from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
-from tidemark.planning.redriving import redrive
-from tidemark_spark import isolating
-from tidemark_spark.audit_job import audit
+from tidemark.runs.redriving import redrive
+from tidemark_spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -65,20 +64,6 @@ def test_a_transform_that_fails_on_some_messages(make: Make) -> None:
     (again,) = play.select(LaneKind.REPLAY, redrive(play.opened, "DIVIDE_BY_ZERO").ranges)
     assert sum(one.read.number for one in again.tallies) == sum(one.stored.number for one in again.tallies) == 2
     assert dead(play) == []
-
-
-@pytest.mark.full
-@pytest.mark.covers("P3")
-def test_a_transform_that_fails_on_too_many(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    play = make(EXAMPLE, transform={**DIVIDED, **DIVIDED_FIELDS})
-    play.produce(60)
-    monkeypatch.setattr(isolating, "MOST_FAILING", 1)
-    with pytest.raises(
-        ProcessingFailed, match=r"transform fails on more than 1 messages of this window: .*DIVIDE_BY_ZERO"
-    ):
-        play.ingest()
-    assert play.head().last is None
-    assert not play.independent.hbase().rows
 
 
 @pytest.mark.covers("C4", "E46")

@@ -12,9 +12,9 @@ from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from services import control
 from services.site import Site
-from tests.oracle import Example, Outcome
-from tests.playground import Kafka, Make
-from tidemark_spark.audit_job import audit
+from tests.support.oracle import Example, Outcome
+from tests.support.playground import Kafka, Make
+from tidemark_spark.jobs.audit import audit
 
 TIME = 1_795_244_400_120
 OLD: list[tuple[int, int | None, bytes | None, bytes | None]] = [
@@ -49,7 +49,6 @@ def put_before(site: Site, topic: str) -> None:
         (site.folder("kafka", "data") / mark).unlink(missing_ok=True)
 
 
-@pytest.mark.full
 @pytest.mark.covers("E17")
 @pytest.mark.usefixtures("spark")
 def test_messages_without_headers_and_without_a_time_are_read(make: Make, other_kafka: tuple[Site, Kafka]) -> None:

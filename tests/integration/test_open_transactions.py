@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 
-from tests.integration.test_command_line import asked, tidemark
-from tests.oracle import CDN
-from tests.playground import Make, Playground
-from tidemark import runs
+from tests.support.command_line import asked, tidemark
+from tests.support.oracle import CDN
+from tests.support.playground import Make, Playground
+from tidemark.runs import lanes
+from tidemark_spark.jobs.audit import audit
 
 Begin = Callable[..., KafkaProducer]
 
@@ -54,7 +55,7 @@ def named(play: Playground) -> list[dict[str, Any]]:
     return held
 
 
-@pytest.mark.full
+@pytest.mark.covers("E4")
 @pytest.mark.usefixtures("spark")
 def test_an_open_transaction_is_named_with_what_it_holds_back(play: Playground, begin: Begin) -> None:
     play.produce(40)
@@ -73,7 +74,7 @@ def test_an_open_transaction_is_named_with_what_it_holds_back(play: Playground, 
     assert {key: one[key] for key in at} == at
     assert before <= one["started"] <= int(time.time() * 1000)
     _, said = tidemark("plan", str(play.file))
-    assert f"{play.topics[0]}/1: an open transaction holds the end back at offset 10, 5 offsets lie behind it" in said
+    assert f"{play.topics[0]}/1: an open transaction holds the end back at offset 10, 5 offsets follow it" in said
     assert (
         f"transactional id {play.name}-one, producer {one['producer_id']}, epoch {one['producer_epoch']}, open for"
         in said
@@ -81,12 +82,16 @@ def test_an_open_transaction_is_named_with_what_it_holds_back(play: Playground, 
     assert "nothing is new" in said
     # A run finds nothing new, and can say why.
     assert play.ingest() == []
-    (held,) = runs.open_transactions(play.opened)
+    (held,) = lanes.open_transactions(play.opened)
     assert (held.start, held.behind, held.transactional_id) == (10, 5, f"{play.name}-one")
+    # An audit says how far it looked.
+    report = audit(play.opened, "an audit")
+    assert report.clean, report.sentence()
+    assert {one.partition: one.position for one in report.coverage}[f"{play.topics[0]}/1"] == 10
     # What is held back is read once the transaction has ended; nothing is named any more, whatever the end trails by.
     producer.commit_transaction()
     assert named(play) == []
-    time.sleep(1)
+    play.kafka.wait_for_stable_end(play.topics[0], 1, 16)
     (record,) = play.ingest()
     assert sum(tally.read.number for tally in record.tallies) == 5
     play.assert_exactly_what_was_read()

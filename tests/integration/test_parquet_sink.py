@@ -5,24 +5,25 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
-from tests.integration.test_command_line import asked
-from tests.integration.test_cuts import Cut, crash, cut_after
-from tests.oracle import CDN, ORDERS
-from tests.playground import Make, Playground
+from tests.support.command_line import asked
+from tests.support.cuts import Cut, crash, cut_after
+from tests.support.oracle import CDN, ORDERS
+from tests.support.parquet_readers import assert_read_alike, places_by_reader, with_files
+from tests.support.playground import Make, Playground
+from tidemark.commit.protocol import Step
 from tidemark.ledger.records import LaneKind
-from tidemark.protocol import Step
-from tidemark.results.compacting import Asked
-from tidemark.results.reading import delta_tables, parquet_tables
-from tidemark_spark.audit_job import audit
-from tidemark_spark.compact_job import compact
-from tidemark_spark.readers import results
+from tidemark.sinks.contract import Asked
+from tidemark.sinks.kinds import sink_to_compact
+from tidemark.sinks.reading import delta_tables, parquet_tables
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.sinks import results
+from tidemark_spark.sinks.parquet.compacting import compact
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -51,12 +52,6 @@ ODD = [
 ]
 
 
-def with_files(play: Playground, **sink: Any) -> None:
-    play.rewrite(
-        sinks=[{"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name, **sink}],
-    )
-
-
 @pytest.mark.full
 def test_a_lake_whose_name_has_a_space_and_other_letters(
     make: Make, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -83,7 +78,7 @@ def test_a_lake_whose_name_has_a_space_and_other_letters(
 
     assert_read_by_all()
     assert {path.name for path in lake.iterdir()} == {"parquet", "delta"}
-    (made,) = compact(play.opened, play.opened.parquet_sink(None), "compaction", Asked())
+    (made,) = compact(play.opened, sink_to_compact(play.opened.stream.sinks, play.name, None), "compaction", Asked())
     assert len(list((lake / "parquet").glob("lane=*/seq=*/generation=*"))) == 1
     assert made.rows == len(play.expected().rows)
     assert_read_by_all()
@@ -95,25 +90,6 @@ def folder_of(play: Playground, lane: str = "ingest") -> Path:
     last = play.head(lane).last
     assert last is not None
     return Path(next(one for one in last.places if one.type == "parquet").place["folder"].removeprefix("file://"))
-
-
-def places_by_reader(play: Playground, spark: SparkSession) -> list[list[tuple[Any, ...]]]:
-    """Coordinate and index of the rows that each of Tidemark's readers gives, sorted."""
-    with_spark = results(spark, play.opened, "parquet").collect()
-    plain = [row for table in parquet_tables(play.opened.book, "parquet") for row in table.to_pylist()]
-    return [
-        sorted((row["_topic"], row["_partition"], row["_offset"], row["_index"]) for row in rows)
-        for rows in (with_spark, plain)
-    ]
-
-
-def assert_read_alike(play: Playground, spark: SparkSession) -> None:
-    """Every reader gives the oracle's rows, each once, and the audit is clean."""
-    play.assert_exactly_what_was_read()
-    wanted = sorted(play.expected().rows)
-    assert places_by_reader(play, spark) == [wanted, wanted]
-    report = audit(play.opened, play.new_run())
-    assert report.clean, report.sentence()
 
 
 def test_odd_values_name_folders_and_come_back_unchanged(make: Make, spark: SparkSession) -> None:
@@ -168,10 +144,10 @@ def test_windows_with_other_folders_are_read_together(make: Make, spark: SparkSe
         play.select(LaneKind.REPLAY, replay, again, on_step=cut_after(Step.SINK_STORED, 2))
     wanted = sorted(play.expected().rows)
     assert places_by_reader(play, spark) == [wanted, wanted]
-    from tidemark import runs
-    from tidemark_spark.window_job import process_windows
+    from tidemark.runs import lanes
+    from tidemark_spark.jobs.window import process_windows
 
-    process_windows(play.opened, runs.lane_name(LaneKind.REPLAY, again), 1, again)
+    process_windows(play.opened, lanes.lane_name(LaneKind.REPLAY, again), 1, again)
     assert_read_alike(play, spark)
 
 

@@ -11,14 +11,15 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
-from tests.covering import REPOSITORY
-from tests.integration.test_cuts import Cut, cut_after
-from tests.integration.test_kafka_sink import written
-from tests.oracle import ORDERS
-from tests.playground import Make, Playground
-from tidemark.cli.result_rows import rows_of
+from tests.support.covering import REPOSITORY
+from tests.support.cuts import Cut, cut_after
+from tests.support.fixed_layouts import FIXED
+from tests.support.oracle import ORDERS
+from tests.support.playground import Make, Playground
+from tests.support.sink_topics import written
+from tidemark.cli.results import rows_of
+from tidemark.commit.protocol import Step
 from tidemark.ledger.records import LaneKind
-from tidemark.protocol import Step
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -26,11 +27,6 @@ SINKS = ("hbase", "hbase_latest", "hbase_aggregates", "keys", "parquet", "delta"
 SUMS, ROWS = {"amount": {"sum": "amount"}}, {"rows": "count"}
 # With what the key of a row with aggregates begins behind its salt: the text of the field `id` with its length.
 ID_2 = b"\x01\x00\x00\x00\x012"
-# The bug fix, after which the order has another amount.
-FIXED = {
-    "sql": "SELECT _topic, _incarnation, _partition, _offset, _index, id, customer, amount * 10 AS amount, paid FROM messages",
-    "fields": {"id": "integer", "customer": "string", "amount": "double", "paid": "boolean"},
-}
 
 
 def plainly(play: Playground) -> dict[str, list[str]]:

@@ -10,19 +10,19 @@ from kafka import KafkaProducer
 
 from services import control
 from services.site import Site
-from tests.memory import MemoryStore
-from tests.playground import Kafka
-from tests.stores import new_stream
-from tidemark.authority import Authority
-from tidemark.connections import HBaseEndpoint
+from tests.support.memory import MemoryStore
+from tests.support.playground import Kafka
+from tests.support.stores import new_stream
+from tidemark.clients.connections import HBaseEndpoint
+from tidemark.clients.hbase.gateway import Gateway
 from tidemark.errors import Unreachable
-from tidemark.hbase.gateway import Gateway
 from tidemark.ledger.book import Book
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.results import kafka_messages
-from tidemark.results.hbase_rows import Place
-from tidemark.results.hbase_table import ResultTable
-from tidemark.results.kafka_messages import Origin
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.sinks.hbase.rows import Place
+from tidemark.sinks.hbase.table import ResultTable
+from tidemark.sinks.kafka import messages as kafka_messages
+from tidemark.sinks.kafka.messages import Origin
 
 AT = TopicPartition("orders", 0)
 
@@ -45,7 +45,7 @@ def test_a_broker_that_goes_away_between_two_partitions(
         for partition in (0, 1):
             headers = Origin("s", Place(AT, partition, 0), 9, "ingest", 1).headers()
             producer.send("out", b"row", partition=partition, headers=headers).get(timeout=30)
-    given = kafka_messages.kafka_messages(Counting(MemoryStore(), "s"), kafka.servers, ["out"])
+    given = kafka_messages.kafka_messages(Counting(MemoryStore(), "s"), kafka.endpoint, ["out"])
     assert next(given).origin.place.offset == 0
     control.down(site, report=lambda line: None)
     with pytest.raises(Unreachable, match="out/1"):

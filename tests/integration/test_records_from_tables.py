@@ -7,11 +7,11 @@ import json
 import pytest
 
 from services import environment
-from tests.integration.test_command_line import asked, tidemark
-from tests.oracle import CDN
-from tests.playground import Make
-from tests.scheme_cases import CASES
-from tidemark.coordinate_files import lines_of
+from tests.support.command_line import asked, tidemark
+from tests.support.oracle import CDN
+from tests.support.playground import Make
+from tests.support.scheme_cases import CASES
+from tidemark.offsets.coordinate_files import lines_of
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -22,8 +22,7 @@ CHOSEN = {
 }
 
 
-@pytest.mark.full
-@pytest.mark.covers("S8", "S1", "E12")
+@pytest.mark.covers("S8")
 def test_the_coordinates_that_a_stream_stores_drive_a_replay_and_an_audit(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

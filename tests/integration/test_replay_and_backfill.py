@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pyarrow.parquet as pq
 import pytest
 
-from tests.oracle import CDN, ORDERS
-from tests.playground import Make, Playground
-from tidemark import runs
-from tidemark.coordinates import parse_coordinates
-from tidemark.errors import ClaimOverlap, LaneClosed, OffsetsOutOfRange, WrongUse
-from tidemark.ledger.records import LaneKind, LaneState
-from tidemark.planning.redriving import redrive
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tests.support.oracle import CDN, ORDERS
+from tests.support.playground import RAW, Make, Playground
+from tidemark.errors import ClaimOverlap, Conflict, LaneClosed, OffsetsOutOfRange, WrongUse
+from tidemark.ledger.records import INGEST, LaneKind, LaneState
+from tidemark.ledger.register import close_lane
+from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs import lanes
+from tidemark.runs.redriving import redrive
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -24,7 +28,7 @@ def test_a_replay_of_single_records_touches_those_alone(play: Playground) -> Non
     play.ingest()
     position = play.positions()
     text = f"{play.topics[0]}/0@3\n{play.topics[0]}/0@4\n{play.topics[-1]}/2@9\n{play.topics[0]},0,30\n"
-    chosen = runs.with_incarnations(play.opened, RangeSet(one.as_range() for one in parse_coordinates(text)))
+    chosen = lanes.with_incarnations(play.opened, RangeSet(one.as_range() for one in parse_coordinates(text)))
     (replayed,) = play.select(LaneKind.REPLAY, chosen)
     assert sum(tally.read.number for tally in replayed.tallies) == 4
     assert play.positions() == position
@@ -88,25 +92,70 @@ def test_dead_letters_are_replayed_by_their_reason(make: Make) -> None:
     assert play.independent.hbase(f"{play.name}_dead").debris == 0
 
 
+@pytest.mark.covers("A18")
+def test_a_window_replayed_gives_exactly_its_offsets_in_order(make: Make) -> None:
+    play = make(CDN, **RAW)
+    play.kafka.send((play.topics[0], 0, None, b"%d" % number) for number in range(100))
+    play.ingest()
+    (record,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (50, 60)))
+    assert record.receipt is not None
+    (folder,) = (sink.place["folder"] for sink in record.receipt.sinks if sink.type == "parquet")
+    (file,) = Path(folder.removeprefix("file://")).rglob("*.parquet")
+    assert pq.read_table(file, columns=["_offset"], partitioning=None)["_offset"].to_pylist() == list(range(50, 60))
+
+
 @pytest.mark.covers("E48")
 def test_a_lane_takes_only_what_is_its_kind_and_nobody_elses(play: Playground) -> None:
     play.produce(120)
     play.ingest()
     opened = play.opened
     with pytest.raises(WrongUse, match="committed already; a replay reads it again"):
-        runs.open_selected(opened, LaneKind.BACKFILL, "a", play.ranges(0, 0, (0, 2)), "test")
+        lanes.open_selected(opened, LaneKind.BACKFILL, "a", play.ranges(0, 0, (0, 2)), "test")
     with pytest.raises(ClaimOverlap, match="at or above the ingest position"):
-        runs.open_selected(opened, LaneKind.REPLAY, "b", play.ranges(0, 0, (0, 1000)), "test")
+        lanes.open_selected(opened, LaneKind.REPLAY, "b", play.ranges(0, 0, (0, 1000)), "test")
     with pytest.raises(WrongUse, match="nothing to replay: the selection is empty"):
-        runs.open_selected(opened, LaneKind.REPLAY, "c", RangeSet(), "test")
+        lanes.open_selected(opened, LaneKind.REPLAY, "c", RangeSet(), "test")
     with pytest.raises(WrongUse, match="never read this topic"):
-        runs.with_incarnations(opened, RangeSet([OffsetRange(TopicPartition("elsewhere", 0), 0, 1)]))
-    lane = runs.open_selected(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 5)), "test")
+        lanes.with_incarnations(opened, RangeSet([OffsetRange(TopicPartition("elsewhere", 0), 0, 1)]))
+    lane = lanes.open_selected(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 5)), "test")
     with pytest.raises(ClaimOverlap, match=rf"claimed by the open lane {lane} \(run d\)") as caught:
-        runs.open_selected(opened, LaneKind.REPLAY, "e", play.ranges(0, 0, (4, 6)), "test")
+        lanes.open_selected(opened, LaneKind.REPLAY, "e", play.ranges(0, 0, (4, 6)), "test")
     assert caught.value.exit_code == 3
     # The same run finds its lane again; another selection under the same name is refused.
-    assert runs.open_selected(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 5)), "test") == lane
+    assert lanes.open_selected(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 5)), "test") == lane
+    with pytest.raises(Conflict, match="is open already, for other offsets"):
+        lanes.open_selected(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 4)), "test")
+    # Given up, it is free for the other one.
+    close_lane(opened.book, lane, because="a test")
+    lanes.open_selected(opened, LaneKind.REPLAY, "e", play.ranges(0, 0, (4, 6)), "test")
+
+
+def test_what_is_done_stays_done_when_it_is_tried_again(play: Playground) -> None:
+    """As when the one who waited was killed, and the job went on: plan and job are asked for once more, in every lane."""
+    from tidemark_spark.jobs.window import process_windows
+
+    play.produce(60)
+    run = play.new_run()
+    first = play.ingest(run)
+    play.produce(30)
+    assert [one.seq for one in lanes.committed_before(play.opened, INGEST, run)] == [1]
+    assert lanes.plan_ingest(play.opened, run, again=True) is None
+    assert process_windows(play.opened, INGEST, 1, run) == first
+    other = play.new_run()
+    pending = lanes.plan_ingest(play.opened, other)
+    assert pending is not None
+    # Another run's window stays its own.
+    assert process_windows(play.opened, INGEST, 1, run) == first
+    assert play.head().pending == pending
+    play.ingest(other)
+
+    chosen = play.ranges(0, 0, (0, 3))
+    replayed = play.select(LaneKind.REPLAY, chosen, run)
+    lane = lanes.open_selected(play.opened, LaneKind.REPLAY, run, chosen, "test")
+    assert lanes.plan_lane(play.opened, lane, run) is None
+    assert process_windows(play.opened, lane, 1, run) == replayed
+    assert lanes.committed_before(play.opened, lane, run) == replayed
+    play.assert_exactly_what_was_read()
 
 
 def test_a_closed_lane_is_never_used_again(play: Playground) -> None:
@@ -114,10 +163,10 @@ def test_a_closed_lane_is_never_used_again(play: Playground) -> None:
     play.ingest()
     run = play.new_run()
     play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 3)), run)
-    lane = runs.lane_name(LaneKind.REPLAY, run)
+    lane = lanes.lane_name(LaneKind.REPLAY, run)
     assert play.head(lane).state == LaneState.CLOSED
     with pytest.raises(LaneClosed):
-        runs.open_selected(play.opened, LaneKind.REPLAY, run, play.ranges(0, 0, (0, 3)), "test")
+        lanes.open_selected(play.opened, LaneKind.REPLAY, run, play.ranges(0, 0, (0, 4)), "test")
     # Its claim is released: another run may replay the same offsets.
     play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 3)))
     play.assert_exactly_what_was_read()
@@ -131,19 +180,19 @@ def test_a_backfill_fills_what_a_start_at_the_end_left_out(make: Make) -> None:
     start = play.positions()
     play.produce(80)
     play.ingest()
-    before = runs.before_the_first_window(play.opened)
+    before = lanes.before_the_first_window(play.opened)
     assert {(one.partition.topic, one.partition.partition): (one.start, one.until) for one in before} == {
         place: (0, offset) for place, offset in start.items()
     }
     # A part by its ranges, then the rest.
     play.select(LaneKind.BACKFILL, play.ranges(0, 1, (10, 20)))
-    rest = runs.before_the_first_window(play.opened)
+    rest = lanes.before_the_first_window(play.opened)
     assert rest == before - play.ranges(0, 1, (10, 20))
     position = play.positions()
     play.select(LaneKind.BACKFILL, rest)
     assert play.positions() == position
     play.assert_exactly_what_was_read()
-    assert not runs.before_the_first_window(play.opened)
+    assert not lanes.before_the_first_window(play.opened)
 
 
 @pytest.mark.covers("A30")
@@ -166,4 +215,4 @@ def test_what_kafka_has_forgotten_is_named_and_nothing_is_pinned(play: Playgroun
     run = play.new_run()
     with pytest.raises(OffsetsOutOfRange, match=rf"{play.topics[0]}/0 \[10, 12\) is no longer in Kafka"):
         play.select(LaneKind.REPLAY, play.ranges(0, 0, (10, 15)), run)
-    assert play.head(runs.lane_name(LaneKind.REPLAY, run)).pending is None
+    assert play.head(lanes.lane_name(LaneKind.REPLAY, run)).pending is None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from tests.integration.test_command_line import asked, tidemark
-from tests.oracle import CDN
-from tests.playground import Make, Playground
+from tests.support.command_line import asked, tidemark
+from tests.support.oracle import CDN
+from tests.support.playground import Make, Playground
+from tests.support.waiting import until
 
 HOUR = 3_600_000
 
@@ -41,14 +41,6 @@ def partitions(play: Playground) -> dict[int, dict[str, Any]]:
     return {one["partition"]: one for one in asked("status", str(play.file))["partitions"]}
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
-
-
-@pytest.mark.full
 @pytest.mark.covers("N8")
 @pytest.mark.usefixtures("spark")
 def test_a_warning_before_retention_deletes_the_next_unread_offset_and_lost_after_it(play: Playground) -> None:
@@ -77,7 +69,7 @@ def test_a_warning_before_retention_deletes_the_next_unread_offset_and_lost_afte
 
     # Retention becomes shorter, and the broker deletes what is too old.
     alter(play, {"segment.ms": str(24 * HOUR), "retention.ms": str(100 * HOUR)})
-    eventually(lambda: partitions(play)[1]["log_start"] == "15")
+    until(lambda: partitions(play)[1]["log_start"] == "15", "Kafka has deleted nothing")
     now = partitions(play)
     assert {number: one["retention"] for number, one in now.items()} == {0: "safe", 1: "lost", 2: "safe", 3: "safe"}
     _, said = tidemark("status", file)

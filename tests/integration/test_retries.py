@@ -15,31 +15,34 @@ import pytest
 from kafka import KafkaProducer
 from kafka.codec import gzip_encode
 
-from tests.integration.test_compaction import COMPACTED, wait_until_left
-from tests.oracle import Example
-from tests.playground import Make, Playground
-from tidemark import protocol, runs
-from tidemark.cli.result_rows import rows_of
+from tests.support.compacted_topics import COMPACTED, wait_until_left
+from tests.support.oracle import Example
+from tests.support.playground import Make, Playground
+from tests.support.waiting import until
+from tidemark.cli.results import rows_of
+from tidemark.commit import protocol
 from tidemark.errors import EXIT_FAILED, EXIT_WRONG_USE, Fenced, TooManyInvalid, WrongUse
 from tidemark.ledger.records import INGEST, LaneKind, Record
-from tidemark.planning.redriving import redrive
-from tidemark.planning.requests import ReplayRequest
-from tidemark.planning.selecting import select
-from tidemark.results.kafka_messages import kafka_messages
-from tidemark_spark.audit_job import audit
-from tidemark_spark.sinks.kafka import MESSAGE_BYTES
+from tidemark.runs import lanes
+from tidemark.runs.redriving import redrive
+from tidemark.runs.requests import ReplayRequest
+from tidemark.runs.selecting import select
+from tidemark.sinks.kafka.messages import kafka_messages
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.sinks.kafka.writer import MESSAGE_BYTES
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 # Two retries, and no long waits.
 RETRY = {"initial_delay_ms": 20, "multiplier": 2.0, "max_delay_ms": 100, "limit": 2}
-OUT_OF_STOCK = "raised tests.own_functions.OutOfStock"
+ERRORS = "tidemark.functions"
+OUT_OF_STOCK = "raised tests.support.own_functions.OutOfStock"
 
 
 def function(name: str, **fields: str) -> dict[str, Any]:
     return {
         "type": "function",
-        "function": f"tests.own_functions:{name}",
+        "function": f"tests.support.own_functions:{name}",
         "fields": fields or {"number": "integer", "word": "string"},
     }
 
@@ -91,7 +94,7 @@ def redriven(play: Playground, **changes: Any) -> Record:
     return record
 
 
-@pytest.mark.covers("S10", "C3", "C4", "F23", "P3", "P4", "E46", "E47")
+@pytest.mark.covers("S10", "C3", "C4", "F23", "P3", "P4", "E46", "E47", "A13")
 def test_from_the_first_failure_to_the_last_redrive(make: Make, site: Any) -> None:
     play = make(EXAMPLE)
     send(play, "row a", None, "rows 3", "skip", "fail 2", "permanent", "bad", *(f"row {number}" for number in range(4)))
@@ -124,12 +127,12 @@ def test_from_the_first_failure_to_the_last_redrive(make: Make, site: Any) -> No
     assert {name: fields[name] for name in ("reason", "outcome", "error", "detail", "attempts", "redrives")} == {
         "reason": OUT_OF_STOCK,
         "outcome": "failed",
-        "error": "tests.own_functions.OutOfStock",
-        "detail": "tests.own_functions.OutOfStock: none of 14",
+        "error": "tests.support.own_functions.OutOfStock",
+        "detail": "tests.support.own_functions.OutOfStock: none of 14",
         "attempts": "3",
         "redrives": "0",
     }
-    assert (fields["key"], fields["value"], fields["code_version"]) == ("\\xff\x00", "fail 99", runs.code_version())
+    assert (fields["key"], fields["value"], fields["code_version"]) == ("\\xff\x00", "fail 99", lanes.code_version())
     assert json.loads(fields["headers"]) == [
         {"key": "trace", "value": "MQ=="},
         {"key": "trace", "value": ""},
@@ -158,7 +161,7 @@ def test_from_the_first_failure_to_the_last_redrive(make: Make, site: Any) -> No
     # With a corrected function and a higher limit it becomes a row, and nothing else is touched.
     generations = play.independent.generations()
     play.rewrite(scheme=function("corrected"), dead_letters={**limited, "max_redrives": 2})
-    (good,) = play.select(LaneKind.REPLAY, redrive(play.opened, "tests.own_functions.OutOfStock").ranges)
+    (good,) = play.select(LaneKind.REPLAY, redrive(play.opened, "tests.support.own_functions.OutOfStock").ranges)
     assert counts(good) == {"read": 1, "stored": 1, "skipped": 0, "invalid": 0, "failed": 0, "rows": 1}
     now = play.independent.generations()
     changed = {place for place, generation in now.items() if generations.get(place) != generation}
@@ -210,7 +213,7 @@ def test_what_a_sink_cannot_take_is_a_dead_letter_as_a_whole(make: Make) -> None
     assert counts(record) == {"read": 6, "stored": 3, "skipped": 0, "invalid": 1, "failed": 2, "rows": 4}
     wanted = {(0, 0): "a", (1, 0): "a" * largest, (5, 0): "0", (5, 1): "1"}
     assert {place[2:]: fields["word"] for place, fields in play.independent.hbase().rows} == wanted
-    sent = kafka_messages(play.opened.book, play.kafka.servers, [target])
+    sent = kafka_messages(play.opened.book, play.kafka.endpoint, [target])
     assert {(one.origin.place.offset, one.origin.place.index): one.value for one in sent} == {
         place: word.encode() for place, word in wanted.items()
     }
@@ -228,6 +231,23 @@ def test_what_a_sink_cannot_take_is_a_dead_letter_as_a_whole(make: Make) -> None
     }
     assert [letters[offset]["outcome"] for offset in (2, 3, 4)] == ["failed", "failed", "invalid"]
     assert letters[3]["value"] == f"row {'a' * 3500}"
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
+
+
+@pytest.mark.covers("C4", "P3", "E46")
+def test_a_message_that_never_returns_and_one_that_ends_its_process(make: Make) -> None:
+    play = make(EXAMPLE, retry={**RETRY, "limit": 1, "timeout_ms": 1_000})
+    send(play, "row a", "hang", "row b", "die", "rows 2", "row c")
+    (record,) = play.ingest()
+    assert counts(record) == {"read": 6, "stored": 4, "skipped": 0, "invalid": 0, "failed": 2, "rows": 5}
+    assert words(play) == {(0, 0): "a", (2, 0): "b", (4, 0): "0", (4, 1): "1", (5, 0): "c"}
+    letters = {offset: one["fields"] for offset, one in dead(play).items()}
+    assert {offset: (one["reason"], one["attempts"], one["detail"]) for offset, one in letters.items()} == {
+        1: (f"raised {ERRORS}.TimedOut", "2", f"{ERRORS}.TimedOut: longer than 1000 ms"),
+        3: (f"raised {ERRORS}.ProcessEnded", "2", f"{ERRORS}.ProcessEnded: exit code 9"),
+    }
+    assert play.positions() == {(play.topics[0], 0): 6}
     report = audit(play.opened, "audit")
     assert report.clean, report.sentence()
 
@@ -251,7 +271,7 @@ def test_what_a_topic_cannot_take_even_compressed_is_a_dead_letter(make: Make) -
     send(play, f"row {'a' * 20_000}", f"row {text[:largest]}", f"row {text}")
     (record,) = play.ingest()
     assert counts(record) == {"read": 3, "stored": 2, "skipped": 0, "invalid": 0, "failed": 1, "rows": 2}
-    sent = kafka_messages(play.opened.book, play.kafka.servers, [target])
+    sent = kafka_messages(play.opened.book, play.kafka.endpoint, [target])
     assert {one.origin.place.offset: one.value for one in sent} == {0: b"a" * 20_000, 1: text[:largest].encode()}
     (letter,) = [one["fields"] for one in dead(play).values()]
     assert letter["reason"] == "sink kafka: the message, compressed, is too large"
@@ -308,7 +328,6 @@ def test_the_largest_cell_that_hbase_takes(make: Make) -> None:
     assert report.clean, report.sentence()
 
 
-@pytest.mark.full
 @pytest.mark.covers("A15")
 def test_a_dead_letter_behind_a_gap(make: Make) -> None:
     play = make(EXAMPLE)
@@ -365,15 +384,12 @@ def test_a_task_that_waits_for_a_retry_notices_that_its_window_was_taken(make: M
 
     waiting = threading.Thread(target=ingest)
     waiting.start()
-    deadline = time.monotonic() + 60
-    while not called.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(called.exists, "the function was not called")
     opened = play.opened
-    protocol.take(opened.book, INGEST, 1, runs.this_run(opened, "the second"), take_over=True)
+    protocol.take(opened.book, INGEST, 1, lanes.this_run(opened, "the second"), take_over=True)
     waiting.join(60)
     assert not waiting.is_alive()
     (problem,) = raised
-    from tidemark_spark.failures import translate
+    from tidemark_spark.runtime.failures import translate
 
     assert isinstance(translate(problem), Fenced)

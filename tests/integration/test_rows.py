@@ -13,50 +13,34 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from services.site import REPOSITORY
-from tests.oracle import Example, Outcome, consume
-from tests.playground import Make, Playground
-from tests.scheme_cases import CASES, PAIRS, Case, Message
+from tests.support.playground import Make
+from tests.support.rows import (
+    BATCHES,
+    GIVEN_BACK,
+    ORDERS,
+    TRANSFORMED,
+    assert_rows,
+    messages_of,
+    stream_of,
+)
+from tests.support.scheme_cases import CASES, PAIRS, Case, Message
 from tidemark.errors import TidemarkError, TransformRefused, WrongUse
 from tidemark.ledger.records import LaneKind
-from tidemark.results.reading import hbase_rows
+from tidemark.offsets.tallies import Outcome as Became
+from tidemark.runs.open_stream import open_stream
+from tidemark.sinks.reading import hbase_rows
 from tidemark.streams.explode import Explode
-from tidemark.streams.model import Stream
-from tidemark.streams.opened import open_stream
-from tidemark.tallies import Outcome as Became
-from tidemark_spark import outcomes
-from tidemark_spark.audit_job import audit
 from tidemark_spark.columns import FAILURE, INDEX, KEY, OFFSET, OUTCOME, REASON, TOMBSTONE, VALUE, text
-from tidemark_spark.pieces import EMPTY, UNSPLIT, in_pieces
-from tidemark_spark.reading import no_messages
-from tidemark_spark.rows import check_rows, rows_of
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.rows import outcomes
+from tidemark_spark.rows.explode import EMPTY, UNSPLIT, in_pieces
+from tidemark_spark.rows.pipeline import check_rows, rows_of
+from tidemark_spark.rows.tallying import tallies
 from tidemark_spark.sinks import make_sinks, refusals
-from tidemark_spark.tallying import tallies
-
-SINKS = [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}]
-GIVEN_BACK = "_topic, _incarnation, _partition, _offset, _index"
-
-
-def stream_of(**parts: Any) -> Stream:
-    return Stream.model_validate(
-        {
-            "stream": "orders",
-            "source": {"topics": ["orders"]},
-            "scheme": {"type": "string"},
-            "sinks": [{"type": "hbase", "table": "orders"}],
-            "dead_letters": {"table": "dead"},
-            **parts,
-        }
-    )
-
-
-def messages_of(spark: SparkSession, values: list[bytes | None], key: bytes | None = b"key") -> DataFrame:
-    rows = [("orders", 1, 0, offset, key, value, None, 0, None) for offset, value in enumerate(values)]
-    return spark.createDataFrame(rows, no_messages(spark).schema)
-
 
 # Explode
 
@@ -201,41 +185,6 @@ def test_many_invalid_messages_are_settled_as_few_are(spark: SparkSession, monke
     assert settled() == few
 
 
-def batch_messages(count: int, first: int) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Orders, some in a message: mostly good ones."""
-    for number in range(first, first + count):
-        chance = random.Random(number)
-        kind = chance.randrange(12)
-        orders = [json.dumps({"id": 10 * number + one, "amount": one / 4}) for one in range(chance.randrange(1, 6))]
-        if kind == 0:
-            yield b"nothing", b""
-        elif kind == 1:
-            yield b"tombstone", None
-        elif kind == 2:
-            yield None, "\n".join([*orders, json.dumps({"id": 1, "amount": -1})]).encode()
-        elif kind == 3:
-            yield b"x", "\n".join([*orders, "{"]).encode() + b"\n{"
-        else:
-            yield b"orders", "\n".join(orders).encode() + (b"\n" if kind == 4 else b"")
-
-
-BATCHES = Example(
-    "batches",
-    {
-        "source": {"topics": []},
-        "explode": {"lines": "\n"},
-        "scheme": {"type": "json", "fields": {"id": "integer", "amount": "double"}},
-        "checks": [{"invalid_when": "amount < 0", "reason": "negative amount"}],
-        "sinks": SINKS,
-        "dead_letters": {"table": "-"},
-    },
-    ("batches",),
-    3,
-    batch_messages,
-    lambda value: Outcome(None, None),
-)
-
-
 def batch(value: bytes | None) -> list[dict[str, str]] | str:
     """What a message of the batches gives: its rows, or why it is invalid."""
     if value is None:
@@ -252,43 +201,6 @@ def batch(value: bytes | None) -> list[dict[str, str]] | str:
     return rows
 
 
-def assert_rows(play: Playground, made: Callable[[bytes | None], list[dict[str, str]] | str], *records: Any) -> None:
-    """Both sinks and the dead letters hold what `made` says of each message, the tallies count it, the audit finds it so.
-
-    It says its rows, or why it is invalid: the reason, and behind `; ` the detail, if any.
-    """
-    results = {
-        (topic, partition, offset): made(value)
-        for topic, partition, offset, value in consume(play.kafka.servers, play.topics, play.positions())
-    }
-    rows = {
-        (*place, index): fields
-        for place, found in results.items()
-        if not isinstance(found, str)
-        for index, fields in enumerate(found)
-    }
-    hbase, files = play.independent.hbase(), play.independent.parquet(list(play.opened.stream.fields))
-    assert (hbase.twice(), files.twice()) == (0, 0)
-    assert hbase.by_place() == rows
-    assert files.by_place() == rows
-    letters = play.independent.hbase(f"{play.name}_dead").rows
-    dead = {
-        place[:3]: "; ".join(fields[part] for part in ("reason", "detail") if part in fields)
-        for place, fields in letters
-    }
-    assert dead == {place: found for place, found in results.items() if isinstance(found, str)}
-
-    skipped = sum(found == [] for found in results.values())
-    report = audit(play.opened, "an audit")
-    assert report.clean, report.sentence()
-    assert (report.expected, report.skipped, report.set_aside) == (len(results), skipped, len(dead))
-    if records:
-        counted = [tally for record in records for tally in record.tallies]
-        assert sum(tally.read.number for tally in counted) == len(results)
-        assert sum(tally.skipped.number for tally in counted) == skipped
-        assert sum(tally.rows.number for tally in counted) == len(rows)
-
-
 @pytest.mark.covers("S7")
 @pytest.mark.usefixtures("spark")
 def test_messages_with_several_rows(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +212,7 @@ def test_messages_with_several_rows(make: Make, monkeypatch: pytest.MonkeyPatch)
     table = play.opened.result_table("hbase_default", play.name)
     at_once = list(hbase_rows(play.opened.book, table))
     assert any(row.place.index for row in at_once)
-    monkeypatch.setattr("tidemark.results.reading._PART_BYTES", 1)
+    monkeypatch.setattr("tidemark.sinks.reading._PART_BYTES", 1)
     assert list(hbase_rows(play.opened.book, table)) == at_once
     monkeypatch.undo()
     # A replay with other code: what is no longer a row goes, and what was a dead letter is one no longer.
@@ -313,29 +225,6 @@ def test_messages_with_several_rows(make: Make, monkeypatch: pytest.MonkeyPatch)
 
 
 # Transform
-
-KEPT = f"SELECT {GIVEN_BACK}, upper(customer) AS customer, id FROM messages WHERE paid"
-ORDERS: dict[str, Any] = {
-    "source": {"topics": []},
-    "scheme": {
-        "type": "json",
-        "fields": {"id": "integer", "customer": "string", "paid": "boolean", "lines": "string"},
-        "keep": {"note": "key"},
-    },
-    "transform": {"sql": KEPT, "fields": {"customer": "string", "id": "integer"}},
-    "sinks": SINKS,
-    "dead_letters": {"table": "-"},
-}
-
-
-def order_messages(count: int, first: int) -> Iterator[tuple[bytes | None, bytes | None]]:
-    for number in range(first, first + count):
-        order = {"id": number, "customer": f"zoë {number}", "paid": number % 3 == 0, "lines": "a,b,c"[: number % 6]}
-        value = {0: None, 1: b"{"}.get(number % 11, json.dumps(order).encode())
-        yield f"note {number}".encode(), value
-
-
-TRANSFORMED = Example("orders", ORDERS, ("orders",), 3, order_messages, lambda value: Outcome(None, None))
 
 
 def of_order(make_rows: Callable[[dict[str, Any]], list[dict[str, str]]]) -> Callable[[bytes | None], Any]:
@@ -505,6 +394,11 @@ def test_a_transform_that_is_refused_writes_nothing(make: Make) -> None:
     [
         ({"sql": f"SELECT {GIVEN_BACK}, nope AS n FROM messages"}, "transform.sql: .*`nope` cannot be resolved"),
         ({"sql": f"SELECT {GIVEN_BACK}, id n FROM messages WHERE ("}, "transform.sql: .*Syntax error"),
+        (
+            {"sql": "WITH a AS (SELECT *, 1 AS n FROM messages) FROM a INSERT INTO t SELECT *"},
+            "transform.sql: expected a query; this is another statement",
+        ),
+        ({"sql": "SELECT *, 1.5 AS n FROM messages; -- it ends so\n;"}, r"n is decimal\(2,1\) in the result; expected"),
         ({"sql": "SELECT * FROM messages"}, "the result has no column n; expected one of type bigint"),
         ({"sql": "SELECT *, 1 AS n, 2 AS N FROM messages"}, "the result has 2 columns n"),
         ({"sql": "SELECT *, 1.5 AS n FROM messages"}, r"n is decimal\(2,1\) in the result; expected bigint"),
@@ -553,7 +447,7 @@ def test_java_compiles_what_makes_the_rows_of_the_example(
     opened = open_stream(file)
     made: Any = rows_of(messages_of(spark, [b"a"]), opened.stream, refusals(make_sinks(opened), opened.stream.fields))
     try:
-        kept = made.kept[0]._jdf.queryExecution().withCachedData().cachedPlan()
+        kept = made.frame._jdf.queryExecution().withCachedData().cachedPlan()
         debug = getattr(spark._jvm.org.apache.spark.sql.execution.debug, "package$")
         stages = getattr(debug, "MODULE$").codegenStringSeq(kept)
         sizes = [stages.apply(number)._3().maxMethodCodeSize() for number in range(stages.size())]

@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,12 @@ import pytest
 
 from services import environment
 from services.site import Site
-from tests.integration.test_audit import delete_rows, rows_at
-from tests.integration.test_command_line import asked, tidemark
-from tests.oracle import CDN
-from tests.playground import Make, Playground
-from tidemark import runs
+from tests.support.command_line import asked, tidemark
+from tests.support.damage import delete_rows, rows_at
+from tests.support.oracle import CDN
+from tests.support.playground import Make, Playground
+from tests.support.waiting import until
+from tidemark.runs import lanes
 
 
 @pytest.fixture(autouse=True)
@@ -71,9 +71,15 @@ def test_runs_a_replay_and_audits(play: Playground) -> None:
     shown = asked("replay", file, "--selection", digest, "--reason", "a repair", "--dry-run")
     assert (shown["offsets"], shown["refused"], shown["left_out"]) == (2, {}, {})
     assert shown["estimate"]["records"] == 2
-    out, _ = tidemark("replay", file, "--selection", digest, "--reason", "a repair", "--json")
+    replay = ("replay", file, "--selection", digest, "--reason", "a repair", "--run", "repaired", "--json")
+    out, _ = tidemark(*replay)
     assert counts(json.loads(out)) == [2]
+    # What is done is done, and says the same again.
+    assert tidemark(*replay) == (out, "the replay of run repaired is done; a run's name is used once\n")
     assert play.positions() == position
+    play.produce(30)
+    out, said = tidemark("run", file, "--run", "mine", "--json")
+    assert (counts(json.loads(out)), said) == ([240], "run mine is done\n")
     play.assert_exactly_what_was_read()
 
 
@@ -97,7 +103,7 @@ def test_a_backfill_reads_what_the_ingest_left_out(make: Make) -> None:
     play = make(CDN, source={"start": "latest"})
     file, topic = str(play.file), play.topics[0]
     play.produce(200)
-    assert runs.plan_ingest(play.opened, "begin") is None
+    assert lanes.plan_ingest(play.opened, "begin") is None
     shown = asked("backfill", file, "--before-first", "--reason", "a test", "--dry-run")
     assert (shown["offsets"], shown["stored_before"], shown["estimate"]) == (200, 0, None)
     out, _ = tidemark(
@@ -123,7 +129,7 @@ def test_a_job_that_was_killed_is_run_again(play: Playground, tmp_path: Path) ->
     with running(tmp_path, "run", str(play.file), "--run", "killed") as command:
         job = _job_that_holds(play, command, "killed")
         os.killpg(job.pid, signal.SIGKILL)
-        assert command.wait(60) == 6
+        assert command.wait(300) == 6
     said = (tmp_path / "said").read_text()
     assert (
         "tidemark: ProcessingFailed: the Spark job was killed by signal 9; what it has not committed does not" in said
@@ -148,7 +154,7 @@ def test_an_interrupt_leaves_no_child(make: Make, tmp_path: Path) -> None:
             # The JVM, the Python driver, and perhaps its workers.
             assert len(family) >= 2
             command.send_signal(number)
-            assert command.wait(60) == 128 + number
+            assert command.wait(300) == 128 + number
         assert f"tidemark: interrupted by {number.name}" in (tmp_path / "said").read_text()
         assert all(_gone(one) for one in family)
         assert play.head().seq == 0
@@ -162,10 +168,10 @@ def test_an_interrupt_before_the_job_is_not_taken_for_differences(play: Playgrou
         kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}"}}
         with running(tmp_path, "run", str(play.file), AIRFLOW_CONN_KAFKA_DEFAULT=json.dumps(kafka)) as command:
             # It has asked, and is waiting for an answer.
-            silent.settimeout(60)
+            silent.settimeout(300)
             silent.accept()[0].close()
             command.send_signal(signal.SIGINT)
-            assert command.wait(60) == 128 + signal.SIGINT
+            assert command.wait(300) == 128 + signal.SIGINT
 
 
 @pytest.mark.full
@@ -197,7 +203,9 @@ def test_a_saved_plan_is_carried_out_exactly_so(play: Playground, tmp_path: Path
     play.assert_exactly_what_was_read()
     assert asked("plan", file)["estimate"]["records"] == 30
 
-    _, said = tidemark("run", file, "--plan", str(plan), code=3)
+    # Carried out already: the same answer again. As another run it does not fit any more.
+    assert tidemark("run", file, "--plan", str(plan), "--json")[0] == out
+    _, said = tidemark("run", file, "--plan", str(plan), "--run", "another", code=3)
     assert "tidemark: StaleLedger: " in said
     assert "1 windows are committed, 0 were when the plan was made" in said
 
@@ -228,7 +236,7 @@ def test_a_saved_plan_is_refused_when_it_does_not_fit(play: Playground, make: Ma
     # Another window is pinned meanwhile.
     tidemark("plan", file, "--save", str(tmp_path / "second.json"))
     play.produce(10)
-    assert runs.plan_ingest(play.opened, "another") is not None
+    assert lanes.plan_ingest(play.opened, "another") is not None
     _, said = tidemark("run", file, "--plan", str(tmp_path / "second.json"), code=3)
     assert "tidemark: StaleLedger: " in said
     assert "window 1 is pinned with other ranges, by run another" in said
@@ -245,7 +253,7 @@ def running(folder: Path, *arguments: str, **variables: str) -> Iterator[subproc
             yield command
         finally:
             command.kill()
-            command.wait(10)
+            command.wait(60)
 
 
 def _job_that_holds(play: Playground, command: subprocess.Popen[bytes], run: str) -> psutil.Process:
@@ -256,21 +264,14 @@ def _job_that_holds(play: Playground, command: subprocess.Popen[bytes], run: str
         pending = found.head.pending if found else None
         return pending is not None and pending.attempt is not None and pending.attempt.run == run
 
-    _until(holds)
+    until(holds, "the job has not taken the window", 300)
     (job,) = psutil.Process(command.pid).children()
     return job
 
 
 def _gone(process: psutil.Process) -> bool:
     try:
-        process.wait(30)
+        process.wait(120)
     except psutil.TimeoutExpired:
         return False
     return True
-
-
-def _until(happened: Callable[[], bool], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.oracle import Example
-from tests.playground import Kafka, Make
-from tests.scheme_cases import CASES, CREATE_TIME, LOG_APPEND_TIME, NO_TIME, Case, Message, messages, send
-from tidemark.hashing import coordinate_hash, source_hash
-from tidemark_spark.audit_job import audit
-from tidemark_spark.readers import results
+from tests.support.oracle import Example
+from tests.support.playground import Kafka, Make
+from tests.support.scheme_cases import CASES, CREATE_TIME, LOG_APPEND_TIME, NO_TIME, Case, Message, messages, send
+from tidemark.offsets.hashing import coordinate_hash, source_hash
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.sinks import results
 
 PROMISES = {
     "raw": ["E10", "S7"],
@@ -50,7 +50,7 @@ def sent(kafka: Kafka, topics: tuple[str, str]) -> list[Message]:
 
 
 # In every run one that Spark's expressions make, one in Python, and one that looks at the whole message.
-ALWAYS = ("delimited", "json", "message_metadata")
+ALWAYS = ("raw", "key_value", "delimited", "json", "message_metadata")
 
 
 def marks(case: Case) -> list[pytest.MarkDecorator]:

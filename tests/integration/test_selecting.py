@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark_spark.columns import INCARNATION, OFFSET, PARTITION, TOPIC
-from tidemark_spark.selecting import only, without
+from tidemark_spark.rows.selecting import only, without
 
 PARTITIONS = [TopicPartition(topic, number, 1) for topic in ("orders", "über") for number in range(40)]
 

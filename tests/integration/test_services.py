@@ -20,7 +20,7 @@ from services import control, processes
 from services.errors import ServiceError
 from services.servers import SERVERS
 from services.site import REPOSITORY, Site
-from tests.servers import free_ports
+from tests.support.servers import free_ports
 
 MakeSite = Callable[[str], Site]
 Command = Callable[..., "subprocess.Popen[str]"]

@@ -12,16 +12,19 @@ from pathlib import Path
 import pytest
 
 from services import environment
-from tests.integration.test_command_line import tidemark
-from tests.oracle import CDN
-from tests.playground import Make, Playground
-from tests.spark_cluster import Cluster, spark_cluster
-from tests.submitted import Submitted
+from tests.support.command_line import tidemark
+from tests.support.oracle import CDN
+from tests.support.playground import Make, Playground
+from tests.support.spark_cluster import Cluster, spark_cluster
+from tests.support.submitted import WINDOW_JOB, Submitted
+from tidemark.commit.protocol import Step
+from tidemark.errors import EXIT_FAILED
 from tidemark.ledger.records import LaneKind
+from tidemark.sinks.latest.table import latest_table
 
-EXECUTOR_KILLED_JOB = Path(__file__).parent.parent / "executor_killed_job.py"
-MANY_TASKS_JOB = Path(__file__).parent.parent / "many_tasks_job.py"
-MISBEHAVING_JOB = Path(__file__).parent.parent / "misbehaving_job.py"
+EXECUTOR_KILLED_JOB = Path(__file__).parent.parent / "jobs" / "executor_killed_job.py"
+MANY_TASKS_JOB = Path(__file__).parent.parent / "jobs" / "many_tasks_job.py"
+MISBEHAVING_JOB = Path(__file__).parent.parent / "jobs" / "misbehaving_job.py"
 # A second copy of a task as soon as a third of the others have ended.
 SPECULATION = {
     "spark.speculation": "true",
@@ -66,7 +69,53 @@ def test_a_cluster_with_the_settings_of_the_documents(
     play.assert_exactly_what_was_read()
 
 
-@pytest.mark.full
+DRAWING = """
+import secrets
+
+
+def drawn(message):
+    return {"word": secrets.token_hex(8)}
+"""
+
+
+@pytest.mark.covers("F3")
+def test_rows_of_a_function_that_are_lost_with_an_executor_end_the_attempt(
+    make: Make, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Between two sinks: computed anew, the second one would hold other rows than the first."""
+    (tmp_path / "drawing.py").write_text(DRAWING)
+    play = make(CDN)
+    scheme = {"type": "function", "function": "drawing:drawn", "fields": {"word": "string"}}
+    latest = {"type": "hbase_latest", "table": f"{play.name}_latest", "key": "word"}
+    play.rewrite(scheme=scheme, checks=[], sinks=[{"type": "hbase", "table": play.name}, latest])
+    play.produce(600)
+    run = play.new_run()
+    arguments = play.job_arguments(run, play.pin(run).seq)
+    conf = {"spark.submit.pyFiles": str(tmp_path / "drawing.py")}
+    python = {"PYSPARK_PYTHON": str(cluster.python), "KILL_BEHIND": Step.SINK_STORED.value}
+
+    def start(script: Path, log: str) -> Submitted:
+        return Submitted(play.site, tmp_path / log, script, *arguments, master=cluster.master, conf=conf, **python)
+
+    killed = start(EXECUTOR_KILLED_JOB, "killed.log")
+    try:
+        assert killed.wait(300) == EXIT_FAILED, killed.output[-3000:]
+    finally:
+        killed.end()
+    assert "Lost executor" in killed.output
+    assert "\ntidemark: ComputedAgain: Spark has lost rows of this window" in killed.output
+    assert play.head().last is None
+
+    start(WINDOW_JOB, "again.log").succeeds()
+    words = {fields["word"] for fields in play.independent.hbase().by_place().values()}
+    assert len(words) == 600
+    table, authority = (
+        latest_table(play.opened.connections, "hbase_default", latest["table"]),
+        play.opened.book.authority(),
+    )
+    assert {row.fields["word"].decode() for row in table.newest(authority)} == words
+
+
 @pytest.mark.covers("G1", "F3", "E35")
 def test_only_what_three_counts_agree_on_is_committed(make: Make, cluster: Cluster, tmp_path: Path) -> None:
     """Sinks that lose a row, write one twice, or end too early; then a slow task and one that dies."""
@@ -88,7 +137,6 @@ def test_only_what_three_counts_agree_on_is_committed(make: Make, cluster: Clust
     play.assert_exactly_what_was_read()
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("spark")
 @pytest.mark.covers("A35")
 def test_a_hundred_tasks_read_one_partition_eight_at_a_time(make: Make, tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.playground import Kafka
-from tests.stores import new_stream
+from tests.support.playground import Kafka
+from tests.support.stores import new_stream
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.splitting import tasks
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark_spark.columns import OFFSET, PARTITION
-from tidemark_spark.reading import read_offsets
+from tidemark_spark.rows.reading import read_offsets
 
 
 @pytest.mark.covers("S14")
@@ -33,7 +33,7 @@ def test_spark_runs_the_tasks_that_are_shown(
         for at, intervals in wanted.items()
         for start, until in intervals
     )
-    read = read_offsets(spark, kafka.servers, "read_committed", ranges, {topic: 1})
+    read = read_offsets(spark, kafka.endpoint, "read_committed", ranges, {topic: 1})
     ran = read.groupBy(F.spark_partition_id(), PARTITION).agg(F.min(OFFSET), F.max(OFFSET)).collect()
     found = {OffsetRange(TopicPartition(topic, at), first, last + 1) for _, at, first, last in ran}
     assert found == set(tasks(ranges))

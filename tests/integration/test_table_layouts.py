@@ -7,14 +7,14 @@ from typing import Any
 import happybase
 import pytest
 
-from tests.integration.test_command_line import asked
-from tests.oracle import CDN, LEDGERS
-from tests.playground import Make, Playground
+from tests.support.command_line import asked
+from tests.support.oracle import CDN, LEDGERS
+from tests.support.playground import Make, Playground
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
-from tidemark.results.reading import hbase_rows
-from tidemark_spark.audit_job import audit
-from tidemark_spark.readers import results
+from tidemark.sinks.reading import hbase_rows
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.sinks import results
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tests.oracle import Example, Outcome
-from tests.playground import Make
-from tidemark_spark.readers import results
+from tests.support.oracle import Example, Outcome
+from tests.support.playground import Make
+from tidemark_spark.sinks import results
 
 # In Berlin, the first does not exist and the second exists twice.
 TIMES = ["2026-03-29T02:30:00Z", "2026-10-25T00:30:00Z", "1890-01-01T00:00:00.123456Z"]

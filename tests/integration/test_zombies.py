@@ -17,24 +17,25 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from services import tools
-from tests.integration.test_cuts import Cut, cut_after
-from tests.integration.test_kafka_sink import written
-from tests.integration.test_plain_readers import FIXED
-from tests.oracle import CDN, ORDERS, Example
-from tests.playground import Make, Playground
-from tidemark import protocol, runs
-from tidemark.attempts import HeadFence
+from tests.support.cuts import Cut, cut_after
+from tests.support.fixed_layouts import FIXED
+from tests.support.flushing import flush_and_compact
+from tests.support.oracle import CDN, ORDERS, Example
+from tests.support.playground import Make, Playground
+from tests.support.sink_topics import written
+from tidemark.commit import protocol
+from tidemark.commit.fence import HeadFence
+from tidemark.commit.protocol import Fence, Step, Taken
 from tidemark.errors import Fenced, TidemarkError, VerificationFailed
 from tidemark.ledger.records import INGEST, LaneKind
-from tidemark.protocol import Fence, Step, Taken
-from tidemark.ranges import TopicPartition
-from tidemark.results.hbase_rows import Mark, PartitionKeys
-from tidemark.results.hbase_table import cells_of, qualifier
-from tidemark.streams.opened import OpenStream
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.runs import lanes
+from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.hbase.rows import Mark, PartitionKeys
+from tidemark.sinks.hbase.table import cells_of
+from tidemark_spark.jobs.window_work import SparkWork
 from tidemark_spark.sinks import make_sinks
-from tidemark_spark.sinks.hbase import HBaseDeadLetters
-from tidemark_spark.work import SparkWork
+from tidemark_spark.sinks.hbase.writer import HBaseDeadLetters
 
 # A check under which about half of the messages are invalid that were stored before.
 STRICTER = {"cdn": "size > 2500000", "orders": "amount > 20"}
@@ -77,7 +78,7 @@ def zombie(
 
     head = play.head()
     assert head.pending is not None
-    me = runs.this_run(opened, run)
+    me = lanes.this_run(opened, run)
     problem, said = refused
     with pytest.raises(problem, match=said):
         protocol.process(
@@ -93,14 +94,13 @@ def zombie(
     work.close()
 
 
-@pytest.mark.full
 @pytest.mark.covers("F5", "A46", "E40")
 def test_a_late_attempt_with_other_code_changes_nothing(make: Make, spark: SparkSession, example: Example) -> None:
     """The newer attempt sets aside what the late one stores, and stores what the late one sets aside."""
     play = make(example)
     play.produce(300)
     run = play.new_run()
-    assert runs.plan_ingest(play.opened, run) is not None
+    assert lanes.plan_ingest(play.opened, run) is not None
     # The late attempt runs older code, under which half of the messages are invalid.
     checks = play.example.stream.get("checks", [])
     play.rewrite(checks=[*checks, {"invalid_when": STRICTER[example.name], "reason": "older code"}])
@@ -114,7 +114,7 @@ def test_a_late_attempt_with_other_code_changes_nothing(make: Make, spark: Spark
     assert dead.debris > 50
     # ... and they do not count after a flush and a major compaction either, when delete markers are gone.
     for table in (play.name, f"{play.name}_dead"):
-        tools.flush_and_compact(play.site, table)
+        flush_and_compact(play.site, table)
     play.assert_exactly_what_was_read()
     # A replay over all of it sweeps them out.
     everything = play.opened.book.authority().covered()
@@ -148,7 +148,7 @@ def test_what_a_late_attempt_writes_to_delta_and_kafka_does_not_count(make: Make
     play.produce(200)
     run = play.new_run()
     play.rewrite(sinks=sinks)
-    assert runs.plan_ingest(play.opened, run) is not None
+    assert lanes.plan_ingest(play.opened, run) is not None
     # Older code, under which the amounts are others: a row of it would be seen.
     play.rewrite(sinks=sinks, transform=FIXED)
     older = play.opened
@@ -178,7 +178,9 @@ def test_rows_of_a_replay_that_was_abandoned_do_not_count(make: Make) -> None:
     assert sorted(messages_in(play).values()) == [rows, rows]
     assert len(DeltaTable(f"{play.site.folder('lake')}/{play.name}_delta").to_pyarrow_table()) == 2 * rows
     play.assert_exactly_what_was_read()
-    assert protocol.abandon(play.opened.book, runs.lane_name(LaneKind.REPLAY, run), "a test") is not None
+    assert (
+        protocol.abandon(play.opened.book, lanes.lane_name(LaneKind.REPLAY, run), "a test", take_over=True) is not None
+    )
     play.assert_exactly_what_was_read()
     play.produce(40)
     play.ingest()
@@ -198,11 +200,11 @@ def test_rows_that_only_the_old_attempt_produced_do_not_count(make: Make, spark:
     table = play.opened.result_table("hbase_default", play.name)
     kept = PartitionKeys(TopicPartition(play.topics[0], 0))
     gone = PartitionKeys(TopicPartition(dead_topic, dead_partition))
-    cells = cells_of(Mark(old, 7, INGEST, 1), [(qualifier("host"), b"from an older attempt")])
+    cells = cells_of(Mark(old, 7, INGEST, 1), [(b"d:host", b"from an older attempt")])
     late = [(kept.key(5, index), cells) for index in range(3)] + [(gone.key(dead_offset, 0), cells)]
     table.write(late, old)
     if compacted:
-        tools.flush_and_compact(play.site, play.name)
+        flush_and_compact(play.site, play.name)
     # Index 0 of offset 5 is hidden below the row that counts; the other three rows are visible debris.
     assert play.independent.hbase().debris == 3
     play.assert_exactly_what_was_read(with_spark=True)

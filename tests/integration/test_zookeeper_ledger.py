@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -10,12 +12,25 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import make_acl, make_digest_acl
 
+from services import processes
 from services.site import Site
-from tests.playground import Make
-from tests.stores import Stores, new_stream
-from tidemark.errors import LedgerContradiction, TooLarge, WrongUse
+from tests.support.oracle import LEDGERS
+from tests.support.playground import Make
+from tests.support.protocol_world import NoWork, Sweeps
+from tests.support.stores import SETTINGS, Stores, new_stream, stores_of
+from tests.support.waiting import until
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Step
+from tidemark.errors import LedgerContradiction, OutcomeUnknown, TooLarge, Unreachable, WrongUse
+from tidemark.ledger import doubt
+from tidemark.ledger.book import Book, Stored
+from tidemark.ledger.records import INGEST, Head, LaneKind, Window, WindowRange, positions
+from tidemark.ledger.register import open_lane
 from tidemark.ledger.store import sortable
+from tidemark.ledger.verifying import verify
 from tidemark.ledger.zookeeper import OffsetLayouts, ZooKeeperLedgerStore
+from tidemark.offsets.ranges import TopicPartition
+from tidemark_spark.jobs.window import process_windows
 
 HEAD = ("head", "ingest")
 FIRST = ("history", "ingest", sortable(1))
@@ -23,7 +38,7 @@ FIRST = ("history", "ingest", sortable(1))
 
 @pytest.fixture
 def stores(site: Site) -> Stores:
-    return Stores("zookeeper", site)
+    return stores_of(SETTINGS["zookeeper"])
 
 
 @pytest.fixture
@@ -99,8 +114,8 @@ def test_only_its_login_reads_and_changes_the_ledger(stores: Stores, stranger: K
 
 
 def test_another_login_is_told_so(stores: Stores, site: Site) -> None:
-    from tidemark.connections import ZooKeeperEndpoint
-    from tidemark.zookeeper import ZooKeeper
+    from tidemark.clients.connections import ZooKeeperEndpoint
+    from tidemark.clients.zookeeper import ZooKeeper
 
     stream = new_stream()
     store = stores.make(stream)
@@ -108,6 +123,26 @@ def test_another_login_is_told_so(stores: Stores, site: Site) -> None:
     other = ZooKeeper(ZooKeeperEndpoint(site.address("zookeeper"), "somebody", "else"))
     with pytest.raises(WrongUse, match="the nodes belong to another one"):
         ZooKeeperLedgerStore(other, "/tidemark", stream).read(HEAD)
+
+
+@pytest.mark.covers("F6")
+@pytest.mark.usefixtures("spark")
+def test_an_attempt_that_may_not_take_its_window_reads_nothing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    play = make(ledger=LEDGERS["zookeeper"])
+    play.produce(40)
+    run = play.new_run()
+    play.pin(run)
+    before = play.head()
+    connection = json.loads(os.environ["AIRFLOW_CONN_ZOOKEEPER_DEFAULT"])
+    monkeypatch.setenv("AIRFLOW_CONN_ZOOKEEPER_DEFAULT", json.dumps({**connection, "password": "another"}))
+    steps: list[Step] = []
+    with pytest.raises(WrongUse, match="the nodes belong to another one") as refused:
+        process_windows(play.opened, INGEST, 1, run, on_step=steps.append)
+    assert (refused.value.exit_code, steps) == (2, [])
+    monkeypatch.undo()
+    assert play.head() == before
+    play.ingest(run)
+    play.assert_exactly_what_was_read()
 
 
 def test_offset_nodes_of_another_login_stop_a_commit_by_name(stores: Stores, stranger: KazooClient) -> None:
@@ -143,16 +178,78 @@ def test_a_record_that_the_head_does_not_know_is_a_contradiction(stores: Stores)
     assert store.read(HEAD) == b"pinned"
 
 
-def test_an_expired_session_is_followed_by_another(stores: Stores, site: Site) -> None:
-    store = stores.new()
-    assert store.swap(HEAD, None, b"first")
-    client = store._zookeeper.client  # type: ignore[attr-defined]
-    session = client.client_id
-    # Whoever knows a session's number and password may end it: for the client, it has expired.
-    thief = KazooClient(hosts=site.address("zookeeper"), client_id=session)
+def expire(store: ZooKeeperLedgerStore, site: Site) -> None:
+    """Whoever knows a session's number and password may end it: for its client, it has expired."""
+    thief = KazooClient(hosts=site.address("zookeeper"), client_id=store._zookeeper.client.client_id)
     thief.start()
     thief.stop()
     thief.close()
+
+
+def test_an_expired_session_is_followed_by_another(stores: Stores, site: Site) -> None:
+    store = stores.new()
+    assert store.swap(HEAD, None, b"first")
+    session = store._zookeeper.client.client_id  # type: ignore[attr-defined]
+    expire(store, site)
     assert store.read(HEAD) == b"first"
     assert store.swap(HEAD, b"first", b"second")
     assert store._zookeeper.client.client_id != session  # type: ignore[attr-defined]
+
+
+@pytest.mark.covers("F16")
+def test_no_commit_is_claimed_without_a_session_or_a_quorum(
+    stores: Stores, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(doubt.swap_surely.__kwdefaults__ or {}, "patience", 2.0)
+    store = stores.make(new_stream(), timeout=2.0, patience=2.0)
+    store.prepare()
+    book = Book(store, "s")
+    at = TopicPartition("logs", 0)
+    open_lane(book, INGEST, LaneKind.INGEST, run="run", start=positions({at: 0}))
+
+    def plan(head: Head) -> Window:
+        start = head.offsets()[at]
+        one = WindowRange(
+            topic="logs", incarnation=1, partition=0, start=start, until=start + 10, log_start=0, log_end=99
+        )
+        return Window(
+            seq=head.seq + 1, ranges=(one,), topic_ids={"logs": "i"}, isolation="read_committed", pinned_at=1, run="run"
+        )
+
+    def taken() -> protocol.Taken:
+        pending = protocol.pin(book, Sweeps(), INGEST, plan)
+        assert pending is not None
+        return protocol.take(book, INGEST, pending.window.seq, protocol.Run("run", "v", "d"))
+
+    # The session expires between the last look at the ledger and the commit.
+    first = taken()
+    expire(store, site)
+    record = protocol.commit(book, first, NoWork().verify())
+    found = book.head(INGEST)
+    assert found is not None
+    assert found.head.last == record
+
+    # No server answers: the commit is in doubt, and nobody is told that it was done.
+    second = taken()
+    before = book.head(INGEST)
+    stopped = processes.running(site, "zookeeper")
+    processes.send(stopped, signal.SIGSTOP)
+    try:
+        with pytest.raises((OutcomeUnknown, Unreachable)) as told:
+            protocol.commit(book, second, NoWork().verify())
+    finally:
+        processes.send(stopped, signal.SIGCONT)
+    assert told.value.exit_code == 5
+    # What was sent may be applied late. A new attempt ends in one commit of the window, whoever's it is.
+    after = until(lambda: _answered(book), "ZooKeeper does not answer")
+    if after == before:
+        protocol.commit(book, taken(), NoWork().verify())
+    assert [record.seq for record in book.records_of(INGEST)] == [1, 2]
+    assert verify(book) == []
+
+
+def _answered(book: Book) -> Stored | None:
+    try:
+        return book.head(INGEST)
+    except Unreachable:
+        return None

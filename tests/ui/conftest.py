@@ -2,38 +2,132 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from demo.airflow import Airflow
 from demo.cdn_lines import produce
-from services import control
+from services import control, environment
 from services.site import REPOSITORY, Site
-from tests.playground import Kafka
-from tests.unit.test_stream_files import MINIMAL
+from tests.support.evil import EVIL
+from tests.support.playground import Kafka
+from tests.support.servers import free_ports
+from tests.support.stream_text import MINIMAL
 
-EVIL = '"><img src=x onerror="document.title=1"><script>document.title=2</script>'
+# Users besides the administrator: of a team, of another, of none; and one who may see nothing, since a role is missing.
+USERS = {"red_viewer": "viewer:red", "blue_viewer": "viewer:blue", "viewer": "viewer", "nobody": ""}
+# What each team's stream says of its ledger.
+TEAMS = {"red": "ledger: {type: zookeeper, zookeeper: zookeeper_other}\n", "blue": ""}
+# A team's DAGs come from a folder of its own.
+TEAM_DAGS = '''"""The DAGs of a team, for Airflow."""
+from pathlib import Path
+from tidemark_dags import build_dags
+for dag in build_dags(Path(__file__).parent / "streams"):
+    globals()[dag.dag_id] = dag
+'''
 
 
 @pytest.fixture(scope="session")
-def airflow(site: Site, kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Airflow]:
-    """Airflow with the example stream, one whose words are hostile, and a file that is none; one window ingested."""
-    folder = tmp_path_factory.mktemp("streams")
-    shutil.copy(REPOSITORY / "dags" / "streams" / "cdn_logs.yaml", folder)
-    (folder / "evil.yaml").write_text(MINIMAL.replace("stream: orders", f"stream: evil\ndescription: '{EVIL}'"))
-    (folder / "broken.yaml").write_text("stream: [")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TIDEMARK_STREAMS", str(folder))
+def other_zookeeper(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A ZooKeeper by itself: HBase, which needs the first one, does not survive it."""
+    found = Site(tmp_path_factory.mktemp("other"), free_ports(), site.jars)
+    control.up(found, ["zookeeper"])
+    yield found
+    control.down(found)
+
+
+@pytest.fixture(scope="session")
+def streams(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The folders of stream files: Airflow's own, those of two teams, and one that only the page knows.
+
+    Airflow's has the example stream, one whose words are hostile, and a file that is none. Red's ledger is in ZooKeeper.
+    """
+    found = {name: tmp_path_factory.mktemp(name) / "streams" for name in ("everybody", "unknown", *TEAMS)}
+    for folder in found.values():
+        folder.mkdir()
+    for team, ledger in TEAMS.items():
+        (found[team].parent / "dags.py").write_text(TEAM_DAGS)
+        text = MINIMAL.replace("stream: orders", f"stream: {team}_orders")
+        (found[team] / "orders.yaml").write_text(text + ledger)
+    (found["unknown"] / "unknown.yaml").write_text(MINIMAL.replace("stream: orders", "stream: unknown"))
+    everybody = found["everybody"]
+    shutil.copy(REPOSITORY / "dags" / "streams" / "cdn_logs.yaml", everybody)
+    (everybody / "evil.yaml").write_text(MINIMAL.replace("stream: orders", f"stream: evil\ndescription: '{EVIL}'"))
+    (everybody / "broken.yaml").write_text("stream: [")
+    return found
+
+
+@pytest.fixture(scope="session")
+def start_airflow(site: Site, other_zookeeper: Site, streams: dict[str, Path]) -> Callable[[], None]:
+    """Starts what of Airflow does not run. The page knows all folders of stream files, the DAGs of no team only their own.
+
+    Its settings are nobody else's: other tests of this process have another Airflow.
+    """
+    users = [f"{name}:{role}" for name, role in {environment.ADMIN: "admin", **USERS}.items()]
+    bundles = [_bundle("dags-folder"), *(_bundle(team, streams[team].parent) for team in TEAMS)]
+    settings = {
+        "AIRFLOW_CONN_ZOOKEEPER_OTHER": environment.connections(other_zookeeper)["AIRFLOW_CONN_ZOOKEEPER_DEFAULT"],
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(users),
+        "AIRFLOW__CORE__MULTI_TEAM": "True",
+        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
         # For the loss of a worker: a task that gives no sign of life is missed after five minutes otherwise.
-        patch.setenv("AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT", "30")
-        patch.setenv("AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL", "5")
-        control.up(site, control.AIRFLOW)
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
+    }
+
+    def start() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in settings.items():
+                patch.setenv(name, value)
+            patch.setenv("TIDEMARK_STREAMS", os.pathsep.join(map(str, streams.values())))
+            control.up(site, ["airflow-database"])
+            _create_teams(site)
+            control.up(site, ["airflow-api"])
+            patch.setenv("TIDEMARK_STREAMS", str(streams["everybody"]))
+            control.up(site, control.AIRFLOW)
+
+    return start
+
+
+def _create_teams(site: Site) -> None:
+    env = {**os.environ, **environment.everything(site)}
+    known = _airflow(env, "teams", "list", "-o", "plain").stdout.split()
+    for team in set(TEAMS) - set(known):
+        _airflow(env, "teams", "create", team)
+
+
+def _airflow(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "airflow", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture(scope="package")
+def airflow(site: Site, kafka: Kafka, start_airflow: Callable[[], None]) -> Iterator[Airflow]:
+    """Airflow with the streams of `streams`, and messages for the example stream. Other tests do not have it beside them."""
+    start_airflow()
     for topic in {"cdn-logs", "cdn-logs-normalised"} - set(kafka.admin.list_topics()):
         kafka.create(topic, 4)
     produce(site.address("kafka"), "cdn-logs", 500, first=50_000)
     found = Airflow(site)
-    found.wait_for_dag("cdn_logs__ingest")
+    for stream in ("cdn_logs", "evil", *(f"{team}_orders" for team in TEAMS)):
+        found.wait_for_dag(f"{stream}__ingest")
     yield found
     control.down(site, control.AIRFLOW)
+
+
+def _bundle(name: str, path: Path | None = None) -> dict[str, Any]:
+    """A folder of DAGs as Airflow is told of it, `path` that of a team, which has the same name."""
+    given: dict[str, Any] = {"name": name, "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle"}
+    if path is None:
+        return {**given, "kwargs": {}}
+    return {**given, "kwargs": {"path": str(path)}, "team_name": name}

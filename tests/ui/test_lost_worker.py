@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable
-from typing import TypeVar
 
 import psutil
 import pytest
@@ -13,19 +11,18 @@ import pytest
 from demo.airflow import Airflow
 from demo.cdn_lines import produce
 from demo.window_jobs import window_jobs
-from services import processes
+from services import control, processes
 from services.site import REPOSITORY, Site
+from tests.support.task_tries import tries
+from tests.support.waiting import until
 from tidemark.ledger.records import INGEST, Attempt
 from tidemark.ledger.verifying import verify
-from tidemark.streams.opened import OpenStream, open_stream
-
-T = TypeVar("T")
+from tidemark.runs.open_stream import OpenStream, open_stream
 
 DAG = "cdn_logs__ingest"
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 300
 
 
-@pytest.mark.full
 @pytest.mark.covers("G3")
 def test_a_retry_takes_the_window_and_the_job_that_wakes_up_late_commits_nothing(airflow: Airflow, site: Site) -> None:
     opened = open_stream(REPOSITORY / "dags" / "streams" / "cdn_logs.yaml")
@@ -43,7 +40,7 @@ def test_a_retry_takes_the_window_and_the_job_that_wakes_up_late_commits_nothing
     assert opened.book.head(INGEST).head.pending == pending  # type: ignore[union-attr]
     processes.send(workers_of(job), signal.SIGKILL)
     assert airflow.wait(DAG, run) == "success"
-    assert airflow.tries(DAG, run, "process") == 2
+    assert tries(airflow, DAG, run, "process") == 2
     _, record = opened.book.record(INGEST, pending.window.seq)  # type: ignore[misc]
     assert record.window == pending.window
     assert record.attempt.generation > attempt.generation
@@ -54,6 +51,29 @@ def test_a_retry_takes_the_window_and_the_job_that_wakes_up_late_commits_nothing
     _, left = psutil.wait_procs(job, timeout=PATIENCE_SECONDS)
     assert not left
     assert opened.book.head(INGEST) == head
+    assert verify(opened.book) == []
+
+
+@pytest.mark.covers("F25")
+def test_a_run_goes_on_after_all_of_airflow_was_killed(
+    airflow: Airflow, site: Site, start_airflow: Callable[[], None]
+) -> None:
+    """Its API server, scheduler, workers and what holds its database, with the job below them."""
+    opened = open_stream(REPOSITORY / "dags" / "streams" / "cdn_logs.yaml")
+    assert airflow.run(DAG) == "success"
+    produce(site.address("kafka"), "cdn-logs", 1_000, first=70_000)
+    run = airflow.trigger(DAG)
+    attempt = until(lambda: at_work(opened), "nobody has taken the window")
+    pending = opened.book.head(INGEST).head.pending  # type: ignore[union-attr]
+    assert pending is not None
+    for server in control.AIRFLOW:
+        processes.kill(site, server)
+    assert opened.book.head(INGEST).head.pending == pending  # type: ignore[union-attr]
+    start_airflow()
+    assert airflow.wait(DAG, run) == "success"
+    _, record = opened.book.record(INGEST, pending.window.seq)  # type: ignore[misc]
+    assert record.window == pending.window
+    assert (record.attempt.run, record.attempt.generation > attempt.generation) == (attempt.run, True)
     assert verify(opened.book) == []
 
 
@@ -69,11 +89,3 @@ def workers_of(job: list[psutil.Process]) -> list[psutil.Process]:
     """The processes of Airflow between its scheduler and a job: the task's, and the worker's that watches over it."""
     top = next(process for process in job if process.parent() not in job)
     return top.parents()[:2]
-
-
-def until(look: Callable[[], T | None], late: str) -> T:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"{late} after {PATIENCE_SECONDS} s"
-        time.sleep(0.1)
-    return found

@@ -10,11 +10,11 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from tidemark.attempts import HeadFence
+from tidemark.commit.fence import HeadFence
 from tidemark.errors import Fenced, Unreachable
-from tidemark.ranges import TopicPartition
+from tidemark.offsets.ranges import TopicPartition
 from tidemark_spark.sinks.acknowledging import Prepared, write_pieces
-from tidemark_spark.sinks.contract import Mission
+from tidemark_spark.sinks.contract import WriteContext
 
 AT = ("orders", 1, 0)
 Write = Callable[[list[int]], None]
@@ -38,17 +38,17 @@ def said(
     """What is said of 5 rows a batch in pieces of 2, and what has been reported by then."""
     reported: list[tuple[TopicPartition, int]] = []
     found = []
-    mission = Mission(
-        "ingest", 1, 7, cast("HeadFence", fence or Fence()), lambda at, number: reported.append((at, number))
+    context = WriteContext(
+        "ingest", 1, 7, cast("HeadFence", fence or Fence()), lambda at, number: reported.append((at, number)), 0
     )
 
     def prepare(piece: pa.RecordBatch) -> Prepared:
         rows = piece.column(0).to_pylist()
         look(rows)
-        return lambda: write(rows), [(*AT, len(rows), 1, len(rows), 2)]
+        return lambda: write(rows), [(*AT, len(rows), 1, len(rows), 2, 3)]
 
     given = [pa.RecordBatch.from_pydict({"n": [5 * batch + row for row in range(5)]}) for batch in range(2)]
-    for one in write_pieces(given, 2, mission, prepare):
+    for one in write_pieces(given, 2, context, prepare):
         found.append((one.column("messages")[0].as_py(), list(reported)))
     return found
 

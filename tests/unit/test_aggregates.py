@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from tests.unit.test_compactions import committed
+from tests.support.compactions import committed
 from tidemark.errors import ProcessingFailed, WrongUse
-from tidemark.first_windows import FirstWindows
 from tidemark.ledger.book import Committed
 from tidemark.ledger.records import LaneKind
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.results.aggregate_rows import Contribution, decode, encode, key_of, qualifier, row_key
-from tidemark.results.aggregate_table import Layout
-from tidemark.results.aggregates import Aggregate, Function, merged
-from tidemark.results.hbase_rows import Mark
-from tidemark.results.keyed_rows import mark_of
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.sinks.aggregates.computed import Aggregate, Function, merged
+from tidemark.sinks.aggregates.rows import Contribution, decode, encode, key_of, qualifier, row_key
+from tidemark.sinks.aggregates.table import Layout
+from tidemark.sinks.first_reads import FirstWindows
+from tidemark.sinks.hbase.keyed_rows import mark_of
+from tidemark.sinks.hbase.rows import Mark
 
 AT = TopicPartition("logs", 0)
 
@@ -159,12 +159,12 @@ def test_each_offset_belongs_to_the_window_that_read_it_first() -> None:
 def test_a_replay_takes_whole_windows_and_all_below_them() -> None:
     first = FirstWindows(WINDOWS)
     left = ranges((0, 10), (30, 60))
-    assert first.closed(ranges((0, 3)), left) == ranges((0, 10))
-    assert first.closed(ranges((0, 10), (30, 41)), left) == left
+    assert first.closed(ranges((0, 3)), left, made="sums") == ranges((0, 10))
+    assert first.closed(ranges((0, 10), (30, 41)), left, made="sums") == left
     # Nothing below is left for later, where the lane's position would have passed it.
-    assert first.closed(ranges((41, 42)), left) == left
-    with pytest.raises(WrongUse, match=r"without logs/0 \[10, 12\)"):
-        first.closed(ranges((12, 13)), ranges((12, 30)))
+    assert first.closed(ranges((41, 42)), left, made="sums") == left
+    with pytest.raises(WrongUse, match=r"^sums are made of whole windows.* without logs/0 \[10, 12\)"):
+        first.closed(ranges((12, 13)), ranges((12, 30)), made="sums")
 
 
 def recomputed(*more: Committed) -> dict[tuple[str, int], int]:

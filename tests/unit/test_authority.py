@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.test_ranges import PARTITIONS, offsets, range_sets
-from tidemark.authority import Authority
-from tidemark.ranges import OffsetRange, RangeSet
+from tests.support.range_strategies import PARTITIONS, offsets, range_sets
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 windows = st.lists(st.tuples(st.integers(1, 50), range_sets), max_size=8, unique_by=lambda window: window[0])
 

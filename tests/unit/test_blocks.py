@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from tests.memory import MemoryStore
-from tests.unit.test_protocol import LANE, RUN, NoWork, World
-from tidemark.blocks import BLOCK_OFFSETS, WHOLE, BlockTally, PartitionBlocks, block_size, count_blocks, in_blocks
+from tests.support.memory import MemoryStore
+from tests.support.protocol_world import LANE, RUN, NoWork, World
+from tidemark.commit.protocol import commit, settle, take
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
-from tidemark.hashing import coordinate_hash
 from tidemark.ledger.book import blocks_key
 from tidemark.ledger.codec import encode
 from tidemark.ledger.hbase import HBaseLedgerStore
@@ -21,9 +20,18 @@ from tidemark.ledger.limits import most_blocks
 from tidemark.ledger.records import Blocks, BlocksRef, Receipt
 from tidemark.ledger.verifying import verify
 from tidemark.ledger.zookeeper import ZooKeeperLedgerStore
-from tidemark.protocol import commit, settle, take
-from tidemark.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
-from tidemark.tallies import Count, PartitionTally, together
+from tidemark.offsets.blocks import (
+    BLOCK_OFFSETS,
+    WHOLE,
+    BlockTally,
+    PartitionBlocks,
+    block_size,
+    count_blocks,
+    in_blocks,
+)
+from tidemark.offsets.hashing import coordinate_hash
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.tallies import Count, PartitionTally, together
 
 AT = [TopicPartition("logs", number) for number in range(3)]
 

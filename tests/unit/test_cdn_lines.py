@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from demo.cdn_lines import Message, message, messages
-from tests.oracle import cdn_outcome
+from tests.support.oracle import cdn_outcome
 
 SINCE = datetime(2026, 11, 21, 7, 10, tzinfo=UTC)
 COUNT = 20_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidemark.errors import WrongUse
-from tidemark.results.cell_layout import PACKED, CellLayout
+from tidemark.sinks.hbase.cells import PACKED, CellLayout
 
 FIELDS = ("host", "path", "code")
 LAYOUTS = [CellLayout(), CellLayout({"path": "p", "code": "host-code"}), CellLayout(packed=True)]
@@ -25,7 +25,6 @@ def test_where_they_lie() -> None:
     assert plain == {b"d:host": b"a", b"d:path": b"/", b"d:code": b"200"}
     assert columns == {b"d:host": b"a", b"d:p": b"/", b"d:host-code": b"200"}
     assert packed == {b"d:_packed": b"4:host1:a4:path1:/4:code3:200"}
-    # Tables of older versions have no mark of a layout.
     assert CellLayout().marked() == {}
 
 

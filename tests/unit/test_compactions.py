@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
-from tests.memory import FAULTS, MemoryStore
-from tidemark.authority import Authority
+from tests.support.compactions import AT, authority_of, committed
+from tests.support.memory import FAULTS, LOST_APPLIED, MemoryStore
 from tidemark.errors import Fenced, LedgerContradiction, OwnedByAnother, TooLarge, WrongUse
-from tidemark.ledger import compactions, doubt
+from tidemark.ledger import doubt
 from tidemark.ledger.book import Book, Committed
-from tidemark.ledger.compactions import CompactedFolder, Compactions, Span, Stored, described, spans
-from tidemark.ledger.records import Attempt, LaneKind, Receipt, Record, SinkReceipt, Window, WindowRange
-from tidemark.ranges import RangeSet, TopicPartition
-from tidemark.results.compacting import Asked, choose, groups, remove_replaced, size
-from tidemark.results.parquet_files import attempt_folder, own, tables_that_count
-from tidemark.results.parquet_parts import Part, parts, steady
-from tidemark.tallies import NOTHING, Count, PartitionTally
-
-AT = TopicPartition("logs", 0)
+from tidemark.ledger.store import Key
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import RangeSet
+from tidemark.sinks.contract import Asked
+from tidemark.sinks.parquet import compactions
+from tidemark.sinks.parquet.compacting import choose, groups, remove_replaced, size
+from tidemark.sinks.parquet.compactions import CompactedFolder, Compactions, Span, Stored, described, spans
+from tidemark.sinks.parquet.files import attempt_folder, own, tables_that_count
+from tidemark.sinks.parquet.parts import Part, parts, steady
 
 
 @pytest.fixture(autouse=True)
@@ -34,52 +34,6 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def book() -> Book:
     return Book(MemoryStore(), "s", clock=lambda: 1_000_000)
-
-
-def committed(base: str, seq: int, offsets: range, *, lane: str = "ingest", generation: int | None = None) -> Committed:
-    """A window with a row for each of its offsets; its generation is also the time of its commit."""
-    generation = generation or seq
-    ranges = (
-        WindowRange(
-            topic="logs",
-            incarnation=1,
-            partition=0,
-            start=offsets.start,
-            until=offsets.stop,
-            log_start=0,
-            log_end=offsets.stop,
-        ),
-    )
-    window = Window(seq=seq, ranges=ranges, topic_ids={}, isolation="read_committed", pinned_at=1, run="run")
-    tally = PartitionTally(
-        topic="logs",
-        incarnation=1,
-        partition=0,
-        read=NOTHING,
-        stored=NOTHING,
-        rows=Count(len(offsets), "0" * 16),
-    )
-    place = {"base": base, "folder": attempt_folder(base, lane, seq, generation)}
-    receipt = Receipt(
-        tallies=(tally,),
-        sinks=(SinkReceipt(name="parquet", type="parquet", place=place),),
-        dead_letters=None,
-        started_at=1,
-        finished_at=1,
-    )
-    record = Record(
-        stream="s",
-        lane=lane,
-        kind=LaneKind.INGEST,
-        window=window,
-        attempt=Attempt(generation=generation, token="t", run="run", taken_at=1, code_version="1", stream_digest="d"),
-        receipt=receipt,
-        positions=(),
-        committed_at=generation,
-        owes_sweep=False,
-        previous=None,
-    )
-    return Committed(record, window.hull())
 
 
 def rows(offsets: range, **more: list[object]) -> pa.Table:
@@ -122,10 +76,6 @@ def found_in(windows: list[Committed], known: Compactions | None = None) -> list
     return parts(windows, authority_of(windows), "parquet", known)
 
 
-def authority_of(windows: list[Committed]) -> Authority:
-    return Authority((one.generation, one.covers) for one in windows)
-
-
 def ids(windows: list[Committed], known: Compactions | None = None) -> list[str]:
     tables = tables_that_count(found_in(windows, known), authority_of(windows))
     return sorted((one for table in tables for one in table["id"].to_pylist()), key=int)
@@ -142,6 +92,22 @@ def test_windows_as_spans() -> None:
     assert found == (Span("ingest", 1, 4), Span("ingest", 5, 6), Span("replay-1", 1, 2))
     assert described(found) == "ingest/1 to 3, ingest/5, replay-1/1"
     assert spans([]) == ()
+
+
+def test_who_was_faster_is_said_also_when_it_is_done(book: Book) -> None:
+    late = compactions.claim(book, "parquet", "late")
+    compactions.finish(book, compactions.claim(book, "parquet", "newer"))
+    with pytest.raises(Fenced, match="begun by another run"):
+        compactions.check_held(book, late)
+    newer = compactions.claim(book, "parquet", "newer")
+    for seq, run in enumerate(("first", "second", "third"), 1):
+        windows = (Span("ingest", seq, seq + 1),)
+        folder = CompactedFolder(base="b", folder=run, generation=7, windows=windows, rows=5, run=run, at=1)
+        newer = compactions.replace(book, newer, folder)
+        assert newer.value.token == newer.value.tokens[-1]
+    compactions.finish(book, newer)
+    with pytest.raises(Fenced, match="begun by run third"):
+        compactions.check_held(book, late)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -179,6 +145,38 @@ def test_a_newer_claim_fences(book: Book) -> None:
     assert compactions.replace(book, held, wider).value.folders == (wider,)
 
 
+@pytest.mark.parametrize("others_go_on", ["claim", "replace", "finish"])
+def test_an_answer_that_is_lost_is_found_when_others_have_gone_on(others_go_on: str) -> None:
+    store = MemoryStore()
+    book = Book(store, "s", clock=lambda: 1_000_000)
+    held = compactions.claim(book, "parquet", "mine")
+    folder = CompactedFolder(base="b", folder="f", generation=1, windows=(Span("ingest", 1, 3),), rows=5, run="r", at=1)
+    tries: list[Key] = []
+
+    def others(key: Key) -> None:
+        """Before the write is repeated."""
+        tries.append(key)
+        if len(tries) == 2:
+            newer = compactions.claim(book, "parquet", "other")
+            if others_go_on != "claim":
+                wider = structs.replace(folder, folder="g", windows=(Span("ingest", 1, 5),))
+                newer = compactions.replace(book, newer, wider)
+            if others_go_on == "finish":
+                compactions.finish(book, newer)
+
+    store.faults, store.before_swap = [LOST_APPLIED], others
+    held = compactions.replace(book, held, folder)
+    compactions.finish(book, held)
+    known = compactions.find(book, "parquet")
+    assert known is not None
+    assert [one.folder for one in known.value.folders] == (["f"] if others_go_on == "claim" else ["g"])
+    assert (known.value.claim is None) == (others_go_on == "finish")
+    # What was not applied is still refused.
+    if others_go_on != "finish":
+        with pytest.raises(Fenced, match="begun by run other"):
+            compactions.replace(book, held, folder)
+
+
 def test_what_the_ledger_cannot_hold_is_refused_before_the_work() -> None:
     book = Book(MemoryStore(max_value_bytes=2_000), "s", clock=lambda: 1_000_000)
     held = compactions.claim(book, "parquet", "run")
@@ -207,6 +205,23 @@ def test_what_is_chosen(base: str) -> None:
     assert names(Asked(windows=2)) == ["ingest/3", "ingest/4"]
     assert names(Asked(windows=3, again=True)) == ["ingest/1 to 2", "ingest/3"]
     assert names(Asked(before=2, again=True)) == []
+
+
+def test_a_claim_that_somebody_else_was_faster_with_is_made_after_theirs(book: Book) -> None:
+    store = cast("MemoryStore", book.store)
+    overtaken: list[Stored] = []
+
+    def overtake(key: tuple[str, ...]) -> None:
+        if key[0] == "compacted" and not overtaken:
+            store.before_swap = lambda key: None
+            overtaken.append(compactions.claim(book, "parquet", "theirs"))
+
+    store.before_swap = overtake
+    mine = compactions.claim(book, "parquet", "mine")
+    assert mine.value.claim is not None
+    assert mine.value.claim.run == "mine"
+    assert overtaken[0].value.claim is not None
+    assert mine.value.claim.generation > overtaken[0].value.claim.generation
 
 
 def test_folders_with_the_same_columns_go_together(base: str) -> None:
@@ -294,9 +309,6 @@ def test_a_folder_belongs_to_a_sink_by_its_name(tmp_path: Path) -> None:
         own(base, "orders", "ledger", "files")
     with pytest.raises(OwnedByAnother, match="belongs to stream orders"):
         own(base, "others", "ledger", "parquet")
-    # As versions before this one have marked it.
-    (tmp_path / "lake" / "_tidemark_owner.json").write_text(json.dumps({"stream": "orders", "ledger": "ledger"}))
-    own(base, "orders", "ledger", "files")
 
 
 def test_a_reader_reads_again_when_folders_were_replaced(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:

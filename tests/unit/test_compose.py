@@ -17,15 +17,15 @@ import yaml
 from services import environment, jars
 from services.servers import HBASE_OPENS
 from services.site import Site
-from tests.covering import REPOSITORY
-from tidemark.connections import (
+from tests.support.covering import REPOSITORY
+from tidemark.clients.connections import (
     from_environment,
     hbase2_endpoint,
     hbase_endpoint,
-    kafka_bootstrap,
     lake_folder,
     zookeeper_endpoint,
 )
+from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.streams.loading import load, stream_files
 
 FILE = REPOSITORY / "docker-compose.yaml"
@@ -429,8 +429,8 @@ def test_the_connections_are_those_of_the_local_servers(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("connected")
 def test_kafka_is_where_its_connection_says() -> None:
     inside = properties(DOCKER / "servers" / "kafka.properties")["advertised.listeners"]
-    assert f"INSIDE://{kafka_bootstrap(from_environment('kafka_default'))}" in inside.split(",")
-    assert kafka_bootstrap(from_environment("kafka_default")).partition(":")[0] in SERVICES
+    assert f"INSIDE://{kafka_endpoint(from_environment('kafka_default'))}" in inside.split(",")
+    assert kafka_endpoint(from_environment("kafka_default")).servers.partition(":")[0] in SERVICES
 
 
 @pytest.mark.usefixtures("connected")

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidemark.coordinate_files import lines_of
-from tidemark.coordinates import Coordinate, parse_coordinates
 from tidemark.errors import WrongUse
-from tidemark.ranges import TopicPartition
+from tidemark.offsets.coordinate_files import lines_of
+from tidemark.offsets.coordinates import Coordinate, parse_coordinates
+from tidemark.offsets.ranges import TopicPartition
 
 WANTED = [Coordinate(TopicPartition("a.b", 3), 17), Coordinate(TopicPartition("a.b", 0), 2**62)]
 

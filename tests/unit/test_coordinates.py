@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.coordinates import parse_coordinates, parse_ranges
 from tidemark.errors import WrongUse
-from tidemark.ranges import OffsetRange, TopicPartition
+from tidemark.offsets.coordinates import parse_coordinates, parse_ranges
+from tidemark.offsets.ranges import OffsetRange, TopicPartition
 
 
 def test_records_one_a_line() -> None:

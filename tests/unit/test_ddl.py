@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.streams.ddl import schema_of
-
-# What Spark makes of the same texts is asked in tests/integration/test_json_schema.py.
-SCHEMAS = {
-    "id int, l array<struct<x:int not null,price decimal>>": "struct<id:int,l:array<struct<x:int,price:decimal(10,0)>>>",
-    "a: INT NOT NULL COMMENT 'x', `b c` Map<String, int>": "struct<a:int,b c:map<string,int>>",
-    "1a long, b timestamp_ltz , c timestamp_ntz": "struct<1a:bigint,b:timestamp,c:timestamp_ntz>",
-    "b byte,s short,i integer,r real,d dec(3),e numeric(5, 2),v variant,y binary,t date,o boolean": (
-        "struct<b:tinyint,s:smallint,i:int,r:float,d:decimal(3,0),e:decimal(5,2),v:variant,y:binary,t:date,o:boolean>"
-    ),
-    "array array<array<double>>, `a``b` string": "struct<array:array<array<double>>,a`b:string>",
-}
+from tests.support.schemas import SCHEMAS
+from tidemark.schemes.ddl import schema_of
 
 
 @pytest.mark.parametrize("ddl", SCHEMAS)

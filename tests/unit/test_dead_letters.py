@@ -1,42 +1,40 @@
-"""Dead letters: what they hold, what older ones lack, and which of them a redrive takes."""
+"""Dead letters: what they hold, and which of them a redrive takes."""
 
 from __future__ import annotations
 
 import pytest
 
 from tidemark.errors import WrongUse
-from tidemark.planning.redriving import chosen
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.results.dead_letters import FIELDS, described, digested
-from tidemark.results.hbase_rows import Mark, Place
-from tidemark.results.hbase_table import StoredRow
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs.redriving import chosen
+from tidemark.sinks.dead_letters import FIELDS, described, digested
+from tidemark.sinks.hbase.rows import Mark, Place
+from tidemark.sinks.hbase.table import StoredRow
 
 AT = TopicPartition("orders", 0, 1)
 
 
 def letter(offset: int, **fields: bytes) -> StoredRow:
-    return StoredRow(Place(AT, offset, 0), Mark(1_795_244_400_000, 7, "replay-ab", 3), fields)
+    return StoredRow(Place(AT, offset, 0), Mark(1_795_244_400_000, 7, "replay-ab", 3), {"redrives": b"0", **fields})
 
 
 def at(*offsets: int) -> RangeSet:
     return RangeSet(OffsetRange(AT, offset, offset + 1) for offset in offsets)
 
 
-def test_a_dead_letter_of_an_older_version_is_shown_with_what_it_stands_for() -> None:
-    old = letter(5, reason=b"not UTF-8", value=b"\xff", timestamp=b"2026-11-21T07:00:00.000Z")
-    assert described(old) == {
+def test_a_dead_letter_is_shown_with_the_fields_that_it_has() -> None:
+    found = letter(5, reason=b"not UTF-8", value=b"\xff", timestamp=b"2026-11-21T07:00:00.000Z")
+    assert described(found) == {
         "window": "replay-ab/3",
         "generation": "1795244400000",
         "fields": {
             "reason": "not UTF-8",
             "value": "\\xff",
             "timestamp": "2026-11-21T07:00:00.000Z",
-            "outcome": "invalid",
-            "attempts": "1",
             "redrives": "0",
         },
     }
-    assert digested(old.fields) == [b"not UTF-8", None, b"\xff", b"2026-11-21T07:00:00.000Z"]
+    assert digested(found.fields) == [b"not UTF-8", None, b"\xff", b"2026-11-21T07:00:00.000Z", None]
 
 
 def test_only_what_can_be_computed_again_is_digested() -> None:

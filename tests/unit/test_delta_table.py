@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tests.unit.test_compactions import authority_of, committed
+from tests.support.compactions import authority_of, committed
 from tidemark.errors import LedgerContradiction, OwnedByAnother, WrongUse
 from tidemark.ledger.book import Committed
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.results import delta_table
-from tidemark.results.parquet_files import tables_that_count
-from tidemark.results.parquet_parts import parts
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.sinks.delta import table as delta_table
+from tidemark.sinks.parquet.files import tables_that_count
+from tidemark.sinks.parquet.parts import parts
 
 AT = TopicPartition("logs", 0)
 FIELDS = {"id": "string", "at": "timestamp", "raw": "binary"}

@@ -6,10 +6,11 @@ import itertools
 
 import pytest
 
-from tests.memory import FAULTS, LOST_APPLIED, LOST_NOT_APPLIED, MemoryStore
-from tidemark.errors import OutcomeUnknown
+from tests.support.memory import FAULTS, LOST_APPLIED, LOST_NOT_APPLIED, MemoryStore
+from tidemark.errors import OutcomeUnknown, Unreachable
 from tidemark.ledger import doubt
 from tidemark.ledger.doubt import NotMine, swap_surely
+from tidemark.ledger.store import InDoubt
 
 KEY = ("head", "ingest")
 
@@ -57,6 +58,33 @@ def test_mine_is_found_behind_a_later_value() -> None:
 
 
 @pytest.mark.covers("F2", "E38")
+@pytest.mark.parametrize("answer", [False, Unreachable("the gateway is gone"), InDoubt("the connection was lost")])
+def test_a_write_that_did_not_arrive_is_sent_again(answer: bool | Exception) -> None:
+    """Refused although the value is the expected one, or without an answer: until it is in the store."""
+    store = MemoryStore()
+    store.values[KEY] = b"before"
+    sent: list[int] = []
+
+    def write() -> bool:
+        sent.append(len(sent))
+        if len(sent) > 2:
+            return store.swap(KEY, b"before", b"mine")
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    swap_surely(store, KEY, b"before", b"mine", lambda stored: stored == b"mine", write=write)
+    assert (store.values[KEY], len(sent)) == (b"mine", 3)
+
+
+def test_a_value_that_was_there_and_is_gone_is_somebody_elses() -> None:
+    store = MemoryStore()
+    with pytest.raises(NotMine) as caught:
+        swap_surely(store, KEY, b"before", b"mine", lambda stored: True)
+    assert caught.value.current is None
+
+
+@pytest.mark.covers("F2", "E38")
 def test_without_an_answer_the_outcome_is_unknown_and_nobody_claims_otherwise() -> None:
     store = MemoryStore()
     store.values[KEY] = b"before"
@@ -65,3 +93,22 @@ def test_without_an_answer_the_outcome_is_unknown_and_nobody_claims_otherwise() 
         swap_surely(store, KEY, b"before", b"mine", lambda stored: stored == b"mine", patience=0.05)
     assert caught.value.exit_code == 5
     assert store.values[KEY] == b"before"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (False, "the write was refused although the value is still the expected one"),
+        (InDoubt("the connection was lost"), "the connection was lost"),
+    ],
+)
+def test_where_the_outcome_is_unknown_it_is_said_why(answer: bool | Exception, reason: str) -> None:
+    store = MemoryStore()
+
+    def write() -> bool:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    with pytest.raises(OutcomeUnknown, match=rf"the write to head/ingest was sent, .* is not known \({reason}\)"):
+        swap_surely(store, KEY, None, b"mine", lambda stored: stored == b"mine", write=write, patience=0.0)

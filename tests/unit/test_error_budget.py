@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.coordinates import Coordinate
-from tidemark.error_budget import ErrorBudget, Frequent, Spent, spent, too_many
+from tidemark.commit.error_budget import ErrorBudget, Frequent, Spent, spent, too_many
 from tidemark.errors import EXIT_FAILED
-from tidemark.ranges import TopicPartition
-from tidemark.tallies import Count, PartitionTally
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.tallies import Count, PartitionTally
 
 numbers = st.integers(0, 10**12)
 # As people write shares in a file: decimal digits.
@@ -45,21 +45,23 @@ def test_the_share_of_an_empty_window_is_zero() -> None:
     assert not Spent(0, 0).exceeds(ErrorBudget(0, 0.0))
 
 
-@given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=8))
-def test_partitions_are_counted_together(counts: list[tuple[int, int]]) -> None:
+@given(st.lists(st.tuples(*[st.integers(0, 100)] * 3), max_size=8))
+def test_partitions_are_counted_together(counts: list[tuple[int, int, int]]) -> None:
     tallies = [
         PartitionTally(
             topic="logs",
             incarnation=1,
             partition=number,
-            read=Count(invalid + valid),
+            read=Count(invalid + valid + failed),
             stored=Count(valid),
             invalid=Count(invalid),
+            failed=Count(failed),
         )
-        for number, (invalid, valid) in enumerate(counts)
+        for number, (invalid, valid, failed) in enumerate(counts)
     ]
     used = spent(tallies)
-    assert used == Spent(sum(one for one, _ in counts), sum(map(sum, counts)))
+    invalid, failed = sum(one for one, _, _ in counts), sum(one for _, _, one in counts)
+    assert used == Spent(invalid, sum(map(sum, counts)), failed)
     assert 0 <= used.share <= 1
 
 

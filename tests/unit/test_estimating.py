@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from tests.memory import MemoryStore
-from tests.unit.test_protocol import Sweeps
-from tidemark import protocol
+from tests.support.memory import MemoryStore
+from tests.support.protocol_world import Sweeps
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Run
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import INGEST, Head, LaneKind, Receipt, Record, SinkReceipt, Window, WindowRange, positions
 from tidemark.ledger.register import open_lane
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.planning.estimating import Estimate, estimate, stored_before
-from tidemark.protocol import Run
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.tallies import Count, PartitionTally
 
 AT = TopicPartition("t", 0)
 NOWHERE = SinkReceipt(name="s", type="s", place={})

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark.errors import AnalysisException, PythonException, UnsupportedOperationException
+from pyspark.errors import AnalysisException, PythonException, SparkRuntimeException, UnsupportedOperationException
 
 from tidemark import errors
 from tidemark.errors import OffsetsOutOfRange, ProcessingFailed, TidemarkError, Unreachable
-from tidemark_spark.failures import translate
+from tidemark_spark.rows.failing_messages import cause_of
+from tidemark_spark.runtime.failures import translate
+from tidemark_spark.runtime.once import COMPUTED_AGAIN
 
 STAGE_FAILED = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 8.0 failed 1 times, most recent "
@@ -115,9 +117,45 @@ def test_of_an_error_that_was_raised_from_another_the_last_one_counts() -> None:
     assert (type(found), str(found)) == (errors.Fenced, "generation 3 no longer holds\nthe window")
 
 
-@pytest.mark.parametrize("name", ["NoSuchError", "exit_code_of", "EXIT_DONE"])
+@pytest.mark.parametrize("name", ["NoSuchError", "ClassVar", "EXIT_DONE"])
 def test_a_name_that_is_no_error_of_ours_is_a_failure_of_the_work(name: str) -> None:
     assert type(translated(in_a_worker(f"tidemark.errors.{name}: something"))) is ProcessingFailed
+
+
+class OfSql(SparkRuntimeException):
+    def getSqlState(self) -> str:  # noqa: N802 (as in PySpark)
+        return "P0001"
+
+
+def test_rows_that_were_computed_again_are_no_fault_of_a_message() -> None:
+    said = f"[USER_RAISED_EXCEPTION] {COMPUTED_AGAIN} SQLSTATE: P0001"
+    found = translated(in_the_jvm(STAGE_FAILED.format(f"org.apache.spark.SparkRuntimeException: {said}")))
+    assert (type(found), str(found), found.exit_code) == (errors.ComputedAgain, COMPUTED_AGAIN, errors.EXIT_FAILED)
+    assert cause_of(OfSql("[USER_RAISED_EXCEPTION] a message is wrong SQLSTATE: P0001")) is not None
+    assert cause_of(OfSql(said)) is None
+
+
+_KAFKA = "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors."
+
+
+@pytest.mark.covers("Q1")
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("TopicAuthorizationException: Not authorized to access topics: [orders]", errors.NotAuthorized),
+        ("GroupAuthorizationException: Not authorized to access group: orders", errors.NotAuthorized),
+        ("SaslAuthenticationException: Authentication failed: invalid credentials", errors.AuthenticationFailed),
+        ("SslAuthenticationException: SSL handshake failed", errors.AuthenticationFailed),
+    ],
+)
+def test_what_kafka_does_not_allow_is_no_failure_that_trying_again_would_mend(
+    text: str, kind: type[TidemarkError]
+) -> None:
+    """From the driver, where it is the first cause, and from a task."""
+    for error in (in_the_jvm(_KAFKA + text), in_the_jvm(STAGE_FAILED.format(_KAFKA + text), _KAFKA + text)):
+        found = translated(error)
+        assert (type(found), found.exit_code) == (kind, 2)
+        assert text in str(found)
 
 
 @pytest.mark.covers("E15")

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.unit.test_stream_files import MINIMAL
-from tidemark.connections import Connection, lake_folder
+from tests.support.stream_text import MINIMAL
+from tidemark.clients.connections import Connection, file_system_settings, lake_folder
 from tidemark.errors import Unreachable, WrongUse
-from tidemark.results import delta_table, folders, parquet_files
-from tidemark.streams.opened import open_stream
+from tidemark.runs.open_stream import open_stream
+from tidemark.sinks.delta import table as delta_table
+from tidemark.sinks.kinds import sink_to_compact
+from tidemark.sinks.parquet import files as parquet_files
+from tidemark.sinks.parquet import folders
 
 
 @pytest.mark.parametrize(
@@ -94,4 +98,41 @@ def test_the_folder_of_a_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, p
     file = tmp_path / "orders.yaml"
     file.write_text(MINIMAL.replace("type: hbase\n    table: orders", "type: parquet\n    folder: orders"))
     opened = open_stream(file)
-    assert opened.files_base(opened.parquet_sink(None)) == base
+    assert sink_to_compact(opened.stream.sinks, "orders", None).base(opened.connections) == base
+
+
+@pytest.mark.parametrize(
+    ("hadoop", "said"),
+    [
+        (
+            {"spark.hadoop.fs.s3a.secret.key": "canary"},
+            "sets spark.hadoop.fs.s3a.secret.key; expected settings of a file",
+        ),
+        ({"fs.s3a.secret.key": ["canary"]}, "sets fs.s3a.secret.key; expected .* each with a text"),
+        (["canary"], "hadoop among its extras is no map of settings"),
+    ],
+)
+def test_settings_that_are_none_of_a_file_system_are_refused(hadoop: Any, said: str) -> None:
+    with pytest.raises(WrongUse, match=said) as refused:
+        file_system_settings(Connection("lake_default", extra={"path": "s3a://b", "hadoop": hadoop}))
+    assert "canary" not in str(refused.value)
+
+
+def test_the_settings_of_two_connections_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, more in (("KAFKA", {"extra": {"bootstrap.servers": "h:1"}}), ("HBASE", {"host": "h", "port": 1})):
+        monkeypatch.setenv(f"AIRFLOW_CONN_{name}_DEFAULT", json.dumps({"conn_type": "generic", **more}))
+    sinks = "".join(f"type: parquet\n    name: {name}\n    files: {name}\n    folder: orders\n  - " for name in "ab")
+    file = tmp_path / "orders.yaml"
+    file.write_text(MINIMAL.replace("type: hbase\n    table: orders", sinks.removesuffix("\n  - ")))
+
+    def given(**settings: dict[str, str]) -> dict[str, str]:
+        for name, hadoop in settings.items():
+            extra = {"path": "s3a://bucket", "hadoop": hadoop}
+            monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps({"conn_type": "fs", "extra": extra}))
+        return open_stream(file).file_system_settings()
+
+    assert given(a={}, b={}) == {}
+    assert given(a={"fs.x": "1", "fs.a": "2"}, b={"fs.x": "1", "fs.b": "3"}) == {"fs.x": "1", "fs.a": "2", "fs.b": "3"}
+    with pytest.raises(WrongUse, match=r"connections a and b give fs\.x different values") as refused:
+        given(a={"fs.x": "canary-1"}, b={"fs.x": "canary-2"})
+    assert "canary" not in str(refused.value)

@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from tests.unit.test_protocol import LANE, RUN, NoWork, World
-from tidemark.audit import AuditReport
-from tidemark.authority import Authority
-from tidemark.blocks import WHOLE, BlockTally, PartitionBlocks
-from tidemark.forgotten import MOST_TAKEN, BlockReport, Found, WindowBlock, compare_rows, explained, window_blocks
-from tidemark.hashing import coordinate_hash, row_hash
+from tests.support.protocol_world import LANE, RUN, NoWork, World
+from tidemark.audit.deleted import MOST_TAKEN, BlockReport, Found, WindowBlock, compare_rows, explained, window_blocks
+from tidemark.audit.report import AuditReport
+from tidemark.commit.protocol import commit, take
 from tidemark.ledger.book import Committed
 from tidemark.ledger.codec import decode
 from tidemark.ledger.records import Blocks, Record
-from tidemark.protocol import commit, take
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.tallies import Count, PartitionTally
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.blocks import WHOLE, BlockTally, PartitionBlocks
+from tidemark.offsets.hashing import coordinate_hash, row_hash
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.tallies import Count, PartitionTally
 
 AT = TopicPartition("logs", 0)
 FIELDS = "digest of the fields"

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tidemark import Message, PermanentFailure
-from tidemark.calling import MOST_WAITING, MOST_WAITING_BYTES, Answer, Caller
 from tidemark.errors import WrongUse
 from tidemark.functions import load_function
-from tidemark.retries import ExponentialBackoff, RetryPolicy
+from tidemark.functions.caller import MOST_WAITING, MOST_WAITING_BYTES, Answer, Caller, Result, result_of
+from tidemark.functions.retries import ExponentialBackoff, RetryPolicy
+from tidemark.functions.types import FieldType
 from tidemark.streams.model import Stream
 from tidemark.streams.retry import Retry
-from tidemark.streams.schemes import FieldType
 
 FIELDS: dict[str, FieldType] = {"id": "integer", "name": "string"}
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -56,7 +56,15 @@ def call(
     fields: dict[str, FieldType] = FIELDS,
 ) -> list[Answer]:
     time = time or Time()
-    return list(Caller(function, fields, policy or ExponentialBackoff(), time, time.sleep, time.look).answers(given))
+    caller = Caller(here(function, fields), policy or ExponentialBackoff(), time, time.sleep, time.look, at_once=1)
+    return list(caller.answers(given))
+
+
+def here(
+    function: Callable[[Message], Any], fields: dict[str, FieldType] = FIELDS
+) -> Callable[[Sequence[Message]], list[Result]]:
+    """Calls in this process, and for the first message alone."""
+    return lambda messages: [result_of(function, fields, messages[0])]
 
 
 def row(message: Message) -> dict[str, object]:
@@ -270,7 +278,7 @@ def test_the_fence_is_looked_at_while_messages_wait() -> None:
 
     begun = time.now
     function, _ = failing({0: 1})
-    caller = Caller(function, FIELDS, ExponentialBackoff(60_000), time, time.sleep, lost)
+    caller = Caller(here(function), ExponentialBackoff(60_000), time, time.sleep, lost)
     with pytest.raises(WrongUse, match="fenced"):
         list(caller.answers(messages(1)))
     assert time.now < begun + 7_000
@@ -298,7 +306,7 @@ def test_no_more_messages_wait_than_there_is_room_for(number: int, size: int, mo
         return row(message)
 
     tried: set[int] = set()
-    answered.extend(Caller(once, FIELDS, ExponentialBackoff(), time, time.sleep).answers(source()))
+    answered.extend(Caller(here(once), ExponentialBackoff(), time, time.sleep, at_once=1).answers(source()))
     assert len(answered) == number
     assert most <= max(ahead) <= most + 1
 
@@ -358,6 +366,8 @@ def test_a_module_that_fails_when_it_is_imported_is_wrong_use(tmp_path: Path, mo
         ({"policy": "mine", "limit": 3}, "takes `settings`"),
         ({"settings": {"a": 1}}, "for a `policy`"),
         ({"limit": "3"}, "valid integer"),
+        ({"timeout_ms": 0}, "timeout_ms\n.*greater than or equal to 100"),
+        ({"timeout_ms": 86_400_001}, "timeout_ms\n.*less than or equal to 86400000"),
     ],
 )
 def test_what_retry_does_not_take(given: dict[str, Any], said: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.hashing import content_hash, content_text, coordinate_hash, row_hash, source_hash, unsigned
-from tidemark.ranges import TopicPartition
+from tidemark.offsets.hashing import content_hash, content_text, coordinate_hash, row_hash, source_hash, unsigned
+from tidemark.offsets.ranges import TopicPartition
 
 # (topic, incarnation, partition, offset), coordinate hash, row hash at index 0, content hash of the columns "a", null
 VECTORS = [

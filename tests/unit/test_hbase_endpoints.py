@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.connections import Connection, HBaseEndpoint, hbase2_endpoint, hbase_endpoint
+from tidemark.clients.connections import Connection, HBaseEndpoint, hbase2_endpoint, hbase_endpoint
 from tidemark.errors import WrongUse
 
 

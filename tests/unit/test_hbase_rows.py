@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.ranges import OffsetRange, TopicPartition
-from tidemark.results.hbase_rows import SALTS, Mark, PartitionKeys, Place, parse_key
+from tidemark.offsets.ranges import OffsetRange, TopicPartition
+from tidemark.sinks.hbase.rows import SALTS, Mark, PartitionKeys, Place, parse_key
 
 topics = st.text("abc.-_AZ09", min_size=1, max_size=20)
 partitions = st.builds(TopicPartition, topics, st.integers(0, 2**31 - 1), st.integers(1, 2**16 - 1))

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_stream_files import MINIMAL
-from tidemark.connections import Connection
+from tests.support.stream_text import MINIMAL
+from tidemark.clients.connections import Connection
 from tidemark.errors import WrongUse
-from tidemark.jobs import WINDOW_JOB, local_cores, master, submit_command
+from tidemark.runs.submit import WINDOW_JOB, local_cores, master, submit_command
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.authority import Authority
-from tidemark.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
-from tidemark.results.hbase_rows import Place
-from tidemark.results.kafka_messages import Origin, _Seen, only_counting
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
+from tidemark.sinks.hbase.rows import Place
+from tidemark.sinks.kafka.messages import Origin, _Seen, only_counting
 
 PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 1, 2), TopicPartition("a-b", 0)]
 

@@ -7,17 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.errors import ProcessingFailed, TooLarge
-from tidemark.ranges import TopicPartition
-from tidemark.results.hbase_rows import Mark, Place, split_keys
-from tidemark.results.keyed_rows import encode_cell, fields_of, mark_of, salt_range
-from tidemark.results.latest_rows import (
-    Version,
-    place_of,
-    qualifier,
-    row_key,
-    topic_of,
-)
-from tidemark.results.packed import pack, unpack
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.sinks.hbase.keyed_rows import encode_cell, fields_of, mark_of, salt_range
+from tidemark.sinks.hbase.packed import pack, unpack
+from tidemark.sinks.hbase.rows import Mark, Place, split_keys
+from tidemark.sinks.latest.rows import Version, place_of, qualifier, row_key, topic_of
 
 VERSIONS = st.builds(Version, st.integers(1, 126), st.integers(0, 2**42 - 1), st.integers(0, 2**14 - 1))
 

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from tests.covering import REPOSITORY
-from tests.memory import MemoryStore
-from tests.unit.test_protocol import NoWork, Sweeps, hold
-from tidemark import protocol
+from tests.support.covering import REPOSITORY
+from tests.support.memory import MemoryStore
+from tests.support.protocol_world import NoWork, Sweeps, hold
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Run
 from tidemark.errors import TooLarge
 from tidemark.ledger.book import Book, head_key
 from tidemark.ledger.hbase import HBaseLedgerStore
@@ -18,9 +19,8 @@ from tidemark.ledger.limits import beginning_that_fits
 from tidemark.ledger.records import Head, LaneKind, Receipt, Window, WindowRange, positions
 from tidemark.ledger.register import open_lane
 from tidemark.ledger.zookeeper import ZooKeeperLedgerStore
-from tidemark.protocol import Run
-from tidemark.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
-from tidemark.tallies import Count, PartitionTally
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.tallies import Count, PartitionTally
 
 TOPIC = "t" * 20
 LONG = 2**63 - 2
@@ -74,12 +74,13 @@ class LargestTallies(NoWork):
 
 def plan_of(partitions: int) -> protocol.Planner:
     def plan(head: Head) -> Window:
+        begin = head.offsets()
         ranges = tuple(
             WindowRange(
                 topic=TOPIC,
                 incarnation=1,
                 partition=number,
-                start=10**9,
+                start=begin[TopicPartition(TOPIC, number)],
                 until=MAX_OFFSET - 10 + head.seq,
                 log_start=0,
                 log_end=MAX_OFFSET,
@@ -122,7 +123,7 @@ def test_the_largest_window_that_is_pinned_can_be_committed(limit: int, column: 
     # A window behind another one: the head holds the last record and the pending window at once.
     for _ in range(2):
         assert protocol.pin(book, Sweeps(), "ingest", plan_of(partitions)) is not None
-        protocol.abandon(book, "ingest", "r" * protocol.MOST_REASON)
+        protocol.abandon(book, "ingest", "r" * protocol.MOST_REASON, take_over=True)
         pending = protocol.pin(book, Sweeps(), "ingest", plan_of(partitions))
         assert pending is not None
         assert len(store.values[head_key("ingest")]) <= limit

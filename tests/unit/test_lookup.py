@@ -11,27 +11,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from tests.bulk import ADDED, AGAIN, BEFORE, LOGS, STREAM, History, as_an_older_version_left, ingest_of, load
-from tests.counting import CountingStore
-from tests.memory import MemoryStore
-from tests.naive import Scan, named, names
-from tests.unit.test_protocol import RUN, NoWork, World, hold, plan
-from tidemark import protocol
-from tidemark.authority import Authority
-from tidemark.coordinates import Coordinate
+from tests.support.bulk import (
+    ADDED,
+    AGAIN,
+    BEFORE,
+    LOGS,
+    STREAM,
+    History,
+    ingest_of,
+    load,
+)
+from tests.support.counting import CountingStore
+from tests.support.lookups import LANES, MOST_READS, WINDOWS, newest, places
+from tests.support.memory import MemoryStore
+from tests.support.naive import Scan, named, names
+from tests.support.protocol_world import RUN, NoWork, World, hold, plan
+from tidemark.commit import protocol
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger.book import REGISTER, Book, head_key, record_key
-from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.book import Book, head_key, record_key
+from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.lookup import look_up
-from tidemark.ledger.newest import newest_windows, open_heads
-from tidemark.ledger.records import Gap, Guarantee, Head, LaneKind, Record, Register, Window, WindowRange, positions
+from tidemark.ledger.records import Guarantee, Head, LaneKind, Record, Window, positions
 from tidemark.ledger.register import close_lane, open_lane
 from tidemark.ledger.verifying import verify
-from tidemark.ranges import OffsetRange, RangeSet
-from tidemark.results.hbase_table import ResultTable, StoredRow
-from tidemark.results.reading import rows_at
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.sinks.hbase.table import ResultTable, StoredRow
+from tidemark.sinks.reading import rows_at
 
-WINDOWS, LANES, MOST_READS = 100_000, 50, 20
 PARTITIONS = [*LOGS, ADDED, BEFORE, AGAIN]
 
 
@@ -47,33 +55,13 @@ def scan(large: MemoryStore) -> Scan:
     return Scan(Book(large, STREAM))
 
 
-def places(records: list[Record], chance: random.Random) -> Iterator[Coordinate]:
-    """Coordinates in, at the edges of, and just outside windows of all kinds; and anywhere."""
-    others = [record for record in records if record.kind != LaneKind.INGEST]
-    jumping = [record for record in records if record.window.gaps]
-    kinds = [kind for kind in (records, others, jumping) if kind]
-    while True:
-        record = chance.choice(chance.choice(kinds))
-        parts: list[WindowRange | Gap] = [*record.window.ranges, *record.window.gaps]
-        one = chance.choice(parts).as_range()
-        anywhere = chance.randrange(one.start, one.until + 1)
-        offset = chance.choice([one.start - 1, one.start, anywhere, one.until - 1, one.until, anywhere * 3 // 2])
-        yield Coordinate(one.partition, max(0, offset))
-
-
-def newest(book: Book, limit: int) -> list[Record]:
-    found = book.register()
-    lanes = found[1].lanes if found else {}
-    return newest_windows(book, lanes, open_heads(book, lanes), limit)
-
-
 def test_the_large_ledger_is_whole(large: MemoryStore, scan: Scan) -> None:
     book = Book(large, STREAM)
     assert verify(book) == []
     found = book.register()
     assert found is not None
-    assert (len(scan.records), len(found[1].lanes)) == (WINDOWS, LANES)
-    assert sum(lane.closed_at is None for lane in found[1].lanes.values()) == 4
+    assert (len(scan.records), len(all_lanes(book))) == (WINDOWS, LANES)
+    assert (len(found[1].lanes), found[1].closed) == (4, LANES - 4)
 
 
 def test_a_head_is_read_in_one_read_of_one_value(large: MemoryStore) -> None:
@@ -107,21 +95,6 @@ def test_the_newest_windows_are_found_among_many(large: MemoryStore, scan: Scan)
         store = CountingStore(large)
         assert names(newest(Book(store, STREAM), limit)) == scan.newest(limit)
         assert store.reads <= MOST_READS
-
-
-def test_lanes_that_an_older_version_closed_are_searched_too(large: MemoryStore, scan: Scan) -> None:
-    store = MemoryStore()
-    store.values = dict(large.values)
-    register = decode(store.values[REGISTER], Register, "register")
-    for lane in ("replay-1", "replay-9", "replay-45", "backfill-44"):
-        register = as_an_older_version_left(register, lane)
-    store.values[REGISTER] = encode(register)
-    of_them = [record for record in scan.records if register.lanes[record.lane].windows is None]
-    for place, _ in zip(places(of_them, random.Random(6)), range(100), strict=False):
-        counting = CountingStore(store)
-        assert named(look_up(Book(counting, STREAM), place)) == scan.at(place)
-        assert counting.reads <= MOST_READS
-    assert names(newest(Book(store, STREAM), 50)) == scan.newest(50)
 
 
 @settings(max_examples=30, deadline=None)
@@ -250,7 +223,8 @@ def test_what_the_protocol_leaves_is_found() -> None:
     close_lane(world.book, "replay-1")
     found = world.book.register()
     assert found is not None
-    entry = found[1].lanes["replay-1"]
+    assert "replay-1" not in found[1].lanes
+    entry = all_lanes(world.book)["replay-1"]
     assert (entry.until, entry.windows) == ((20,), 1)
     assert entry.closed_at is not None
     assert entry.closed_at > record.committed_at
@@ -302,3 +276,23 @@ def test_the_newest_windows_have_the_receipts_that_were_stored_apart() -> None:
         world.process(pinned.window.seq)
     found = newest(world.book, 5)
     assert [(record.seq, record.receipt is not None) for record in found] == [(2, True), (1, True)]
+
+
+def test_a_replay_with_holes_is_found_where_it_has_read() -> None:
+    world = World()
+    world.one_window()
+    at = LOGS[0]
+    ref = world.book.store_selection(RangeSet([OffsetRange(at, 0, 3), OffsetRange(at, 5, 8)]))
+    start = positions({at: 0})
+    open_lane(world.book, "replay-1", LaneKind.REPLAY, run="r", start=start, selection=ref, reason="a test")
+
+    def window(head: Head) -> Window:
+        found = plan(head)
+        return structs.replace(found, ranges=(structs.replace(found.ranges[0], until=8),), selection=ref)
+
+    assert protocol.pin(world.book, world.sweeps, "replay-1", window) is not None
+    protocol.process(world.book, world.sweeps, NoWork(), hold, "replay-1", 1, RUN)
+    for offset in range(12):
+        replay = [("replay-1", 1)] if offset in (0, 1, 2, 5, 6, 7) else []
+        ingest = [("ingest", 1)] if offset < 10 else []
+        assert named(look_up(world.book, Coordinate(at, offset))) == ([*replay, *ingest], [])

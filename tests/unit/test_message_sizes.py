@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidemark.kafka.topics import PartitionLog
+from tidemark.clients.kafka.topics import PartitionLog
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.planning.message_sizes import from_logs, from_tallies
-from tidemark.ranges import TopicPartition
-from tidemark.tallies import Count, PartitionTally
 
 P0, P1 = TopicPartition("logs", 0), TopicPartition("logs", 1)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from tests.unit.test_protocol import AT, NoWork, World, hold, plan
-from tidemark import protocol
+from tests.support.protocol_world import AT, NoWork, World, hold, plan
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Run
 from tidemark.ledger.records import Gap, GapKind, Head, Receipt, Window
-from tidemark.protocol import Run
-from tidemark.tallies import Count, PartitionTally
-from tidemark.views.metrics import Metric, counts, gauges
+from tidemark.offsets.tallies import Count, PartitionTally
+from tidemark.views.metrics import COUNTERS, Metric, counts, gauges
 
 
 def partition(number: int, position: str | None, lag: str | None) -> dict[str, object]:
@@ -64,3 +64,5 @@ def test_what_windows_have_done_is_added_up() -> None:
     found = {one.name: one.value for one in counts(records)}
     assert (found["windows"], found["read"], found["stored"], found["set_aside"]) == (2, 20, 14, 6)
     assert (found["offsets_lost"], found["offsets_skipped"]) == (3, 4)
+    # What the documents list.
+    assert found.keys() == COUNTERS.keys()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tidemark.ledger.incarnations import Change, Topics, accepted, learned, newest
 from tidemark.ledger.ordering import PRODUCERS_LOOK_MS, Epochs, noted
 from tidemark.ledger.records import TopicChange
-from tidemark.ranges import TopicPartition
+from tidemark.offsets.ranges import TopicPartition
 
 LEARNED: Topics = learned({}, {"logs": "a"}, 1)
 
@@ -69,11 +69,40 @@ def test_partitions_are_added_again_at_once() -> None:
     assert order(topics, 0, 999) < order(topics, 0, 1001) < order(topics, 0, 1005)
 
 
+def test_partitions_that_were_added_before_a_cut_was_seen_are_noted() -> None:
+    change = Change(TopicChange.TRUNCATED, "logs", "a", 1, "accept", ((0, 900), (1, 70)))
+    cut = accepted(FIRST, change, "run", 200)
+    ends_now = {at(0, 2): 905, at(1, 2): 70, at(2, 2): 4}
+    topics = noted(cut, ends_now, 200)
+    # A key has moved to the added partition: its message there is newer, at whatever offset.
+    assert order(topics, 2, 0, incarnation=2) > order(topics, 0, 904, incarnation=2)
+
+
+def test_partitions_that_producers_may_not_know_yet_when_a_log_is_cut() -> None:
+    """A key is still written to its older partition, and moves when its producer has noticed, behind the cut."""
+    added = noted(FIRST, ends(1000, 70, 4), 100)
+    change = Change(TopicChange.TRUNCATED, "logs", "a", 1, "accept", ((0, 900), (1, 70), (2, 4)))
+    cut = noted(accepted(added, change, "run", 200), {at(0, 2): 910, at(1, 2): 75, at(2, 2): 5}, 200)
+    assert order(cut, 2, 0, incarnation=2) > order(cut, 0, 909, incarnation=2) > order(cut, 2, 10**6)
+    settled = noted(cut, {at(0, 2): 920, at(1, 2): 75, at(2, 2): 9}, 100 + PRODUCERS_LOOK_MS)
+    assert order(settled, 0, 920, incarnation=2)[0] == order(settled, 2, 5, incarnation=2)[0]
+
+
+def test_a_partition_that_kafka_did_not_have_when_the_log_was_cut_may_rise_from_its_beginning() -> None:
+    added = noted(FIRST, ends(1000, 70, 4), 100)
+    change = Change(TopicChange.TRUNCATED, "logs", "a", 1, "accept", ((0, 900),))
+    (rising,) = newest(accepted(added, change, "run", 200), "logs").raised
+    assert rising.ends == ((0, 900), (1, 0))
+
+
 def test_a_recreated_topic_is_newer_than_all_before() -> None:
     added = noted(FIRST, ends(1000, 70, 4), 100)
     change = Change(TopicChange.RECREATED, "logs", "b", 1, "accept")
     topics = noted(accepted(added, change, "run", 200), {at(0, 2): 3}, 200)
     assert order(topics, 0, 0, incarnation=2) > order(topics, 2, 10**6)
+    # The number itself: rows keep it, and it is compared with that of rows which are written later.
+    assert order(topics, 0, 0, incarnation=2) == (4, 0)
+    assert (newest(topics, "logs").partitions, newest(topics, "logs").raised) == (1, ())
     # What the topic was before stays as it was.
     assert [order(topics, 0, offset) for offset in (0, 1000)] == [order(added, 0, offset) for offset in (0, 1000)]
     # Ends of an incarnation that the ledger does not know are not noted.

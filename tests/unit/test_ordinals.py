@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.memory import MemoryStore
-from tests.unit.test_protocol import AT, LANE, RUN, NoWork, Sweeps, plan
-from tidemark import protocol
+from tests.support.memory import MemoryStore
+from tests.support.protocol_world import AT, LANE, RUN, NoWork, Sweeps, plan
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Taken
 from tidemark.ledger import doubt
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Head, LaneKind, Window, WindowRange, positions
 from tidemark.ledger.register import close_lane, open_lane
-from tidemark.protocol import Taken
-from tidemark.ranges import OffsetRange, RangeSet
+from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ class Lanes:
 
     def abandon(self, lane: str = LANE) -> None:
         self.take(lane)
-        protocol.abandon(self.book, lane, "a test")
+        protocol.abandon(self.book, lane, "a test", take_over=True)
 
     def replay(self, how: str) -> None:
         """Replay the first twenty offsets in four windows, the second of them taken twice or given up."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidemark.hbase.paging import PAGE_BYTES, PageSize
+from tidemark.clients.hbase.paging import PAGE_BYTES, PageSize
 
 
 def test_small_rows_come_in_ever_larger_pages_up_to_a_limit() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from tests.unit.test_compactions import committed
+from tests.support.compactions import committed
+from tests.support.plans import REQUEST, TOPIC, at, found, gaps, head, kafka, read, request
 from tidemark.errors import (
     LogTruncated,
     OffsetsOutOfRange,
@@ -18,45 +21,14 @@ from tidemark.errors import (
     TopicUnknown,
     WrongUse,
 )
-from tidemark.first_windows import FirstWindows
-from tidemark.kafka.topics import PartitionLog, TopicLog
-from tidemark.ledger.records import Head, LaneKind, LaneState, SelectionRef, Window, positions
+from tidemark.ledger.records import LaneKind, SelectionRef, positions
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.checking import changes
-from tidemark.planning.inputs import Known, Policies, Request
+from tidemark.planning.inputs import Known, Policies
 from tidemark.planning.planner import limit_of, next_selected, next_window, offsets_within, share
-from tidemark.planning.starting import offsets_at_time, start_positions
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
-
-TOPIC = "logs"
-REQUEST = Request(topics=(TOPIC,), isolation="read_committed", run="r", now=1)
-
-
-def at(partition: int) -> TopicPartition:
-    return TopicPartition(TOPIC, partition)
-
-
-def head(**offsets: int) -> Head:
-    """A head of the ingest lane; `p0=5` is the position 5 of partition 0."""
-    known = {at(int(name[1:])): offset for name, offset in offsets.items()}
-    return Head(
-        stream="s",
-        lane="ingest",
-        kind=LaneKind.INGEST,
-        state=LaneState.OPEN,
-        token="t",
-        seq=0,
-        positions=positions(known),
-    )
-
-
-def kafka(*logs: tuple[int, int], topic_id: str = "id", known_as: int | None = 1) -> Known:
-    """A topic with a (start, end) for each partition; `known_as` None: the ledger knows another id."""
-    found = TopicLog(topic_id, {number: PartitionLog(start, end, 0) for number, (start, end) in enumerate(logs)})
-    return Known({TOPIC: found}, {} if known_as is None else {TOPIC: known_as})
-
-
-def read(window: Window | None) -> dict[int, tuple[int, int]]:
-    return {one.partition: (one.start, one.until) for one in window.ranges} if window else {}
+from tidemark.planning.starting import offsets_at_time, shifted, start_positions
+from tidemark.runs.selecting import between
+from tidemark.sinks.first_reads import FirstWindows
 
 
 @pytest.mark.covers("E29")
@@ -105,11 +77,6 @@ def test_a_log_that_ends_below_the_position_stops_the_plan() -> None:
     with pytest.raises(LogTruncated, match="logs/0 ends at 1, below 3") as caught:
         next_window(head(p0=3), kafka((0, 1)), REQUEST)
     assert caught.value.exit_code == 4
-
-
-def gaps(window: Window | None) -> list[tuple[str, int, int, int]]:
-    assert window is not None
-    return [(gap.kind.value, gap.partition, gap.start, gap.until) for gap in window.gaps]
 
 
 @pytest.mark.covers("A04")
@@ -163,6 +130,8 @@ def test_a_start_at_offsets_takes_them_and_a_policy_for_the_others() -> None:
     given = {(TOPIC, 0): 6}
     assert {one.at: one.offset for one in start_positions(known, (TOPIC,), "earliest", given)} == {at(0): 6, at(1): 0}
     assert {one.at: one.offset for one in start_positions(known, (TOPIC,), "latest", given)} == {at(0): 6, at(1): 7}
+    for edge in (4, 9):
+        assert start_positions(known, (TOPIC,), "latest", {(TOPIC, 0): edge}) == positions({at(0): edge, at(1): 7})
     for wrong, kind, said in (
         ({(TOPIC, 0): 3}, OffsetsOutOfRange, "logs/0 begins at 4 now, 3 is below it"),
         ({(TOPIC, 0): 10}, WrongUse, "logs/0 ends at 9 now, 10 lies above it"),
@@ -170,6 +139,14 @@ def test_a_start_at_offsets_takes_them_and_a_policy_for_the_others() -> None:
     ):
         with pytest.raises(kind, match=said):
             start_positions(known, (TOPIC,), "earliest", wrong)
+
+
+def test_offsets_are_moved_no_further_than_their_logs_reach() -> None:
+    known = kafka((4, 9), (0, 7))
+    # The last partition is not there; who asks for it is told when the lane begins.
+    given = {(TOPIC, 0): 6, (TOPIC, 1): 3, (TOPIC, 5): 2}
+    for shift, first, second in ((2, 8, 5), (-1, 5, 2), (-5, 4, 0), (5, 9, 7)):
+        assert shifted(known, given, shift) == {(TOPIC, 0): first, (TOPIC, 1): second, (TOPIC, 5): 2}
 
 
 def test_a_time_after_the_last_message_is_an_error_or_the_end_and_never_offset_0() -> None:
@@ -197,14 +174,6 @@ def test_a_topic_that_is_not_there() -> None:
         start_positions(nothing, (TOPIC,), "earliest")
     with pytest.raises(TopicGone, match="no longer exists"):
         next_window(head(p0=5), nothing, REQUEST)
-
-
-def request(**policies: str) -> Request:
-    return replace(REQUEST, policies=Policies(**policies))
-
-
-def found(head: Head, known: Known, request: Request) -> list[tuple[str, str, int, tuple[tuple[int, int], ...]]]:
-    return [(one.change.value, one.topic, one.after, one.starts) for one in changes(head, known, request)]
 
 
 def test_only_a_policy_accepts_another_topic_and_it_may_be_one_of_that_topic_alone() -> None:
@@ -245,6 +214,19 @@ def test_a_log_that_was_cut_is_read_on_from_the_cut() -> None:
     window = next_window(before, known, accept)
     assert read(window) == {0: (3, 3), 1: (4, 50), 2: (8, 9)}
     assert {one.incarnation for one in window.ranges} == {2} if window else False
+
+
+def test_what_lies_below_a_cut_is_of_the_incarnation_before() -> None:
+    """The messages below the cut were read under the older incarnation: read again they would count twice."""
+    again = replace(at(0), incarnation=2)
+    known = replace(kafka((2, 9), known_as=2), starts={again: 4})
+    assert offsets_within(known, RangeSet([OffsetRange(again, 0, 100)])) == RangeSet([OffsetRange(again, 4, 9)])
+    assert between(known, None, None, since="", if_none="end") == RangeSet([OffsetRange(again, 4, 9)])
+    lane = structs.replace(head(), kind=LaneKind.BACKFILL, lane="backfill-1")
+    with pytest.raises(PartitionsChanged, match=r"logs#2/0 \[3, 4\) cannot be read: the log was cut at 4"):
+        next_selected(lane, known, REQUEST, RangeSet([OffsetRange(again, 3, 6)]), SelectionRef("d", 3))
+    allowed = next_selected(lane, known, REQUEST, RangeSet([OffsetRange(again, 4, 6)]), SelectionRef("d", 2))
+    assert read(allowed) == {0: (4, 6)}
 
 
 def test_chosen_partitions() -> None:
@@ -361,14 +343,21 @@ def test_a_selection_is_read_up_to_its_end() -> None:
     assert next_selected(head(p0=12, p1=3), kafka((0, 50), (0, 50)), REQUEST, selection, ref) is None
 
 
+def test_a_cap_is_shared_by_how_much_is_left_of_a_selection_wherever_that_lies() -> None:
+    selection = RangeSet([OffsetRange(at(0), 30, 40), OffsetRange(at(1), 0, 5), OffsetRange(at(1), 7, 12)])
+    limited = replace(REQUEST, max_records=10)
+    window = next_selected(head(), kafka((0, 50), (0, 50)), limited, selection, SelectionRef("d", 20))
+    assert read(window) == {0: (30, 35), 1: (0, 5)}
+
+
 def test_a_selection_of_whole_windows_is_cut_between_them() -> None:
     windows = [committed("/lake", number + 1, range(10 * number, 10 * number + 10)) for number in range(5)]
-    first = FirstWindows(windows)
+    whole = partial(FirstWindows(windows).closed, made="sums")
     selection = RangeSet([OffsetRange(at(0), 10, 50)])
     request, ref = replace(REQUEST, max_records=12), SelectionRef("d", 40)
     assert read(next_selected(head(p0=10), kafka((0, 50)), request, selection, ref)) == {0: (10, 22)}
-    assert read(next_selected(head(p0=10), kafka((0, 50)), request, selection, ref, first)) == {0: (10, 30)}
-    assert read(next_selected(head(p0=30), kafka((0, 50)), request, selection, ref, first)) == {0: (30, 50)}
+    assert read(next_selected(head(p0=10), kafka((0, 50)), request, selection, ref, whole)) == {0: (10, 30)}
+    assert read(next_selected(head(p0=30), kafka((0, 50)), request, selection, ref, whole)) == {0: (30, 50)}
 
 
 def test_a_selection_below_the_log_start_is_refused_and_named() -> None:

@@ -5,14 +5,17 @@ The same protocol runs on the real stores, with real work and real kills, in tes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from msgspec import structs
 
-from tests.memory import FAULTS, MemoryStore
-from tidemark import protocol
+from tests.support.memory import FAULTS
+from tests.support.protocol_world import AT, LANE, OTHER, RUN, NoWork, World, hold, plan
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Step
 from tidemark.errors import (
     AlreadyCommitted,
     Fenced,
@@ -24,103 +27,21 @@ from tidemark.errors import (
     WrongUse,
 )
 from tidemark.ledger import doubt
-from tidemark.ledger.book import Book
+from tidemark.ledger.book import head_key
 from tidemark.ledger.codec import digest
 from tidemark.ledger.records import (
-    Attempt,
     Head,
+    Heartbeat,
     LaneKind,
     Receipt,
-    Record,
-    SinkReceipt,
     Window,
-    WindowRange,
     positions,
 )
 from tidemark.ledger.register import open_lane
-from tidemark.protocol import Fence, Listener, Run, Step, Taken
-from tidemark.ranges import RangeSet, TopicPartition
-from tidemark.tallies import NOTHING, Count, PartitionTally, verify
-
-AT = TopicPartition("logs", 0)
-LANE = "ingest"
-RUN = Run("run 1", "v1", "digest")
-OTHER = Run("run 2", "v1", "digest")
-
-
-@pytest.fixture(autouse=True)
-def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doubt, "_PAUSE_SECONDS", 0.0)
-
-
-class NoWork:
-    """Reads nothing and stores nothing, and says so in an empty receipt."""
-
-    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None: ...
-
-    def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None: ...
-
-    def verify(self) -> Receipt:
-        dead = SinkReceipt(name="dead_letters", type="hbase", place={})
-        return Receipt(tallies=(), sinks=(), dead_letters=dead, started_at=1, finished_at=2)
-
-
-class Sweeps:
-    """Remembers which generations were swept."""
-
-    def __init__(self) -> None:
-        self.swept: list[int] = []
-
-    def sweep(self, record: Record, covers: RangeSet) -> None:
-        self.swept.append(record.attempt.generation)
-
-
-class NoFence:
-    def check(self) -> None: ...
-
-
-@contextmanager
-def hold(taken: Taken) -> Iterator[Fence]:
-    yield NoFence()
-
-
-def plan(head: Head) -> Window:
-    """The next ten offsets."""
-    start = head.offsets()[AT]
-    ranges = (
-        WindowRange(topic="logs", incarnation=1, partition=0, start=start, until=start + 10, log_start=0, log_end=99),
-    )
-    ids = {"logs": "i"}
-    return Window(seq=head.seq + 1, ranges=ranges, topic_ids=ids, isolation="read_committed", pinned_at=1, run="run 1")
-
-
-class World:
-    def __init__(self) -> None:
-        self.now = 1_000_000
-        self.store = MemoryStore()
-        self.book = Book(self.store, "s", clock=lambda: self.now)
-        self.sweeps = Sweeps()
-
-    def open(self) -> None:
-        open_lane(self.book, LANE, LaneKind.INGEST, run="run 1", start=positions({AT: 0}))
-
-    def pin(self) -> int:
-        pending = protocol.pin(self.book, self.sweeps, LANE, plan)
-        assert pending is not None
-        return pending.window.seq
-
-    def process(self, seq: int, run: Run = RUN, on_step: Listener = protocol.nobody) -> Record:
-        return protocol.process(self.book, self.sweeps, NoWork(), hold, LANE, seq, run, on_step=on_step)
-
-    def one_window(self) -> None:
-        self.open()
-        self.process(self.pin())
-
-    @property
-    def head(self) -> Head:
-        found = self.book.head(LANE)
-        assert found is not None
-        return found.head
+from tidemark.ledger.store import InDoubt, Key
+from tidemark.ledger.verifying import verify as verify_ledger
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.tallies import NOTHING, Count, PartitionTally, verify
 
 
 @pytest.fixture
@@ -321,8 +242,8 @@ def test_abandon_gives_the_offsets_back_and_touches_nothing_committed(world: Wor
     seq = world.pin()
     taken = protocol.take(world.book, LANE, seq, RUN)
     with pytest.raises(WrongUse, match="needs a reason"):
-        protocol.abandon(world.book, LANE, " ")
-    protocol.abandon(world.book, LANE, "wrong code")
+        protocol.abandon(world.book, LANE, " ", take_over=True)
+    protocol.abandon(world.book, LANE, "wrong code", take_over=True)
     head = world.head
     assert (head.seq, head.positions, head.last) == (committed.seq, committed.positions, committed.last)
     assert head.pending is None
@@ -403,3 +324,163 @@ def test_offsets_are_published_with_the_commits_time(world: World) -> None:
     last = world.head.last
     assert last is not None
     assert world.store.published == [(last.committed_at, {"logs": {0: 10}})]
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_abandon_leaves_a_window_whose_holder_is_alive(world: World, over: bool) -> None:
+    world.open()
+    seq = world.pin()
+    taken = protocol.take(world.book, LANE, seq, RUN)
+    world.now += 60_000
+    world.book.beat(LANE, Heartbeat(generation=taken.attempt.generation, run=RUN.name, at=world.now, step="reading"))
+    world.now += protocol.LEASE_MS - 1
+    if over:
+        assert protocol.abandon(world.book, LANE, "it hangs", take_over=True) is not None
+        return
+    with pytest.raises(HeldByAnother, match="held by run run 1, which gave a sign of life 30 s ago"):
+        protocol.abandon(world.book, LANE, "a wrong guess")
+    world.now += 1
+    assert protocol.abandon(world.book, LANE, "it is dead") is not None
+
+
+def edited(world: World, old: str, new: str) -> None:
+    """Change the head's pending window by hand."""
+    before, pending, after = world.store.values["head", LANE].decode().partition('"pending":')
+    assert pending
+    assert after.count(old) >= 1
+    world.store.values["head", LANE] = (before + pending + after.replace(old, new, 1)).encode()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"from":10', '"from":17', "reads or jumps over logs/0 from 17, and the lane is at 10"),
+        ('"from":10', '"from":3', "reads or jumps over logs/0 from 3, and the lane is at 10"),
+    ],
+)
+def test_a_pending_window_that_does_not_begin_at_the_positions_is_never_read(
+    world: World, old: str, new: str, said: str
+) -> None:
+    world.one_window()
+    world.pin()
+    taken = protocol.take(world.book, LANE, 2, RUN)
+    edited(world, old, new)
+    for meets in (
+        world.pin,
+        lambda: protocol.take(world.book, LANE, 2, RUN),
+        lambda: protocol.commit(world.book, taken, NoWork().verify()),
+        lambda: protocol.abandon(world.book, LANE, "a test", take_over=True),
+        lambda: verify_ledger(world.book),
+    ):
+        with pytest.raises(LedgerContradiction, match=said):
+            meets()
+
+
+def test_a_pending_window_that_leaves_out_a_part_of_its_selection_is_never_read(world: World) -> None:
+    world.one_window()
+    ref = world.book.store_selection(RangeSet([OffsetRange(AT, 0, 3), OffsetRange(AT, 5, 10)]))
+    open_lane(world.book, "replay-1", LaneKind.REPLAY, run="r", start=positions({AT: 0}), selection=ref, reason="t")
+
+    def chosen(head: Head) -> Window:
+        return structs.replace(plan(head), selection=ref)
+
+    assert protocol.pin(world.book, world.sweeps, "replay-1", chosen) is not None
+    before = world.store.values["head", "replay-1"]
+    # Where nothing is selected, it makes no difference.
+    world.store.values["head", "replay-1"] = before.replace(b'"from":0', b'"from":2')
+    for meets in (
+        lambda: protocol.pin(world.book, world.sweeps, "replay-1", chosen),
+        lambda: protocol.take(world.book, "replay-1", 1, RUN),
+        lambda: verify_ledger(world.book),
+    ):
+        with pytest.raises(LedgerContradiction, match=r"leaves out logs/0 \[0, 2\)"):
+            meets()
+    world.store.values["head", "replay-1"] = before
+    protocol.take(world.book, "replay-1", 1, RUN)
+
+
+def test_a_commit_that_was_refused_without_a_change_is_sent_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doubt, "_PAUSE_SECONDS", 0.0)
+    world.open()
+    taken = protocol.take(world.book, LANE, world.pin(), RUN)
+    whole = world.store.commit
+    sent: list[tuple[Any, ...]] = []
+
+    def refused_once(*arguments: Any) -> bool:
+        sent.append(arguments)
+        return len(sent) > 1 and whole(*arguments)
+
+    monkeypatch.setattr(world.store, "commit", refused_once)
+    protocol.commit(world.book, taken, NoWork().verify())
+    assert (world.head.seq, len(sent)) == (1, 2)
+
+
+def test_a_window_is_processed_by_another_run_only_when_its_holder_is_gone_or_on_somebodys_word(world: World) -> None:
+    world.open()
+    seq = world.pin()
+    protocol.take(world.book, LANE, seq, RUN)
+    with pytest.raises(HeldByAnother):
+        world.process(seq, OTHER)
+    assert (
+        protocol.process(world.book, world.sweeps, NoWork(), hold, LANE, seq, OTHER, take_over=True).attempt.run
+        == "run 2"
+    )
+
+
+def test_who_has_committed_a_window_long_ago_is_said(world: World) -> None:
+    world.one_window()
+    world.process(world.pin(), OTHER)
+    with pytest.raises(AlreadyCommitted, match="window 1 of s/ingest is already committed, by run run 1"):
+        world.process(1, OTHER)
+
+
+def test_the_time_of_a_commit_is_a_millisecond_after_the_one_before_when_the_clock_stands(world: World) -> None:
+    world.one_window()
+    assert world.process(world.pin()).committed_at == world.now + 1
+
+
+def overtaken(world: World, monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], object]) -> None:
+    """The next change of the head is lost on its way, without an answer, and somebody else is faster than its repetition."""
+    monkeypatch.setattr(doubt, "_PAUSE_SECONDS", 0.0)
+    whole = world.store.swap
+
+    def lost(key: Key, expected: bytes | None, value: bytes) -> bool:
+        if key != head_key(LANE):
+            return whole(key, expected, value)
+        monkeypatch.setattr(world.store, "swap", whole)
+        meanwhile()
+        raise InDoubt("the connection was lost")
+
+    monkeypatch.setattr(world.store, "swap", lost)
+
+
+def test_a_take_that_was_lost_while_another_took_is_not_taken_for_its_own(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.open()
+    seq = world.pin()
+    overtaken(world, monkeypatch, lambda: protocol.take(world.book, LANE, seq, OTHER))
+    taken = protocol.take(world.book, LANE, seq, RUN, take_over=True)
+    assert world.head.pending is not None
+    assert world.head.pending.attempt == taken.attempt
+
+
+def test_an_abandon_that_was_lost_while_another_abandoned_has_given_up_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.open()
+    world.pin()
+    overtaken(world, monkeypatch, lambda: protocol.abandon(world.book, LANE, "theirs"))
+    assert protocol.abandon(world.book, LANE, "mine") is None
+    assert world.head.abandoned is not None
+    assert (world.head.abandoned.reason, world.head.abandoned.count) == ("theirs", 1)
+
+
+def test_a_head_that_is_gone_when_its_window_is_committed_is_named(world: World) -> None:
+    world.open()
+    taken = protocol.take(world.book, LANE, world.pin(), RUN)
+    del world.store.values[head_key(LANE)]
+    with pytest.raises(LedgerContradiction, match="the head of s/ingest is gone"):
+        protocol.commit(world.book, taken, NoWork().verify())

@@ -8,22 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.range_strategies import PARTITIONS, offsets, range_sets
 from tidemark.errors import WrongUse
-from tidemark.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
-
-PARTITIONS = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 1, 2), TopicPartition("a-b", 0)]
-
-ranges = st.builds(
-    lambda at, start, length: OffsetRange(at, start, start + length),
-    st.sampled_from(PARTITIONS),
-    st.integers(0, 30),
-    st.integers(0, 12),
-)
-range_sets = st.lists(ranges, max_size=8).map(RangeSet)
-
-
-def offsets(ranges: RangeSet) -> set[tuple[TopicPartition, int]]:
-    return {(one.partition, offset) for one in ranges for offset in range(one.start, one.until)}
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 
 
 @given(range_sets, range_sets)
@@ -49,6 +36,9 @@ def test_first_takes_the_lowest_offsets_of_each_partition(ranges: RangeSet, limi
         all_of_it = sorted(offset for partition, offset in offsets(ranges) if partition == at)
         taken = sorted(offset for partition, offset in offsets(ranges.first(limit)) if partition == at)
         assert taken == all_of_it[:limit]
+    # Not only the same offsets: the same set, without empty ranges.
+    assert ranges.first(limit) == RangeSet(ranges.first(limit))
+    assert ranges.first(10**6) == ranges
 
 
 @given(range_sets)
@@ -83,3 +73,11 @@ def test_what_is_not_a_range_is_refused(start: int, until: int) -> None:
 def test_partitions_sort_as_numbers() -> None:
     shuffled = [TopicPartition("a", number) for number in (10, 9, 2)]
     assert [at.partition for at in sorted(shuffled)] == [2, 9, 10]
+
+
+def test_equal_sets_are_one_in_a_set() -> None:
+    at = TopicPartition("logs", 0)
+    one = RangeSet([OffsetRange(at, 0, 5), OffsetRange(at, 5, 9)])
+    same, other = RangeSet([OffsetRange(at, 0, 9)]), RangeSet([OffsetRange(at, 0, 8)])
+    assert {one, same, other} == {same, other}
+    assert hash(one) == hash(same) != hash(other)

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.registry import LOGIN, PASSWORD, serving
-from tests.servers import free_ports
-from tidemark.connections import Connection, registry_endpoint
+from tests.support.registry import LOGIN, PASSWORD, Misbehaviour, drip, redirect, serving
+from tests.support.servers import free_ports
+from tidemark.clients.connections import Connection, registry_endpoint
+from tidemark.clients.schema_registry import SchemaRegistry
 from tidemark.errors import InvalidStreamFile, TidemarkError, Unreachable, WrongUse
-from tidemark.registry import SchemaRegistry
 from tidemark.streams.loading import load
 
+INSECURE = {"allow_insecure": True}
 ORDER = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
 
 
 def test_a_schema_by_its_number() -> None:
     schemas: dict[int, Any] = {1: {"schema": ORDER}, 2: {"schema": "message A {}", "schemaType": "PROTOBUF"}}
     with serving(schemas, with_login=True) as served:
-        registry = SchemaRegistry(registry_endpoint(Connection("registry", f"{served.url}/", None, LOGIN, PASSWORD)))
+        registry = SchemaRegistry(
+            registry_endpoint(Connection("registry", f"{served.url}/", None, LOGIN, PASSWORD, INSECURE))
+        )
         assert registry.schema(1) == ORDER
         assert registry.schema(2) is None, "something else than Avro"
         assert registry.schema(3) is None
@@ -32,6 +37,27 @@ def test_a_schema_by_its_number() -> None:
         nobody = SchemaRegistry(registry_endpoint(Connection("registry", "http://127.0.0.1", served.port)))
         with pytest.raises(WrongUse, match=r"answers 401 .* the login and the password"):
             nobody.schema(1)
+
+
+@pytest.mark.parametrize("pages", [1_000, 500, 7, 0])
+def test_the_numbers_of_all_schemas(pages: int) -> None:
+    """However many a registry gives at a time, and where it has no pages."""
+    with serving({number: {"schema": ORDER} for number in range(1, 1_200)}) as served:
+        served.pages = pages
+        registry = SchemaRegistry(registry_endpoint(Connection("registry", served.url)))
+        assert registry.numbers() == set(range(1, 1_200))
+        assert all("deleted=true" in path for path in served.asked)
+        assert registry.schemas(range(1_190, 1_210)) == {
+            number: ORDER if number < 1_200 else None for number in range(1_190, 1_210)
+        }
+
+
+def test_a_registry_without_a_list() -> None:
+    with serving({}) as served:
+        served.pages = None
+        assert SchemaRegistry(registry_endpoint(Connection("registry", served.url))).numbers() is None
+    with pytest.raises(Unreachable):
+        SchemaRegistry(registry_endpoint(Connection("registry", served.url))).numbers()
 
 
 @pytest.mark.parametrize(
@@ -65,8 +91,8 @@ def test_a_registry_that_is_away() -> None:
         (b"", Unreachable),
         (b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"schema": ', Unreachable),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n{", Unreachable),
-        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n{}", Unreachable),
-        (b'HTTP/1.1 404 Not Found\r\nContent-Length: 1000\r\n\r\n{"error_code": ', WrongUse),
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n{}", WrongUse),
+        (b'HTTP/1.1 404 Not Found\r\nContent-Length: 1000\r\n\r\n{"error_code": ', Unreachable),
     ],
 )
 def test_an_answer_that_is_not_one_of_http(answer: bytes, error: type[TidemarkError]) -> None:
@@ -84,6 +110,96 @@ def test_an_answer_that_is_not_one_of_http(answer: bytes, error: type[TidemarkEr
         with pytest.raises(error, match=r"http://127\.0\.0\.1:\d+/schemas/ids/1"):
             SchemaRegistry(endpoint).schema(1)
         saying.join()
+
+
+@pytest.mark.covers("Q10")
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_to_another_server_is_not_followed(status: int) -> None:
+    """Nor does it learn the login and the password."""
+    with serving({1: {"schema": ORDER}}) as other:
+        for to in (f"{other.url}/schemas/ids/1", f"http://localhost:{other.port}/schemas/ids/1"):
+            with serving({1: redirect(to, status)}, with_login=True) as served:
+                endpoint = registry_endpoint(Connection("registry", served.url, None, LOGIN, PASSWORD, INSECURE))
+                with pytest.raises(WrongUse, match=r"redirects .* to http://\S+, another server") as refused:
+                    SchemaRegistry(endpoint).schema(1)
+                assert str(other.port) in str(refused.value)
+                assert PASSWORD not in str(refused.value)
+        assert other.asked == []
+        assert other.credentials == []
+
+
+def test_a_redirect_on_the_same_server_is_followed() -> None:
+    answers = {1: redirect("/schemas/ids/2"), 2: {"schema": ORDER}, 3: redirect("/schemas/ids/3")}
+    with serving(answers, with_login=True) as served:
+        registry = SchemaRegistry(
+            registry_endpoint(Connection("registry", served.url, None, LOGIN, PASSWORD, INSECURE))
+        )
+        assert registry.schema(1) == ORDER
+        with pytest.raises(WrongUse, match=r"redirects .* more than 5 times"):
+            registry.schema(3)
+        assert served.asked.count("/schemas/ids/3") == 6
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        drip(b"HTTP/1.1 200 OK\r\nA: ", b"b", 0.2, 100),
+        drip(b"HTTP/1.1 200 OK\r\n\r\n", b" ", 0.2, 100),
+        drip(b"", b"", 20, 1),
+    ],
+    ids=["headers", "body", "nothing"],
+)
+def test_an_answer_that_takes_too_long(answer: Misbehaviour) -> None:
+    """One deadline for the whole of it: a byte now and then does not put it off."""
+    with serving({1: answer}) as served:
+        registry = SchemaRegistry(registry_endpoint(Connection("registry", served.url)), timeout_seconds=1)
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match=f"does not answer {served.url}/schemas/ids/1 within 1 s"):
+            registry.schema(1)
+        assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_answer_that_is_too_large(packed: bool) -> None:
+    """Also where some kilobytes would become it."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" if packed else b"HTTP/1.1 200 OK\r\n\r\n"
+    piece = gzip.compress(bytes(2**26)) if packed else bytes(2**20)
+    with serving({1: drip(head, piece, 0, 1_000)}) as served:
+        registry = SchemaRegistry(registry_endpoint(Connection("registry", served.url)), most_bytes=2**22)
+        with pytest.raises(WrongUse, match=r"answers .* with more than 4194304 bytes"):
+            registry.schema(1)
+
+
+@pytest.mark.parametrize(
+    ("host", "login", "extra", "said"),
+    [
+        ("http://registry", None, {}, "change the answers"),
+        ("http://registry", "me", {}, "its password"),
+        ("http://127.0.0.1", "me", {}, "its password"),
+        ("http://registry", "me", {"allow_insecure": "true"}, "its password"),
+        ("https://registry", "me", {"verify": False}, "sets verify among its extras"),
+    ],
+)
+def test_what_could_be_read_on_the_way_is_refused(host: str, login: str | None, extra: Any, said: str) -> None:
+    with pytest.raises(WrongUse, match=said) as refused:
+        registry_endpoint(Connection("registry", host, 8081, login, login and "canary", extra))
+    assert "canary" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "login", "extra"),
+    [
+        ("https://registry", "me", {}),
+        ("https://registry", None, {}),
+        ("http://registry", "me", INSECURE),
+        ("http://localhost", None, {}),
+        ("http://[::1]", None, {}),
+    ],
+)
+def test_what_is_safe_or_allowed_is_taken(host: str, login: str | None, extra: Any) -> None:
+    found = registry_endpoint(Connection("registry", host, 8081, login, login and "canary", extra))
+    assert found.url == f"{host}:8081"
+    assert "canary" not in repr(found)
 
 
 @pytest.mark.parametrize("host", ["registry:8081", "ftp://registry", "file:///etc/passwd", "http://me:secret@registry"])

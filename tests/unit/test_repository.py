@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import re
 import subprocess
+import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from tests.covering import REPOSITORY
+from tests.support.covering import REPOSITORY
 
 GENERAL = ("tidemark", "spark_jobs", "plugins", "dags/tidemark_dags")
 DOCUMENTS = sorted(path for path in REPOSITORY.glob("**/*.md") if not {".venv", ".local"} & set(path.parts))
@@ -45,6 +49,59 @@ def test_what_is_general_does_not_name_the_example(room: str) -> None:
     assert [path for path in files if "cdn" in path.read_text().lower()] == []
 
 
+_IMPORT = re.compile(r"^\s*from (tidemark[\w.]*) import ([^\n(]+)$", re.MULTILINE)
+
+
+def test_what_the_documents_import_is_there() -> None:
+    """Packages of other people's import it too: a name that a page shows is a public one."""
+    shown = {
+        (found[1], name.partition("#")[0].split(" as ")[0].strip())
+        for document in DOCUMENTS
+        for found in _IMPORT.finditer(document.read_text())
+        for name in found[2].split(",")
+    }
+    assert len(shown) > 20
+    missing = [(module, name) for module, name in shown if not hasattr(import_module(module), name)]
+    assert missing == []
+
+
+# What runs a text as a program.
+RUNS_TEXT = {"eval", "exec", "os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"}
+
+
+def calls_that_run_a_text(source: str) -> list[str]:
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return [
+        ast.unparse(call)
+        for call in calls
+        if ast.unparse(call.func) in RUNS_TEXT or any(word.arg == "shell" for word in call.keywords)
+    ]
+
+
+@pytest.mark.covers("Q7")
+def test_no_text_is_run_as_a_program() -> None:
+    """No shell, no `eval`: programs are started with lists of arguments. For templates, see tests/dags/test_dag_files.py."""
+    assert calls_that_run_a_text("subprocess.run('rm ' + name, shell=True); eval(name); os.system(name)") == [
+        "subprocess.run('rm ' + name, shell=True)",
+        "eval(name)",
+        "os.system(name)",
+    ]
+    files = [path for room in (*GENERAL, "services") for path in (REPOSITORY / room).rglob("*.py")]
+    assert len(files) > 200
+    assert {path.name: found for path in files if (found := calls_that_run_a_text(path.read_text()))} == {}
+
+
+@pytest.mark.parametrize("room", ["planning", "commit", "ledger"])
+def test_the_core_names_no_sink(room: str) -> None:
+    """Also not in words. HBase and Kafka are servers too, and `latest` is where a lane may begin."""
+    sinks = {path.name for path in (REPOSITORY / "tidemark" / "sinks").iterdir() if (path / "settings.py").exists()}
+    named = re.compile(rf"\b({'|'.join(sinks - {'hbase', 'kafka', 'latest'})}|hbase_latest)\b", re.IGNORECASE)
+    texts = {path: path.read_text() for path in (REPOSITORY / "tidemark" / room).glob("*.py")}
+    assert {"aggregates", "delta", "parquet"} < sinks
+    assert texts
+    assert {path.name: found[0] for path, text in texts.items() if (found := named.search(text))} == {}
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_the_links_of_a_document_lead_somewhere(document: Path) -> None:
     for link in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
@@ -54,6 +111,15 @@ def test_the_links_of_a_document_lead_somewhere(document: Path) -> None:
         target = (document.parent / name).resolve() if name else document
         assert target.exists(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_the_documents_are_a_site_with_every_page_in_its_menu(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "ARCHITECTURE" / "index.html").is_file()
+    assert (tmp_path / "docs" / "adr" / "index.html").is_file()
 
 
 def test_there_are_documents() -> None:

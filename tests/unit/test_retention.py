@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tidemark.durations import in_words
-from tidemark.kafka.retention import Forecast, Moment, Reason, Seen, Settings, State, alarm, forecast, in_table
+from tidemark.clients.kafka.retention import Forecast, Moment, Reason, Seen, Settings, State, alarm, forecast, in_table
+from tidemark.offsets.times import in_words
 
 HOUR = 3_600_000
 NOW = Moment(at=1_000 * HOUR, start=100, end=300, position=200)

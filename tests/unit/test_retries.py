@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.coordinates import Coordinate
-from tidemark.ranges import TopicPartition
-from tidemark.retries import ExponentialBackoff, NotWaiting, Retries
+from tidemark.functions.retries import ExponentialBackoff, NotWaiting, Retries
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import TopicPartition
 
 AT = TopicPartition("logs", 0, 1)
 START = 1_795_244_400_000
@@ -40,8 +40,6 @@ def test_the_waits_grow_up_to_the_maximum(failures: int, waits: list[int]) -> No
         assert due is not None
         found.append(due - now)
         assert retries.next_to_retry(due - 1) is None
-        assert not retries.should_retry(message(7), due - 1)
-        assert retries.should_retry(message(7), due)
         assert retries.next_to_retry(due) == message(7)
         retries.retry_started(message(7))
         now = due
@@ -59,17 +57,27 @@ def test_storms_own_defaults_try_again_at_once_and_for_ever() -> None:
     assert retries.failed(message(7), START + 3001).due_at is None
 
 
-@pytest.mark.parametrize(("initial", "waits"), [(1, 60_000), (0, 0)])
+@pytest.mark.parametrize(("initial", "waits"), [(1, 60_000), (5, 60_000), (0, 0)])
 def test_a_wait_beyond_all_numbers_is_the_longest(initial: int, waits: int) -> None:
     assert ExponentialBackoff(initial, 10.0, 60_000, limit=-1, max_seconds=1e9).delay_ms(5_000, 0) == waits
+
+
+def test_a_retry_that_would_come_after_the_longest_time_is_not_waited_for() -> None:
+    policy = ExponentialBackoff(400, limit=-1, max_seconds=1)
+    assert policy.delay_ms(1, 600) == 400
+    assert policy.delay_ms(1, 601) is None
+
+
+def test_a_retry_without_a_wait_is_due_at_once_at_any_time() -> None:
+    retries = Retries(ExponentialBackoff(0))
+    assert retries.failed(message(7), 0).due_at == 0
+    assert retries.next_to_retry(0) == message(7)
 
 
 def test_with_a_limit_of_two_the_third_retry_is_refused() -> None:
     retries = Retries(ExponentialBackoff(limit=2))
     for _ in range(2):
-        assert retries.retry_further(message(7), START)
         assert retries.failed(message(7), START).due_at is not None
-    assert not retries.retry_further(message(7), START)
     last = retries.failed(message(7), START + 5)
     assert (last.number, last.first_at, last.last_at, last.due_at) == (3, START, START + 5, None)
     assert (len(retries), retries.next_due_at()) == (0, None)
@@ -78,18 +86,6 @@ def test_with_a_limit_of_two_the_third_retry_is_refused() -> None:
 def test_with_a_limit_of_zero_nothing_is_tried_again() -> None:
     retries = Retries(ExponentialBackoff(limit=0))
     assert [retries.failed(message(offset), START).due_at for offset in range(4)] == [None] * 4
-
-
-@pytest.mark.covers("A13")
-def test_what_kafka_no_longer_holds_is_forgotten() -> None:
-    retries = Retries(ExponentialBackoff(0))
-    other = Coordinate(TopicPartition("logs", 1, 1), 100)
-    for one in (*map(message, (101, 102, 105)), other):
-        retries.failed(one, START)
-    assert retries.clear_before(AT, 103) == {message(101), message(102)}
-    assert [retries.should_retry(message(offset), START) for offset in (101, 102, 105)] == [False, False, True]
-    assert retries.next_to_retry(START) == message(105)
-    assert (len(retries), retries.should_retry(other, START)) == (2, True)
 
 
 @pytest.mark.covers("A14")
@@ -131,7 +127,7 @@ def test_waits_never_shrink_and_end_with_the_limit(policy: ExponentialBackoff, p
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["failed", "acked", "retry", "clear"]), st.integers(0, 5), st.integers(0, 300)),
+    st.tuples(st.sampled_from(["failed", "acked", "retry"]), st.integers(0, 5), st.integers(0, 300)),
     max_size=60,
 )
 
@@ -148,8 +144,7 @@ def test_it_decides_as_a_list_would(policy: ExponentialBackoff, steps: list[tupl
             number, first = known.get(offset, (0, now))
             known[offset] = number + 1, first
             delay = policy.delay_ms(number + 1, now - first)
-            assert retries.retry_further(message(offset), now) == (delay is not None)
-            retries.failed(message(offset), now)
+            assert (retries.failed(message(offset), now).due_at is None) == (delay is None)
             due.pop(offset, None)
             if delay is not None:
                 due[offset] = now + delay
@@ -157,9 +152,6 @@ def test_it_decides_as_a_list_would(policy: ExponentialBackoff, steps: list[tupl
             retries.acked(message(offset))
             known.pop(offset, None)
             due.pop(offset, None)
-        elif kind == "clear":
-            retries.clear_before(AT, offset)
-            known, due = ({one: of[one] for one in of if one >= offset} for of in (known, due))
         elif offset in due:
             retries.retry_started(message(offset))
             del due[offset]
@@ -173,4 +165,3 @@ def test_it_decides_as_a_list_would(policy: ExponentialBackoff, steps: list[tupl
         assert (chosen is None) == (not ready)
         if chosen is not None:
             assert due[chosen.offset] == min(due.values())
-        assert all(retries.should_retry(message(one), now) == (one in ready) for one in range(6))

@@ -6,14 +6,15 @@ from typing import get_args
 
 import pytest
 
-from tests.covering import REPOSITORY
-from tests.oracle import EXAMPLES
-from tests.scheme_cases import CASES
-from tidemark.streams.schemes import FunctionScheme, Scheme, SchemePart
+from tests.support.covering import REPOSITORY
+from tests.support.oracle import EXAMPLES
+from tests.support.scheme_cases import CASES
+from tidemark.schemes import union
+from tidemark.schemes.kinds import FunctionScheme, SchemePart
 from tidemark_spark.schemes import PARSERS
 
 CLASSES: dict[str, type[SchemePart]] = {
-    get_args(one.model_fields["type"].annotation)[0]: one for one in get_args(get_args(Scheme)[0])
+    get_args(one.model_fields["type"].annotation)[0]: one for one in get_args(get_args(union.Scheme)[0])
 }
 
 

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidemark.planning.splitting import share_of, tasks
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.planning.splitting import Read, reads, share_of, tasks
+
+# Lengths and gaps on both sides of every threshold.
+SIZES = st.one_of(st.integers(1, 40), st.integers(9_990, 10_010), st.integers(49_990, 50_010), st.integers(1, 300_000))
+# Of each partition, gaps and lengths in turn.
+SELECTIONS = st.lists(st.lists(st.tuples(SIZES, SIZES), max_size=8), max_size=4)
+
+
+def selection(partitions: list[list[tuple[int, int]]]) -> RangeSet:
+    found = []
+    for number, pairs in enumerate(partitions):
+        offset = 0
+        for gap, length in pairs:
+            found.append(OffsetRange(TopicPartition("t", number), offset + gap, offset + gap + length))
+            offset += gap + length
+    return RangeSet(found)
+
+
+def given_by(read: Read, wanted: RangeSet) -> RangeSet:
+    """What is left of a read: all of it, or what passes the filter."""
+    return RangeSet(read.ranges) if read.exact else RangeSet(read.ranges) & wanted
 
 
 def ranges(*sizes: int, start: int = 0) -> RangeSet:
@@ -35,6 +57,37 @@ def test_a_hot_partition_is_split_and_keeps_all_cores_busy() -> None:
     assert min(loads) > 50_000
 
 
+@pytest.mark.parametrize(
+    ("sizes", "parts"),
+    [
+        ((100_000,), [50_000, 50_000]),
+        # What is small beside the others stays whole, and the others share the tasks that are left.
+        ((1, 150_000), [1, 75_000, 75_000]),
+        ((60_000, 100_000), [60_000, 50_000, 50_000]),
+        ((100_000, 75_000), [50_000, 50_000, 75_000]),
+        # As many ranges as there are to be tasks: none is split, however large it is beside the others.
+        ((260_000, *[113_000] * 3, *[1] * 4), [260_000, *[113_000] * 3, *[1] * 4]),
+    ],
+)
+def test_large_ranges_are_split_as_spark_does_it(sizes: tuple[int, ...], parts: list[int]) -> None:
+    assert list(map(len, tasks(ranges(*sizes)))) == parts
+
+
+@pytest.mark.parametrize(
+    ("intervals", "pieces"),
+    [
+        ([(0, 1), (50_001, 50_002)], [(0, 50_002)]),
+        ([(0, 1), (50_002, 50_003)], [(0, 1), (50_002, 50_003)]),
+        ([(0, 9_999), (10_000, 19_999)], [(0, 19_999)]),
+        ([(0, 10_000), (10_001, 10_002)], [(0, 10_000), (10_001, 10_002)]),
+    ],
+    ids=["over a gap of 50,000", "not over a larger one", "two that are short", "a long one alone"],
+)
+def test_what_is_read_together(intervals: list[tuple[int, int]], pieces: list[tuple[int, int]]) -> None:
+    found = reads(RangeSet(OffsetRange(TopicPartition("t", 0), *one) for one in intervals))
+    assert sorted((one.start, one.until) for read in found for one in read.ranges) == pieces
+
+
 def test_a_few_records_are_one_task_for_each_partition() -> None:
     assert tasks(ranges(5, 0, 7)) == list(ranges(5, 0, 7))
 
@@ -48,3 +101,31 @@ def test_the_tasks_together_are_exactly_the_ranges(sizes: list[int], start: int,
     assert all(len(one) for one in found)
     shared = [one for index in range(cores) for one in share_of(found, cores, index)]
     assert sorted(shared) == sorted(found)
+
+
+@given(SELECTIONS)
+@example([[(1, 10), (10, 10_000), (30, 10)]])
+def test_every_wanted_offset_is_in_exactly_one_read(partitions: list[list[tuple[int, int]]]) -> None:
+    wanted = selection(partitions)
+    found = [given_by(read, wanted) for read in reads(wanted)]
+    assert RangeSet(one for part in found for one in part) == wanted
+    assert sum(part.count() for part in found) == wanted.count()
+    # Spark's source takes one range of a partition.
+    assert all(len({one.partition for one in read.ranges}) == len(read.ranges) for read in reads(wanted))
+
+
+@given(SELECTIONS)
+def test_reads_are_few_and_cross_only_short_gaps(partitions: list[list[tuple[int, int]]]) -> None:
+    wanted = selection(partitions)
+    found = reads(wanted)
+    assert all(read.ranges for read in found)
+    every = [one for read in found for one in read.ranges]
+    # Nothing is fetched from Kafka twice, and nothing beyond the first and the last offset of a partition.
+    assert sum(map(len, every)) == RangeSet(every).count()
+    assert not RangeSet(every) - wanted.hull()
+    assert all(len(gap) <= 50_000 for gap in RangeSet(every) - wanted)
+    for at in wanted.partitions:
+        intervals = wanted.of(at)
+        wide = sum(after[0] - before[1] > 50_000 for before, after in pairwise(intervals))
+        long = sum(until - start >= 10_000 for start, until in intervals)
+        assert len([one for one in every if one.partition == at]) <= 1 + wide + 2 * long

@@ -9,27 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.covering import REPOSITORY
+from tests.support.covering import REPOSITORY
+from tests.support.stream_text import MINIMAL
 from tidemark.errors import InvalidStreamFile
+from tidemark.schemes.kinds import RegexScheme
 from tidemark.streams.loading import load
 from tidemark.streams.source import Source
 
 EXAMPLE = REPOSITORY / "dags" / "streams" / "cdn_logs.yaml"
-
-MINIMAL = """\
-stream: orders
-source:
-  topics: [orders]
-scheme:
-  type: json
-  fields:
-    id: integer
-sinks:
-  - type: hbase
-    table: orders
-dead_letters:
-  table: orders_dead
-"""
 
 
 def loaded(tmp_path: Path, text: str) -> Any:
@@ -142,6 +129,8 @@ def test_a_minimal_file_has_defaults_and_a_digest(tmp_path: Path) -> None:
         (("    id: integer", "    id: int"), r"orders.yaml:7: scheme.fields.id: .*'integer'.*'int'"),
         (("  type: json", "  type: xml"), r"orders.yaml:4: scheme: .*'regex', 'json'"),
         (("    table: orders", "    table: orders_dead"), r"'orders_dead' is named for two purposes"),
+        (("    table: orders", "    table: tidemark_ledger"), r"'tidemark_ledger' is named for two purposes"),
+        (("    table: orders", "    table: stream_kafka_offsets"), r"'stream_kafka_offsets' is named for two purposes"),
         (("dead_letters:", "unknown: 1\ndead_letters:"), r"orders.yaml:11: unknown: Extra inputs are not permitted"),
         (("    table: orders\n", "    table: orders\n    table: b\n"), r"orders.yaml:11: table: .*a second time"),
         (("stream: orders", "stream: [1"), r"orders.yaml: not YAML"),
@@ -151,6 +140,52 @@ def test_a_minimal_file_has_defaults_and_a_digest(tmp_path: Path) -> None:
 def test_a_mistake_is_named_with_its_line(tmp_path: Path, change: tuple[str, str], said: str) -> None:
     with pytest.raises(InvalidStreamFile, match=said):
         loaded(tmp_path, MINIMAL.replace(*change))
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        (r'engine: {conf: {"a\r\x1e\n\0": ""}}', r":13: engine\.conf\.a\\r\\x1e\\n\\x00: String should match"),
+        (r'"a\nb": 1', r":13: a\\nb: Extra inputs are not permitted \(found 1\)"),
+        ('"a\\nb": 1\n"a\\nb": 2', r":14: a\\nb: the key stands here a second time"),
+    ],
+)
+def test_each_mistake_has_one_line_whatever_characters_its_key_has(tmp_path: Path, part: str, said: str) -> None:
+    with pytest.raises(InvalidStreamFile, match=said) as caught:
+        loaded(tmp_path, MINIMAL + part)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("schedule:\n  cron: every day", r":15: schedule.cron: expected five columns \(minute, .*found 'every day'"),
+        ("schedule:\n  cron: 61 * * * *", r":15: schedule.cron: not a cron expression \(.*out of range"),
+        ("schedule:\n  cron: 0 0 30 2 *", r":15: schedule.cron: this time never comes"),
+        ("schedule:\n  cron: R * * * *", r":15: schedule.cron: a random time"),
+        ("schedule:\n  cron: '@once'", r":15: schedule.cron: expected five columns .*or one of @hourly, "),
+        ("schedule:\n  cron: 0 * * * * *", r":15: schedule.cron: expected five columns"),
+        ("schedule:\n  timezone: Europe/Atlantis", r":15: schedule.timezone: not a time zone; .*'Europe/Atlantis'"),
+        ("schedule:\n  timezone: Europe", r":15: schedule.timezone: not a time zone"),
+        ("engine:\n  retry_delay_seconds: 99999999999999", r":15: engine.retry_delay_seconds: .*equal to 604800"),
+        ("engine:\n  timeout_minutes: 99999999999999", r":15: engine.timeout_minutes: .*equal to 44640"),
+        ("engine:\n  pool: ''", r":15: engine.pool: .*at least 1 character"),
+        ("engine:\n  replay_pool: ''", r":15: engine.replay_pool: .*at least 1 character"),
+        ('description: "\\0"', r":14: description: .*pattern"),
+    ],
+)
+def test_what_airflow_could_not_build_a_dag_from_is_named_with_its_line(tmp_path: Path, part: str, said: str) -> None:
+    with pytest.raises(InvalidStreamFile, match=f"orders.yaml{said}"):
+        loaded(tmp_path, f"{MINIMAL}\n{part}\n")
+
+
+@pytest.mark.parametrize(
+    "cron", ["@quarterly", "0 0 29 2 *", "*/5 8-18 * JAN-jun mon-fri", "0 6 L * *", "0 0 * * fri#2"]
+)
+def test_what_airflow_reads_as_a_schedule_is_one(tmp_path: Path, cron: str) -> None:
+    for zone in ("UTC", "utc", "Asia/Kathmandu"):
+        schedule = f"schedule: {{cron: '{cron}', timezone: {zone}}}\n"
+        assert loaded(tmp_path, MINIMAL + schedule).stream.schedule.cron == cron
 
 
 @pytest.mark.parametrize(
@@ -231,6 +266,11 @@ def test_an_error_budget_needs_a_commit_after_the_reading(tmp_path: Path) -> Non
         InvalidStreamFile, match=r"limits\.max_invalid: under at_most_once a window is committed before"
     ):
         loaded(tmp_path, f"{limited}guarantee: at_most_once\n")
+
+
+def test_the_connection_of_the_ledger_is_one_of_the_streams(tmp_path: Path) -> None:
+    said = f"{MINIMAL}ledger: {{type: zookeeper, zookeeper: ours}}\n"
+    assert loaded(tmp_path, said).stream.connections() == {"kafka_default", "hbase_default", "ours"}
 
 
 KAFKA = MINIMAL.replace("    table: orders\n", "    table: orders\n  - {type: kafka, SAID}\n")
@@ -409,11 +449,16 @@ def test_a_topic_of_the_same_name_elsewhere_is_not_the_one_that_is_read(tmp_path
     assert with_kafka(tmp_path, "topic: orders, kafka: other").sinks[1].topic == "orders"
 
 
+@pytest.mark.covers("Q2")
 @pytest.mark.parametrize(
     "setting",
     [
         "bootstrap.servers: 'elsewhere:9092'",
         "sasl.jaas.config: x",
+        "sasl.oauthbearer.token.endpoint.url: 'https://elsewhere/'",
+        "sasl.login.callback.handler.class: com.example.Mine",
+        "config.providers: file",
+        "ssl.keystore.location: /etc/passwd",
         "security.protocol: PLAINTEXT",
         "interceptor.classes: com.example.Spy",
         "key.serializer: com.example.Mine",
@@ -476,6 +521,20 @@ def test_a_pattern_that_does_not_fit_its_fields_is_refused(tmp_path: Path, chang
     values["scheme"] = {"type": "regex", "fields": {"a": "string", "b": "timestamp"}, "patterns": [pattern]}
     with pytest.raises(InvalidStreamFile, match=said):
         loaded(tmp_path, yaml.safe_dump(values))
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong"),
+    [("max_line_bytes", 0), ("max_line_bytes", "1 MB"), ("max_match_ms", 0), ("max_match_ms", 600_001)],
+)
+def test_limits_of_patterns_that_are_none_are_refused(tmp_path: Path, key: str, wrong: Any) -> None:
+    pattern = {"name": "p", "regex": r"(\S+)", "fields": ["a"]}
+    scheme = {"type": "regex", "fields": {"a": "string"}, "patterns": [pattern]}
+    given = loaded(tmp_path, with_scheme(**scheme)).stream.scheme
+    assert isinstance(given, RegexScheme)
+    assert (given.max_line_bytes, given.max_match_ms) == (16_777_216, 1_000)
+    with pytest.raises(InvalidStreamFile, match=rf"scheme\.(regex\.)?{key}: Input should be .*found {wrong!r}"):
+        loaded(tmp_path, with_scheme(**scheme, **{key: wrong}))
 
 
 def with_scheme(**scheme: Any) -> str:
@@ -611,6 +670,16 @@ ROWS = "SELECT _topic, _incarnation, _partition, _offset, _index"
         ({}, "transform: expected one of sql and function"),
         ({"sql": f"{ROWS}, id FROM messages", "function": "own:rows"}, "transform: expected one of sql and function"),
         ({"sql": "DELETE FROM messages"}, "transform.sql: expected a query that begins with SELECT or WITH"),
+        ({"sql": "WITH a AS (SELECT * FROM messages) INSERT INTO t SELECT * FROM a"}, "this is INSERT, which writes"),
+        (
+            {"sql": "with recursive a max recursion level 5 (table messages), `b )` (x) as (select ')') merge into t"},
+            "this is MERGE",
+        ),
+        (
+            {"sql": "WITH a AS (SELECT 1 /* ) insert */), delete AS (SELECT * FROM messages) UPDATE t SET x = 1"},
+            "this is UPD",
+        ),
+        ({"sql": "WITH a(SELECT ((1)), '\\'(' FROM messages)DELETE FROM t"}, "this is DELETE"),
         ({"sql": "SELECT * FROM orders -- not of messages"}, "transform.sql: expected a query of `messages`"),
         ({"sql": "SELECT id FROM messages"}, "the query does not give _topic; it has to give _topic, _incarnation,"),
         ({"sql": f"{ROWS} FROM messages"}, "the query does not give id"),
@@ -627,6 +696,22 @@ def test_a_transform_that_cannot_give_rows_is_refused(tmp_path: Path, transform:
     """What can be known without Spark."""
     with pytest.raises(InvalidStreamFile, match=said):
         loaded(tmp_path, MINIMAL + yaml.safe_dump({"transform": {"fields": {"id": "integer"}, **transform}}))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "WITH insert AS (SELECT * FROM messages) SELECT * FROM insert",
+        "WITH a AS (SELECT 'x) insert into t' AS n, * FROM messages) SELECT * FROM a",
+        "WITH a AS (SELECT * FROM messages), b (x) AS (SELECT 1) (SELECT * FROM a)",
+        "with a as (select * from messages) from a select *",
+        "SELECT *, insert(name, 1, 1, 'x') AS delete FROM messages",
+        "-- WITH a AS () INSERT\nSELECT * FROM messages",
+    ],
+)
+def test_a_query_is_taken_whatever_words_stand_in_it(tmp_path: Path, sql: str) -> None:
+    stream = loaded(tmp_path, MINIMAL + yaml.safe_dump({"transform": {"fields": {"id": "integer"}, "sql": sql}})).stream
+    assert stream.transform.sql == sql
 
 
 def test_the_fields_of_a_stream_are_those_of_its_transform(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.results.time_texts import time_text, with_texts
+from tidemark.sinks.time_texts import time_text, with_texts
 
 
 @pytest.mark.parametrize(

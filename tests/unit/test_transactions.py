@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidemark.kafka.topics import PartitionLog, TopicLog
-from tidemark.kafka.transactions import (
+from tidemark.clients.kafka.topics import PartitionLog, TopicLog
+from tidemark.clients.kafka.transactions import (
     CoordinatedTransaction,
     OpenProducer,
     OpenTransaction,
@@ -57,7 +57,7 @@ def test_a_transaction_that_its_coordinator_has_forgotten_keeps_its_name_and_los
 def test_the_sentence_says_where_its_age_is_from() -> None:
     one = OpenTransaction("logs", 0, 19, 6, 7, 2, "pay-1", NOW - 3_600_000, NOW - 60_000)
     assert one.sentence(NOW) == (
-        "logs/0: an open transaction holds the end back at offset 19, 6 offsets lie behind it: transactional id pay-1, "
+        "logs/0: an open transaction holds the end back at offset 19, 6 offsets follow it: transactional id pay-1, "
         "producer 7, epoch 2, open for 1 h, counted from its start"
     )
     assert replace(one, started=None).sentence(NOW).endswith("age 1 min, counted from its producer's last message")

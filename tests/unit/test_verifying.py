@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.memory import MemoryStore
-from tests.unit.test_protocol import RUN, NoWork, World, hold, plan
-from tidemark import protocol
+from tests.support.memory import MemoryStore, TransactionalStore
+from tests.support.protocol_world import RUN, NoWork, World, hold, plan
+from tidemark.commit import protocol
 from tidemark.ledger.book import head_key, record_key
 from tidemark.ledger.records import LaneKind, Record, positions
 from tidemark.ledger.register import open_lane
 from tidemark.ledger.verifying import verify
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 
 @pytest.fixture
@@ -53,6 +53,10 @@ def test_a_whole_ledger_has_no_problems(world: World) -> None:
         (forget(*record_key("ingest", 2)), ["lane ingest: window 2 is missing in the history"]),
         (forget(*record_key("ingest", 3)), ["lane ingest: window 3 is missing in the history"]),
         (
+            lambda store: [forget(*record_key("ingest", seq))(store) for seq in (1, 3)],
+            [f"lane ingest: window {seq} is missing in the history" for seq in (1, 3)],
+        ),
+        (
             change(record_key("ingest", 2), b'"code_version":"v1"', b'"code_version":"v2"'),
             ["lane ingest: window 2 is not the one that window 3 followed: one was changed"],
         ),
@@ -73,6 +77,27 @@ def test_a_whole_ledger_has_no_problems(world: World) -> None:
 def test_damage_is_named(world: World, damage: Callable[[MemoryStore], None], said: list[str]) -> None:
     damage(world.store)
     assert verify(world.book) == said
+
+
+@pytest.mark.covers("F19")
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_where_a_commit_writes_the_history_its_last_record_is_missed_too(lost: int) -> None:
+    world = World(TransactionalStore())
+    world.open()
+    for _ in range(3):
+        world.process(world.pin())
+    assert verify(world.book) == []
+    del world.store.values[record_key("ingest", lost)]
+    assert verify(world.book) == [f"lane ingest: window {lost} is missing in the history"]
+
+
+@pytest.mark.covers("F19")
+def test_a_first_window_that_names_one_before_it_is_named(world: World) -> None:
+    change(record_key("ingest", 1), b'"previous":null', b'"previous":"x"')(world.store)
+    assert verify(world.book) == [
+        "lane ingest: window 1 says that there was one before it",
+        "lane ingest: window 1 is not the one that window 2 followed: one was changed",
+    ]
 
 
 def test_a_lane_that_is_opened_meanwhile_is_no_damage(world: World) -> None:

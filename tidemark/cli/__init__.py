@@ -1,4 +1,4 @@
-"""The command line: what the ledger says and what is in the results, without Airflow and without Spark.
+"""The command line: does what the DAGs do, and shows the ledger and the results, without Airflow.
 
-Data goes to standard output, everything else to standard error; `--json` gives data for programs.
+Data goes to standard output, everything else to standard error. `--json` gives data for programs.
 """

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from tidemark import runs
-from tidemark.audit import AuditReport
+from tidemark.audit.report import AuditReport
 from tidemark.cli import finding
 from tidemark.cli.options import Json, Ranges, Records, RunName, Stream
 from tidemark.cli.output import data, error, line
@@ -16,9 +15,10 @@ from tidemark.cli.selected import lines
 from tidemark.cli.selected import repair as replay_findings
 from tidemark.cli.submitting import new_run, submit
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, ProcessingFailed
-from tidemark.jobs import AUDIT_JOB
 from tidemark.ledger.codec import decode
-from tidemark.planning.requests import AuditRequest, checked
+from tidemark.runs import lanes
+from tidemark.runs.requests import AuditRequest, checked
+from tidemark.runs.submit import AUDIT_JOB
 
 _PLACE = ("name", "expected", "found", "missing", "different", "extra", "twice", "debris", "blocks")
 
@@ -27,11 +27,11 @@ def audit(
     stream: Stream,
     ranges: Ranges = None,
     records: Records = None,
-    repair: Annotated[bool, typer.Option("--repair", help="replay what is found")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="replay the offsets with differences")] = False,
     run_name: RunName = "",
     as_json: Json = False,
 ) -> None:
-    """Compare what has to be in the results with what is there; ends with 1 when there are differences.
+    """Compare what should be in the results with what is there. Ends with 1 when there are differences.
 
     Example: tidemark audit orders --ranges orders/3@0-5000
     """
@@ -40,18 +40,18 @@ def audit(
     name = run_name or new_run()
     arguments = ["--stream-file", str(opened.file.path), "--run", name]
     if offsets := asked.offsets():
-        within = runs.with_incarnations(opened, offsets)
+        within = lanes.with_incarnations(opened, offsets)
         arguments += ["--selection", opened.book.store_selection(within).digest]
     began = opened.book.clock()
     code = submit(opened, AUDIT_JOB, arguments, accepted=(EXIT_DONE, EXIT_DIFFERENCES))
     stored = opened.book.report(name)
     report = decode(stored, AuditReport, f"the report of {name}") if stored is not None else None
     if report is None or report.at < began:
-        # spark-submit too ends with 1, when it could not start the job.
+        # spark-submit also ends with 1 when it could not start the job.
         raise ProcessingFailed(f"the Spark job ended with code {code} and left no report. Its log is above.")
     _show(report, as_json=as_json)
     if asked.repair and report.findings is not None:
-        found = runs.stored_selection(opened, report.findings.digest)
+        found = lanes.stored_selection(opened, report.findings.digest)
         reason = f"repair of what {name} found"
         replay_findings(opened, new_run(), found, reason, f"tidemark replay {stream}")
     if not report.clean:

@@ -1,8 +1,9 @@
-"""`tidemark compact`: one folder of larger files in place of the Parquet folders of many windows."""
+"""`tidemark compact`: one folder of larger files in place of the folders of many windows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, fields
 from typing import Annotated, Any
 
 import typer
@@ -11,12 +12,11 @@ from tidemark.cli import finding
 from tidemark.cli.options import Json, RunName, Stream
 from tidemark.cli.output import data, error
 from tidemark.cli.submitting import new_run, submit
-from tidemark.jobs import COMPACT_JOB
-from tidemark.ledger import compactions
-from tidemark.ledger.compactions import Span, described, spans
-from tidemark.streams.opened import OpenStream
-from tidemark.streams.parquet_sink import ParquetSink
-from tidemark.times import milliseconds, read_time
+from tidemark.offsets.times import milliseconds, read_time
+from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.submit import COMPACT_JOB
+from tidemark.sinks.contract import Asked, Replaceable, Replacement, SinkSettings
+from tidemark.sinks.kinds import kind_of, sink_to_compact
 
 
 def compact(
@@ -33,70 +33,49 @@ def compact(
     run_name: RunName = "",
     as_json: Json = False,
 ) -> None:
-    """Rewrite the Parquet folders of many windows into few with larger files; what counts stays what it is.
+    """Rewrite the Parquet folders of many windows into few with larger files. The rows that count stay the same.
 
     Ingests, replays and readers go on. After a crash, the same command finishes what is left.
 
     Example: tidemark compact orders --before 2026-11-21T00:00:00Z --write
     """
     opened = finding.opened(stream)
-    chosen = opened.parquet_sink(sink)
+    chosen = sink_to_compact(opened.stream.sinks, opened.stream.name, sink)
     until = milliseconds(read_time(before)) if before else None
     if not write:
-        _show_plan(opened, chosen, until, windows, again=again, as_json=as_json)
+        _show_plan(opened, chosen, Asked(until, windows, again), as_json=as_json)
         return
     name = run_name or new_run()
     arguments = ["--stream-file", str(opened.file.path), "--sink", chosen.name, "--run", name]
     arguments += ["--before", str(until)] if until is not None else []
     arguments += ["--windows", str(windows)] if windows is not None else []
     submit(opened, COMPACT_JOB, [*arguments, *(["--again"] if again else [])])
-    found = compactions.find(opened.book, chosen.name)
-    made = [one for one in found.value.folders if one.run == name] if found else []
-    shown = [{"windows": _named(one.windows), "rows": one.rows, "folder": one.folder} for one in made]
-    _show(opened, chosen, shown, ("windows", "rows", "folder"), as_json=as_json)
+    made = kind_of(chosen.type).with_compaction().made(opened, chosen, name)
+    _show(opened, chosen, made, Replacement, as_json=as_json)
 
 
-def _show_plan(
-    opened: OpenStream, sink: ParquetSink, before: int | None, windows: int | None, *, again: bool, as_json: bool
-) -> None:
-    # Arrow takes a third of a second to load, and other commands do without it.
-    from tidemark.results import compacting
-    from tidemark.results.parquet_parts import steady
-
-    asked = compacting.Asked(before, windows, again)
-    base = opened.files_base(sink)
-    shown = steady(
-        opened.book,
-        sink.name,
-        lambda parts, _: [
-            {
-                "windows": _named(spans(name for part in group for name in part.names)),
-                "folders": len(group),
-                "files": compacting.size(group).files,
-                "bytes": compacting.size(group).bytes,
-            }
-            for group in compacting.groups(compacting.choose(parts, base, asked))
-        ],
-    )
-    _show(opened, sink, shown, ("windows", "folders", "files", "bytes"), as_json=as_json)
-    found = compactions.find(opened.book, sink.name)
-    if found is not None and found.value.claim is not None:
-        error(
-            f"the compaction of run {found.value.claim.run} is at work, or has died: --write goes on with what is left"
-        )
+def _show_plan(opened: OpenStream, sink: SinkSettings, asked: Asked, *, as_json: bool) -> None:
+    compaction = kind_of(sink.type).with_compaction()
+    shown = compaction.planned(opened, sink, asked)
+    _show(opened, sink, shown, Replaceable, as_json=as_json)
+    if run := compaction.at_work(opened, sink):
+        error(f"the compaction of run {run} is at work, or has died: --write goes on with what is left")
     if shown:
         error("nothing was changed; --write does it")
 
 
 def _show(
-    opened: OpenStream, sink: ParquetSink, shown: Sequence[dict[str, Any]], columns: Sequence[str], *, as_json: bool
+    opened: OpenStream,
+    sink: SinkSettings,
+    found: Sequence[Replaceable | Replacement],
+    kind: type[Replaceable | Replacement],
+    *,
+    as_json: bool,
 ) -> None:
-    value = {"stream": opened.book.stream, "sink": sink.name, "compacted": list(shown)}
+    shown: list[dict[str, Any]] = [asdict(one) for one in found]
+    columns = [one.name for one in fields(kind)]
+    value = {"stream": opened.book.stream, "sink": sink.name, "compacted": shown}
     rows = [[", ".join(one["windows"]), *(one[name] for name in columns[1:])] for one in shown]
     data(value, as_json=as_json, rows=rows, columns=columns)
     if not shown:
         error("there is nothing to compact: it takes two folders at least, with the same columns")
-
-
-def _named(windows: Sequence[Span]) -> list[str]:
-    return [described([one]) for one in windows]

@@ -1,27 +1,27 @@
-"""Finding the stream that somebody names on a command line."""
+"""Finding the stream that a command line names."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from tidemark.errors import InvalidStreamFile, WrongUse
+from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.streams.loading import FOLDERS, load, stream_files, stream_folders
-from tidemark.streams.opened import OpenStream, open_stream
 
 
 def folders() -> list[Path]:
-    """Where streams are looked for by name: what TIDEMARK_STREAMS says, or `dags/streams` below the present folder."""
+    """The folders to search for a stream's name: those in TIDEMARK_STREAMS, or `dags/streams` below the current folder."""
     return stream_folders(beside=Path("dags"))
 
 
 def opened(stream: str) -> OpenStream:
-    """The stream of a file, or the one of this name. Raises WrongUse naming those that there are."""
+    """The stream of a file, or the stream of this name. Raises WrongUse naming the known streams."""
     if stream.endswith((".yaml", ".yml")):
         return open_stream(Path(stream))
     known, invalid = {}, []
     for path in stream_files(*folders()):
         try:
-            known[load(path).stream.stream] = path
+            known[load(path).stream.name] = path
         except InvalidStreamFile:
             invalid.append(str(path))
     if stream not in known:

@@ -1,38 +1,48 @@
-"""`tidemark ledger`: what the ledger holds, whether it is whole, and giving up a window."""
+"""`tidemark ledger`: shows and verifies the ledger, gives up windows, and moves positions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from tidemark import protocol, runs
+from tidemark.audit.coverage import coverage as coverage_of
 from tidemark.cli import finding
-from tidemark.cli.asking import target
-from tidemark.cli.exporting import export
+from tidemark.cli.migrating import export, import_
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, line, moment
-from tidemark.cli.stored import stored_offsets
+from tidemark.commit import protocol
 from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
-from tidemark.ledger.register import new_token
+from tidemark.ledger.newest import open_heads
+from tidemark.ledger.records import INGEST, LaneState
+from tidemark.ledger.register import accept_generation, close_lane, new_token
 from tidemark.ledger.verifying import verify as problems_of
-from tidemark.planning import skipping
-from tidemark.ranges import RangeSet
-from tidemark.views.coverage import coverage as coverage_of
+from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.times import read_time
+from tidemark.runs import skipping
 from tidemark.views.events import events as events_of
 
 app = typer.Typer(help="The ledger of a stream.", no_args_is_help=True)
 
 
 @app.command()
-def show(stream: Stream, as_json: Json = False) -> None:
-    """The lanes: how many windows each has committed, and what is pending.
+def show(
+    stream: Stream,
+    closed: Annotated[bool, typer.Option("--closed", help="closed lanes too")] = False,
+    as_json: Json = False,
+) -> None:
+    """The open lanes: how many windows each has committed, and what is pending.
 
     Example: tidemark ledger show orders
     """
     found = []
-    for lane, stored in finding.opened(stream).book.heads().items():
+    book = finding.opened(stream).book
+    register = book.register()
+    heads = book.heads() if closed or register is None else open_heads(book, register[1])
+    for lane, stored in heads.items():
         head, attempt = stored.head, stored.head.pending.attempt if stored.head.pending else None
         found.append(
             {
@@ -46,11 +56,13 @@ def show(stream: Stream, as_json: Json = False) -> None:
         )
     columns = ("lane", "state", "windows", "pending", "held_by")
     data(found, as_json=as_json, rows=[[one[name] for name in columns] for one in found], columns=columns)
+    if not closed and register is not None and (others := register[1].closed):
+        error(f"{others} lanes are closed: --closed shows them too")
 
 
 @app.command()
 def coverage(stream: Stream, as_json: Json = False) -> None:
-    """Per partition which lane has read which offsets, what a policy has jumped over, and the holes.
+    """For each partition: which lane has read which offsets, what a policy has jumped over, and the holes.
 
     Example: tidemark ledger coverage orders --json
     """
@@ -74,7 +86,7 @@ def coverage(stream: Stream, as_json: Json = False) -> None:
 
 @app.command()
 def verify(stream: Stream) -> None:
-    """Whether every record is there and is the one that its successor followed; ends with 7 if not.
+    """Check that every record is there, and is the one that the next record followed. Ends with 7 if not.
 
     Example: tidemark ledger verify orders
     """
@@ -93,17 +105,70 @@ def abandon(
     stream: Stream,
     lane: Annotated[str, typer.Argument(help="the lane whose pending window is given up")],
     reason: Annotated[str, typer.Option(help="why; it is kept in the ledger")],
+    take_over: Annotated[bool, typer.Option("--take-over", help="although the window's holder seems alive")] = False,
 ) -> None:
-    """Give up the pending window of a lane. What is committed stays; its offsets are read by the next window.
+    """Give up the pending window of a lane. What is committed stays. The next window reads its offsets.
+
+    Refused while the window's holder gives signs of life: stop that run first.
 
     Example: tidemark ledger abandon orders ingest --reason "pinned by a wrong stream file"
     """
     opened = finding.opened(stream)
-    window = protocol.abandon(opened.book, lane, reason)
+    window = protocol.abandon(opened.book, lane, reason, take_over=take_over)
     if window is None:
         line(f"{opened.book.stream}/{lane} has no pending window")
     else:
         line(f"window {window.seq} of {opened.book.stream}/{lane} is given up; the next run plans anew")
+    found = opened.book.head(lane)
+    if lane != INGEST and found is not None and found.head.state != LaneState.CLOSED:
+        line(
+            f"What {lane} claims stays claimed. To free it: tidemark ledger close {opened.book.stream} {lane} --reason ..."
+        )
+
+
+@app.command()
+def close(
+    stream: Stream,
+    lane: Annotated[str, typer.Argument(help="the backfill or replay whose claim is given up")],
+    reason: Annotated[str, typer.Option(help="why; it is kept in the ledger")],
+) -> None:
+    """Give up what a backfill or replay has not read yet, so that other lanes may claim it. What is committed stays.
+
+    Refused while the lane has a pending window: abandon that window first. A closed lane stays as it is.
+
+    Example: tidemark ledger close orders replay-1f0c2d3e4b5a --reason "asked for the wrong hour"
+    """
+    opened = finding.opened(stream)
+    protocol.check_reason("close", reason)
+    close_lane(opened.book, lane, because=reason)
+    line(f"{opened.book.stream}/{lane} is closed; what it had claimed is free")
+
+
+@app.command()
+def clock(
+    stream: Stream,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="let runs go on from a last generation that is far ahead of all clocks")
+    ] = False,
+    reason: Annotated[str, typer.Option(help="why; it is kept in the ledger")] = "",
+    as_json: Json = False,
+) -> None:
+    """Show the last generation, this machine's clock and the ledger server's clock, and how far apart they are.
+
+    Example: tidemark ledger clock orders
+    """
+    book = finding.opened(stream).book
+    if accept:
+        protocol.check_reason("clock --accept", reason)
+        accept_generation(book, reason)
+    found = book.register()
+    value = {
+        "generation": found[1].generation if found else None,
+        "here": book.clock(),
+        "server": book.store.time() if found else None,
+    }
+    rows = [(what, moment(at)) for what, at in value.items()]
+    data(value, as_json=as_json, rows=rows, columns=("clock", "time"))
 
 
 @app.command()
@@ -134,59 +199,14 @@ def skip(
     """
     opened = finding.opened(stream)
     run = f"tidemark ledger skip {new_token()[:8]}"
-    window = skipping.skip(opened, target(to), reason, run, write=write)
+    window = skipping.skip(opened, _target(to), reason, run, write=write)
     found = [{"range": str(gap.as_range()), "kind": gap.kind.value} for gap in window.gaps]
     data(found, as_json=as_json, rows=[list(one.values()) for one in found], columns=("offsets", ""))
     if not write:
         error("Nothing was written: say --write to skip them.")
 
 
-@app.command("import")
-def import_(
-    stream: Stream,
-    source: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            help="csv:FILE, checkpoint:FOLDER, kafka-group, hbase:TABLE, consumers:ROOT or storm:ROOT",
-        ),
-    ],
-    group: Annotated[str, typer.Option(help="the group (for Storm the id) whose offsets they are")] = "",
-    others: Annotated[
-        str, typer.Option(help="earliest or latest: for partitions without a stored offset")
-    ] = "earliest",
-    shift: Annotated[int, typer.Option(help="so many messages later, or earlier if negative, than is stored")] = 0,
-    connection: Annotated[str | None, typer.Option(help="the HBase or ZooKeeper connection")] = None,
-    write: Annotated[bool, typer.Option("--write", help="do it; without this, it is only shown")] = False,
-    as_json: Json = False,
-) -> None:
-    """Begin a new stream at the offsets that another program has stored.
-
-    Example: tidemark ledger import orders --from hbase:stream_kafka_offsets --group old-job --write
-    """
-    opened = finding.opened(stream)
-    if others not in ("earliest", "latest"):
-        raise WrongUse(f"--others {others!r}: expected earliest or latest")
-    offsets = stored_offsets(opened, source, group, connection)
-    start = runs.import_positions(opened, offsets, others, f"tidemark ledger import {source}", write=write, shift=shift)
-    found = [
-        {
-            "partition": str(position.at),
-            "offset": str(position.offset),
-            "from": source if (position.topic, position.partition) in offsets else others,
-        }
-        for position in start
-    ]
-    data(found, as_json=as_json, rows=[list(one.values()) for one in found], columns=("partition", "offset", "from"))
-    for position in start:
-        before = offsets.get((position.topic, position.partition))
-        if before is not None and position.offset != before + shift:
-            end = "beginning" if position.offset > before + shift else "end"
-            error(f"{position.at}: {before}{shift:+d} is outside the log: cut to its {end}, {position.offset}")
-    if not write:
-        error("Nothing was written: say --write to begin there.")
-
-
+app.command("import")(import_)
 app.command()(export)
 
 
@@ -197,3 +217,20 @@ def _ranges(ranges: RangeSet) -> list[list[str]]:
 
 def _text(ranges: RangeSet) -> str:
     return " ".join(f"[{one.start}, {one.until})" for one in ranges)
+
+
+def _target(said: Sequence[str]) -> skipping.Target:
+    """Where a skip goes: `latest`, one time, or coordinates. Raises WrongUse."""
+    if any("@" in one for one in said):
+        wanted = [coordinate for one in said for coordinate in parse_coordinates(one)]
+        offsets = {(one.partition.topic, one.partition.partition): one.offset for one in wanted}
+        if len(offsets) < len(wanted):
+            raise WrongUse("--to names a partition twice")
+        return offsets
+    if list(said) == ["latest"]:
+        return "latest"
+    if len(said) > 1 or said == ["earliest"]:
+        raise WrongUse(
+            f"--to {' '.join(said)}: expected latest, one time, or topic/partition@offset for each partition"
+        )
+    return read_time(said[0])

@@ -10,8 +10,8 @@ from tidemark.cli import finding
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error
 from tidemark.ledger.records import INGEST, next_offsets
-from tidemark.planning.discovery import topics_now
-from tidemark.times import milliseconds, read_time
+from tidemark.offsets.times import milliseconds, read_time
+from tidemark.runs.discovery import topics_now
 
 
 def offsets(
@@ -29,7 +29,7 @@ def offsets(
     time = read_time(at) if at else None
     topics = topics_now(opened)
     logs = opened.log.topics(topics, opened.stream.source.isolation)
-    # After the ends: what lies above them came meanwhile.
+    # After the ends: messages above the ends came meanwhile.
     first = (
         {} if time is None else opened.log.first_at_or_after(logs, milliseconds(time), opened.stream.source.isolation)
     )

@@ -8,9 +8,7 @@ import typer
 
 Stream = Annotated[str, typer.Argument(help="a stream's name, or its file")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
-RunName = Annotated[
-    str, typer.Option("--run", help="the name of the run; that of one that has failed, to go on with it")
-]
+RunName = Annotated[str, typer.Option("--run", help="the name of the run; to go on with a failed run, its name")]
 TakeOver = Annotated[bool, typer.Option("--take-over", help="take the window although its holder seems alive")]
 
 From = Annotated[
@@ -19,7 +17,7 @@ From = Annotated[
 ]
 Until = Annotated[
     list[str] | None,
-    typer.Option("--until", help="the first offset not to read any more, topic/partition@offset; may be repeated"),
+    typer.Option("--until", help="the first offset not to read, topic/partition@offset; may be repeated"),
 ]
 Records = Annotated[
     list[str] | None,

@@ -1,4 +1,4 @@
-"""What `tidemark plan` shows beside the ranges: Spark's tasks, estimates, bounds, and plans that were saved."""
+"""What `tidemark plan` shows beside the ranges: Spark's tasks, estimates, bounds, and saved plans."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 from tidemark.cli.estimates import counted, estimated, show_estimate
 from tidemark.cli.output import data, error
-from tidemark.coordinates import parse_coordinates
 from tidemark.errors import WrongUse
-from tidemark.jobs import local_cores, master
-from tidemark.planning import saved_plans
-from tidemark.planning.selecting import between_offsets, divided, within_times
+from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.splitting import share_of, tasks
-from tidemark.ranges import RangeSet
-from tidemark.streams.opened import OpenStream
+from tidemark.runs import saved_plans
+from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.selecting import between_offsets, divided, within_times
+from tidemark.runs.submit import local_cores, master
 
 
 def work(opened: OpenStream, wanted: RangeSet) -> dict[str, Any]:
-    """How Spark would read some offsets: the range of each task, what that is for each core, and an estimate."""
+    """How Spark would read some offsets: the range of each task, the offsets of each core, and an estimate."""
     found = tasks(wanted)
     cores = _cores(opened)
     shares = [share_of(found, cores, index) for index in range(cores)] if cores else []
@@ -49,7 +49,7 @@ def show_within(
     *,
     as_json: bool,
 ) -> None:
-    """A plan between bounds: which offsets they are, and which kind of run may read them."""
+    """A plan between bounds: the offsets, and which kind of run may read them."""
     if (lower or upper) and (since or until_time):
         raise WrongUse("--from, --until and --since, --until-time are two ways to say which offsets: use one of them")
     if if_none not in ("fail", "end"):
@@ -78,7 +78,7 @@ def save(opened: OpenStream, path: Path) -> None:
 
 
 def compare(opened: OpenStream, path: Path, *, as_json: bool) -> None:
-    """What would be planned now, where that is not what a saved plan says."""
+    """Show where the plan of now differs from a saved plan."""
     saved = saved_plans.load(path)
     found = saved_plans.differences(saved, saved_plans.make(opened))
     value = {"digest": saved.digest, "same": not found, "differences": found}
@@ -91,5 +91,5 @@ def _cores(opened: OpenStream) -> int | None:
     try:
         return local_cores(master(opened.connections(opened.stream.engine.spark)))
     except WrongUse:
-        # Nothing is started here: a plan can be looked at where Spark is not.
+        # This command starts no Spark job: a plan can be shown where Spark is not installed.
         return None

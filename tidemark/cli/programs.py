@@ -1,4 +1,4 @@
-"""Running a program as a child that ends with us: what it says is passed on, and an interrupt ends it too."""
+"""Running a program as a child that ends with us: its output is passed on, and an interrupt ends it too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-# A Spark job that is asked to end takes a second or two; one that does not listen is not waited for longer.
+# A Spark job that is asked to end takes a second or two. After this time it is killed.
 PATIENCE_SECONDS = 15.0
 _LOOK_SECONDS = 0.1
 
@@ -19,7 +19,7 @@ Say = Callable[[str], None]
 
 
 class Interrupted(BaseException):
-    """Raised when this program was told to end by a signal, after its child has ended."""
+    """Raised when a signal told this program to end, after the child has ended."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"interrupted by {signal.Signals(number).name}")
@@ -34,11 +34,11 @@ class _Received:
 def run(command: Sequence[str], environment: Mapping[str, str], say: Say) -> int:
     """Run a program to its end and give its exit code, negative for the signal that killed it.
 
-    Every line that it prints goes to `say`. SIGINT and SIGTERM to this program end the child, politely at first; then
-    Interrupted is raised. When this returns or raises, nothing of the child's process group runs any more.
+    Every line that the program prints goes to `say`. SIGINT and SIGTERM to this process end the child, politely at first;
+    then Interrupted is raised. When this returns or raises, no process of the child's process group runs any more.
     """
     with _listening() as received:
-        # A session of its own, so that Ctrl-C reaches the child through us alone, and all of it can be ended at once.
+        # A session of its own: Ctrl-C reaches the child only through us, and one signal ends all its processes.
         child = subprocess.Popen(
             command,
             env=dict(environment),
@@ -54,7 +54,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], say: Say) -> int
             reader.start()
             _wait(child, received)
         finally:
-            # Not reaped yet, so that the number of its group is still its own.
+            # The child is not reaped yet, so the number of its group is still its own.
             _signal(child, signal.SIGKILL)
             code = child.wait()
         reader.join(PATIENCE_SECONDS)
@@ -64,7 +64,7 @@ def run(command: Sequence[str], environment: Mapping[str, str], say: Say) -> int
 
 
 def _wait(child: subprocess.Popen[str], received: _Received) -> None:
-    """Return when the child has ended, or when it has been told to and does not."""
+    """Return when the child has ended, or when it was told to end and has not done so in time."""
     deadline: float | None = None
     while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
         if received.signals and deadline is None:
@@ -79,7 +79,7 @@ def _signal(child: subprocess.Popen[str], number: signal.Signals) -> None:
     try:
         os.killpg(child.pid, number)
     except (ProcessLookupError, PermissionError):
-        # Nobody of the group is left but the child, which is waiting to be reaped (macOS says so by a refusal).
+        # Only the child is left of the group, and waits to be reaped (macOS refuses the signal then).
         return
 
 
@@ -90,7 +90,7 @@ def _pass_on(child: subprocess.Popen[str], say: Say) -> None:
 
 @contextmanager
 def _listening() -> Iterator[_Received]:
-    """Note SIGINT and SIGTERM in place of ending at once."""
+    """Note SIGINT and SIGTERM instead of ending at once."""
     received = _Received()
     before = {
         number: signal.signal(number, lambda got, _: received.signals.append(got))

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from tidemark import runs
 from tidemark.cli import finding
 from tidemark.cli.estimates import counted, estimated, show_estimate
 from tidemark.cli.options import (
@@ -27,15 +26,16 @@ from tidemark.cli.options import (
 )
 from tidemark.cli.output import data, error
 from tidemark.cli.submitting import new_run, process, show_committed
-from tidemark.coordinate_files import lines_of
-from tidemark.coordinates import parse_coordinates
-from tidemark.errors import LaneClosed, WrongUse
-from tidemark.ledger.records import LaneKind, LaneState, Pending
+from tidemark.errors import WrongUse
+from tidemark.ledger.records import LaneKind, Pending
+from tidemark.offsets.coordinate_files import lines_of
+from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import stored_before
-from tidemark.planning.requests import BackfillRequest, ReplayRequest, checked
-from tidemark.planning.selecting import Selected, between_offsets, of_kind, select
-from tidemark.ranges import RangeSet
-from tidemark.streams.opened import OpenStream
+from tidemark.runs import lanes, whole_windows
+from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
+from tidemark.runs.selecting import Selected, between_offsets, of_kind, select
 
 Requests = type[BackfillRequest] | type[ReplayRequest]
 
@@ -48,10 +48,10 @@ def backfill(
     everything_before: Annotated[
         bool,
         typer.Option(
-            "--before-first", "--everything-before", help="all that Kafka holds below what the ingest began with"
+            "--before-first", "--everything-before", help="everything that Kafka holds below where the ingest began"
         ),
     ] = False,
-    holes: Annotated[bool, typer.Option("--holes", help="what lies between windows and is in none")] = False,
+    holes: Annotated[bool, typer.Option("--holes", help="the offsets between windows that are in no window")] = False,
     since: Since = "",
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
@@ -86,9 +86,9 @@ def replay(
     from_: From = None,
     until: Until = None,
     dead_letters: Annotated[
-        str, typer.Option(help="the messages that were set aside with exactly this reason or error class; * for all")
+        str, typer.Option(help="the dead letters with exactly this reason or error class; * for all")
     ] = "",
-    selection: Annotated[str, typer.Option(help="what an audit found, by the digest that its report names")] = "",
+    selection: Annotated[str, typer.Option(help="an audit's findings, by the digest that its report names")] = "",
     ignore_stored: Annotated[
         bool, typer.Option("--ignore-stored", help="everything from where `start` says; the ingest stays where it is")
     ] = False,
@@ -101,7 +101,7 @@ def replay(
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Read again what windows have read before, in a lane of its own: the ingest's position does not move.
+    """Read again what windows have read before, in a lane of its own. The ingest's position does not move.
 
     Example: tidemark replay orders --since 2026-11-21T07:00:00Z --until-time 2026-11-21T08:00:00Z --reason "bug 17"
     """
@@ -131,12 +131,14 @@ def _selected(
     as_json: bool,
 ) -> None:
     kind, name = request.kind, run_name or new_run()
-    lane = runs.lane_name(kind, name)
+    lane = lanes.lane_name(kind, name)
+    if lanes.is_done(opened, lane):
+        lanes.finish(opened, lane)
+        error(f"the {kind.value} of run {name} is done; a run's name is used once")
+        show_committed(opened, lane, name, as_json=as_json)
+        return
     found = opened.book.register()
-    known = found[1].lanes.get(lane) if found else None
-    if known is not None:
-        if known.state == LaneState.CLOSED:
-            raise LaneClosed(f"the {kind.value} of run {name} is done; a run's name is used once, so choose another")
+    if found is not None and lane in found[1].lanes:
         error(f"going on with the {kind.value} that run {name} has begun, with the offsets that it has selected")
     else:
         asked = checked(request, values, {})
@@ -144,28 +146,28 @@ def _selected(
         if asked.dry_run:
             _show(opened, kind, chosen, as_json=as_json)
             return
-        _show_more_or_less(chosen)
-        runs.open_selected(opened, kind, name, chosen.ranges, asked.reason)
+        _show_more_or_less(opened, chosen)
+        lanes.open_selected(opened, kind, name, chosen.ranges, asked.reason)
     process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over)
     show_committed(opened, lane, name, as_json=as_json)
 
 
 def repair(opened: OpenStream, run: str, findings: RangeSet, reason: str, command: str) -> None:
-    """Replay what an audit has found."""
-    lane = runs.open_selected(opened, LaneKind.REPLAY, run, findings, reason)
+    """Replay an audit's findings."""
+    lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason)
     process(opened, command, lane, run, _planned(opened, lane, run))
 
 
 def _planned(opened: OpenStream, lane: str, run: str) -> Pending | None:
-    pending = runs.plan_lane(opened, lane, run)
+    pending = lanes.plan_lane(opened, lane, run)
     if pending is None:
-        runs.finish(opened, lane)
+        lanes.finish(opened, lane)
         error("everything selected has been read")
     return pending
 
 
 def _show(opened: OpenStream, kind: LaneKind, chosen: Selected, *, as_json: bool) -> None:
-    """A dry run: what would be read, what of it is stored already, and what it will be by the windows before."""
+    """A dry run: the offsets to read, how many are stored already, and an estimate by earlier windows."""
     possible = of_kind(opened, kind, chosen.ranges)
     guess = estimated(opened, possible.ranges.count())
     stored = stored_before(opened.book.view(), possible.ranges)
@@ -182,14 +184,16 @@ def _show(opened: OpenStream, kind: LaneKind, chosen: Selected, *, as_json: bool
     data(value, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets"))
     error(f"dry run: {chosen.ranges.count()} offsets would be read; of about {stored} messages of them rows are stored")
     show_estimate(guess)
-    _show_more_or_less(chosen)
+    _show_more_or_less(opened, chosen)
     for why, ranges in possible.left_out.items():
         error(f"would be refused, {why}: {ranges.count()} offsets")
 
 
-def _show_more_or_less(chosen: Selected) -> None:
+def _show_more_or_less(opened: OpenStream, chosen: Selected) -> None:
     if chosen.added:
-        error(f"added, since aggregates are made of whole windows: {chosen.added.count()} offsets")
+        error(
+            f"added, since {whole_windows.made_of_them(opened)} are made of whole windows: {chosen.added.count()} offsets"
+        )
     for why, ranges in chosen.left_out.items():
         error(f"left out, {why}: {ranges.count()} offsets")
 
@@ -201,7 +205,7 @@ def _ranges(opened: OpenStream, given: list[str] | None, lower: list[str] | None
     if said:
         raise WrongUse("--ranges and --from, --until say the same in two ways: use one of them")
     bounds = (parse_coordinates(lines(found)) for found in (lower, upper))
-    # As people write them, in three parts: the incarnation is filled in with those of all requests.
+    # As people write coordinates, in three parts: the incarnation is filled in as for all requests.
     return "\n".join(
         f"{one.partition.topic}/{one.partition.partition}@{one.start}-{one.until}"
         for one in between_offsets(opened, *bounds)
@@ -209,7 +213,7 @@ def _ranges(opened: OpenStream, given: list[str] | None, lower: list[str] | None
 
 
 def lines(given: list[str] | None) -> str:
-    """What an option holds, a line each; `@FILE` stands for a file's lines. Raises WrongUse."""
+    """The values of an option, one per line; `@FILE` stands for a file's lines. Raises WrongUse."""
     said = []
     for one in given or ():
         if not one.startswith("@"):

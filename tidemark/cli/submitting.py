@@ -12,24 +12,24 @@ from tidemark import errors
 from tidemark.cli import programs
 from tidemark.cli.output import data, error
 from tidemark.errors import EXIT_DONE, ProcessingFailed
-from tidemark.jobs import WINDOW_JOB, job_environment, submit_command
 from tidemark.ledger.records import Pending
-from tidemark.streams.opened import OpenStream
+from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.submit import WINDOW_JOB, job_environment, submit_command
 from tidemark.views.summary import committed_by, windows
 
-# What the job itself ends with, after saying why. Code 1 is spark-submit's own when it could not start the job.
+# The job's own exit codes; the job says why before. Code 1 is spark-submit's, when it could not start the job.
 _OWN_CODES = {*range(errors.EXIT_WRONG_USE, errors.EXIT_LEDGER_UNREADABLE + 1), errors.EXIT_INTERNAL}
 
 
 def new_run() -> str:
-    """A name for a run that nobody has named."""
+    """A name for a run without a given name."""
     return f"cli/{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
 def submit(opened: OpenStream, script: str, arguments: Sequence[str], accepted: Sequence[int] = (EXIT_DONE,)) -> int:
-    """Run a job with its log on standard error; gives an accepted exit code, and ends the program with any other.
+    """Run a job with its log on standard error. Gives an accepted exit code, and ends the program with any other.
 
-    Raises ProcessingFailed when the job did not come to an end of its own, Interrupted when this program was told to end.
+    Raises ProcessingFailed when the job did not end by itself, and Interrupted when this program was told to end.
     """
     connection = opened.connections(opened.stream.engine.spark)
     command = submit_command(opened.stream, connection, script, [*arguments])
@@ -45,7 +45,7 @@ def submit(opened: OpenStream, script: str, arguments: Sequence[str], accepted: 
 def process(
     opened: OpenStream, command: str, lane: str, run: str, pending: Pending | None, *, take_over: bool = False
 ) -> None:
-    """Process a pinned window and those after it; None: there is none. `command` is how to go on after a failure."""
+    """Process a pinned window (None: there is none) and those after it. `command` is how to go on after a failure."""
     if pending is not None:
         error(f"run {run}: window {pending.window.seq} of {opened.book.stream}/{lane}")
         arguments = ["--stream-file", str(opened.file.path), "--lane", lane]

@@ -1,4 +1,4 @@
-"""The ledger of one stream: its stored values, read and written by what they mean."""
+"""The ledger of one stream: reads and writes its stored values as typed records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from hashlib import sha256
 
 from msgspec import structs
 
-from tidemark.authority import Authority
 from tidemark.errors import LedgerContradiction, LedgerUnreadable, TidemarkError
 from tidemark.ledger.codec import decode, digest, encode
 from tidemark.ledger.doubt import NotMine, swap_surely
@@ -19,6 +18,8 @@ from tidemark.ledger.records import (
     Attempt,
     Blocks,
     BlocksRef,
+    Gap,
+    Guarantee,
     Head,
     Heartbeat,
     LaneState,
@@ -32,11 +33,15 @@ from tidemark.ledger.records import (
     covers,
 )
 from tidemark.ledger.store import Key, LedgerStore, Offsets, sortable
-from tidemark.ranges import RangeSet
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 log = logging.getLogger(__name__)
 
 REGISTER: Key = ("register",)
+
+# Most take some hundred bytes. The store limits the largest: in ZooKeeper, to what one request can hold.
+_SELECTIONS_AT_ONCE = 64
 
 
 def now_ms() -> int:
@@ -66,7 +71,7 @@ def settled_key(lane: str) -> Key:
 
 @dataclass(frozen=True)
 class Stored:
-    """A head with the very bytes that were read: those are what a compare-and-set expects."""
+    """A head with the exact bytes that were read. A compare-and-set expects those bytes."""
 
     bytes: bytes
     head: Head
@@ -74,7 +79,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Committed:
-    """A committed window and the offsets that it is about."""
+    """A committed window and the offsets that it covers."""
 
     record: Record
     covers: RangeSet
@@ -86,11 +91,13 @@ class Committed:
 
 @dataclass(frozen=True)
 class View:
-    """The committed windows as they were read, the authority that follows, and each lane's last number."""
+    """The committed windows as they were read, their authority, and the number of each lane's last window."""
 
     windows: list[Committed]
     authority: Authority
     seqs: dict[str, int]
+    # How many lanes were closed at the time of this view.
+    closed: int
 
 
 class Book:
@@ -103,7 +110,7 @@ class Book:
         clock: Callable[[], int] = now_ms,
         export: Callable[[Offsets], None] | None = None,
     ) -> None:
-        """`export` shows committed offsets to tools that do not read the ledger's server. It may fail: nothing reads it."""
+        """`export` shows committed offsets to tools that do not read the ledger's server. Tidemark goes on if it fails."""
         self.store = store
         self._export = export
         self.stream = stream
@@ -118,25 +125,20 @@ class Book:
 
     def head(self, lane: str) -> Stored | None:
         stored = self.store.read(head_key(lane))
-        return None if stored is None else self._head(lane, stored)
+        return None if stored is None else self.head_in(lane, stored)
 
     def heads(self) -> dict[str, Stored]:
         """Every lane's head, closed lanes included."""
-        return {key[1]: self._head(key[1], stored) for key, stored in self.store.scan(("head",))}
+        return {key[1]: self.head_in(key[1], stored) for key, stored in self.store.scan(("head",))}
 
     def heads_of(self, lanes: Iterable[str]) -> dict[str, Stored]:
-        """The heads of some lanes, as far as they are there, in one read."""
+        """The heads of some lanes, in one read. Lanes without a head are left out."""
         names = list(lanes)
         found = zip(names, self.store.read_several([head_key(name) for name in names]), strict=True)
-        return {name: self._head(name, stored) for name, stored in found if stored is not None}
+        return {name: self.head_in(name, stored) for name, stored in found if stored is not None}
 
-    def open_lanes(self) -> list[str]:
-        found = self.register()
-        return (
-            [] if found is None else [name for name, lane in found[1].lanes.items() if lane.state != LaneState.CLOSED]
-        )
-
-    def _head(self, lane: str, stored: bytes) -> Stored:
+    def head_in(self, lane: str, stored: bytes) -> Stored:
+        """The head of a lane in these bytes. Raises LedgerContradiction when the head contradicts itself."""
         head = decode(stored, Head, self._name(head_key(lane)))
         contradiction = _contradiction(head, self.stream, lane)
         if contradiction:
@@ -155,11 +157,11 @@ class Book:
     def is_settled(self, record: Record) -> bool:
         """Whether everything that follows from a lane's last commit has been done.
 
-        Raises LedgerContradiction when the history holds another record than the head, or none where it has to.
+        Raises LedgerContradiction when the history holds another record than the head, or lacks one that a commit wrote.
         """
         key = record_key(record.lane, record.seq)
         stored = self.store.read(key)
-        # By what they mean: an older version may have written the one, and this one the other.
+        # Compare decoded records: the two may have different formats.
         if stored is not None and decode(stored, Record, self._name(key)) != record:
             raise self._contradicting(record, stored)
         if not self.store.commits_records:
@@ -172,9 +174,9 @@ class Book:
         return self.store.read(settled_key(record.lane)) == sortable(record.seq).encode()
 
     def mark_settled(self, record: Record) -> None:
-        """The last thing of settling: the history record, or a mark where the commit has written that.
+        """The last write of settling: the history record, or a mark in stores whose commit writes that record.
 
-        A mark may be put late, over that of a newer window: then that window is settled once more, which harms nobody.
+        A late mark may replace the mark of a newer window. Then a run settles that window once more, without harm.
         """
         if self.store.commits_records:
             self.store.put(settled_key(record.lane), sortable(record.seq).encode())
@@ -188,7 +190,7 @@ class Book:
             raise self._contradicting(record, problem.current or b"") from None
 
     def publish(self, committed_at: int, offsets: Offsets) -> None:
-        """Show the ingest's offsets to other tools. An export that fails is logged, and repaired by the next commit's."""
+        """Show the ingest's offsets to other tools. A failed export is logged; the next commit exports newer offsets."""
         self.store.publish(committed_at, offsets)
         if self._export is not None:
             try:
@@ -213,9 +215,9 @@ class Book:
             yield decode(stored, Record, self._name(key))
 
     def records(self, places: Sequence[tuple[str, int]]) -> list[Record]:
-        """Some windows, by lane and number, that have to be in the history; in one read.
+        """Some windows, by lane and number, in one read. All of them must be in the history.
 
-        Raises LedgerContradiction naming one that is missing there, or is another one.
+        Raises LedgerContradiction naming a window that is missing there, or a key that holds another window.
         """
         keys = [record_key(lane, seq) for lane, seq in places]
         found = []
@@ -239,8 +241,12 @@ class Book:
         return [self.with_receipt(decode(stored, Record, self._name(key))) for key, stored in newest]
 
     def committed(self) -> list[Committed]:
-        """Every committed window: the heads first, then the history, so that none falls between the two."""
-        last = {(lane, stored.head.seq): stored.head.last for lane, stored in self.heads().items()}
+        """Every committed window. Reads the heads before the history, so that no window is missed between the two."""
+        return self._committed(self.register())
+
+    def _committed(self, register: tuple[bytes, Register] | None) -> list[Committed]:
+        # The history has every window of a closed lane.
+        last = {(lane, stored.head.seq): stored.head.last for lane, stored in self._open_heads(register).items()}
         found = {(record.lane, record.seq): record for _, record in self.records_with_bytes()}
         for place, record in last.items():
             if record is None:
@@ -248,12 +254,17 @@ class Book:
             known = found.setdefault(place, record)
             if known != record:
                 raise self._contradicting(record, encode(known))
+        self.read_selections(record.window.selection for record in found.values())
         return [Committed(self.with_receipt(record), self.covers(record.window)) for record in found.values()]
 
-    def with_receipt(self, record: Record) -> Record:
-        """A record with the receipt that was stored apart, where its window was committed before it was read.
+    def _open_heads(self, register: tuple[bytes, Register] | None) -> dict[str, Stored]:
+        """The heads of the lanes that are not closed; all heads when the register is missing."""
+        return self.heads() if register is None else self.heads_of(register[1].lanes)
 
-        While there is none, the window is unproven: nobody knows how much of it was processed.
+    def with_receipt(self, record: Record) -> Record:
+        """The record with its receipt; that of a window committed before it was read is stored apart.
+
+        While the receipt is missing, the window is unproven: the ledger does not say how much of it was processed.
         """
         if record.receipt is not None:
             return record
@@ -264,14 +275,14 @@ class Book:
         )
 
     def store_receipt(self, record: Record, receipt: Receipt) -> None:
-        """Store what an attempt did that had committed before. Put if absent: it is never another one."""
+        """Store the receipt of an attempt that committed before it read. Put if absent: the receipt never changes."""
         key, value = receipt_key(record), encode(Late(receipt=receipt))
         swap_surely(self.store, key, None, value, lambda stored: stored == value)
 
     def store_blocks(self, lane: str, seq: int, attempt: Attempt, blocks: Blocks) -> BlocksRef:
-        """Store what an attempt has counted by blocks, for the receipt to name. Put if absent: it is never another one.
+        """Store an attempt's tallies by blocks, and give the reference for its receipt. Put if absent: they never change.
 
-        It stands apart from the commit: of an attempt that never commits it stays behind, and nobody looks at it.
+        The attempt stores them before it commits. If it never commits, they stay in the ledger and no reader uses them.
         """
         key, value = blocks_key(lane, seq, attempt), encode(blocks)
         check_size(
@@ -281,9 +292,9 @@ class Book:
         return BlocksRef(digest(value), blocks.size)
 
     def blocks(self, record: Record) -> Blocks | None:
-        """The tallies of a committed window by blocks, None where its receipt names none.
+        """The tallies of a committed window by blocks; None when its receipt names none.
 
-        Raises LedgerContradiction when they are missing, LedgerUnreadable when they are not those that the receipt names.
+        Raises LedgerContradiction when they are missing, LedgerUnreadable when their digest differs from the receipt's.
         """
         ref = record.receipt.blocks if record.receipt else None
         if ref is None:
@@ -303,44 +314,78 @@ class Book:
         return decode(stored, Blocks, self._name(key))
 
     def view(self) -> View:
-        """What counts now, with what tells whether that has changed."""
-        windows = self.committed()
-        return View(windows, Authority((window.generation, window.covers) for window in windows), _seqs(windows))
+        """The committed windows and their authority now. `changed_since` tells whether a view is still current."""
+        register = self.register()
+        windows = self._committed(register)
+        authority = Authority((window.generation, window.covers) for window in windows)
+        return View(windows, authority, _seqs(windows), _closed(register))
 
     def changed_since(self, view: View) -> bool:
-        """Whether a window has been committed since; costs one read for each lane."""
-        return {lane: stored.head.seq for lane, stored in self.heads().items() if stored.head.seq} != view.seqs
+        """Whether a lane may have committed a window since. Takes two reads, because only open lanes commit."""
+        register = self.register()
+        if _closed(register) != view.closed:
+            return True
+        heads = self._open_heads(register)
+        return any(stored.head.seq != view.seqs.get(lane, 0) for lane, stored in heads.items())
 
     def authority(self) -> Authority:
         return self.view().authority
 
+    def check_pending(self, head: Head) -> None:
+        """Raises LedgerContradiction when a pending window leaves out offsets that its lane has selected and not read."""
+        window = head.pending.window if head.pending else None
+        if window is None or window.selection is None:
+            return
+        offsets = head.offsets()
+        between = RangeSet(
+            OffsetRange(one.at, offsets[one.at], one.start) for one in window.ranges if offsets[one.at] < one.start
+        )
+        if left_out := between & self.selection(window.selection):
+            raise LedgerContradiction(
+                f"{self._name(head_key(head.lane))} contradicts itself: window {window.seq} leaves out "
+                f"{', '.join(map(str, left_out))}, which the lane has selected and not read. It was left as it is."
+            )
+
     def covers(self, window: Window) -> RangeSet:
         return covers(window, None if window.selection is None else self.selection(window.selection))
 
-    # selections: named by the digest of what they hold, so that writing one twice changes nothing
+    # selections: each is named by its digest, so writing one twice changes nothing
 
     def selection(self, ref: SelectionRef) -> RangeSet:
-        """The offsets of a selection that the ledger itself names. Raises LedgerContradiction when it is missing."""
+        """The offsets of a selection that the ledger refers to. Raises LedgerContradiction when it is missing."""
         found = self.find_selection(ref.digest)
         if found is None:
             raise LedgerContradiction(f"selection {ref.digest} of {self.stream} is missing, and a lane works on it")
         return found
 
     def find_selection(self, digest: str) -> RangeSet | None:
-        """The offsets of a stored selection, None when there is none of this digest."""
+        """The offsets of a stored selection; None when no selection has this digest."""
         if digest not in self._selections:
-            key = ("selection", digest)
-            stored = self.store.read(key)
+            stored = self.store.read(("selection", digest))
             if stored is None:
                 return None
-            ranges = decode(stored, Selection, self._name(key)).as_ranges()
-            if selection_ref(ranges).digest != digest:
-                raise LedgerUnreadable(f"{self._name(key)} does not hold what its name says")
-            self._selections[digest] = ranges
+            self._selections[digest] = self._selection_in(digest, stored)
         return self._selections[digest]
 
+    def read_selections(self, refs: Iterable[SelectionRef | None]) -> None:
+        """Read some selections into memory, many in each request."""
+        missing = list({ref.digest for ref in refs if ref is not None} - self._selections.keys())
+        for first in range(0, len(missing), _SELECTIONS_AT_ONCE):
+            names = missing[first : first + _SELECTIONS_AT_ONCE]
+            stored = self.store.read_several([("selection", name) for name in names])
+            for name, value in zip(names, stored, strict=True):
+                if value is not None:
+                    self._selections[name] = self._selection_in(name, value)
+
+    def _selection_in(self, digest: str, stored: bytes) -> RangeSet:
+        name = self._name(("selection", digest))
+        ranges = decode(stored, Selection, name).as_ranges()
+        if selection_ref(ranges).digest != digest:
+            raise LedgerUnreadable(f"{name} does not hold what its name says")
+        return ranges
+
     def store_selection(self, ranges: RangeSet) -> SelectionRef:
-        """Store a set of offsets and give its name. Raises TooLarge when it has too many separate pieces."""
+        """Store a set of offsets and give its reference. Raises TooLarge when the set has too many separate ranges."""
         ref = selection_ref(ranges)
         value = encode(Selection.of(ranges))
         check_size(
@@ -375,6 +420,10 @@ def selection_ref(ranges: RangeSet) -> SelectionRef:
     return SelectionRef(sha256(lines.encode()).hexdigest(), ranges.count())
 
 
+def _closed(register: tuple[bytes, Register] | None) -> int:
+    return register[1].closed if register else 0
+
+
 def _seqs(windows: list[Committed]) -> dict[str, int]:
     last: dict[str, int] = {}
     for window in windows:
@@ -383,7 +432,7 @@ def _seqs(windows: list[Committed]) -> dict[str, int]:
 
 
 def _contradiction(head: Head, stream: str, lane: str) -> str | None:
-    """What a head says that cannot be true, in words."""
+    """How a head contradicts itself, in words; None when it does not."""
     if (head.stream, head.lane) != (stream, lane):
         return f"it is stored for {stream}/{lane} and says that it is {head.stream}/{head.lane}"
     if (head.last is None) != (head.seq == 0):
@@ -398,4 +447,27 @@ def _contradiction(head: Head, stream: str, lane: str) -> str | None:
         return f"it counts {head.seq} committed windows, and its pending one has number {head.pending.window.seq}"
     if head.pending is not None and head.state == LaneState.CLOSED:
         return "it is closed, and a window is pending"
+    return _unconnected(head.offsets(), head.pending.window) if head.pending is not None else None
+
+
+def _unconnected(offsets: dict[TopicPartition, int], window: Window) -> str | None:
+    """Where a window does not begin at the positions, either directly or after its gaps, in words; None when it does."""
+    if window.guarantee == Guarantee.NONE:
+        return None
+    jumped: dict[TopicPartition, list[Gap]] = {}
+    for gap in window.gaps:
+        jumped.setdefault(gap.as_range().partition, []).append(gap)
+    ranges = {one.at: one for one in window.ranges}
+    if len(ranges) < len(window.ranges) or jumped.keys() - ranges.keys():
+        return f"window {window.seq} has two ranges of one partition, or jumps in one that it does not read"
+    for at, one in ranges.items():
+        before = jumped.get(at, [])
+        if window.selection is not None and at not in offsets:
+            return f"window {window.seq} reads {at}, in which the lane has nothing selected"
+        reached = offsets.get(at, before[0].start if before else one.start)
+        for start, until in [*((gap.start, gap.until) for gap in before), (one.start, one.until)]:
+            # A selection has holes, so its window may begin above the position.
+            if start < reached if window.selection else start != reached:
+                return f"window {window.seq} reads or jumps over {at} from {start}, and the lane is at {reached}"
+            reached = until
     return None

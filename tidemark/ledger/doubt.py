@@ -8,14 +8,14 @@ from collections.abc import Callable
 from tidemark.errors import OutcomeUnknown, Unreachable
 from tidemark.ledger.store import InDoubt, Key, LedgerStore
 
-# Longer than an HBase region takes to move after its server died (about 10 s on one machine), shorter than a person
-# waits. An attempt that gives up here has lost nothing: running it again finds out what happened.
+# Longer than an HBase region takes to move after its server died (about 10 s on one machine), and shorter than a person
+# waits. An attempt that gives up here loses nothing: the next run finds out what happened.
 PATIENCE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
 
 
 class NotMine(Exception):
-    """The value is somebody else's: `current` is what is stored now."""
+    """Another writer has changed the value: `current` is what is stored now."""
 
     def __init__(self, current: bytes | None) -> None:
         super().__init__("the value has been changed by somebody else")
@@ -34,12 +34,12 @@ def swap_surely(
 ) -> None:
     """Change `key` from `expected` to `value`, and return only when that is certain.
 
-    An answer in doubt is settled by repeating the write with the same `expected` until there is a definite answer, and
-    then reading. Even *false* is in doubt, since a gateway may have repeated a write that had won: `is_mine` looks for
-    the attempt's token in what is stored now (and, for a head, in the history).
+    After an answer in doubt, the function repeats the write with the same `expected` until the answer is definite.
+    Even *false* is in doubt, since a gateway may have repeated a write that had won. So the function reads the value:
+    `is_mine` looks for the attempt's token in what is stored now (and, for a head, in the history).
 
-    `write` is the write, where it is more than `store.swap`. Raises NotMine once the value differs from `expected` and
-    is not mine; OutcomeUnknown when neither could be learned within `patience` seconds.
+    `write` replaces `store.swap` where the write does more. Raises NotMine once the value differs from `expected` and
+    is not mine; OutcomeUnknown when neither is certain within `patience` seconds.
     """
     attempt = write or (lambda: store.swap(key, expected, value))
     deadline = time.monotonic() + patience

@@ -1,28 +1,42 @@
-"""The ledger in one HBase table: a row for each value, changed by `checkAndPut` on its single cell."""
+"""The ledger in one HBase table: each value is a row, and `checkAndPut` changes its single cell."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from tidemark.hbase.gateway import MISTAKE, TROUBLE, Gateway, TableMissing, reason
-from tidemark.hbase.tables import FOR_EVER, check_families, ensure_table
-from tidemark.hbase.thrift import BatchMutation, Mutation
-from tidemark.ledger.store import InDoubt, Key, Offsets
+from tidemark.clients.connections import Connections, hbase_endpoint
+from tidemark.clients.hbase.gateway import MISTAKE, TROUBLE, Gateway, TableMissing, reason
+from tidemark.clients.hbase.tables import FOR_EVER, check_families, ensure_table
+from tidemark.clients.hbase.thrift import BatchMutation, Mutation
+from tidemark.ledger.contract import Waits
+from tidemark.ledger.settings import HBaseLedger
+from tidemark.ledger.store import CLOCK_KEY, InDoubt, Key, Offsets
 
 _FAMILY = "l"
 _CELL = b"l:v"
 _FAMILIES = {_FAMILY: {"maxVersions": 1, "timeToLive": FOR_EVER}}
 
-# The layout of Spark jobs that keep their offsets in HBase: rows expire after 30 days, as there.
+# The layout of Spark jobs that keep their offsets in HBase. As there, rows expire after 30 days.
 _OFFSETS_FAMILY = "offsets"
 _OFFSETS_FAMILIES = {_OFFSETS_FAMILY: {"maxVersions": 1, "timeToLive": 2_592_000}}
+
+
+def open_store(settings: HBaseLedger, stream: str, connections: Connections, waits: Waits | None) -> HBaseLedgerStore:
+    """Open the store by its settings; `LedgerKind` names this function. Raises ConnectionMissing, WrongUse."""
+    endpoint = hbase_endpoint(connections(settings.hbase))
+    gateway = (
+        Gateway(endpoint, timeout_ms=round(waits.question_seconds * 1000), patience=waits.patience_seconds)
+        if waits
+        else Gateway(endpoint)
+    )
+    return HBaseLedgerStore(gateway, settings.table, stream, settings.offsets_table)
 
 
 class HBaseLedgerStore:
     """The ledger of one stream in HBase; see `LedgerStore` for the contract."""
 
-    # hbase.client.keyvalue.maxsize is 10 MiB; half of it leaves room for a gateway that copies.
+    # hbase.client.keyvalue.maxsize is 10 MiB; less than half of it leaves room for a gateway that copies.
     max_value_bytes = 4 * 1024 * 1024
     commits_records = False
 
@@ -33,7 +47,7 @@ class HBaseLedgerStore:
         self._offsets_table = offsets_table
 
     def prepare(self) -> None:
-        """Make the tables if they are not there. Raises WrongUse when they are there and would lose values."""
+        """Create missing tables. Raises WrongUse when the ledger's table exists and would lose values."""
         ensure_table(self._gateway, self._table, _FAMILIES)
         check_families(self._gateway, self._table, {_FAMILY: {"timeToLive": FOR_EVER}})
         if self._offsets_table is not None:
@@ -69,7 +83,7 @@ class HBaseLedgerStore:
             found = self._gateway.repeated("read", lambda client: client.getRowsWithColumns(table, rows, [_CELL], {}))
         except TableMissing:
             return [None] * len(keys)
-        # Rows that are not there are left out of the answer.
+        # The answer leaves out rows that do not exist.
         values = {one.row: one.columns[_CELL].value for one in found}
         return [values.get(row) for row in rows]
 
@@ -90,13 +104,20 @@ class HBaseLedgerStore:
     def commit(
         self, head: Key, expected: bytes, value: bytes, record: Key, recorded: bytes, offsets: Offsets | None
     ) -> bool:
-        # HBase changes one row at a time; the history record follows in `settle`, from what the head holds.
+        # HBase changes one row at a time. `settle` writes the history record later, from the head.
         return self.swap(head, expected, value)
 
     def put(self, key: Key, value: bytes) -> None:
         change = [Mutation(isDelete=False, column=_CELL, value=value, writeToWAL=True)]
         row = self._row(key)
         self._gateway.repeated("write", lambda client: client.mutateRow(self._table.encode(), row, change, {}))
+
+    def time(self) -> int | None:
+        # The region server gives each cell the time of its write.
+        self.put(CLOCK_KEY, b"-")
+        row = self._row(CLOCK_KEY)
+        cells = self._gateway.repeated("read", lambda client: client.get(self._table.encode(), row, _CELL, {}))
+        return int(cells[0].timestamp) if cells else None
 
     def publish(self, committed_at: int, offsets: Offsets) -> None:
         if self._offsets_table is None:
@@ -121,7 +142,7 @@ class HBaseLedgerStore:
         return "/".join((self._stream, *key)).encode()
 
     def _rows_of(self, prefix: Key) -> tuple[bytes, bytes]:
-        """The first row that begins with a key and a slash, and the first behind all those ('0' follows '/')."""
+        """The first row that begins with a key and a slash, and the first row after them ('0' follows '/')."""
         start = self._row(prefix)
         return start + b"/", start + b"0"
 

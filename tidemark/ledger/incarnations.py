@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from tidemark.ledger.records import Accepted, TopicChange, TopicIncarnation
-from tidemark.ranges import FIRST_INCARNATION
+from tidemark.ledger.records import Accepted, Raised, TopicChange, TopicIncarnation
+from tidemark.offsets.ranges import FIRST_INCARNATION
 
-# As the register has them.
+# As in the register.
 Topics = dict[str, tuple[TopicIncarnation, ...]]
 
 
@@ -32,9 +32,9 @@ def newest(topics: Topics, topic: str) -> TopicIncarnation:
 
 
 def learned(topics: Topics, topic_ids: Mapping[str, str], now: int) -> Topics:
-    """The topics with those that are new, in their first incarnation. `now` is in milliseconds since 1970.
+    """The topics, with new ones added in their first incarnation. `now` is in milliseconds since 1970.
 
-    A known topic with another id stays as it is: the planner refuses it, or accepts the change.
+    A known topic with another id stays as it is: the planner refuses or accepts the change.
     """
     new = {
         topic: (TopicIncarnation(topic_id=topic_id, incarnation=FIRST_INCARNATION, since=now),)
@@ -45,7 +45,7 @@ def learned(topics: Topics, topic_ids: Mapping[str, str], now: int) -> Topics:
 
 
 def accepted(topics: Topics, change: Change, run: str, now: int) -> Topics:
-    """The topics with a change that a policy accepts; as they are when another run has accepted it already."""
+    """The topics with a change that a policy accepts; unchanged when another run has accepted that change already."""
     last = newest(topics, change.topic)
     event = Accepted(change=change.change, policy=change.policy, run=run, at=now)
     others = tuple(one for one in topics[change.topic] if one is not last)
@@ -59,5 +59,16 @@ def accepted(topics: Topics, change: Change, run: str, now: int) -> Topics:
         since=now,
         begun=event,
         starts=change.starts,
+        # A truncated topic is the same topic: keep its number of partitions, so that the ledger notes added ones.
+        partitions=last.partitions if change.change == TopicChange.TRUNCATED else None,
+        raised=_still_rising(last, dict(change.starts)) if change.change == TopicChange.TRUNCATED else (),
     )
     return {**topics, change.topic: (*others, last, following)}
+
+
+def _still_rising(last: TopicIncarnation, starts: Mapping[int, int]) -> tuple[Raised, ...]:
+    """The unfinished rise of the order epoch in a log that was cut: producers may not know the added partitions yet."""
+    if not last.raised or last.raised[-1].later is not None:
+        return ()
+    rising = last.raised[-1]
+    return (structs.replace(rising, ends=tuple((partition, starts.get(partition, 0)) for partition, _ in rising.ends)),)

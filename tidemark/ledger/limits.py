@@ -1,4 +1,4 @@
-"""How large a ledger value may become, and how much of that a window will need once it is committed."""
+"""How large a ledger value may become, and how large a window can make the head when it commits."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 from msgspec import structs
 
-from tidemark.blocks import BlockTally, PartitionBlocks
 from tidemark.errors import TooLarge
 from tidemark.ledger.codec import encode
 from tidemark.ledger.records import Blocks, Head, Pending, Selection, WindowRange, positions
 from tidemark.ledger.store import LedgerStore
-from tidemark.ranges import RangeSet, TopicPartition
-from tidemark.tallies import Count, PartitionTally
+from tidemark.offsets.blocks import BlockTally, PartitionBlocks
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.tallies import Count, PartitionTally
 
-# Attempt, receipt and record around the tallies, with the longest names and places that a stream file can hold.
+# Attempt, receipt and record without the tallies, with the longest names and places that a stream file allows.
 _RECORD_BYTES = 8_000
 _LARGEST = 2**63 - 1
 _MOST = Count(_LARGEST, "f" * 16)
@@ -27,7 +27,7 @@ def check_size(store: LedgerStore, value: bytes, what: str, advice: str) -> None
 
 
 def beginning_that_fits(store: LedgerStore, ranges: RangeSet) -> RangeSet:
-    """As much of a set of offsets, from its beginning, as one selection holds."""
+    """The longest beginning of a set of offsets that fits into one selection."""
     every = list(ranges)
 
     def is_too_large(number: int) -> bool:
@@ -37,14 +37,14 @@ def beginning_that_fits(store: LedgerStore, ranges: RangeSet) -> RangeSet:
 
 
 def check_pending(store: LedgerStore, head: Head, pending: Pending) -> None:
-    """Refuse at pin what could become too large at commit, when the work would already be done.
+    """Raise TooLarge at pin when the head could become too large at commit, after all the work.
 
-    The largest head is the one with this window committed, as `last` with its tallies and positions, and one like it pending.
+    The largest head holds this window as `last`, with its tallies and positions, and a pending window of the same size.
     """
     offsets = head.offsets() | {one.at: one.until for one in pending.window.ranges}
     moved = structs.replace(head, positions=positions(offsets), pending=None, last=None, abandoned=None)
     tallies = sum(len(encode(_largest_tally(one))) + 1 for one in pending.window.ranges)
-    # Thrice the positions: in the head, in its last record, and once more if the window is abandoned.
+    # The positions count three times: in the head, in its last record, and in `abandoned` after an abandon.
     largest = 3 * len(encode(moved)) + 2 * len(encode(pending)) + tallies + _RECORD_BYTES
     largest = max(largest, len(encode(structs.replace(head, pending=pending))) + _RECORD_BYTES)
     if largest > store.max_value_bytes:
@@ -55,7 +55,7 @@ def check_pending(store: LedgerStore, head: Head, pending: Pending) -> None:
 
 
 def most_blocks(store: LedgerStore, partitions: Iterable[TopicPartition]) -> int:
-    """How many blocks of these partitions one value surely holds, whatever their tallies say."""
+    """How many blocks of these partitions always fit into one value, whatever their tallies are."""
     empty = Blocks(
         size=_LARGEST,
         partitions=tuple(PartitionBlocks(at.topic, at.incarnation, at.partition, ()) for at in partitions),

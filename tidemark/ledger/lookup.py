@@ -1,7 +1,7 @@
 """Which windows stored a coordinate, found without reading the history.
 
-There is no index: a lane's positions never fall, so the first window behind which the position is above an offset is the
-one that read it, or the one that jumped over it. It is searched among the lane's numbered records, many at each step.
+There is no index. A lane's positions never fall. So the first window that moved the position above an offset has read
+that offset, or has jumped over it. A search among the lane's numbered records finds that window, reading many at each step.
 """
 
 from __future__ import annotations
@@ -9,42 +9,49 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tidemark.coordinates import Coordinate
 from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import Book, Stored
+from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.records import Gap, Head, LaneEntry, LaneState, Position, Record, WindowRange
+from tidemark.offsets.coordinates import Coordinate
 
-# Records of a lane that are read at once: each read leaves a 17th of its windows, so that four are enough for 83,520.
-# Guessing from the offsets would read fewer records of a calm stream, and ask far more often after one burst.
+# Records of a lane that are read at once. Each read leaves a 17th of the lane's windows: four reads search 83,520.
+# Guessing from the offsets would read fewer records of a calm stream, but take far more reads after one burst.
 _AT_ONCE = 16
-# Lanes that are searched at once: 256 records, mostly below a megabyte.
+# Lanes that are searched at once: 256 records, usually less than a megabyte.
 _LANES_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the ledger says of one coordinate: the committed windows that cover it, the newest first, and who jumped over it."""
+    """The committed windows that cover one coordinate, the newest first, and the gaps that contain it."""
 
     windows: tuple[Record, ...]
     gaps: tuple[tuple[Record, Gap], ...]
 
     @property
     def generation(self) -> int | None:
-        """The coordinate's authority; None where no committed window covers it."""
+        """The coordinate's authority; None when no committed window covers the coordinate."""
         return self.windows[0].attempt.generation if self.windows else None
 
 
 def look_up(book: Book, place: Coordinate) -> Found:
-    """The windows that cover a coordinate: all that were committed when this began, and perhaps newer ones.
+    """The windows that cover a coordinate: all that were committed when the search began, and perhaps newer ones.
 
-    One read for the register, one for the heads, one for each selection with holes that has the coordinate between its ends,
-    and a few for the history; all of it only up to a window that kept no positions.
+    Takes one read for the register, one for the heads, and one per some thousand closed lanes. Selections with holes around
+    the coordinate take one read per 64, the history a few. A lane's history up to a window without positions is read whole.
     Raises LedgerContradiction when a head or a record is missing.
     """
     register = book.register()
-    lanes: Mapping[str, LaneEntry] = register[1].lanes if register else {}
+    if register is None:
+        return Found((), ())
+    lanes = dict(register[1].lanes)
+    for part in closed_lanes(book, register[1]):
+        lanes |= {lane: entry for lane, entry in part.items() if _may_claim(entry, place)}
     heads = _heads(book, lanes)
-    claiming = [lane for lane, entry in lanes.items() if _claims(book, entry, place)]
+    within = {lane: entry for lane, entry in lanes.items() if _may_claim(entry, place)}
+    book.read_selections(entry.selection for entry in within.values() if not _is_whole(entry))
+    claiming = [lane for lane, entry in within.items() if _claims(book, entry, place)]
     passing = _passing(book, _searches(lanes, heads, claiming, place), place)
     passing |= {(one.lane, one.seq): one for stored in heads.values() for one in _unpositioned(book, stored.head)}
     windows, gaps = [], []
@@ -58,21 +65,26 @@ def look_up(book: Book, place: Coordinate) -> Found:
 # which lanes
 
 
-def _claims(book: Book, entry: LaneEntry, place: Coordinate) -> bool:
-    """Whether a lane is to read a coordinate: by the register alone, where that says enough."""
+def _may_claim(entry: LaneEntry, place: Coordinate) -> bool:
+    """Whether a lane's entry allows that its selection has a coordinate: start and end lie around the coordinate."""
     starts = {position.at: position.offset for position in entry.start}
     if place.offset < starts.get(place.partition, 0):
         return False
     if entry.selection is None:
         return True
     ends = {position.at: until for position, until in zip(entry.start, entry.until, strict=False)}
-    if ends and place.offset >= ends.get(place.partition, 0):
-        return False
-    return _is_whole(entry) or (place.partition, place.offset) in book.selection(entry.selection)
+    return not ends or place.offset < ends.get(place.partition, 0)
+
+
+def _claims(book: Book, entry: LaneEntry, place: Coordinate) -> bool:
+    """Whether a lane claims a coordinate that its entry allows."""
+    if entry.selection is None or _is_whole(entry):
+        return True
+    return (place.partition, place.offset) in book.selection(entry.selection)
 
 
 def _is_whole(entry: LaneEntry) -> bool:
-    """Whether a lane's selection has no holes: then its start and end are all that there is to know of it."""
+    """Whether a lane's selection has no holes: then its start and end describe all of it."""
     between = sum(until - position.offset for position, until in zip(entry.start, entry.until, strict=False))
     return entry.selection is not None and between == entry.selection.offsets
 
@@ -94,7 +106,7 @@ def _holds(part: WindowRange | Gap, place: Coordinate) -> bool:
 
 @dataclass
 class _Search:
-    """What is left to search of one lane: the windows between `before` and `behind`. `record` is that of `behind`."""
+    """The windows of one lane that are left to search: those between `before` and `behind`. `record` is that of `behind`."""
 
     lane: str
     before: int
@@ -102,7 +114,7 @@ class _Search:
     record: Record | None
 
     def next(self) -> list[tuple[str, int]]:
-        """The windows to read next: all that are left, or as many as are read at once, evenly spread."""
+        """The windows to read next: all that are left, or _AT_ONCE of them, evenly spread."""
         distance = self.behind - self.before
         steps = min(distance - 1, _AT_ONCE)
         return [(self.lane, self.before + distance * step // (steps + 1)) for step in range(1, steps + 1)]
@@ -115,7 +127,7 @@ class _Search:
 
 
 def _passing(book: Book, found: Iterable[_Search], place: Coordinate) -> dict[tuple[str, int], Record]:
-    """Of each lane the window that moved its position over a coordinate, by reading or by jumping; none if none has yet."""
+    """The window of each lane that moved its position over a coordinate, by reading or by jumping, if there is one."""
     searches = {search.lane: search for search in found}
     while wanted := [search for search in searches.values() if search.next()]:
         for record in book.records([one for search in wanted[:_LANES_AT_ONCE] for one in search.next()]):
@@ -124,7 +136,7 @@ def _passing(book: Book, found: Iterable[_Search], place: Coordinate) -> dict[tu
 
 
 def _heads(book: Book, lanes: Mapping[str, LaneEntry]) -> dict[str, Stored]:
-    """The heads of the lanes that are not known to be closed: of those that are, all windows are in the history."""
+    """The heads of the lanes that are not closed. The history has all windows of the closed lanes."""
     names = [lane for lane, entry in lanes.items() if entry.windows is None]
     heads = book.heads_of(names)
     for lane in names:
@@ -148,7 +160,7 @@ def _searches(
 
 
 def _unpositioned(book: Book, head: Head) -> Iterator[Record]:
-    """The windows of a lane up to the last one that moved no position: positions do not lead to these."""
+    """The windows of a lane up to the last one that moved no position. A search by positions cannot find these."""
     if not head.unpositioned:
         return
     yield from (record for record in book.records_of(head.lane) if record.seq <= head.unpositioned)

@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tidemark.ledger.book import Book, Stored
-from tidemark.ledger.records import Head, LaneEntry, LaneState, Record
-
-# Above every time, for lanes that an older version closed without saying when.
-_UNKNOWN = 2**63
+from tidemark.ledger.closed import closed_lanes
+from tidemark.ledger.records import Head, Record, Register
 
 
-def open_heads(book: Book, lanes: Mapping[str, LaneEntry]) -> dict[str, Stored]:
+def open_heads(book: Book, register: Register) -> dict[str, Stored]:
     """The heads of the lanes that are not closed, in one read."""
-    return book.heads_of(name for name, entry in lanes.items() if entry.state != LaneState.CLOSED)
+    return book.heads_of(register.lanes)
 
 
-def newest_windows(book: Book, lanes: Mapping[str, LaneEntry], heads: Mapping[str, Stored], limit: int) -> list[Record]:
+def newest_windows(book: Book, register: Register, heads: Mapping[str, Stored], limit: int) -> list[Record]:
     """The `limit` windows that were committed last, the newest first. `heads` are those of the lanes that are not closed.
 
-    One read for each lane that may have one of them: a lane has none newer than its head's, or than its closing.
+    Takes one read for each lane that may have such a window. A lane has none newer than its head's last, or its closing.
     """
-    newest = {name: stored.head.last.committed_at for name, stored in heads.items() if stored.head.last is not None}
-    newest |= {
-        name: _UNKNOWN if entry.closed_at is None else entry.closed_at
-        for name, entry in lanes.items()
-        if name not in heads and entry.state == LaneState.CLOSED
-    }
-    found: list[Record] = []
-    for lane in sorted(newest, key=lambda name: -newest[name]):
-        if sum(record.committed_at >= newest[lane] for record in found) >= limit:
+    found: dict[tuple[str, int], Record] = {}
+    for newest, lane in _by_time(book, register, heads):
+        if sum(record.committed_at >= newest for record in found.values()) >= limit:
             break
-        found += newest_of_lane(book, lane, heads[lane].head if lane in heads else None, limit)
-    return sorted(found, key=lambda record: -record.committed_at)[:limit]
+        head = heads[lane].head if lane in heads else None
+        found |= {(one.lane, one.seq): one for one in newest_of_lane(book, lane, head, limit)}
+    return sorted(found.values(), key=lambda record: -record.committed_at)[:limit]
+
+
+def _by_time(book: Book, register: Register, heads: Mapping[str, Stored]) -> Iterator[tuple[int, str]]:
+    """The lanes, each with a time that its windows are not newer than, the newest first. Reads closed lanes as needed."""
+    waiting = [(one.head.last.committed_at, lane) for lane, one in heads.items() if one.head.last is not None]
+    waiting.sort(reverse=True)
+    for part in closed_lanes(book, register):
+        closed = [
+            (entry.closed_at or 0, lane) for lane, entry in part.items() if lane not in heads and entry.windows != 0
+        ]
+        # The lanes of later parts were closed before all lanes of this part.
+        oldest = min(closed, default=(0, ""))
+        waiting = sorted([*waiting, *closed], reverse=True)
+        while waiting and waiting[0] >= oldest and closed:
+            yield waiting.pop(0)
+    yield from waiting
 
 
 def newest_of_lane(book: Book, lane: str, head: Head | None, limit: int) -> list[Record]:
-    """The last windows of a lane, with their receipts. That of the head may not be in the history yet."""
+    """The last windows of a lane, with their receipts. The head's last window may not be in the history yet."""
     records = {record.seq: record for record in book.newest_records(lane, limit)}
     if head is not None and head.last is not None and head.seq not in records:
         records[head.seq] = book.with_receipt(head.last)

@@ -1,13 +1,14 @@
-"""Which of two messages of a topic is the newer one, where their offsets do not say: order epochs. Pure.
+"""Order epochs: which of two messages of a topic is the newer one, when their offsets do not say. Pure.
 
-A key stays in its partition, where the higher offset is newer. When partitions are added keys move, and what is newer may
-have the lower offset. So the epoch of a topic rises there: what lies at or above the ends that its logs had then is newer
-than all below, and so is everything in the added partitions. A topic that is recreated or cut begins a new epoch with its
-new incarnation.
+A key stays in its partition, where the higher offset is newer. When partitions are added, keys move, and the newer message
+may have the lower offset. So the topic's epoch rises: messages at or above the ends that its logs had then are newer than
+all messages below. All messages of the added partitions are newer too. A topic that is recreated or cut begins a new epoch
+with its new incarnation.
 
-A producer learns of added partitions up to some minutes later (its `metadata.max.age.ms`), and writes where it did before
-until then. So the epoch of the older partitions rises a second time, at the first plan behind that, and the added ones have
-the higher epoch from their beginning: what a late producer still writes to an older partition is below them.
+A producer learns of added partitions up to some minutes later (its `metadata.max.age.ms`). Until then, it writes to the
+same partitions as before. So the epoch of the older partitions rises a second time, at the first plan after those minutes.
+The added partitions have the higher epoch from their beginning. Messages that a late producer still writes to an older
+partition have a lower one.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from msgspec import structs
 
 from tidemark.ledger.incarnations import Topics, newest
 from tidemark.ledger.records import Raised, TopicIncarnation
-from tidemark.ranges import TopicPartition
+from tidemark.offsets.ranges import TopicPartition
 
-# Twice the five minutes after which Kafka's producers look for partitions again, unless they are told otherwise.
+# Kafka's producers look for partitions again after five minutes, unless configured otherwise. This is twice as long.
 PRODUCERS_LOOK_MS = 10 * 60 * 1000
 
 
 def noted(topics: Topics, ends: Mapping[TopicPartition, int], now: int) -> Topics:
-    """The topics with today's numbers of partitions, and where their order changed; as they are when nothing is new.
+    """The topics with today's numbers of partitions, and where their order changed; unchanged when nothing is new.
 
     `ends`: the log ends of all partitions of topics in their newest incarnation. `now` is in milliseconds since 1970.
     """
@@ -58,7 +59,7 @@ def _noted(last: TopicIncarnation, ends: dict[int, int], now: int) -> TopicIncar
 
 
 class Epochs:
-    """The order epoch of every message; travels to Spark's workers."""
+    """The order epoch of every message. Spark sends copies to its workers."""
 
     def __init__(self, topics: Topics) -> None:
         self._first: dict[tuple[str, int], int] = {}
@@ -74,7 +75,7 @@ class Epochs:
                 epoch += 1 + 2 * len(one.raised)
 
     def of(self, at: TopicPartition, offset: int) -> int:
-        """From 1 on. A message keeps its epoch: where an epoch rises is always above all that has been read."""
+        """The epoch of a message, 1 or more. It never changes: an epoch only rises above all offsets that were read."""
         place = (at.topic, at.incarnation)
         epoch = self._first[place]
         for ends, later in self._raised[place]:

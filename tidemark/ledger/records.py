@@ -1,7 +1,7 @@
 """The values that the ledger stores: register, head, history record, selection, heartbeat.
 
 All are immutable. Offsets are 64-bit numbers, times are milliseconds since 1970, digests are SHA-256 in hexadecimal.
-Each stored value begins with its format; `codec.py` turns them into bytes and back.
+Each stored value begins with its format. `codec.py` turns the values into bytes and back.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from tidemark.blocks import PartitionBlocks
 from tidemark.ledger.store import Offsets
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.tallies import PartitionTally
+from tidemark.offsets.blocks import PartitionBlocks
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.tallies import PartitionTally
 
 INGEST = "ingest"
 
 # The format of the values that this version writes; `codec.py` migrates older ones.
-FORMAT = 4
+FORMAT = 1
 
 
 class LaneKind(StrEnum):
@@ -29,7 +29,7 @@ class LaneKind(StrEnum):
 
 
 def selected_lane(kind: LaneKind, name: str) -> str:
-    """The lane of a backfill or a replay, by what is its own."""
+    """The lane of a backfill or a replay, by its own part of the name."""
     return f"{kind.value}-{name}"
 
 
@@ -39,9 +39,9 @@ def replays(lane: str) -> bool:
 
 
 class Guarantee(StrEnum):
-    """What a crash may cost: nothing; the window that was worked on; or, as no position is kept, nothing again.
+    """What a crash may cost. `at_least_once`: nothing. `at_most_once`: the window in work, committed before it is read.
 
-    `at_most_once` commits before it reads, `none` keeps no positions. As `TopologyBuilder`'s ways to turn reliability off.
+    `none`: nothing, because the lane keeps no positions. `TopologyBuilder` can turn reliability off in similar ways.
     """
 
     AT_LEAST_ONCE = "at_least_once"
@@ -88,7 +88,7 @@ class SelectionRef(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WindowRange(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """[start, until) of one partition as it was pinned, with what was then known of the partition's log."""
+    """[start, until) of one partition as pinned, with the bounds and leader epoch of its log at that time."""
 
     topic: str
     incarnation: int
@@ -112,14 +112,14 @@ class WindowRange(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class GapKind(StrEnum):
-    """Why a lane has jumped over offsets: Kafka no longer had them, or a policy of the stream file passed them over."""
+    """Why a lane has jumped over offsets: Kafka had lost them, or a policy of the stream file skipped them."""
 
     LOST = "lost"
     SKIPPED = "skipped"
 
 
 class Gap(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Offsets that a lane jumps over when the window with this gap commits, and the policy that said so."""
+    """Offsets that a lane jumps over when the window with this gap commits, and the policy that allows the jump."""
 
     kind: GapKind
     policy: str
@@ -138,9 +138,9 @@ class Gap(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Ranges pinned once, and read exactly so for ever. With a selection, only its offsets within the ranges.
+    """Ranges that are pinned once and never change. With a selection, only its offsets within the ranges.
 
-    `gaps` lie before the ranges: the lane's positions jump over them, and they count as lost or skipped from the commit on.
+    `gaps` lie before the ranges. The commit moves the lane's positions over them, and they count as lost or skipped.
     """
 
     seq: int
@@ -153,7 +153,7 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     run: str
     reason: str | None = None
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
-    # The end that the run saw when it began: it goes on, window after window, until it is there.
+    # The end that the run saw when it began. The run goes on, window after window, until the lane reaches this end.
     goal: tuple[Position, ...] = ()
 
     def hull(self) -> RangeSet:
@@ -161,7 +161,7 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Attempt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One attempt at a window. The generation is its fence, and the version of all that it writes."""
+    """One attempt at a window. The generation is its fence, and the version of all rows that it writes."""
 
     generation: int
     token: str
@@ -192,31 +192,31 @@ class SinkReceipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class BlocksRef(Struct, frozen=True, forbid_unknown_fields=True):
-    """The tallies of a window's blocks, which are a value of their own: its digest, and how many offsets a block has."""
+    """The tallies of a window's blocks, stored as a separate value: the digest of this value, and the offsets per block."""
 
     digest: str
     size: int
 
 
 class Receipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What an attempt did."""
+    """The result of an attempt: what it counted, and where it wrote."""
 
     tallies: tuple[PartitionTally, ...]
     sinks: tuple[SinkReceipt, ...]
-    # None of a window that had nothing to read.
+    # None for a window that had nothing to read.
     dead_letters: SinkReceipt | None
     started_at: int
     finished_at: int
-    # The digest of the fields that contents were digested of (`blocks.fields_digest`); older versions wrote none.
+    # The digest of the fields that enter content digests (`blocks.fields_digest`). None for a window without messages.
     fields: str | None = None
-    # None where each partition of the window lies in one block, so that its tally says it all; and in older versions.
+    # None when each partition of the window lies in one block: its tally is then that block's.
     blocks: BlocksRef | None = None
 
 
 class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A committed window: the head holds the last one, the history all of them for good.
+    """A committed window. The head holds the last one; the history keeps all of them for good.
 
-    Without a `receipt` it was committed before it was read (`at_most_once`): see `Book.receipt`.
+    Without a `receipt`, the window was committed before it was read (`at_most_once`): see `Book.with_receipt`.
     """
 
     format: int = FORMAT
@@ -228,7 +228,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     receipt: Receipt | None
     positions: tuple[Position, ...]
     committed_at: int
-    # An earlier attempt may have left rows that this one did not write again.
+    # An earlier attempt may have left rows that this attempt did not write again.
     owes_sweep: bool
     previous: str | None
 
@@ -243,7 +243,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def places(self) -> tuple[SinkReceipt, ...]:
-        """Where the results and the dead letters are, as far as a receipt says so."""
+        """Where the results and the dead letters are; nothing while there is no receipt."""
         if self.receipt is None:
             return ()
         dead_letters = self.receipt.dead_letters
@@ -251,7 +251,7 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Blocks(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The tallies of a window by blocks of `size` offsets; put by an attempt before it commits, and named by its receipt."""
+    """The tallies of a window by blocks of `size` offsets. An attempt stores them before its commit; its receipt names them."""
 
     format: int = FORMAT
     size: int
@@ -266,7 +266,7 @@ class Late(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Abandoned(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How many pending windows of a lane were given up, the last of them, and how far any of them went."""
+    """How many pending windows of a lane were abandoned, the last of them, and where the furthest of them ends."""
 
     count: int
     token: str
@@ -289,8 +289,10 @@ class Head(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     pending: Pending | None = None
     last: Record | None = None
     abandoned: Abandoned | None = None
-    # The last window that moved no position (`guarantee: none`): up to it, positions do not say which window read what.
+    # The last window that moved no position (`guarantee: none`). Up to it, positions cannot tell which window read an offset.
     unpositioned: int = 0
+    # Why the lane was closed before it was done; None for all other lanes.
+    closed_early: str | None = None
 
     def offsets(self) -> dict[TopicPartition, int]:
         return {position.at: position.offset for position in self.positions}
@@ -312,10 +314,11 @@ class Accepted(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Raised(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Partitions were added to a topic, which changes what is newer: see `ordering.py`.
+    """Partitions were added to a topic, which changes the order of messages: see `ordering.py`.
 
-    `ends` and `later` are (partition, offset) pairs of the partitions that were there before: where they ended when it was
-    noticed, and when every producer had noticed too (None while that is to come). `at` is milliseconds since 1970.
+    `ends` and `later` are (partition, offset) pairs of the older partitions. `ends`: where they ended when the ingest
+    noticed the change. `later`: where they ended once every producer had noticed too; None until then. `at` is in
+    milliseconds since 1970.
     """
 
     at: int
@@ -326,7 +329,7 @@ class Raised(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 class TopicIncarnation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A topic as the ledger knows it, until it is recreated or truncated.
 
-    `begun` is why this incarnation follows another one, `left` that the topic is gone and is not waited for.
+    `begun` is why this incarnation follows another one. With `left`, the topic is gone and the stream leaves it.
     """
 
     topic_id: str
@@ -334,18 +337,18 @@ class TopicIncarnation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     since: int
     begun: Accepted | None = None
     left: Accepted | None = None
-    # (partition, offset) where its partitions begin, if not at their log starts.
+    # (partition, offset) pairs: where partitions begin, if not at their log starts.
     starts: tuple[tuple[int, int], ...] = ()
-    # How many partitions it had when the ingest last looked (older versions wrote none), and when that has changed.
+    # How many partitions the topic had when the ingest last looked (None before that), and when partitions were added.
     partitions: int | None = None
     raised: tuple[Raised, ...] = ()
 
 
 class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What the register says of a lane; everything but `ingest` works on a selection, and that is its claim.
+    """A lane in the register. Every lane but `ingest` works on a selection, and this selection is its claim.
 
-    `until` is where the selection ends in each partition of `start`, in that order: a look-up need not read it for what lies
-    outside. Empty in lanes without a selection, and in those that older versions opened.
+    `until` is where the selection ends in each partition of `start`, in that order. With it, a look-up of an offset outside
+    need not read the selection. Empty for lanes without a selection, and for a selection that does not begin at `start`.
     """
 
     kind: LaneKind
@@ -357,13 +360,26 @@ class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     start: tuple[Position, ...] = ()
     until: tuple[int, ...] = ()
     selection: SelectionRef | None = None
-    # Of a closed lane: behind the time of its last commit, and how many windows it has. Older versions wrote neither.
+    # For a closed lane: a time after its last commit, and how many windows it has. None for an open lane.
     closed_at: int | None = None
     windows: int | None = None
+    # As in the head.
+    closed_early: str | None = None
+
+
+class AcceptedClock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An event: an operator accepted a last generation far ahead of all clocks. From there on, draws count up."""
+
+    generation: int
+    reason: str
+    at: int
 
 
 class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One per stream. `generation` and `ordinal` never fall; `token` is that of the last write, so no value ever recurs."""
+    """One per stream. `generation` and `ordinal` never fall; `token` is that of the last write, so no value ever recurs.
+
+    `lanes` has the lanes that are not closed. The `closed` others are in the pages 0 to `closed_page` (`closed.py`).
+    """
 
     format: int = FORMAT
     stream: str
@@ -372,12 +388,16 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     token: str
     topics: dict[str, tuple[TopicIncarnation, ...]] = {}
     lanes: dict[str, LaneEntry] = {}
-    # Of the last attempt that has written again, or may have, where another one had. Older versions wrote none.
+    # The ordinal of the last attempt that may have written where another attempt had; see `draw_generation`.
     ordinal: int = 0
+    # The last acceptance of a generation that was far ahead.
+    clock: AcceptedClock | None = None
+    closed: int = 0
+    closed_page: int = 0
 
 
 class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A sign of life beside the head, and how far the attempt is. Advisory: nothing is decided by it but waiting."""
+    """A sign of life beside the head, and the progress of the attempt. Advisory: it only decides whether another run waits."""
 
     format: int = FORMAT
     generation: int
@@ -414,5 +434,5 @@ class Selection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def covers(window: Window, selection: RangeSet | None) -> RangeSet:
-    """The offsets that a window is about."""
+    """The offsets that a window covers."""
     return window.hull() if selection is None else window.hull() & selection

@@ -1,21 +1,24 @@
-"""The register of a stream: drawing generations, knowing topics again, opening and closing lanes."""
+"""The register of a stream: drawing generations, keeping topic ids, opening and closing lanes."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from msgspec import structs
 
-from tidemark.errors import ClaimOverlap, ClockBehind, Conflict, LaneClosed, LedgerContradiction, WrongUse
+from tidemark.errors import ClaimOverlap, ClockAhead, ClockBehind, Conflict, LaneClosed, LedgerContradiction, WrongUse
 from tidemark.ledger.book import REGISTER, Book, Stored, head_key
+from tidemark.ledger.closed import given_up
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.doubt import NotMine, swap_surely
 from tidemark.ledger.incarnations import Topics
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
     INGEST,
+    AcceptedClock,
     Head,
     LaneEntry,
     LaneKind,
@@ -24,36 +27,36 @@ from tidemark.ledger.records import (
     Register,
     SelectionRef,
 )
-from tidemark.ranges import OffsetRange, RangeSet
+from tidemark.offsets.ranges import OffsetRange, RangeSet
 
-# Machines with time synchronisation differ by milliseconds. A last generation further ahead of this clock than this
-# means that one of the two clocks is wrong, and drawing on would carry the error into every later generation.
+# Machines with time synchronisation differ by milliseconds. If the last generation is further ahead of this clock than
+# this, one of the two clocks is wrong. Another draw would carry the error into every later generation.
 MAX_CLOCK_DIFFERENCE_MS = 10 * 60 * 1000
 
 
 def new_token() -> str:
-    """128 random bits: by it an attempt knows its own write again."""
+    """128 random bits, by which an attempt recognises its own write."""
     return secrets.token_hex(16)
 
 
 def draw_generation(book: Book, *, again: bool = False) -> tuple[int, str, int]:
-    """Draw the next generation, max(now, last + 1) in milliseconds; gives it with the token of the draw and the ordinal.
+    """Draw the next generation: max(now, last + 1), in milliseconds. Gives the generation, the draw's token, the ordinal.
 
-    The ordinal rises by one when the attempt may write `again` where another one has: two attempts that write at the same
-    offset never share one. It needs far fewer bits than a generation, for versions of cells that hold an offset too.
-    A draw in doubt is simply drawn again: a number that nobody uses harms nobody.
-    Raises ClockBehind when this clock and the last generation are far apart.
+    The ordinal rises by one when the attempt may write `again` where another attempt has written. So two attempts that
+    write at the same offset never share an ordinal. An ordinal needs far fewer bits than a generation, and any sink can put
+    it into a row's version. A draw in doubt is repeated: an unused number does no harm.
+    Raises ClockBehind when this clock is far behind the last generation, ClockAhead when it is far ahead of the server's.
     """
     drawn = 0
 
     def draw(register: Register) -> Register:
         nonlocal drawn
         now = book.clock()
-        if register.generation - now > MAX_CLOCK_DIFFERENCE_MS:
-            raise ClockBehind(
-                f"the last generation of {book.stream} is {(register.generation - now) / 1000:.0f} s ahead of this "
-                "machine's clock: set the clock that is wrong (this one, or that of the machine that drew it)"
-            )
+        if register.generation - now > MAX_CLOCK_DIFFERENCE_MS and not _counts(register):
+            raise _behind(book, register.generation, now)
+        if now - register.generation > MAX_CLOCK_DIFFERENCE_MS:
+            # The last draw cannot judge this clock: it may be an hour old, or may have come from a wrong clock.
+            _check_not_ahead(book, now)
         drawn = max(now, register.generation + 1)
         return structs.replace(register, generation=drawn, ordinal=register.ordinal + again)
 
@@ -61,24 +64,72 @@ def draw_generation(book: Book, *, again: bool = False) -> tuple[int, str, int]:
     return drawn, register.token, register.ordinal
 
 
+def accept_generation(book: Book, reason: str) -> int:
+    """Let draws go on from a last generation that is far ahead of all clocks. Gives that generation.
+
+    A wrong clock drew such a generation. Each later draw is the last + 1, until the clocks reach it.
+    Raises WrongUse when the generation is not far ahead, ClockBehind when only this machine's clock is behind.
+    """
+
+    def accept(register: Register) -> Register:
+        now, server = book.clock(), book.store.time()
+        if register.generation - now <= MAX_CLOCK_DIFFERENCE_MS:
+            raise WrongUse(
+                f"the last generation of {book.stream} is not far ahead of this machine's clock: nothing to do"
+            )
+        if server is not None and server - now > MAX_CLOCK_DIFFERENCE_MS:
+            raise _behind(book, register.generation, now)
+        accepted = AcceptedClock(generation=register.generation, reason=reason, at=now)
+        return structs.replace(register, clock=accepted)
+
+    return change(book, accept).generation
+
+
+def _counts(register: Register) -> bool:
+    """Whether the last generation was counted up from an accepted one."""
+    return register.clock is not None and register.generation - register.clock.generation < MAX_CLOCK_DIFFERENCE_MS
+
+
+def _behind(book: Book, generation: int, now: int) -> ClockBehind:
+    said = f"the last generation of {book.stream} is {(generation - now) / 1000:.0f} s ahead of this machine's clock"
+    server = book.store.time()
+    if server is not None and generation - server > MAX_CLOCK_DIFFERENCE_MS >= server - now:
+        return ClockBehind(
+            f"{said}, and of that of the ledger's server: the clock that drew it was wrong. When it is right again, go on "
+            f"with: tidemark ledger clock {book.stream} --accept --reason ..."
+        )
+    return ClockBehind(f"{said}: set the clock that is wrong (this one, or that of the machine that drew it)")
+
+
+def _check_not_ahead(book: Book, now: int) -> None:
+    server = book.store.time()
+    if server is not None and now - server > MAX_CLOCK_DIFFERENCE_MS:
+        raise ClockAhead(
+            f"this machine's clock is {(now - server) / 1000:.0f} s ahead of that of the ledger's server. A generation that "
+            f"it draws would stop all other runs of {book.stream} for so long: set the clock that is wrong"
+        )
+
+
 def change(book: Book, edit: Callable[[Register], Register]) -> Register:
-    """Change the register by compare-and-set; `edit` gets the newest, and is called again when somebody was faster."""
+    """Change the register by compare-and-set. `edit` gets the newest one, and runs again after another writer was faster."""
     while True:
         found = book.register() or _create(book)
         stored, register = found
         try:
             edited = edit(register)
         except LedgerContradiction:
-            # The edit may have read something newer than this register: they contradict each other only if both stay.
+            # The edit may have read values that are newer than this register. It is a contradiction only if the register
+            # has not changed since.
             newest = book.register()
             if newest is None or newest[0] == stored:
                 raise
             continue
         if edited is register:
             return register
+        edited = given_up(book, edited)
         edited = structs.replace(edited, token=new_token())
         value = encode(edited)
-        check_size(book.store, value, f"the register of {book.stream}", "close lanes that are done")
+        check_size(book.store, value, f"the register of {book.stream}", "close lanes that are open and not needed")
         try:
             swap_surely(book.store, REGISTER, stored, value, _has_token(edited.token))
         except NotMine:
@@ -91,9 +142,12 @@ def _has_token(token: str) -> Callable[[bytes], bool]:
 
 
 def _create(book: Book) -> tuple[bytes, Register]:
-    """The first register of a stream. Raises LedgerContradiction when there is anything else of it already."""
+    """The first register of a stream. Raises LedgerContradiction when the stream already has heads or history."""
     orphan = next(iter(book.store.scan(("head",))), None) or next(iter(book.store.scan(("history",))), None)
     if orphan is not None:
+        # Another first run may have made the register, and then this value, since this run looked for the register.
+        if (found := book.register()) is not None:
+            return found
         raise LedgerContradiction(
             f"{book.stream} has {'/'.join(orphan[0])} and no register: it was lost. "
             "Restore it from a backup of the ledger."
@@ -112,7 +166,7 @@ def _create(book: Book) -> tuple[bytes, Register]:
 
 
 def change_topics(book: Book, edit: Callable[[Topics], Topics]) -> Topics:
-    """Change what the register says of topics; gives all of it."""
+    """Change the topics in the register. Gives all of them."""
 
     def edited(register: Register) -> Register:
         topics = edit(register.topics)
@@ -131,19 +185,27 @@ def open_lane(
     selection: SelectionRef | None = None,
     reason: str | None = None,
 ) -> Stored:
-    """Open a lane and give its head; opening the same lane again, or going on after a crash, gives the same head.
+    """Open a lane and give its head. Opening the same lane again, as after a crash, gives the same head.
 
-    Raises ClaimOverlap when another open lane has claimed some of the offsets, WrongUse when the offsets are not of the
-    kind (a replay takes what is covered, a backfill what is not), LaneClosed when the name has been used before.
+    The head of a lane that is done is closed. Raises ClaimOverlap when another open lane has claimed some of the offsets,
+    WrongUse when the offsets do not suit the kind (a replay takes covered offsets, a backfill all others), LaneClosed
+    when the name was used before for other offsets.
     """
+    # Finish half-closed lanes after a crash, so that these lanes give up their claims.
+    open_lanes(book)
 
     def enter(register: Register) -> Register:
         known = register.lanes.get(lane)
         if known is not None:
             _check_same(book, lane, known, kind, selection)
             return register
-        if book.head(lane) is not None:
-            raise LedgerContradiction(f"{book.stream}/{lane} has a head, and the register does not know the lane")
+        if (before := book.head(lane)) is not None:
+            _check_done(book, before.head, kind, selection)
+            return register
+        if book.record(lane, 1) is not None:
+            raise LedgerContradiction(
+                f"{book.stream}/{lane} has committed windows and no head; restore it from a backup of the ledger"
+            )
         _check_claim(book, register, kind, selection)
         entry = LaneEntry(
             kind=kind,
@@ -158,14 +220,50 @@ def open_lane(
         )
         return structs.replace(register, lanes={**register.lanes, lane: entry})
 
-    register = change(book, enter)
-    head = _head_of(book, lane, register.lanes[lane])
-    change(book, lambda newest: _marked(newest, lane, LaneState.OPENING, LaneState.OPEN))
+    entry = change(book, enter).lanes.get(lane)
+    if entry is None:
+        return required_head(book, lane)
+    return _opened(book, lane, entry)
+
+
+def required_head(book: Book, lane: str) -> Stored:
+    """A lane's head; a half-opened lane gets its head now. Raises LedgerContradiction when the head was lost."""
+    found = book.head(lane)
+    if found is not None:
+        return found
+    register = book.register()
+    entry = register[1].lanes.get(lane) if register else None
+    if entry is None:
+        raise LedgerContradiction(
+            f"the head of {book.stream}/{lane} is missing; restore it from a backup of the ledger"
+        )
+    return _opened(book, lane, entry)
+
+
+def open_lanes(book: Book) -> dict[str, Stored]:
+    """The heads of the open lanes. Finishes openings and closings that a crash interrupted, or that are under way."""
+    found = book.register()
+    open_now = found[1].lanes if found else {}
+    heads = book.heads_of(open_now)
+    for lane, entry in open_now.items():
+        if lane not in heads or entry.state == LaneState.OPENING:
+            heads[lane] = _opened(book, lane, entry)
+        if heads[lane].head.state == LaneState.CLOSED:
+            close_lane(book, lane)
+            del heads[lane]
+    return heads
+
+
+def _opened(book: Book, lane: str, entry: LaneEntry) -> Stored:
+    """The head of a lane in the register. An opening lane is marked as open."""
+    head = _head_of(book, lane, entry)
+    if entry.state == LaneState.OPENING:
+        change(book, lambda register: _marked(register, lane, LaneState.OPEN, opening=True))
     return head
 
 
 def _ends(book: Book, start: tuple[Position, ...], selection: SelectionRef | None) -> tuple[int, ...]:
-    """Where a selection ends in each partition; nothing if it does not begin at `start`, which then says too little."""
+    """Where a selection ends in each partition, in the order of `start`; empty if the selection does not begin at `start`."""
     if selection is None:
         return ()
     hull = {one.partition: (one.start, one.until) for one in book.selection(selection).hull()}
@@ -175,7 +273,7 @@ def _ends(book: Book, start: tuple[Position, ...], selection: SelectionRef | Non
 
 
 def _head_of(book: Book, lane: str, entry: LaneEntry) -> Stored:
-    """The lane's head, made from the register's entry if it is missing: whoever makes it makes the same."""
+    """The lane's head, made from the register's entry if it is missing. Every run makes the same head."""
     found = book.head(lane)
     if found is not None:
         return found
@@ -193,7 +291,7 @@ def _head_of(book: Book, lane: str, entry: LaneEntry) -> Stored:
         seq=0,
         positions=entry.start,
     )
-    # NotMine: somebody else made it, and may have gone on with it already.
+    # NotMine: another run made the head, and may have changed it since.
     with suppress(NotMine):
         swap_surely(book.store, head_key(lane), None, encode(head), lambda stored: stored == encode(head))
     found = book.head(lane)
@@ -202,36 +300,53 @@ def _head_of(book: Book, lane: str, entry: LaneEntry) -> Stored:
     return found
 
 
-def close_lane(book: Book, lane: str) -> None:
-    """Mark a settled lane with nothing pending as closed, then release its claim. Its name is never used again."""
+def close_lane(book: Book, lane: str, because: str | None = None) -> None:
+    """Mark a settled lane with nothing pending as closed, then release its claim. Its name is never used again.
+
+    Goes on where an earlier try has stopped; a closed lane stays as it is. `because` is why a lane is closed before it is
+    done. Raises WrongUse for a lane that does not exist, Conflict for a lane with unfinished work.
+    """
+    if lane == INGEST:
+        raise WrongUse(f"{book.stream}/{INGEST} is never closed: the stream goes on in it")
     while True:
-        found = book.head(lane)
-        if found is None:
+        register = book.register()
+        if book.head(lane) is None and (register is None or lane not in register[1].lanes):
             raise WrongUse(f"{book.stream} has no lane {lane}")
+        found = required_head(book, lane)
         head = found.head
         if head.pending is not None:
             raise Conflict(
-                f"{book.stream}/{lane} has window {head.pending.window.seq} pending: finish or abandon it first"
+                f"{book.stream}/{lane} has window {head.pending.window.seq} pending: finish it by running it again, or give "
+                f"it up (tidemark ledger abandon {book.stream} {lane} --reason ...). Then the lane can be closed"
             )
         if head.last is not None and not book.is_settled(head.last):
-            raise Conflict(f"the last window of {book.stream}/{lane} is not settled yet: run the lane again first")
+            raise Conflict(
+                f"window {head.seq} of {book.stream}/{lane} is committed and not settled yet: any run of {book.stream} "
+                "settles it. Then the lane can be closed"
+            )
         if head.state != LaneState.CLOSED:
-            closed = structs.replace(head, state=LaneState.CLOSED, token=new_token())
+            closed = structs.replace(head, state=LaneState.CLOSED, token=new_token(), closed_early=because)
             try:
                 swap_surely(book.store, head_key(lane), found.bytes, encode(closed), _closed_by(closed.token))
             except NotMine:
                 continue
+            head = closed
         _release(book, head)
         return
 
 
 def _release(book: Book, head: Head) -> None:
-    # Whatever the clocks say, behind the last commit: by that the newest windows of all lanes are found.
+    # Always after the last commit, whatever the clocks say: `newest_windows` depends on this order.
     closed_at = max(book.clock(), head.last.committed_at + 1 if head.last else 0)
     change(
         book,
         lambda register: _marked(
-            register, head.lane, LaneState.OPEN, LaneState.CLOSED, closed_at=closed_at, windows=head.seq
+            register,
+            head.lane,
+            LaneState.CLOSED,
+            closed_at=closed_at,
+            windows=head.seq,
+            closed_early=head.closed_early,
         ),
     )
 
@@ -240,22 +355,39 @@ def _closed_by(token: str) -> Callable[[bytes], bool]:
     return lambda stored: decode(stored, Head, "the head").token == token
 
 
-def _marked(register: Register, lane: str, before: LaneState, after: LaneState, **more: int) -> Register:
-    entry = register.lanes[lane]
-    if entry.state != before:
+def _marked(register: Register, lane: str, state: LaneState, *, opening: bool = False, **more: Any) -> Register:
+    """The register with this state of a lane. `opening`: only if the lane is still opening. Unknown lanes change nothing."""
+    entry = register.lanes.get(lane)
+    if entry is None or (opening and entry.state != LaneState.OPENING):
         return register
-    return structs.replace(register, lanes={**register.lanes, lane: structs.replace(entry, state=after, **more)})
+    return structs.replace(register, lanes={**register.lanes, lane: structs.replace(entry, state=state, **more)})
 
 
 def _check_same(book: Book, lane: str, known: LaneEntry, kind: LaneKind, selection: SelectionRef | None) -> None:
-    if known.state == LaneState.CLOSED:
-        raise LaneClosed(f"{book.stream}/{lane} is closed; a lane's name is used once, so choose another")
     if (known.kind, known.selection) != (kind, selection):
         raise Conflict(f"{book.stream}/{lane} is open already, for other offsets or as another kind of lane")
 
 
+def _check_done(book: Book, head: Head, kind: LaneKind, selection: SelectionRef | None) -> None:
+    """Raises unless a lane that is not open in the register is done, with exactly the wanted offsets."""
+    if head.state != LaneState.CLOSED:
+        raise LedgerContradiction(f"{book.stream}/{head.lane} has a head, and the register does not know the lane")
+    check_not_early(head)
+    if head.last is None or (head.kind, head.last.window.selection) != (kind, selection):
+        raise LaneClosed(f"{book.stream}/{head.lane} is closed; a lane's name is used once, so choose another")
+
+
+def check_not_early(head: Head) -> None:
+    """Raises LaneClosed for a lane that was closed before it was done."""
+    if head.closed_early is not None:
+        raise LaneClosed(
+            f"{head.stream}/{head.lane} was closed before it was done: {head.closed_early}. A lane's name is used once: "
+            "ask again under another name of the run"
+        )
+
+
 def _check_claim(book: Book, register: Register, kind: LaneKind, selection: SelectionRef | None) -> None:
-    """Reads heads and then history; what they say is valid as long as the register's bytes do not change."""
+    """Reads heads, then history. The check is valid as long as the register's bytes do not change."""
     if kind == LaneKind.INGEST:
         return
     if selection is None:
@@ -272,12 +404,13 @@ def _check_claim(book: Book, register: Register, kind: LaneKind, selection: Sele
             f"{_some(live)}: at or above the ingest position, so the ingest reads it; ask for what lies below"
         )
     for name, lane in register.lanes.items():
-        if lane.state == LaneState.CLOSED or lane.selection is None:
+        if lane.selection is None:
             continue
         shared = wanted & book.selection(lane.selection)
         if shared:
             raise ClaimOverlap(
-                f"{_some(shared)}: claimed by the open lane {name} (run {lane.run}); wait until it is closed"
+                f"{_some(shared)}: claimed by the open lane {name} (run {lane.run}); wait until it is closed. If that run is "
+                f"given up for good, free its claim: tidemark ledger close {book.stream} {name} --reason ..."
             )
     covered = book.authority().covered()
     if kind == LaneKind.REPLAY and (unknown := wanted - covered):
@@ -287,7 +420,7 @@ def _check_claim(book: Book, register: Register, kind: LaneKind, selection: Sele
 
 
 def _at_or_above(wanted: RangeSet, ingest: Head) -> RangeSet:
-    """The part of `wanted` that the ingest claims: all that is not below a position of its."""
+    """The part of `wanted` that the ingest claims: all offsets that are not below one of its positions."""
     below = RangeSet(OffsetRange(position.at, 0, position.offset) for position in ingest.positions)
     return wanted - below
 

@@ -1,7 +1,7 @@
-"""What a ledger needs of the place where it is kept. HBase and ZooKeeper implement it; a third takes one file.
+"""What a ledger needs from its storage. HBase and ZooKeeper implement it; docs/adding-a-ledger.md adds a third store.
 
-The contract: `read` gives the newest value that any write has been answered for; `swap` changes one value only if it is
-still `expected`, in one atomic step. Everything else in the ledger is built on these two.
+The contract has two parts. `read` gives the newest value that the server has acknowledged. `swap` changes a value in one
+atomic step, only if the value is still `expected`. Everything else in the ledger is built on these two.
 """
 
 from __future__ import annotations
@@ -10,18 +10,20 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 Key = tuple[str, ...]
+# Written to learn the server's time; its value has no meaning.
+CLOCK_KEY: Key = ("clock",)
 # {topic: {partition: next offset}}
 Offsets = dict[str, dict[int, int]]
 
 
 class InDoubt(Exception):
-    """A write was sent and no answer came: it may have been applied, or be applied later."""
+    """A write was sent and no answer came: the server may have applied the write, or may apply it later."""
 
 
 class LedgerStore(Protocol):
     """The ledger of one stream, as bytes under keys.
 
-    Keys are tuples of short words without '/'; numbers in them are written so that they sort (`sortable`).
+    Keys are tuples of short words without '/'; `sortable` writes the numbers in them, so that keys sort as numbers do.
     """
 
     @property
@@ -31,15 +33,15 @@ class LedgerStore(Protocol):
 
     @property
     def commits_records(self) -> bool:
-        """Whether `commit` puts the history record together with the head, and the offsets for other tools."""
+        """Whether `commit` writes the head, the history record and the offsets for other tools in one step."""
         ...
 
     def prepare(self) -> None:
-        """Make what the ledger is kept in, where it is missing. Raises WrongUse when it would lose values."""
+        """Create the ledger's tables or folders if they are missing. Raises WrongUse when existing ones would lose values."""
         ...
 
     def read(self, key: Key) -> bytes | None:
-        """The value, or None where there is none. Raises Unreachable."""
+        """The value; None when there is none. Raises Unreachable."""
         ...
 
     def scan(self, prefix: Key) -> Iterator[tuple[Key, bytes]]:
@@ -51,14 +53,14 @@ class LedgerStore(Protocol):
         ...
 
     def read_several(self, keys: Sequence[Key]) -> list[bytes | None]:
-        """As `read`, for several keys in one question. Raises Unreachable."""
+        """As `read`, for several keys in one request. Raises Unreachable."""
         ...
 
     def swap(self, key: Key, expected: bytes | None, value: bytes) -> bool:
         """Put `value` if the present value is exactly `expected` (None: if there is none).
 
-        False says that it was not `expected` *when the server looked*: a gateway may have repeated a write that had
-        won. Raises InDoubt when no answer came, Unreachable when nothing was sent.
+        False means that the value was not `expected` *when the server looked*: a gateway may have repeated a write that
+        had won. Raises InDoubt when no answer came, Unreachable when nothing was sent.
         """
         ...
 
@@ -67,12 +69,16 @@ class LedgerStore(Protocol):
     ) -> bool:
         """As `swap` on the head. A store with `commits_records` puts the record and shows the offsets in the same step.
 
-        `offsets` are None where other tools are not to see them: of lanes that are not the ingest.
+        `offsets` are None for all lanes but the ingest: other tools see only the ingest's.
         """
         ...
 
     def put(self, key: Key, value: bytes) -> None:
         """Put an advisory value (a heartbeat, a report); the last writer wins. Raises Unreachable."""
+        ...
+
+    def time(self) -> int | None:
+        """The server's clock, in milliseconds since 1970; None for a store without a clock. Raises Unreachable."""
         ...
 
     def publish(self, committed_at: int, offsets: Offsets) -> None:
@@ -84,5 +90,5 @@ class LedgerStore(Protocol):
 
 
 def sortable(number: int) -> str:
-    """A non-negative 64-bit number as a word of a key, so that keys sort as numbers do."""
+    """A non-negative 64-bit number as a word of a key, with leading zeros."""
     return f"{number:019d}"

@@ -1,29 +1,31 @@
-"""Whether a ledger is whole: every record there, each the one that its successor followed, heads and history in accord."""
+"""Whether a ledger is whole: no record is missing or changed since the next was written, and heads agree with history."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from tidemark.ledger.book import Book
+from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.codec import digest, encode
 from tidemark.ledger.records import Head, LaneState, Record
 
 
 def verify(book: Book) -> list[str]:
-    """What is wrong with a stream's ledger, in words; empty when it is whole. Reads all of the history.
+    """The problems of a stream's ledger, in words; empty when the ledger is whole. Reads all of the history.
 
-    The heads are read first: a window that is committed meanwhile is then in the history, or not looked at yet.
+    Reads the heads first. A window that is committed meanwhile is then in the history, or left for the next check.
     """
     heads = {lane: stored.head for lane, stored in book.heads().items()}
-    # Lanes that are opened from now on are looked at next time.
+    for head in heads.values():
+        book.check_pending(head)
+    # The next check looks at lanes that are opened from now on.
     records = (
         (stored, record)
         for stored, record in book.records_with_bytes()
         if record.lane in heads or _is_lost(book, record.lane)
     )
-    problems = check_history(heads, records, history_has_last=book.store.commits_records)
-    register = book.register()
-    lanes = register[1].lanes if register else {}
+    problems = _check_history(heads, records, history_has_last=book.store.commits_records)
+    lanes = all_lanes(book)
     problems += [f"lane {lane} has a head, and the register does not know it" for lane in heads.keys() - lanes.keys()]
     problems += [
         f"lane {name} has no head, and the register says that it is {lane.state.value}"
@@ -38,13 +40,13 @@ def _is_lost(book: Book, lane: str) -> bool:
     return book.head(lane) is None
 
 
-def check_history(
-    heads: Mapping[str, Head], records: Iterable[tuple[bytes, Record]], *, history_has_last: bool = False
+def _check_history(
+    heads: Mapping[str, Head], records: Iterable[tuple[bytes, Record]], *, history_has_last: bool
 ) -> list[str]:
-    """What is wrong with the history of some lanes, in words.
+    """The problems of the history of some lanes, in words.
 
-    `records` come by lane and number, each with its stored bytes. The last window of a head may be missing there until it is
-    settled, unless `history_has_last`.
+    `records` come by lane and number, each with its stored bytes. The last window of a head may be missing there until that
+    window is settled, unless `history_has_last`.
     """
     lanes: dict[str, list[tuple[bytes, Record]]] = {lane: [] for lane in heads}
     for stored, record in records:
@@ -59,7 +61,7 @@ def check_history(
 def _check_lane(lane: str, head: Head | None, chain: list[tuple[bytes, Record]], history_has_last: bool) -> list[str]:
     if head is None:
         return [f"lane {lane} has {len(chain)} windows in the history, and no head"]
-    # A window that was committed after the head was read is looked at next time.
+    # The next check looks at windows that were committed after the head was read.
     chain = [one for one in chain if one[1].seq <= head.seq]
     if head.last is not None and not history_has_last and head.seq not in {record.seq for _, record in chain}:
         chain.append((encode(head.last), head.last))
@@ -71,7 +73,7 @@ def _check_lane(lane: str, head: Head | None, chain: list[tuple[bytes, Record]],
             continue
         record = known[seq][1]
         before = known.get(seq - 1)
-        if seq > 1 and before is not None and record.previous != digest(before[0]):
+        if before is not None and record.previous != digest(before[0]):
             problems.append(f"lane {lane}: window {seq - 1} is not the one that window {seq} followed: one was changed")
         if seq == 1 and record.previous is not None:
             problems.append(f"lane {lane}: window 1 says that there was one before it")

@@ -1,4 +1,4 @@
-"""The ledger in ZooKeeper: a node for each value, changed at the version that was read.
+"""The ledger in ZooKeeper: each value is a node, and a write names the version that was read.
 
     ROOT/STREAM/register
     ROOT/STREAM/head/LANE
@@ -20,18 +20,21 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NoAuthError, NodeExistsError, NoNodeError
 from kazoo.security import make_acl
 
+from tidemark.clients.connections import Connections, zookeeper_endpoint
+from tidemark.clients.zookeeper import TROUBLE, ZooKeeper, reason
 from tidemark.errors import LedgerContradiction, TooLarge, WrongUse
-from tidemark.ledger.store import InDoubt, Key, Offsets
-from tidemark.zookeeper import TROUBLE, ZooKeeper, reason
+from tidemark.ledger.contract import Waits
+from tidemark.ledger.settings import ZooKeeperLedger
+from tidemark.ledger.store import CLOCK_KEY, InDoubt, Key, Offsets
 
-# ZooKeeper takes requests of up to 1 MiB (jute.maxbuffer), 48 KiB of which are left to its own words.
+# ZooKeeper takes requests of up to 1 MiB (jute.maxbuffer). The rest, about 47 KiB, is for the protocol.
 MAX_REQUEST_BYTES = 1_000_000
-# A commit carries the head, which holds the record, the record once more, and two offset nodes for each partition.
+# A commit carries the head with the record, the record once more, and up to two offset nodes for each partition.
 _MAX_VALUE_BYTES = 320 * 1024
-# Around the path and the value of each operation in a transaction: header, lengths, ACL, version.
+# Each operation of a transaction has these bytes besides its path and value: header, lengths, ACL, version.
 _OPERATION_BYTES = 200
 
-# Numbers that sort are 19 digits long; a thousand of them share a folder, whose name is their first 16 digits.
+# Sortable numbers have 19 digits. A thousand of them share a folder; its name is their first 16 digits.
 _NUMBER = 19
 _FOLDER = 16
 _READ_AT_ONCE = 200
@@ -41,7 +44,7 @@ _READ_AT_ONCE = 200
 class OffsetLayouts:
     """Which offset nodes a commit writes for other tools; None for none.
 
-    `consumers` is the root of `/consumers/GROUP/offsets/TOPIC/PARTITION`; `storm` that of Storm's
+    `consumers` is the root of `/consumers/GROUP/offsets/TOPIC/PARTITION`. `storm` is the root of Storm's
     `ZKROOT/ID/partition_N` (with several topics `ZKROOT/ID/TOPIC/partition_N`).
     """
 
@@ -59,10 +62,24 @@ class OffsetLayouts:
                     yield f"{place}/partition_{partition}", _storm_state(self.group, topic, partition, offset)
 
     def offset_in(self, path: str, value: bytes) -> int | None:
-        """The offset that such a node holds, None when it is not one of ours or theirs."""
+        """The offset that such a node holds; None when its value has neither layout."""
         with suppress(ValueError, TypeError, KeyError):
             return int(json.loads(value)["offset"]) if "/partition_" in path else int(value)
         return None
+
+
+def open_store(
+    settings: ZooKeeperLedger, stream: str, connections: Connections, waits: Waits | None
+) -> ZooKeeperLedgerStore:
+    """Open the store by its settings; `LedgerKind` names this function. Raises ConnectionMissing, WrongUse."""
+    endpoint = zookeeper_endpoint(connections(settings.zookeeper))
+    zookeeper = (
+        ZooKeeper(endpoint, timeout_seconds=waits.question_seconds, patience=waits.patience_seconds)
+        if waits
+        else ZooKeeper(endpoint)
+    )
+    layouts = OffsetLayouts(stream, settings.consumers, settings.storm)
+    return ZooKeeperLedgerStore(zookeeper, settings.path, stream, layouts)
 
 
 class ZooKeeperLedgerStore:
@@ -77,7 +94,7 @@ class ZooKeeperLedgerStore:
         self._layouts = layouts or OffsetLayouts(stream)
 
     def prepare(self) -> None:
-        """Make the stream's folder."""
+        """Create the stream's folder."""
         self._make_folder(self._base)
 
     def read(self, key: Key) -> bytes | None:
@@ -135,18 +152,7 @@ class ZooKeeperLedgerStore:
             results: Sequence[Any] = self._zookeeper.once(transaction)
         except TROUBLE as problem:
             raise InDoubt(f"ZooKeeper at {self._zookeeper.endpoint}: {reason(problem)}") from problem
-        # The head is still what was expected, or the first operation would have failed.
-        if isinstance(results[1], NodeExistsError):
-            raise LedgerContradiction(
-                f"{history} is there already, and {path} does not know it. Both were left as they are."
-            )
-        for place, result in zip((path, history, *nodes), results, strict=False):
-            if isinstance(result, NoAuthError):
-                raise WrongUse(
-                    f"{place}, or one of the nodes that a commit writes with it, belongs to another login. "
-                    "Nothing was committed: name another root in the stream file, or use that login."
-                )
-        return not any(isinstance(result, Exception) for result in results)
+        return _won((path, history, *nodes), results)
 
     def put(self, key: Key, value: bytes) -> None:
         path = self._path(key)
@@ -159,6 +165,12 @@ class ZooKeeperLedgerStore:
                 with suppress(InDoubt):
                     if self._create(path, value):
                         return
+
+    def time(self) -> int | None:
+        # The leader gives each node the time of its write.
+        self.put(CLOCK_KEY, b"-")
+        found = self._get(self._path(CLOCK_KEY))
+        return int(found[1].mtime) if found else None
 
     def publish(self, committed_at: int, offsets: Offsets) -> None:
         """Nothing: the offset nodes are part of the commit."""
@@ -183,7 +195,7 @@ class ZooKeeperLedgerStore:
             return self._written(lambda client: client.create_async(path, value))
 
     def _make_folder(self, path: str, *, shown: bool = False) -> None:
-        """Make a folder; one that is `shown` can be listed by other tools, which may make folders of their own in it."""
+        """Create a folder. Other tools can list a `shown` folder, and create folders of their own in it."""
         self._zookeeper.repeated(
             "write",
             lambda client: client.ensure_path_async(path, acl=shown_acl(client, create=True) if shown else None),
@@ -206,7 +218,7 @@ class ZooKeeperLedgerStore:
             )
         except NoNodeError:
             return
-        # By the words that the names stand for: that is the order of keys.
+        # Sort by the unquoted names, which is the order of keys.
         names = sorted(names, key=unquote, reverse=descending)
         for first in range(0, len(names), at_once):
             children = [f"{path}/{name}" for name in names[first : first + at_once]]
@@ -217,7 +229,7 @@ class ZooKeeperLedgerStore:
                     yield from self._below(child, descending=descending, at_once=at_once)
 
     def _values(self, paths: Sequence[str]) -> list[bytes | None]:
-        """The newest values of some nodes, asked for together; None for a node that is not there."""
+        """The newest values of some nodes, requested together; None for a node that does not exist."""
 
         def ask(client: KazooClient) -> Any:
             return _Together([client.get_async(path) for path in paths])
@@ -226,7 +238,7 @@ class ZooKeeperLedgerStore:
         return found
 
     def _known(self, nodes: Mapping[str, bytes]) -> dict[str, tuple[int | None, int]]:
-        """Of some offset nodes those that are there: the offset that each holds, and its version."""
+        """The offset nodes that exist, each with its offset and version."""
         found = {path: self._get(path) for path in nodes}
         return {path: (self._layouts.offset_in(path, at[0]), at[1].version) for path, at in found.items() if at}
 
@@ -237,7 +249,7 @@ class ZooKeeperLedgerStore:
 
     def _key(self, path: str) -> Key:
         parts = path.removeprefix(f"{self._base}/").split("/")
-        # The folder of a number is left out: its name is how the next part begins.
+        # Leave out the folder of a number: the next part begins with its name.
         words = [
             unquote(part)
             for part, following in zip(parts, [*parts[1:], ""], strict=True)
@@ -247,7 +259,7 @@ class ZooKeeperLedgerStore:
 
 
 class _Together:
-    """The values of several nodes as one answer; None for a node that is not there."""
+    """The values of several nodes as one answer; None for a node that does not exist."""
 
     def __init__(self, waiting: Sequence[Any]) -> None:
         self._waiting = waiting
@@ -264,7 +276,7 @@ class _Together:
 
 
 def _parts(word: str) -> tuple[str, ...]:
-    """A word of a key as the names of nodes: quoted where ZooKeeper would not take it, numbers within a folder."""
+    """A word of a key as node names. A word that ZooKeeper refuses is quoted; a number gets its folder before it."""
     if len(word) == _NUMBER and word.isdecimal():
         return word[:_FOLDER], word
     quoted = quote(word, safe="")
@@ -275,15 +287,31 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
+def _won(places: Sequence[str], results: Sequence[Any]) -> bool:
+    """Whether a transaction was applied. Its operations change the head, then the history, then other nodes."""
+    # An error in the second result means that the first operation succeeded: the head is still as expected.
+    if isinstance(results[1], NodeExistsError):
+        raise LedgerContradiction(
+            f"{places[1]} is there already, and {places[0]} does not know it. Both were left as they are."
+        )
+    for place, result in zip(places, results, strict=False):
+        if isinstance(result, NoAuthError):
+            raise WrongUse(
+                f"{place}, or one of the nodes that a commit writes with it, belongs to another login. "
+                "Nothing was committed: name another root in the stream file, or use that login."
+            )
+    return not any(isinstance(result, Exception) for result in results)
+
+
 def _check_request(path: str, parts: Sequence[int]) -> None:
-    """Size a request before it is sent: ZooKeeper drops the connection over one that is too large."""
+    """Check the size of a request before it is sent: ZooKeeper closes the connection after a request that is too large."""
     size = len(path) + sum(parts) + _OPERATION_BYTES * len(parts)
     if size > MAX_REQUEST_BYTES:
         raise TooLarge(f"a write to {path} takes {size} bytes; ZooKeeper takes up to {MAX_REQUEST_BYTES}")
 
 
 def shown_acl(client: KazooClient, *, create: bool = False) -> Any:
-    """The access list of nodes for other tools: theirs to read, ours to write. None where all nodes are open."""
+    """The access list of nodes for other tools: they can read, only our login can write. None when all nodes are open."""
     if client.default_acl is None:
         return None
     return [*client.default_acl, make_acl("world", "anyone", read=True, create=create)]

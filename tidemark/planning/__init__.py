@@ -1,1 +1,1 @@
-"""Which offsets come next, or are asked for: what decides is pure, what asks Kafka and the ledger is beside it."""
+"""Which offsets come next, and which a request asks for. Pure: nothing here asks Kafka or the ledger."""

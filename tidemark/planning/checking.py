@@ -1,9 +1,10 @@
-"""Whether Kafka still has what the ledger knows: what stops a plan, and what a policy accepts. Pure."""
+"""Whether Kafka still has what the ledger knows: which changes stop a plan, and which a policy accepts. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tidemark.clients.kafka.topics import PartitionLog
 from tidemark.errors import (
     LogTruncated,
     OffsetsOutOfRange,
@@ -12,20 +13,16 @@ from tidemark.errors import (
     TopicUnknown,
     WrongUse,
 )
-from tidemark.kafka.topics import PartitionLog
 from tidemark.ledger.incarnations import Change
-from tidemark.ledger.records import (
-    Head,
-    TopicChange,
-)
+from tidemark.ledger.records import Guarantee, Head, TopicChange
+from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, TopicPartition
 from tidemark.planning.inputs import Known, Request
-from tidemark.ranges import FIRST_INCARNATION, OffsetRange
 
 
 def check_topics(known: Known, topics: tuple[str, ...], read: set[str]) -> None:
-    """Raise TopicUnknown, TopicGone or TopicRecreated unless every topic is there and the one that the ledger knows.
+    """Raise TopicUnknown, TopicGone or TopicRecreated unless every topic exists and is the one that the ledger knows.
 
-    `read` are the topics of which something has been read before.
+    `read`: the topics from which the lane has read before.
     """
     for topic in [topic for topic in topics if topic not in known.logs and topic not in known.left]:
         if topic in read:
@@ -52,12 +49,12 @@ def _numbers(partitions: Mapping[int, object]) -> str:
 
 
 def changes(head: Head, known: Known, request: Request) -> list[Change]:
-    """What has changed under the lane's positions, as far as a policy accepts it; each topic once.
+    """The changes under the lane's positions that a policy accepts; each topic once.
 
-    What no policy accepts is refused when the window is planned.
+    Planning the window refuses all other changes.
     """
     newest: dict[str, int] = {}
-    positions, logs = head.offsets(), known.partitions()
+    positions, logs = reached(head), known.partitions()
     for at in positions:
         newest[at.topic] = max(at.incarnation, newest.get(at.topic, 0))
     found = []
@@ -68,10 +65,14 @@ def changes(head: Head, known: Known, request: Request) -> list[Change]:
                 found.append(Change(TopicChange.DELETED, topic, "", newest[topic], "on_deleted: leave"))
         elif topic not in known.incarnations:
             if policy.on_recreated == "accept":
-                after = newest.get(topic, FIRST_INCARNATION)
+                # An incarnation that was accepted may have been recreated again before the lane read anything of it.
+                after = max(newest.get(topic, FIRST_INCARNATION), known.newest.get(topic, FIRST_INCARNATION))
                 found.append(Change(TopicChange.RECREATED, topic, log.topic_id, after, "on_recreated: accept"))
         elif policy.on_truncated == "accept":
-            offsets = {at: offset for at, offset in positions.items() if at in logs and at.topic == topic}
+            # A lane that has read nothing since the last cut goes on at that cut.
+            offsets = {
+                at: offset for at, offset in {**known.starts, **positions}.items() if at in logs and at.topic == topic
+            }
             ends = {at: min(logs[at].end, known.epoch_ends.get(at, offset)) for at, offset in offsets.items()}
             cuts = {at: end for at, end in ends.items() if end < offsets[at]}
             if cuts:
@@ -81,23 +82,45 @@ def changes(head: Head, known: Known, request: Request) -> list[Change]:
     return found
 
 
+def reached(head: Head) -> dict[TopicPartition, int]:
+    """How far the lane has read: its positions. A lane without positions has the ends of its last window."""
+    found = head.offsets()
+    if head.last is not None and head.last.window.guarantee == Guarantee.NONE:
+        found |= {one.at: one.until for one in head.last.window.ranges}
+    return found
+
+
 def check_inside(wanted: OffsetRange, log: PartitionLog, position: int | None) -> None:
     """Raise OffsetsOutOfRange or LogTruncated, naming the offsets, unless the log holds what is wanted."""
     if wanted.start < log.start:
         lost = OffsetRange(wanted.partition, wanted.start, min(log.start, max(wanted.until, wanted.start)))
         raise OffsetsOutOfRange(
             f"{lost} is no longer in Kafka: the log now begins at {log.start}. Retention or DeleteRecords removed it. "
-            "Nothing was changed. To go on behind it, set `on_out_of_range` in the stream file."
+            "Nothing was changed. To go on after it, set `on_out_of_range` in the stream file."
         )
-    if position is not None and position > log.end:
+    if position is not None:
+        _check_end(wanted.partition, position, log)
+
+
+def _check_end(at: TopicPartition, offset: int, log: PartitionLog) -> None:
+    if offset > log.end:
         raise LogTruncated(
-            f"{wanted.partition} ends at {log.end}, below {position}, which the ledger knows of: the log was truncated or "
+            f"{at} ends at {log.end}, below {offset}, which the ledger knows of: the log was truncated or "
             f"an older state restored. {_TO_ACCEPT_A_CUT}"
         )
 
 
+def check_reached(known: Known, head: Head) -> None:
+    """Raise LogTruncated when a log was cut below what the lane has read, wherever the lane is to read on."""
+    logs = known.partitions()
+    for at, offset in reached(head).items():
+        if at in logs:
+            _check_end(at, offset, logs[at])
+            check_cut(known, OffsetRange(at, offset, offset))
+
+
 def check_cut(known: Known, wanted: OffsetRange) -> None:
-    """Raise LogTruncated when a log was cut below what was read of it and has grown again: its offsets look valid."""
+    """Raise LogTruncated when a log was cut below what was read, and has grown again. Its offsets look valid."""
     end = known.epoch_ends.get(wanted.partition, wanted.until)
     if end < wanted.until:
         raise LogTruncated(

@@ -1,4 +1,4 @@
-"""How much a plan will be: records, bytes and time, by what the windows before it were. Pure; nothing is promised."""
+"""How much a plan will read: records, bytes and time, from earlier windows. Pure; estimates promise nothing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from tidemark.ledger.book import View
 from tidemark.ledger.records import Record
-from tidemark.ranges import OffsetRange, RangeSet
+from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Records, bytes (keys and values), and the seconds that windows take beside the start of Spark."""
+    """Records, bytes (keys and values), and the seconds that windows take after Spark has started."""
 
     records: int
     bytes: int
@@ -20,7 +20,7 @@ class Estimate:
 
 
 def estimate(offsets: int, windows: Iterable[Record]) -> Estimate | None:
-    """What reading so many offsets will be, if it is as with the given windows; None when they have read nothing.
+    """What reading so many offsets takes, if it is as with the given windows. None when those have read nothing.
 
     A window reads fewer records than offsets where transactions and compaction have left gaps.
     """
@@ -38,7 +38,7 @@ def estimate(offsets: int, windows: Iterable[Record]) -> Estimate | None:
 
 
 def stored_before(view: View, wanted: RangeSet) -> int:
-    """About how many messages of some offsets have given rows: exact where whole windows are wanted, else in proportion."""
+    """About how many messages of some offsets have given rows. Exact for whole windows; otherwise in proportion."""
     counting: dict[int, list[OffsetRange]] = {}
     for at in wanted.partitions:
         for one in view.authority.segments(at):

@@ -1,27 +1,27 @@
-"""What the planner is given: who asks and under which policies, and what Kafka and the ledger know."""
+"""The planner's inputs: who asks, under which policies, and what Kafka and the ledger know."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidemark.kafka.topics import PartitionLog, TopicLog
+from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.ledger.records import (
     Guarantee,
 )
-from tidemark.ranges import TopicPartition
+from tidemark.offsets.ranges import TopicPartition
 
 
 @dataclass(frozen=True)
 class Policies:
-    """What to do when Kafka no longer has what the ledger knows: stop (`fail`), or what a stream file says in its place."""
+    """What to do when Kafka no longer has what the ledger knows: stop (`fail`), or what the stream file says instead."""
 
     # Go on at the `earliest` or `latest` offset that is there.
     on_out_of_range: str = "fail"
     # `accept` a recreated topic, or a log that was cut and written anew, as a new incarnation.
     on_recreated: str = "fail"
     on_truncated: str = "fail"
-    # `leave` a deleted topic: read the others.
+    # `leave` a deleted topic, and read the others.
     on_deleted: str = "fail"
 
 
@@ -38,10 +38,10 @@ class Request:
     policies: Policies = Policies()
     by_topic: Mapping[str, Policies] = field(default_factory=dict)
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
-    # Bytes, as far as `bytes_per_offset` tells; partitions that it does not name count as UNKNOWN_BYTES an offset.
+    # Bytes, estimated by `bytes_per_offset`; a partition that it does not name counts UNKNOWN_BYTES per offset.
     max_bytes: int | None = None
     bytes_per_offset: Mapping[TopicPartition, float] | None = None
-    # A partition that is further behind than this is read from so far behind its end; None for however far.
+    # The most offsets that a partition may lag: with more, its reading begins this far below its end. None: no limit.
     max_behind: int | None = None
 
     def policy(self, topic: str) -> Policies:
@@ -52,9 +52,9 @@ class Request:
 class Known:
     """What Kafka says of the topics now, and which incarnation the ledger knows each topic id as.
 
-    `chosen`: only these partitions of each topic are read; None for all. `left`: topics that are gone and not waited for.
-    `starts`: where partitions of an accepted incarnation begin. `epoch_ends`: of partitions with a newer leader, where the
-    log ends that was read under the older one.
+    `chosen`: only these partitions of each topic are read; None for all. `left`: deleted topics that the stream leaves.
+    `newest`: each topic's newest incarnation, whatever its id. `starts`: where partitions of an accepted incarnation begin.
+    `epoch_ends`: for partitions with a newer leader, where the log of the older leader ends.
     """
 
     logs: Mapping[str, TopicLog]
@@ -63,6 +63,7 @@ class Known:
     left: frozenset[str] = frozenset()
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
     epoch_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    newest: Mapping[str, int] = field(default_factory=dict)
 
     def partitions(self) -> dict[TopicPartition, PartitionLog]:
         """The partitions of the topics that the ledger knows by their ids."""
@@ -73,8 +74,12 @@ class Known:
             for partition, log in found.partitions.items()
         }
 
+    def begins(self, at: TopicPartition, log: PartitionLog) -> int:
+        """A partition's first offset. Below the cut of an accepted incarnation, messages belong to the earlier incarnation."""
+        return min(max(log.start, self.starts.get(at, 0)), log.end)
+
     def to_read(self) -> dict[TopicPartition, PartitionLog]:
-        """Those of them that the stream reads, in their order."""
+        """The known partitions that the stream reads, in order."""
         chosen = self.chosen
         return {
             at: log

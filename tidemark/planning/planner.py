@@ -1,13 +1,12 @@
-"""Which offsets come next. Pure: what Kafka and the ledger say comes in as values, a window or an error goes out."""
+"""Which offsets come next. Pure: takes what Kafka and the ledger say as values, and gives a window or an error."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from tidemark.clients.kafka.topics import PartitionLog
 from tidemark.errors import PartitionsChanged, WrongUse
-from tidemark.first_windows import FirstWindows
-from tidemark.kafka.topics import PartitionLog
 from tidemark.ledger.records import (
     Gap,
     GapKind,
@@ -20,19 +19,23 @@ from tidemark.ledger.records import (
     WindowRange,
     positions,
 )
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.checking import check_cut, check_inside, check_topics
 from tidemark.planning.inputs import Known, Request
 from tidemark.planning.message_sizes import UNKNOWN_BYTES
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+
+# Of what is chosen for a window and of all that is left: what has to be read at once. It holds what was chosen, and all that
+# is left below it.
+AtOnce = Callable[[RangeSet, RangeSet], RangeSet]
 
 
 def next_window(
     head: Head, known: Known, request: Request, goal: Mapping[TopicPartition, int] | None = None
 ) -> Window | None:
-    """The next window of an ingest: from the positions to the ends, or to `goal` where that is lower.
+    """The next window of an ingest: from the positions to the ends, or to `goal` where `goal` is lower.
 
-    None when there is nothing new. A partition that is new begins at its log start. Raises a SourceChanged when a
-    position lies outside its log, unless a policy says otherwise; what is jumped over is a gap of the window.
+    None when there is nothing new. A new partition begins at its log start. Raises a SourceChanged when a position lies
+    outside its log, unless a policy says otherwise. Offsets that the window jumps over are a gap of the window.
     """
     at_positions = head.offsets()
     check_topics(known, request.topics, {at.topic for at in at_positions})
@@ -60,9 +63,9 @@ def next_window(
 
 
 def jumps(at: TopicPartition, position: int, log: PartitionLog, request: Request, *, begins: bool) -> list[Gap]:
-    """What a partition's position jumps over before it is read on, ascending; nothing unless a policy says so.
+    """The offsets that a partition's position jumps over before it is read on, ascending; none unless a policy says so.
 
-    `begins`: whether this is a run's first window. Within a run nobody falls behind further.
+    `begins`: whether this is a run's first window. Only there does `max_behind` apply.
     """
     found = []
 
@@ -84,7 +87,7 @@ def jumps(at: TopicPartition, position: int, log: PartitionLog, request: Request
 
 
 def skipping(head: Head, known: Known, request: Request, to: Mapping[TopicPartition, int]) -> Window:
-    """A window without anything to read, whose gaps lead from the positions to `to`.
+    """A window that reads nothing, whose gaps lead from the positions to `to`.
 
     Raises WrongUse when a position would fall, when an offset lies above its log's end, or when nothing would be skipped.
     """
@@ -120,11 +123,11 @@ def next_selected(
     request: Request,
     selection: RangeSet,
     ref: SelectionRef,
-    first: FirstWindows | None = None,
+    at_once: AtOnce | None = None,
 ) -> Window | None:
-    """The next window of a backfill or replay: what is left of its selection, from each partition's position on.
+    """The next window of a backfill or replay: the rest of its selection, from each partition's position on.
 
-    With `first`, only whole ones of these windows, so that it may be larger than the limits say.
+    `at_once` may add to what the limits allow.
     """
     left = selection - RangeSet(OffsetRange(at, 0, offset) for at, offset in head.offsets().items())
     if not left:
@@ -134,6 +137,13 @@ def next_selected(
     for one in left:
         if one.partition not in logs:
             raise PartitionsChanged(f"{one} cannot be read: the partition, or this incarnation of the topic, is gone")
+        begins = known.starts.get(one.partition, 0)
+        if one.start < begins:
+            older = OffsetRange(one.partition, one.start, min(begins, one.until))
+            raise PartitionsChanged(
+                f"{older} cannot be read: the log was cut at {begins}, and what lies below belongs to the topic's earlier "
+                "incarnation. Nothing was changed. Ask for offsets above the cut."
+            )
         check_inside(one, logs[one.partition], one.until)
         check_cut(known, one)
     lengths = {at: (0, sum(until - start for start, until in left.of(at))) for at in left.partitions}
@@ -142,8 +152,8 @@ def next_selected(
         for at, (_, count) in share(lengths, limit_of(lengths, request)).items()
         for one in left.only([at]).first(count)
     )
-    if first is not None:
-        chosen = first.closed(chosen, left)
+    if at_once is not None:
+        chosen = at_once(chosen, left)
     hull = {one.partition: (one.start, one.until) for one in chosen.hull()}
     return _window(head, known, request, hull, selection=ref)
 
@@ -151,7 +161,7 @@ def next_selected(
 def limit_of(ranges: Mapping[TopicPartition, tuple[int, int]], request: Request) -> int | None:
     """The most records that a window of these ranges may take: the tighter of `max_records` and `max_bytes`.
 
-    Shared by `share`, so many records take the same part of each partition's lag, and so about `max_bytes` in all.
+    `share` then takes the same part of each partition's lag, so that the window has about `max_bytes` in all.
     """
     limits = [] if request.max_records is None else [request.max_records]
     if request.max_bytes is not None:
@@ -159,13 +169,13 @@ def limit_of(ranges: Mapping[TopicPartition, tuple[int, int]], request: Request)
         lags = {at: until - start for at, (start, until) in ranges.items()}
         size = sum(lag * known.get(at, UNKNOWN_BYTES) for at, lag in lags.items())
         if size > request.max_bytes:
-            # At least one, so that `share` gives each partition that lags its one.
+            # At least one, so that `share` gives one record to each partition that lags.
             limits.append(max(1, int(request.max_bytes / size * sum(lags.values()))))
     return min(limits, default=None)
 
 
 def share(ranges: Mapping[TopicPartition, tuple[int, int]], limit: int | None) -> dict[TopicPartition, tuple[int, int]]:
-    """Cap ranges to `limit` records in all, each partition in proportion to its lag, at least one where it lags.
+    """Cap ranges to `limit` records in all. A partition gets its part in proportion to its lag, but at least one record.
 
     As Spark's `maxOffsetsPerTrigger`: lags 101, 11 and 1 with a limit of 10 give 8, 1 and 1.
     """
@@ -174,15 +184,15 @@ def share(ranges: Mapping[TopicPartition, tuple[int, int]], limit: int | None) -
         return dict(ranges)
     capped = {}
     for at, (start, until) in ranges.items():
-        part, rest = divmod(limit * (until - start), lag)
-        capped[at] = (start, min(until, start + (part or (1 if rest else 0))))
+        part = limit * (until - start) // lag
+        capped[at] = (start, min(until, start + max(part, 1)))
     return capped
 
 
 def offsets_within(known: Known, wanted: RangeSet) -> RangeSet:
     """The part of a request that Kafka still holds."""
     logs = known.partitions()
-    return wanted & RangeSet(OffsetRange(at, log.start, log.end) for at, log in logs.items())
+    return wanted & RangeSet(OffsetRange(at, known.begins(at, log), log.end) for at, log in logs.items())
 
 
 def _gap(kind: GapKind, policy: str, at: TopicPartition, start: int, until: int) -> Gap:

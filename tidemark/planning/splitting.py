@@ -1,7 +1,7 @@
 """How a window is spread over Spark's tasks: few reads of Kafka, each split by size.
 
-`spark_jobs/` reads so, and a plan shows it before. Spark splits by itself: what it is told is `min_partitions`, and what it
-makes of that is `tasks`, as KafkaOffsetRangeCalculator of its Kafka source does.
+`spark_jobs/` reads in this way, and a plan shows it before. Tidemark tells Spark only `min_partitions`; Spark does the
+split. `tasks` computes that split as KafkaOffsetRangeCalculator of Spark's Kafka source does.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tidemark.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
-# Scattered records are read together with what lies between them, and filtered: one read of 50,000 records is faster
-# than many small ones (each has a consumer to start and to seek).
+# Scattered records are read together with the records between them, and filtered. One read of 50,000 records is faster
+# than many small ones: each read starts a consumer, which seeks.
 _GAP = 50_000
 # An interval this long is read alone, exactly.
 _LONG = 10_000
@@ -23,14 +23,17 @@ _RECORDS_PER_TASK = 75_000
 
 @dataclass(frozen=True)
 class Read:
-    """One read of Spark's Kafka source, which takes one range per partition. `exact`: everything in them is wanted."""
+    """One read of Spark's Kafka source, which takes one range per partition. `exact`: all offsets of the ranges are wanted."""
 
     ranges: tuple[OffsetRange, ...]
     exact: bool
 
 
 def reads(wanted: RangeSet) -> list[Read]:
-    """How to read a set of offsets in few reads: the n-th piece of each partition goes into the n-th read."""
+    """How to read a set of offsets in few reads: the n-th piece of each partition goes into the n-th read.
+
+    No two reads share an offset, so each wanted offset is read exactly once.
+    """
     queues: dict[bool, dict[TopicPartition, list[OffsetRange]]] = {True: {}, False: {}}
     for at in wanted.partitions:
         for piece, exact in _pieces(wanted, at):
@@ -43,21 +46,27 @@ def reads(wanted: RangeSet) -> list[Read]:
 
 
 def _pieces(wanted: RangeSet, at: TopicPartition) -> Iterator[tuple[OffsetRange, bool]]:
-    short: list[tuple[int, int]] = []
+    """Disjoint pieces, ascending, each with whether all of it is wanted: several short intervals, or one of any length."""
+    together: list[tuple[int, int]] = []
     for start, until in wanted.of(at):
-        if until - start >= _LONG:
-            yield OffsetRange(at, start, until), True
-        elif short and start - short[-1][1] <= _GAP:
-            short[-1] = (short[-1][0], until)
-        else:
-            short.append((start, until))
-    for start, until in short:
-        piece = OffsetRange(at, start, until)
-        yield piece, RangeSet([piece]) & wanted == RangeSet([piece])
+        if together and not _joins(together[-1], (start, until)):
+            yield _piece(at, together)
+            together = []
+        together.append((start, until))
+    yield _piece(at, together)
+
+
+def _joins(before: tuple[int, int], after: tuple[int, int]) -> bool:
+    """Whether two neighbouring intervals are read in one piece. A long one ends the piece before it and begins another."""
+    return after[0] - before[1] <= _GAP and all(until - start < _LONG for start, until in (before, after))
+
+
+def _piece(at: TopicPartition, intervals: list[tuple[int, int]]) -> tuple[OffsetRange, bool]:
+    return OffsetRange(at, intervals[0][0], intervals[-1][1]), len(intervals) == 1
 
 
 def min_partitions(read: Read) -> int:
-    """The least number of tasks that Spark is asked for: one for each range, more where there are many records."""
+    """The least number of tasks to ask Spark for: one per range, more for many records."""
     return max(len(read.ranges), math.ceil(sum(map(len, read.ranges)) / _RECORDS_PER_TASK))
 
 
@@ -67,7 +76,7 @@ def tasks(wanted: RangeSet) -> list[OffsetRange]:
 
 
 def _split(ranges: Sequence[OffsetRange], wanted: int) -> Iterator[OffsetRange]:
-    """Ranges that are large beside the others in several parts, so that there are about `wanted` in all."""
+    """Split ranges that are larger than others into parts, so that there are about `wanted` in all."""
     ranges = [one for one in ranges if len(one)]
     if len(ranges) >= wanted:
         yield from ranges
@@ -79,7 +88,7 @@ def _split(ranges: Sequence[OffsetRange], wanted: int) -> Iterator[OffsetRange]:
         parts = 1 if one in small else _parts(len(one), rest, max(wanted - len(small), 1))
         start = one.start
         for part in range(parts):
-            # The last part takes what the divisions leave over.
+            # The last part takes the remainder.
             until = start + (one.until - start) // (parts - part)
             if start < until:
                 yield OffsetRange(one.partition, start, until)
@@ -92,7 +101,7 @@ def _parts(size: int, total: int, wanted: int) -> int:
 
 
 def share_of(ranges: Iterable[OffsetRange], cores: int, index: int) -> list[OffsetRange]:
-    """What one of the cores reads, when each task goes in its turn to the core with the least to read so far.
+    """The ranges that one core reads, when each task goes in turn to the core with the least to read so far.
 
     The cores count from 0. Raises ValueError when there is no such core.
     """

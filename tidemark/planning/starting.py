@@ -21,20 +21,20 @@ def start_positions(
 ) -> tuple[Position, ...]:
     """Where a new lane begins: at the log starts (`earliest`) or at the ends (`latest`).
 
-    `given` has precedence: an offset for a (topic, partition). Raises WrongUse for one that Kafka does not have,
-    OffsetsOutOfRange for an offset below its log, WrongUse for one above its end.
+    An offset of `given` has precedence for its (topic, partition). Raises OffsetsOutOfRange for an offset below its log, and
+    WrongUse for an offset above the log's end or a partition that Kafka does not have.
     """
     check_topics(known, topics, set())
     logs = known.to_read()
-    found = {at: log.start if start == "earliest" else log.end for at, log in logs.items()}
+    found = {at: known.begins(at, log) if start == "earliest" else log.end for at, log in logs.items()}
     by_name = {(at.topic, at.partition): at for at in logs}
     for name, offset in (given or {}).items():
         if name not in by_name:
             raise WrongUse(f"start.offsets: {name[0]}/{name[1]} does not exist")
         at = by_name[name]
-        if offset < logs[at].start:
+        if offset < (begins := known.begins(at, logs[at])):
             raise OffsetsOutOfRange(
-                f"start.offsets: {at} begins at {logs[at].start} now, {offset} is below it. Name an offset that is still there."
+                f"start.offsets: {at} begins at {begins} now, {offset} is below it. Name an offset that is still there."
             )
         if offset > logs[at].end:
             raise WrongUse(f"start.offsets: {at} ends at {logs[at].end} now, {offset} lies above it")
@@ -43,7 +43,7 @@ def start_positions(
 
 
 def shifted(known: Known, given: Mapping[tuple[str, int], int], shift: int) -> dict[tuple[str, int], int]:
-    """Offsets of (topic, partition) moved by `shift`, forwards or backwards, and cut to where Kafka's logs begin and end."""
+    """Offsets of (topic, partition), moved by `shift` forwards or backwards, and kept inside Kafka's logs."""
     logs = {(at.topic, at.partition): log for at, log in known.partitions().items()}
     return {
         place: min(max(offset + shift, logs[place].start), logs[place].end) if place in logs else offset
@@ -54,10 +54,10 @@ def shifted(known: Known, given: Mapping[tuple[str, int], int], shift: int) -> d
 def offsets_at_time(
     known: Known, found: Mapping[tuple[str, int], int | None], time: str, if_none: str
 ) -> dict[tuple[str, int], int]:
-    """The offsets at which a time begins: `found` is the first message at or after it, None where there is none.
+    """The offsets at which a time begins. `found`: the first message at or after it per partition, None where none is.
 
-    There, `if_none` decides: `fail` raises WrongUse naming the partitions, `end` takes the end of the log. The ends were taken
-    before the times were looked up, so nothing lies above them.
+    For None, `if_none` decides: `fail` raises WrongUse naming the partitions, `end` takes the end of the log. The ends were
+    taken before the times were looked up, so no message at or after the time lies below them.
     """
     ends = {(at.topic, at.partition): log.end for at, log in known.to_read().items()}
     missing = sorted(f"{topic}/{partition}" for topic, partition in ends if found.get((topic, partition)) is None)

@@ -6,16 +6,24 @@ from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
-from tidemark.streams.parts import Part
+from tidemark.schemes.parts import Part
 
 
 class Explode(Part):
     """How a value is split into pieces, each of which the scheme then takes for a value: one of these ways."""
 
-    # Text or bytes with this between the pieces; one at the end begins no piece.
-    lines: Annotated[str, Field(min_length=1, max_length=20)] | None = None
-    # True: the value is a JSON array. A text: it is a JSON object, with the array under this key.
-    json_array: bool | str | None = None
+    lines: Annotated[str, Field(min_length=1, max_length=20)] | None = Field(
+        default=None,
+        description='`"\\n"` splits at this separator, of up to 20 characters; the bytes between need not be text. A separator '
+        "at the end begins no piece, so the last line may end with one or not. An empty line is a piece.",
+    )
+    json_array: bool | str | None = Field(
+        default=None,
+        description="`true`: the value is a JSON array. A piece is an element as JSON; of a string it is the text. Objects "
+        "have their keys by name, and numbers are as Spark writes them (`1e3` is `1000.0`, `1.10` is `1.1`; a number of more "
+        "than 38 digits loses the last ones). A null element is the text `null`, not a tombstone. A name, like `items`: the "
+        "value is a JSON object with such an array under this key; its other keys are ignored.",
+    )
 
     @field_validator("json_array")
     @classmethod

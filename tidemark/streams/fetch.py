@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from tidemark.streams.parts import Part
+from tidemark.schemes.parts import Part
 
 _Bytes = Annotated[int, Field(ge=1, le=2_147_483_647)]
 _Milliseconds = Annotated[int, Field(ge=1, le=3_600_000)]
@@ -24,14 +24,36 @@ class FetchSettings(Part):
 
     model_config = ConfigDict(validate_by_alias=True, validate_by_name=False)
 
-    fetch_min_bytes: Annotated[_Bytes | None, Field(alias="fetch.min.bytes")] = None
-    fetch_max_bytes: Annotated[_Bytes | None, Field(alias="fetch.max.bytes")] = None
-    fetch_max_wait_ms: Annotated[_Milliseconds, Field(alias="fetch.max.wait.ms")] = 20
-    max_partition_fetch_bytes: Annotated[_Bytes | None, Field(alias="max.partition.fetch.bytes")] = None
-    max_poll_records: Annotated[_Bytes | None, Field(alias="max.poll.records")] = None
-    receive_buffer_bytes: Annotated[_Bytes | None, Field(alias="receive.buffer.bytes")] = None
-    request_timeout_ms: Annotated[_Milliseconds | None, Field(alias="request.timeout.ms")] = None
+    fetch_min_bytes: Annotated[
+        _Bytes | None, Field(alias="fetch.min.bytes", description="The least data of one answer.")
+    ] = None
+    fetch_max_bytes: Annotated[
+        _Bytes | None, Field(alias="fetch.max.bytes", description="The most data of one answer.")
+    ] = None
+    fetch_max_wait_ms: Annotated[
+        _Milliseconds,
+        Field(
+            alias="fetch.max.wait.ms",
+            description="How long a broker waits when there is nothing to fetch. It is short, because a window's messages are "
+            "already in Kafka.",
+        ),
+    ] = 20
+    max_partition_fetch_bytes: Annotated[
+        _Bytes | None,
+        Field(alias="max.partition.fetch.bytes", description="The most data of one partition in one answer."),
+    ] = None
+    max_poll_records: Annotated[
+        _Bytes | None,
+        Field(alias="max.poll.records", description="The most messages that the consumer passes on at once."),
+    ] = None
+    receive_buffer_bytes: Annotated[
+        _Bytes | None, Field(alias="receive.buffer.bytes", description="The buffer of the connection.")
+    ] = None
+    request_timeout_ms: Annotated[
+        _Milliseconds | None,
+        Field(alias="request.timeout.ms", description="How long the consumer waits for an answer."),
+    ] = None
 
     def settings(self) -> dict[str, str]:
-        """The consumer's settings, by Kafka's names; what is Kafka's default is left out."""
+        """The consumer's settings, by Kafka's names, without those that keep Kafka's default."""
         return {name: str(value) for name, value in self.model_dump(by_alias=True, exclude_none=True).items()}

@@ -12,15 +12,15 @@ import yaml
 from pydantic import ValidationError
 
 from tidemark.errors import InvalidStreamFile
+from tidemark.schemes.kinds import FOLDER, AvroScheme
 from tidemark.streams.model import Stream
-from tidemark.streams.schemes import FOLDER, AvroScheme
 
 FOLDERS = "TIDEMARK_STREAMS"
 
-# A stream file is written by hand; anything larger is another file by mistake.
+# People write stream files by hand. A larger file is another file by mistake.
 _MAX_BYTES = 256 * 1024
 
-# What PyYAML raises: its own errors, and whatever its parsers of numbers, times and the like come upon (`!!bool x`: KeyError).
+# PyYAML raises its own errors, and those of its parsers of numbers, times and other values (`!!bool x`: KeyError).
 _NOT_YAML = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError)
 _NO_KEY = (
     "a {} stands where a key is expected; text with braces or brackets, like '{{{{ x }}}}', has to stand in quotes"
@@ -29,7 +29,7 @@ _NO_KEY = (
 
 @dataclass(frozen=True)
 class StreamFile:
-    """A stream, the file it stands in, and the digest (SHA-256) of its bytes, and behind them of the schema file's if any."""
+    """A stream, its file, and the SHA-256 of the file's bytes, followed by those of the schema file if there is one."""
 
     path: Path
     digest: str
@@ -37,7 +37,7 @@ class StreamFile:
 
 
 def load(path: Path) -> StreamFile:
-    """Read and check a stream file. Raises InvalidStreamFile with every problem found, a line each."""
+    """Read and check a stream file. Raises InvalidStreamFile with every problem, one line each."""
     try:
         raw = path.read_bytes()
     except OSError as problem:
@@ -64,9 +64,12 @@ def load(path: Path) -> StreamFile:
     except ValidationError as problem:
         lines = [_problem(path, node, error["loc"], error["msg"], error.get("input")) for error in problem.errors()]
         raise InvalidStreamFile("\n".join(lines)) from None
+    except Exception as problem:
+        # Another package may define the settings: any exception of theirs is a problem of the stream file.
+        raise InvalidStreamFile(f"{path}: {type(problem).__name__}: {_one_line(problem)}") from problem
     digest = hashlib.sha256(raw)
     if isinstance(stream.scheme, AvroScheme):
-        # What becomes of a message depends on it as on the file.
+        # The outcome of a message depends on the schema as well as on the stream file.
         digest.update(stream.scheme.writer.encode())
     return StreamFile(path, digest.hexdigest(), stream)
 
@@ -78,7 +81,7 @@ def stream_folders(beside: Path) -> list[Path]:
 
 
 def stream_files(*folders: Path) -> list[Path]:
-    """The stream files of some folders, by name; a folder that is not there has none."""
+    """The stream files of some folders, by name; a missing folder has none."""
     return [
         path
         for folder in folders
@@ -93,11 +96,11 @@ def _problem(path: Path, node: yaml.Node | None, place: Sequence[int | str], mes
     name = ".".join(str(part) for part in known) or "the file"
     expected = message.removeprefix("Value error, ")
     shown = f" (found {found!r})" if isinstance(found, str | int | float | bool) or found is None else ""
-    return f"{path}:{line}: {name}: {expected}{shown}"
+    return f"{path}:{line}: {_printable(name)}: {_printable(expected)}{shown}"
 
 
 def _line_of(node: yaml.Node | None, place: Sequence[int | str]) -> tuple[int, list[int | str]]:
-    """The line of the deepest part of `place` that the file has; parts that only the model has are passed over."""
+    """The line of the deepest part of `place` in the file. Parts that only the model has are skipped."""
     line = node.start_mark.line + 1 if node else 1
     known: list[int | str] = []
     for part in place:
@@ -118,8 +121,8 @@ def _line_of(node: yaml.Node | None, place: Sequence[int | str]) -> tuple[int, l
 
 
 def _wrong_keys(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
-    """The line of each key that cannot be one, and why; of two equal keys PyYAML lets the last one win, here it is an error."""
-    # An alias is the very node that it names: each once, since one may lie within itself.
+    """The line of each invalid key, and why. PyYAML lets the last of two equal keys win; here the second is an error."""
+    # An alias is the same node object as its anchor. Visit each node once, since a node may contain itself.
     known: set[int] = set()
     left = [node]
     while left:
@@ -136,10 +139,15 @@ def _wrong_keys(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
                 if not isinstance(key, yaml.ScalarNode):
                     yield line, _NO_KEY.format("map" if isinstance(key, yaml.MappingNode) else "list")
                 elif key.value in seen:
-                    yield line, f"{key.value}: the key stands here a second time"
+                    yield line, f"{_printable(key.value)}: the key stands here a second time"
                 else:
                     seen.add(key.value)
             left += [value for _, value in reversed(one.value)]
+
+
+def _printable(text: str) -> str:
+    """A key or value of the file for an error message: on one line, whatever characters it has."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def _one_line(problem: Exception) -> str:

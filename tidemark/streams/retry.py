@@ -1,4 +1,4 @@
-"""What a stream file may say of retries: when a message is tried again on which a function of one's own has failed."""
+"""What a stream file may say of retries: when a function is called again for a message on which it failed."""
 
 from __future__ import annotations
 
@@ -8,33 +8,64 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from tidemark.errors import WrongUse
-from tidemark.retries import ExponentialBackoff, RetryPolicy
-from tidemark.streams.parts import Name, Part
+from tidemark.functions.retries import ExponentialBackoff, RetryPolicy
+from tidemark.schemes.parts import Name, Part
 
-# Where a policy of one's own is registered: its name, and what makes it from `settings`.
+# The entry points of retry policies from other packages: a name, and the callable that makes the policy from `settings`.
 ENTRY_POINTS = "tidemark.retry_policies"
 
-# A day: what waits longer wants a redrive, not a task that sleeps.
+# A day. For a longer wait, use a redrive and not a sleeping task.
 _MOST_MS = 86_400_000
 
 
 class Retry(Part):
-    """Storm's four settings, and `max_seconds`; or a `policy` of one's own with its `settings`."""
+    """Storm's four settings, and `max_seconds`; or a `policy` of one's own with its `settings`. And `timeout_ms`, of a call."""
 
-    initial_delay_ms: Annotated[int, Field(ge=0, le=_MOST_MS)] = 100
-    multiplier: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
-    max_delay_ms: Annotated[int, Field(ge=0, le=_MOST_MS)] = 60_000
-    # Retries after the first try; -1: as many as there are.
-    limit: Annotated[int, Field(ge=-1, le=1_000_000)] = 3
-    # Of one message, from its first failure on.
-    max_seconds: Annotated[float, Field(gt=0, le=_MOST_MS / 1000)] | None = None
-    policy: Name | None = None
-    settings: dict[str, Any] = Field(default_factory=dict)
+    initial_delay_ms: Annotated[
+        int, Field(ge=0, le=_MOST_MS, description="The wait after the first failure. Storm's default: 0.")
+    ] = 100
+    multiplier: Annotated[
+        float,
+        Field(
+            ge=1,
+            allow_inf_nan=False,
+            description="Each wait is this many times as long as the previous wait. Storm's default: 1.0.",
+        ),
+    ] = 2.0
+    max_delay_ms: Annotated[int, Field(ge=0, le=_MOST_MS, description="No wait is longer. Storm's default: 60000.")] = (
+        60_000
+    )
+    limit: Annotated[
+        int,
+        Field(
+            ge=-1,
+            le=1_000_000,
+            description="The number of retries after the first try. 0: none. -1: any number, and then `max_seconds` is "
+            "required. Storm's default: -1.",
+        ),
+    ] = 3
+    max_seconds: Annotated[float, Field(gt=0, le=_MOST_MS / 1000)] | None = Field(
+        default=None, description="No retry later than this after a message's first failure."
+    )
+    timeout_ms: Annotated[
+        int,
+        Field(
+            ge=100,
+            le=_MOST_MS,
+            description="How long one call may take, at most a day. A call that takes longer fails, and is retried like any "
+            "other. So a message that never returns takes up to `limit` + 1 times as long. Storm's default: 30000, of the "
+            "topology.",
+        ),
+    ] = 30_000
+    policy: Name | None = Field(
+        default=None, description="Your own policy, by its name, instead of all other keys but `timeout_ms`."
+    )
+    settings: dict[str, Any] = Field(default_factory=dict, description="The settings of your own policy.")
 
     @model_validator(mode="after")
     def _ends(self) -> Retry:
-        if self.policy is not None and self.model_fields_set - {"policy", "settings"}:
-            raise ValueError("a policy of your own takes `settings`, and none of the other keys")
+        if self.policy is not None and self.model_fields_set - {"policy", "settings", "timeout_ms"}:
+            raise ValueError("a policy of your own takes `settings` and `timeout_ms`, and none of the other keys")
         if self.policy is None and self.settings:
             raise ValueError("`settings` are for a `policy` of your own")
         if self.limit == -1 and self.max_seconds is None:

@@ -16,9 +16,9 @@ from pydantic import (
     model_validator,
 )
 
+from tidemark.offsets.times import two_readings
+from tidemark.schemes.parts import ConnectionName, Items, Part, Topic
 from tidemark.streams.fetch import FetchSettings
-from tidemark.streams.parts import ConnectionName, Items, Part, Topic
-from tidemark.times import two_readings
 
 
 def _python_regex(text: str) -> str:
@@ -39,19 +39,26 @@ PartitionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}/[0-9]{1,10
 class StartTime(Part):
     """The first message at or after a time, for each partition by itself; `if_none` where there is no such message."""
 
-    time: AwareDatetime
-    if_none: Literal["fail", "end"] = "fail"
+    time: Annotated[AwareDatetime, Field(description="A time with its zone.")]
+    if_none: Literal["fail", "end"] = Field(
+        default="fail", description="`end`: a partition without a message at or after the time begins at its end."
+    )
 
 
 class StartOffsets(Part):
     """An offset for each `topic/partition`; `others` for the partitions that are not named."""
 
-    offsets: Annotated[dict[PartitionName, Annotated[int, Field(ge=0, le=2**63 - 2)]], Field(min_length=1)]
-    others: Literal["earliest", "latest"] = "earliest"
+    offsets: Annotated[
+        dict[PartitionName, Annotated[int, Field(ge=0, le=2**63 - 2)]],
+        Field(min_length=1, description="The first offset to read, for each `topic/partition`."),
+    ]
+    others: Literal["earliest", "latest"] = Field(
+        default="earliest", description="Where the partitions begin that are not named."
+    )
 
 
 def _start(given: object) -> object:
-    """A time may stand by itself, as text or as YAML reads it. A number is not taken for one."""
+    """A time may stand alone, as text or as YAML reads it. A number is not read as a time."""
     if isinstance(given, dict) and "time" in given:
         return {**given, "time": _time(given["time"])}
     if isinstance(given, dict) or given in ("earliest", "latest"):
@@ -96,10 +103,10 @@ OnDeleted = Literal["fail", "leave"]
 class TopicPolicies(Part):
     """What to do, for one topic, when Kafka no longer has what the ledger knows; what is not said is as for the others."""
 
-    on_out_of_range: OnOutOfRange | None = None
-    on_recreated: OnChange | None = None
-    on_truncated: OnChange | None = None
-    on_deleted: OnDeleted | None = None
+    on_out_of_range: OnOutOfRange | None = Field(default=None, description="As under `source`, for this topic.")
+    on_recreated: OnChange | None = Field(default=None, description="As under `source`, for this topic.")
+    on_truncated: OnChange | None = Field(default=None, description="As under `source`, for this topic.")
+    on_deleted: OnDeleted | None = Field(default=None, description="As under `source`, for this topic.")
 
 
 class Source(Part):
@@ -108,31 +115,67 @@ class Source(Part):
     Exactly one of `topics`, `pattern` and `partitions` says what is read.
     """
 
-    kafka: ConnectionName = "kafka_default"
-    topics: Annotated[Items[Topic], Field(min_length=1)] | None = None
-    # Topics whose whole name matches, but for those that match one of `exclude`.
-    pattern: PythonRegex | None = None
-    exclude: Items[PythonRegex] = ()
-    # Only these partitions of these topics.
+    kafka: ConnectionName = Field(
+        default="kafka_default",
+        description="The connection, with TLS and a login if Kafka asks for them: [kafka-security.md](kafka-security.md).",
+    )
+    topics: Annotated[Items[Topic], Field(min_length=1)] | None = Field(
+        default=None, description="The topics by their names, each once."
+    )
+    pattern: PythonRegex | None = Field(
+        default=None,
+        description="A regular expression (Python's) for whole names of topics. Names that begin with `__` never match. Each "
+        "plan looks the topics up again.",
+    )
+    exclude: Items[PythonRegex] = Field(
+        default=(), description="Regular expressions for the whole names of topics that `pattern` leaves out."
+    )
     partitions: (
         Annotated[
             dict[Topic, Annotated[Items[Annotated[int, Field(ge=0, le=2**31 - 1)]], Field(min_length=1)]],
             Field(min_length=1),
         ]
         | None
-    ) = None
-    start: Start = "earliest"
-    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
-    fetch: FetchSettings = FetchSettings()
-    # A consumer group that shows the committed offsets to other tools; nobody may be a member of it.
-    export_group: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")] | None = None
-    # What to do when Kafka has removed offsets before they were read, or has another topic or log than the one that was read.
-    # What is lost, and every change that is accepted, stands in the ledger.
-    on_out_of_range: OnOutOfRange = "fail"
-    on_recreated: OnChange = "fail"
-    on_truncated: OnChange = "fail"
-    on_deleted: OnDeleted = "fail"
-    by_topic: dict[Topic, TopicPolicies] = Field(default_factory=dict)
+    ) = Field(default=None, description="`{orders: [0, 3]}`: only these partitions of these topics.")
+    start: Start = Field(
+        default="earliest",
+        description="Where the ingest begins, see [below](#start). It counts until the lane has a position.",
+    )
+    isolation: Literal["read_committed", "read_uncommitted"] = Field(
+        default="read_committed", description="Planning and reading use the same isolation level."
+    )
+    fetch: FetchSettings = Field(
+        default=FetchSettings(), description="The consumer's settings, by Kafka's names, see [below](#fetch)."
+    )
+    export_group: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")] | None = Field(
+        default=None,
+        description="A consumer group that shows the committed offsets to lag monitors. It must have no members "
+        "([migrating.md](migrating.md#for-tools-that-read-offsets)).",
+    )
+    # The ledger records lost offsets and every accepted change.
+    on_out_of_range: OnOutOfRange = Field(
+        default="fail",
+        description="When retention or DeleteRecords removed offsets before they were read. `earliest`, `latest`: go on at the "
+        "first or the last offset that is there; the rest is lost or skipped.",
+    )
+    on_recreated: OnChange = Field(
+        default="fail",
+        description="When a topic was deleted and created again. Its id tells, even when its offsets look valid. `accept`: "
+        "read it as a new incarnation, from its log start.",
+    )
+    on_truncated: OnChange = Field(
+        default="fail",
+        description="When a log was cut below the position (a restored disk, an unclean election). Leader epochs tell, even "
+        "when the log has grown again. `accept`: read on from the cut, as a new incarnation.",
+    )
+    on_deleted: OnDeleted = Field(
+        default="fail",
+        description="When a topic that was read no longer exists. `leave`: its position stays, and the stream reads the "
+        "others.",
+    )
+    by_topic: dict[Topic, TopicPolicies] = Field(
+        default_factory=dict, description="`{orders: {on_recreated: accept}}`: these policies for one topic."
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> Source:
@@ -164,7 +207,7 @@ class Source(Part):
         return self
 
     def named(self) -> tuple[str, ...]:
-        """The topics that are named; of a pattern, none."""
+        """The topics that the stream file names; none with a pattern."""
         return self.topics or tuple(self.partitions or ())
 
     def reads(self, topic: str) -> bool:

@@ -3,35 +3,73 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
 from tidemark.functions import FUNCTION_NAME
-from tidemark.streams.parts import FieldName, Part
-from tidemark.streams.schemes import Fields, FieldType, named_once
+from tidemark.functions.types import FieldType
+from tidemark.schemes.kinds import Fields, named_once
+from tidemark.schemes.parts import FieldName, Part
 
-# What a transform has to give back as it came; of a row that it makes anew, `_index` is its own.
+# The columns that a transform returns unchanged. It chooses `_index` itself for rows that it makes.
 GIVEN_BACK = ("_topic", "_incarnation", "_partition", "_offset", "_index")
-# The rows that a transform is given, by their name in its SQL.
+# The name of a transform's input rows in its SQL.
 MESSAGES = "messages"
+
+
+# Comments, and texts and names in quotes: their contents are no SQL.
+_QUOTED = re.compile(r"/\*.*?\*/|--[^\n]*|'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"|`[^`]*+`", re.DOTALL)
+_BRACKETS = re.compile(r"\([^()]*+\)")
+_WRITES = ("insert", "merge", "update", "delete")
 
 
 def _query(sql: str) -> str:
     bare = re.sub(r"/\*.*?\*/|--[^\n]*", " ", sql, flags=re.DOTALL)
     if not re.match(r"\s*(select|with)\b", bare, re.IGNORECASE):
         raise ValueError("expected a query that begins with SELECT or WITH")
+    if (word := _behind_with(sql)) in _WRITES:
+        raise ValueError(
+            f"expected a query; this is {word.upper()}, which writes. The sinks are what a stream writes to"
+        )
     if not re.search(rf"\b{MESSAGES}\b", bare, re.IGNORECASE):
         raise ValueError(f"expected a query of `{MESSAGES}`, which are the rows that it is given")
     return sql
 
 
+def _behind_with(sql: str) -> str:
+    """The word after the queries of a WITH, which says what the statement does. Spark parses a statement before it runs."""
+    left = _QUOTED.sub(" q ", sql)
+    while left != (left := _BRACKETS.sub("\0", left)):
+        pass
+    words = re.findall(r"\w+|\0|[^\w\s]", left.lower())
+    if words[:1] != ["with"]:
+        return ""
+    return next((word for before, word in pairwise(words) if before == "\0" and word not in ("as", "max", ",")), "")
+
+
 class Transform(Part):
     """A query of `messages`, or a function `module:name` that takes and gives a DataFrame; `fields` are what it gives."""
 
-    sql: Annotated[str, AfterValidator(_query)] | None = None
-    function: Annotated[str, Field(pattern=FUNCTION_NAME, max_length=200)] | None = None
-    fields: Annotated[dict[FieldName, FieldType], Field(min_length=1)]
+    sql: Annotated[str, AfterValidator(_query)] | None = Field(
+        default=None,
+        description="A query of [Spark's SQL](https://spark.apache.org/docs/4.0.0/sql-ref.html) that begins with `SELECT` or "
+        "`WITH`. Spark's parser decides: a statement that is not a query, such as `WITH ... INSERT`, ends the job with code 2 "
+        "before Spark runs it. The rows are `messages`.",
+    )
+    function: Annotated[str, Field(pattern=FUNCTION_NAME, max_length=200)] | None = Field(
+        default=None,
+        description="Instead of `sql`: `module:name`. The driver calls it for each window, and once before that without rows, "
+        "to look at the columns that it gives.",
+    )
+    fields: Annotated[
+        dict[FieldName, FieldType],
+        Field(
+            min_length=1,
+            description="The fields of the result and their types, in their order: what the sinks write, and what readers get.",
+        ),
+    ]
 
     @model_validator(mode="after")
     def _one_way(self) -> Transform:
@@ -42,7 +80,7 @@ class Transform(Part):
 
     @model_validator(mode="after")
     def _complete(self) -> Transform:
-        # Without a star, the result can have no column that the query does not name.
+        # Without a star, the result has only columns that the query names.
         if self.sql is None or "*" in self.sql:
             return self
         missing = [name for name in (*GIVEN_BACK, *self.fields) if name.lower() not in self.sql.lower()]

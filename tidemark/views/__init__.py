@@ -1,1 +1,1 @@
-"""What the ledger says, as people and programs read it."""
+"""The ledger's contents, as people and programs read them."""

@@ -1,4 +1,4 @@
-"""What happened to a stream besides reading: what was jumped over, given up, or accepted by a policy."""
+"""What happened to a stream besides reading: offsets jumped over, windows given up, changes accepted by a policy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidemark.ledger.records import Accepted, LaneKind, Record
 
 @dataclass(frozen=True, order=True)
 class Event:
-    """`at` is in milliseconds since 1970; of a window that was given up, the time is not kept."""
+    """`at` is in milliseconds since 1970. The ledger does not keep the time when a window was given up."""
 
     at: int | None
     what: str
@@ -39,7 +39,11 @@ def events(book: Book) -> list[Event]:
     for topic, incarnations in register[1].topics.items() if register else ():
         for one in incarnations:
             found += [_accepted(topic, one.incarnation, event) for event in (one.begun, one.left) if event]
+    if register and (clock := register[1].clock) is not None:
+        found.append(Event(clock.at, "clock accepted", f"from generation {clock.generation}", clock.reason, None))
     for lane, stored in book.heads().items():
+        if (early := stored.head.closed_early) is not None:
+            found.append(Event(None, "closed early", f"lane {lane}", early, None))
         given_up = stored.head.abandoned
         if given_up is not None:
             times = f"{given_up.count} times, the last reason" if given_up.count > 1 else "once"
@@ -48,7 +52,7 @@ def events(book: Book) -> list[Event]:
 
 
 def _added(ingested: Iterable[Record]) -> Iterator[Event]:
-    """Partitions that came to a topic which was read already: the order of a key across old and new ones is not certain."""
+    """Partitions added to a topic that was read before. The order of a key across old and new partitions is not certain."""
     known: dict[tuple[str, int], set[int]] = {}
     for record in sorted(ingested, key=lambda one: one.seq):
         read = {one.at: one for one in record.window.ranges}

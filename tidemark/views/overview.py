@@ -1,14 +1,15 @@
-"""What the page says of a stream, as plain values for JSON. Offsets are strings: JavaScript loses digits above 2^53."""
+"""What the page shows of a stream, as plain values for JSON. Offsets are strings: JavaScript loses digits above 2^53."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tidemark.kafka.retention import Moment, alarm, in_table
-from tidemark.kafka.topics import READ_COMMITTED, TopicLog
-from tidemark.kafka.transactions import OpenTransaction
+from tidemark.clients.kafka.retention import Moment, alarm, in_table
+from tidemark.clients.kafka.topics import READ_COMMITTED, TopicLog
+from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.ledger.book import Book, Stored
+from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.newest import newest_of_lane, newest_windows, open_heads
 from tidemark.ledger.records import (
@@ -22,14 +23,14 @@ from tidemark.ledger.records import (
     WindowRange,
     next_offsets,
 )
-from tidemark.planning.discovery import topics_now
-from tidemark.planning.forecasting import Forecasted, forecasts
-from tidemark.ranges import TopicPartition
-from tidemark.streams.opened import OpenStream
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.runs.discovery import topics_now
+from tidemark.runs.forecasting import Forecasted, forecasts
+from tidemark.runs.open_stream import OpenStream
 from tidemark.views.summary import messages, passed_over
 
 _WINDOWS = 50
-# The windows whose log starts and positions a forecast goes by.
+# How many windows give the log starts and positions for a forecast.
 _FORECAST_WINDOWS = 20
 _LANES = 20
 
@@ -38,9 +39,9 @@ def overview(opened: OpenStream) -> dict[str, Any]:
     """Positions, ends and lag per partition; lanes; the newest windows. Raises Unreachable and the ledger's errors."""
     book, source = opened.book, opened.stream.source
     found = book.register()
-    lanes = found[1].lanes if found else {}
-    heads = open_heads(book, lanes)
-    windows = {name: _committed_windows(book, name, lanes[name], heads.get(name)) for name in _newest_lanes(lanes)}
+    lanes = _lanes(book, found[1]) if found else {}
+    heads = open_heads(book, found[1]) if found else {}
+    windows = {name: _committed_windows(lanes[name], heads.get(name)) for name in _newest_lanes(lanes)}
     topics = topics_now(opened)
     logs = opened.log.topics(topics, source.isolation)
     high = opened.log.high_watermarks(logs)
@@ -51,14 +52,14 @@ def overview(opened: OpenStream) -> dict[str, Any]:
         lately = newest_of_lane(book, INGEST, heads[INGEST].head, _FORECAST_WINDOWS)
     forecasted = forecasts(opened.log, moments, lately, opened.stream.limits.warn_retention_hours)
     return {
-        "stream": opened.stream.stream,
+        "stream": opened.stream.name,
         "description": opened.stream.description,
         "partitions": _partitions(heads.get(INGEST), logs, forecasted),
         "missing_topics": sorted(set(topics) - set(logs)),
         "retention_alarms": [said for at, one in forecasted.items() if (said := alarm(str(at), one.now, one.forecast))],
         "open_transactions": transactions_shown(held, book.clock()),
         "lanes": [_lane(name, lanes[name], number) for name, number in windows.items() if number is not None],
-        "windows": _windows(book, lanes, heads),
+        "windows": _windows(book, found[1], heads) if found else [],
     }
 
 
@@ -81,6 +82,16 @@ def transactions_shown(held: Iterable[OpenTransaction], now: int) -> list[dict[s
     ]
 
 
+def _lanes(book: Book, register: Register) -> dict[str, LaneEntry]:
+    """The open lanes, and some that were closed last."""
+    lanes = dict(register.lanes)
+    for part in closed_lanes(book, register):
+        lanes |= part
+        if len(lanes) > _LANES:
+            break
+    return lanes
+
+
 def _newest_lanes(lanes: dict[str, LaneEntry]) -> list[str]:
     others = sorted((name for name in lanes if name != INGEST), key=lambda name: lanes[name].opened_at, reverse=True)
     return [*([INGEST] if INGEST in lanes else []), *others[:_LANES]]
@@ -93,7 +104,7 @@ def _moments(
     high: Mapping[tuple[str, int], int],
     now: int,
 ) -> dict[TopicPartition, Moment]:
-    """The partitions that the ingest has a position in, as they are now; none of a topic that is another one now."""
+    """The partitions with a position of the ingest, as they are now. Recreated topics are left out."""
     known = {topic: newest(register.topics, topic) for topic in register.topics}
     return {
         at: Moment(now, log.partitions[at.partition].start, high[at.topic, at.partition], offset)
@@ -136,12 +147,9 @@ def _partitions(
     return rows
 
 
-def _committed_windows(book: Book, name: str, entry: LaneEntry, stored: Stored | None) -> int | None:
+def _committed_windows(entry: LaneEntry, stored: Stored | None) -> int | None:
     """How many windows a lane has committed; None for one that is only just being opened."""
-    if stored is None and entry.windows is not None:
-        return entry.windows
-    stored = stored or book.head(name)
-    return stored.head.seq if stored else None
+    return stored.head.seq if stored else entry.windows
 
 
 def _lane(name: str, entry: LaneEntry, windows: int) -> dict[str, Any]:
@@ -156,10 +164,10 @@ def _lane(name: str, entry: LaneEntry, windows: int) -> dict[str, Any]:
     }
 
 
-def _windows(book: Book, lanes: Mapping[str, LaneEntry], heads: Mapping[str, Stored]) -> list[dict[str, Any]]:
+def _windows(book: Book, register: Register, heads: Mapping[str, Stored]) -> list[dict[str, Any]]:
     pending = [_pending(book, lane, stored.head.pending) for lane, stored in heads.items() if stored.head.pending]
     pending.sort(key=lambda row: -row["at"])
-    committed = [_committed(record) for record in newest_windows(book, lanes, heads, _WINDOWS)]
+    committed = [_committed(record) for record in newest_windows(book, register, heads, _WINDOWS)]
     return [*pending, *committed][:_WINDOWS]
 
 

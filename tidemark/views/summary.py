@@ -1,4 +1,4 @@
-"""What a run has committed, as plain values: for the event that other DAGs wait for, and for the command line."""
+"""The windows that a run has committed, as plain values: for the event that other DAGs wait for, and the command line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tidemark.ledger.records import GapKind, Record
-from tidemark.streams.opened import OpenStream
+from tidemark.runs.open_stream import OpenStream
 
 
 def committed_by(opened: OpenStream, lane: str, run: str) -> list[Record]:
@@ -29,7 +29,7 @@ def windows(records: Iterable[Record]) -> list[dict[str, Any]]:
 
 
 def messages(record: Record) -> dict[str, int]:
-    """How many messages a window has read, stored, skipped and set aside."""
+    """How many messages of a window were read, stored, skipped, invalid and failed."""
     return {
         "read": sum(tally.read.number for tally in record.tallies),
         "stored": sum(tally.stored.number for tally in record.tallies),

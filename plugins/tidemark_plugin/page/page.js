@@ -1,5 +1,5 @@
 "use strict";
-// Everything that comes from the server is put in as text, never as HTML: topics, runs and reasons are other people's words.
+// Everything from the server is put in as text, never as HTML: other people write topics, runs and reasons.
 
 const REFRESH_MS = 5000;
 const sections = new Map();
@@ -34,7 +34,7 @@ function fill(table, rows, columns, empty) {
 }
 
 function partitionRow(row, one) {
-  cell(row, one.topic);
+  cell(row, one.topic, "topic");
   cell(row, one.partition, "number");
   cell(row, grouped(one.log_start), "number");
   cell(row, grouped(one.position), "number");
@@ -44,10 +44,10 @@ function partitionRow(row, one) {
 }
 
 function windowRow(row, one) {
-  cell(row, one.lane);
+  cell(row, one.lane, "lane");
   cell(row, one.seq, "number");
   cell(row, one.state, one.state === "committed" ? "good" : "busy");
-  cell(row, new Date(one.at).toISOString().replace("T", " ").replace(/\.\d+Z/, " UTC"));
+  cell(row, new Date(one.at).toISOString().replace("T", " ").replace(/\.\d+Z/, " UTC"), "time");
   const ranges = one.ranges.map((range) => `${range.partition} [${range.from}, ${range.until})`);
   if (one.selected !== null) ranges.push(`${grouped(one.selected)} offsets of these`);
   cell(row, ranges.join("\n"), "ranges");
@@ -58,12 +58,12 @@ function windowRow(row, one) {
   const over = Object.entries(one.passed_over || {}).filter(([, offsets]) => offsets > 0);
   cell(row, over.map(([why, offsets]) => `${grouped(offsets)} ${why}`).join(", ") || null, over.length ? "busy" : "");
   const [dag, ...rest] = one.run.split("/");
-  // Airflow shows this page in a frame that may not lead the window elsewhere: there a link would do nothing.
+  // Airflow shows this page in a frame that may not navigate the window, so a link would do nothing.
   if (rest.length === 0 || window.top !== window) {
-    cell(row, rest.length === 0 ? one.run : rest.join("/"));
+    cell(row, rest.length === 0 ? one.run : rest.join("/"), "run");
     return;
   }
-  const run = cell(row, "");
+  const run = cell(row, "", "run");
   const link = document.createElement("a");
   link.href = `../dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(rest.join("/"))}`;
   link.textContent = rest.join("/");

@@ -1,13 +1,17 @@
-"""Schemes: how the bytes of a message become fields. One module each; `parse` chooses by the stream file's type."""
+"""Schemes: how the bytes of a message become fields. `parse` chooses by the stream file's type.
+
+Other packages register schemes as entry points: `tidemark.schemes.kinds.SchemeKind`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from pyspark.sql import DataFrame
 
-from tidemark.streams.schemes import (
+from tidemark.schemes.kinds import (
     AvroScheme,
     DelimitedScheme,
     JsonScheme,
@@ -15,34 +19,32 @@ from tidemark.streams.schemes import (
     MessageMetadataScheme,
     RawScheme,
     RegexScheme,
-    Scheme,
     StringScheme,
 )
-from tidemark_spark.schemes import (
-    avro_record,
-    delimited,
-    json_object,
-    key_value,
-    metadata,
-    raw_bytes,
-    regex,
-    string_value,
-)
+from tidemark.schemes.union import OF_PACKAGES, Scheme
+from tidemark_spark.schemes import as_it_is, avro_record, delimited, json_object, regex
 from tidemark_spark.schemes.kept import kept
 
-# Each takes messages, and gives them a column for each field and REASON: null, or why the message is invalid.
+# Each parser gives messages a column for each field, and REASON: null, or why the message is invalid.
 PARSERS: dict[type[Any], Callable[[DataFrame, Any], DataFrame]] = {
     RegexScheme: regex.parse,
     JsonScheme: json_object.parse,
     AvroScheme: avro_record.parse,
     DelimitedScheme: delimited.parse,
-    RawScheme: raw_bytes.parse,
-    StringScheme: string_value.parse,
-    KeyValueScheme: key_value.parse,
-    MessageMetadataScheme: metadata.parse,
+    RawScheme: as_it_is.raw,
+    StringScheme: as_it_is.string,
+    KeyValueScheme: as_it_is.key_value,
+    MessageMetadataScheme: as_it_is.message_metadata,
 }
 
 
 def parse(messages: DataFrame, scheme: Scheme) -> DataFrame:
-    """Messages with a column for each field of the scheme, also those that it keeps, and with REASON."""
-    return PARSERS[type(scheme)](messages, scheme).withColumns(kept(scheme.keep))
+    """Messages with a column for each field of the scheme, its kept fields too, and with REASON."""
+    return _parser_of(scheme)(messages, scheme).withColumns(kept(scheme.keep))
+
+
+def _parser_of(scheme: Scheme) -> Callable[[DataFrame, Any], DataFrame]:
+    if type(scheme) in PARSERS:
+        return PARSERS[type(scheme)]
+    module, _, name = OF_PACKAGES[scheme.type].parser.partition(":")
+    return getattr(import_module(module), name)  # type: ignore[no-any-return]

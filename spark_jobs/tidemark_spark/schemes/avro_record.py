@@ -1,10 +1,11 @@
-"""The scheme `avro`: one Avro record a message, by the schema that it was written with."""
+"""The scheme `avro`: one Avro record per message, read by the schema that it was written with."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -14,21 +15,24 @@ from pyspark.sql import types as T
 from pyspark.sql.avro.functions import from_avro
 
 from tidemark.errors import WrongUse
-from tidemark.registry import SchemaRegistry
-from tidemark.streams.avro_schema import record, record_fields
-from tidemark.streams.schemes import AvroScheme, Fields
+from tidemark.schemes.avro_schema import record, record_fields
+from tidemark.schemes.kinds import AvroScheme, Fields
 from tidemark_spark.columns import REASON, VALUE
 from tidemark_spark.schemes.fields import ACCEPTED, SPARK_TYPES
 
+if TYPE_CHECKING:
+    from tidemark.clients.schema_registry import SchemaRegistry
+
 _ID, _RECORD, _READ = "_id", "_record", "_tidemark_read"
 _NO_ID = "not in the wire format of a schema registry"
-# A window with more can only be of messages that are something else: each of these is asked for.
+# With more schemas in a window, most numbers can only be bytes of messages that are no records. So only numbers that the
+# registry lists are asked for. Spark cannot plan for more real schemas than this.
 _MOST_SCHEMAS = 1_000
 
 
 @dataclass(frozen=True)
 class _Written:
-    """The records of one schema: where they are, and what is wrong with the schema itself, if anything is."""
+    """The records of one schema: their column, and what is wrong with the schema itself, if anything is."""
 
     number: int | None
     column: str
@@ -56,18 +60,28 @@ def parse(messages: DataFrame, scheme: AvroScheme) -> DataFrame:
 
 
 def schemas_of(messages: DataFrame, registry: SchemaRegistry) -> dict[int, str | None]:
-    """The schemas that messages name, each asked for once. Raises Unreachable, WrongUse."""
-    found = messages.select(_schema_id().alias(_ID)).where(F.col(_ID).isNotNull()).distinct().limit(_MOST_SCHEMAS + 1)
-    numbers = sorted(row[_ID] for row in found.collect())
+    """The schemas that messages name, each asked for once. Of very many, only those that the registry lists.
+
+    Raises Unreachable, WrongUse.
+    """
+    named = messages.select(_schema_id().alias(_ID)).where(F.col(_ID).isNotNull()).distinct()
+    numbers = sorted(row[_ID] for row in named.limit(_MOST_SCHEMAS + 1).collect())
     if len(numbers) > _MOST_SCHEMAS:
+        listed = registry.numbers()
+        if listed is not None:
+            known = messages.sparkSession.createDataFrame([(number,) for number in listed], f"{_ID} long")
+            named = named.join(F.broadcast(known), _ID, "left_semi")
+        numbers = sorted(row[_ID] for row in named.collect())
+    found = registry.schemas(numbers)
+    if sum(text is not None for text in found.values()) > _MOST_SCHEMAS:
         raise WrongUse(
-            f"the messages of this window name more than {_MOST_SCHEMAS} schemas: they are not in the wire format of a registry"
+            f"the messages of this window were written with more than {_MOST_SCHEMAS} schemas of the registry"
         )
-    return {number: registry.schema(number) for number in numbers}
+    return found
 
 
 def _schema_id() -> Column:
-    """The number behind a first byte of 0; null for a value of another form."""
+    """The number after a first byte of 0; null for a value of another form."""
     starts = (F.octet_length(VALUE) >= 5) & (F.hex(F.expr(f"substring({VALUE}, 1, 1)")) == "00")
     return F.when(starts, F.conv(F.hex(F.expr(f"substring({VALUE}, 2, 4)")), 16, 10).cast("bigint"))
 
@@ -78,8 +92,8 @@ def _written(
     """Messages with the records of one schema, and whether these have the fields in their types."""
     column = _RECORD if number is None else f"{_RECORD}_{number}"
     try:
-        # Of bytes that are no record, Spark makes one of nulls. A field that nobody has written tells them apart: it has its
-        # default wherever a record was read.
+        # Spark makes a record of nulls from bytes that are no record. An extra field, which no writer has, tells them apart:
+        # it has its default only if a record was read.
         marked = record(schema)
         marked["fields"] = [*marked["fields"], {"name": _READ, "type": "boolean", "default": True}]
         options = {"mode": "PERMISSIVE", "avroSchema": json.dumps(marked)}
@@ -101,7 +115,7 @@ def _typed(
 ) -> DataFrame:
     values = {}
     for name, kind in fields.items():
-        # A field that the writer did not know is null.
+        # A field that the writer's schema lacks is null.
         found = [F.col(f"{one.column}.`{name}`").cast(SPARK_TYPES[kind]) for one in written if name in one.found]
         values[name] = F.coalesce(*found, F.lit(None).cast(SPARK_TYPES[kind]))
     for one in written:

@@ -1,7 +1,7 @@
 """The scheme `delimited`: text with a separator between its fields.
 
-By expressions of our own: Spark's `from_csv` fails the whole task at a message with more than 20,480 separators, and takes
-text whose quotes do not close.
+The expressions are our own. Spark's `from_csv` fails the whole task at a message with more than 20,480 separators, and
+accepts text whose quotes do not close.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.streams.schemes import DelimitedScheme
+from tidemark.schemes.kinds import DelimitedScheme
 from tidemark_spark.columns import REASON, VALUE, field
 from tidemark_spark.schemes.fields import NOT_UTF8, first_problem, typed, utf8_text
 
@@ -38,17 +38,17 @@ def parse(messages: DataFrame, scheme: DelimitedScheme) -> DataFrame:
 
 
 def _unquoted(separator: str) -> Column:
-    """The texts between the separators; null where there is none."""
+    """The texts between the separators; an empty one is null."""
     return F.transform(F.split(F.col(_TEXT), re.escape(separator), -1), lambda one: F.when(one != "", one))
 
 
 def _quoted(separator: str, quote: str) -> Column:
     """As `_unquoted`, where quotes may enclose a field; null for a text whose quotes do not enclose whole fields."""
     between, mark = re.escape(separator), re.escape(quote)
-    # Possessive, so that Java's matcher loops in place of calling itself: a long field would exhaust its stack.
+    # Possessive, so that Java's matcher loops instead of calling itself: a long field would exhaust its stack.
     inside = f"[^{mark}]*+(?:{mark}{mark}[^{mark}]*+)*+"
     one = f"{mark}{inside}{mark}|(?:(?!{between})[^{mark}])*+"
-    # With a separator before the first field too, no match is empty: behind an empty one, Java goes on a character later.
+    # A separator before the first field too, so that no match is empty: after an empty match, Java skips a character.
     text = F.concat(F.lit(separator), F.col(_TEXT))
     found = F.regexp_extract_all(text, F.lit(f"{between}({one})"), 1)
     return F.when(

@@ -8,7 +8,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from tidemark.streams.schemes import FieldType, TextType
+from tidemark.functions.types import FieldType
+from tidemark.schemes.kinds import TextType
 from tidemark_spark.columns import VALUE
 
 SPARK_TYPES: Mapping[FieldType, str] = {
@@ -19,7 +20,7 @@ SPARK_TYPES: Mapping[FieldType, str] = {
     "boolean": "boolean",
     "binary": "binary",
 }
-# What each type may be made of without losing anything.
+# The types that each type may be made from without loss.
 INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 ACCEPTED: Mapping[FieldType, tuple[type[T.DataType], ...]] = {
     "string": (T.StringType,),
@@ -55,7 +56,7 @@ def typed(text: Column, kind: TextType, timestamp_form: str | None) -> Column:
 
 
 def first_problem(texts: Mapping[str, Column], values: Mapping[str, Column], kinds: Mapping[str, TextType]) -> Column:
-    """Why the first field that is not of its type is not; null when all are."""
+    """The reason for the first field that is not of its type; null when all are."""
     problems = [
         F.when(values[name].isNull() & texts[name].isNotNull(), F.lit(f"{name} is not {_ARTICLES[kind]}"))
         for name, kind in kinds.items()

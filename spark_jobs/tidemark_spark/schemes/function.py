@@ -1,10 +1,11 @@
-"""The scheme `function`: what a Python function of the stream's owner gives for each message, in Spark's Python workers."""
+"""The scheme `function`: calls a user's Python function for each message, in Spark's Python workers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -12,14 +13,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tidemark.attempts import HeadFence
-from tidemark.calling import Answer, Caller, steady_clock
+from tidemark.commit.fence import HeadFence
 from tidemark.functions import Message, load_function
-from tidemark.retries import RetryPolicy
+from tidemark.functions.caller import Answer, Caller, result_of, steady_clock
+from tidemark.functions.child import Child
+from tidemark.functions.retries import RetryPolicy
+from tidemark.offsets.tallies import Outcome
+from tidemark.schemes.kinds import FunctionScheme
 from tidemark.streams.model import Stream
-from tidemark.streams.schemes import FunctionScheme
-from tidemark.tallies import Outcome
-from tidemark_spark.arrow import batch_of, in_workers
+from tidemark.streams.retry import Retry
 from tidemark_spark.columns import (
     FAILURE,
     FAILURE_TYPE,
@@ -37,6 +39,7 @@ from tidemark_spark.columns import (
     TOPIC,
     VALUE,
 )
+from tidemark_spark.runtime.workers import batch_of, in_workers
 from tidemark_spark.schemes.fields import SPARK_TYPES
 
 _MESSAGE = (TOPIC, INCARNATION, PARTITION, OFFSET, KEY, VALUE, TIMESTAMP, TIMESTAMP_TYPE, HEADERS)
@@ -44,23 +47,23 @@ _MESSAGE = (TOPIC, INCARNATION, PARTITION, OFFSET, KEY, VALUE, TIMESTAMP, TIMEST
 _TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# A batch between Python and the JVM is as large as this, whichever comes first.
+# The limits of a batch between Python and the JVM; it ends at the first one reached.
 _BATCH_ROWS = 10_000
 _BATCH_BYTES = 16 * 1024 * 1024
 
 
 def check_function(stream: Stream) -> None:
-    """Raises WrongUse for a function or a retry policy that is not there, before anything is read."""
+    """Raises WrongUse for a function or a retry policy that does not exist, before anything is read."""
     if isinstance(stream.scheme, FunctionScheme):
         load_function("scheme.function", stream.scheme.function)
         stream.retry.chosen()
 
 
-def called(messages: DataFrame, scheme: FunctionScheme, policy: RetryPolicy, fence: HeadFence | None) -> DataFrame:
+def called(messages: DataFrame, scheme: FunctionScheme, retry: Retry, fence: HeadFence | None) -> DataFrame:
     """Messages as rows: their columns, the function's fields, INDEX, OUTCOME, REASON, TOMBSTONE and FAILURE.
 
-    VALUE and HEADERS are on the row with index 0, and on the others only where `keep` asks for them. `fence` is looked at
-    every few seconds, also while messages wait for their retry; None for whoever has none, as an audit.
+    VALUE and HEADERS are on the row with index 0, and on other rows only if `keep` needs them. The task looks at `fence`
+    every few seconds, also while messages wait for their retry or a call hangs. None: no fence, as in an audit.
     """
     given = messages.select(*_MESSAGE)
     fields = [T.StructField(name, T.DataType.fromDDL(SPARK_TYPES[kind])) for name, kind in scheme.given.items()]
@@ -76,29 +79,37 @@ def called(messages: DataFrame, scheme: FunctionScheme, policy: RetryPolicy, fen
     ]
     schema = T.StructType([*given.schema.fields, *fields, *ours])
     again = {"value", "headers"} & set(scheme.keep.values())
-    call = _Call(scheme.function, scheme.given, policy, fence, to_arrow_schema(schema), bool(again))
+    call = _Call(
+        scheme.function, scheme.given, retry.chosen(), retry.timeout_ms, fence, to_arrow_schema(schema), bool(again)
+    )
     return in_workers(given, call, schema)
 
 
 @dataclass(frozen=True)
 class _Call:
-    """Runs in Spark's Python workers: batches of messages in, batches of rows out."""
+    """Runs in Spark's Python workers: takes batches of messages, and gives batches of rows."""
 
     function: str
     fields: Mapping[str, Any]
     policy: RetryPolicy
+    timeout_ms: int
     fence: HeadFence | None
     schema: pa.Schema
     whole_message_on_each_row: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         look: Callable[[], None] = self.fence.check_now_and_then if self.fence is not None else lambda: None
-        caller = Caller(
-            load_function("scheme.function", self.function), self.fields, self.policy, steady_clock(), look=look
-        )
+        function = load_function("scheme.function", self.function)
+        child = Child(partial(result_of, function, self.fields), self.timeout_ms, look)
+        try:
+            yield from self._batches(Caller(child, self.policy, steady_clock(), look=look).answers(_messages(batches)))
+        finally:
+            child.close()
+
+    def _batches(self, answers: Iterable[Answer]) -> Iterator[pa.RecordBatch]:
         rows: list[tuple[Any, ...]] = []
         size = 0
-        for answer in caller.answers(_messages(batches)):
+        for answer in answers:
             for row in self._rows(answer):
                 rows.append(row)
                 size += sum(len(part) for part in row if isinstance(part, bytes | str))
@@ -128,7 +139,7 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class _Sent(Message):
-    """A message with its time and the type of it as Spark has them: Kafka takes times that Python has no dates for."""
+    """A message with Spark's own time and time type: Kafka takes times that Python's dates cannot hold."""
 
     micros: int | None = None
     kind: int = -1

@@ -1,12 +1,12 @@
-"""The scheme `json`: one JSON object a message."""
+"""The scheme `json`: one JSON object per message."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.streams.ddl import Type
-from tidemark.streams.schemes import UNKNOWN, JsonScheme
+from tidemark.schemes.ddl import Type
+from tidemark.schemes.kinds import UNKNOWN, JsonScheme
 from tidemark_spark.columns import REASON, VALUE, field
 from tidemark_spark.schemes.fields import NOT_UTF8, utf8_text
 from tidemark_spark.schemes.json_text import NOT_JSON, members, one_value
@@ -41,12 +41,12 @@ def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
 
 
 def _stored(made: Column, kind: Type) -> Column:
-    """A value as its field is stored: by its flat type, or as text."""
+    """A value as its field stores it: by its flat type, or as text."""
     match kind.name:
         case "tinyint" | "smallint" | "int":
             return made.cast("bigint")
         case "float":
-            # By its text, so that 0.1 stays 0.1.
+            # Through its text, so that 0.1 stays 0.1.
             return made.cast("string").cast("double")
         case "decimal" | "date" | "timestamp_ntz":
             return made.cast("string")

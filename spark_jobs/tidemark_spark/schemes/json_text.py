@@ -1,4 +1,4 @@
-"""Text that is JSON as its standard says, and nothing else: what Spark's own functions pass over is told apart here."""
+"""Strict JSON, as its standard says. Spark's own functions accept more."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pyspark.sql import functions as F
 
 NOT_JSON = "not one JSON value, or a key stands twice in it"
 
-# Nobody who wrote a message can have known it.
+# Random, so that no writer of messages can know it.
 _END = secrets.token_hex(16)
 
 
 def one_value(text: Column) -> Column:
-    """The JSON value that a text is, as a variant; null when it is not exactly one, or has a key twice in an object.
+    """The JSON value of a text, as a variant; null when the text is not exactly one value, or has a key twice in an object.
 
-    A variant of more than 16 MiB is none either.
+    Null too for a variant of more than 16 MiB.
     """
-    # Behind the first value of a text, Spark looks no further. As the first element of an array with an end of ours, the
-    # text can neither be more than one value nor close the array itself.
+    # Spark ignores everything after the first value of a text. So the text becomes the first element of an array with an end
+    # of ours: it can then neither be more than one value nor close the array itself.
     parsed = elements(F.try_parse_json(F.concat(F.lit("["), text, F.lit(f',"{_END}"]'))))
     ended = F.try_variant_get(F.get(parsed, F.lit(1)), "$", "string") == _END
     return F.when((F.size(parsed) == 2) & ended, F.get(parsed, F.lit(0)))

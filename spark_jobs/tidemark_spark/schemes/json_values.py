@@ -1,7 +1,7 @@
 """JSON values as columns of their types. All are Spark expressions.
 
-Spark's own conversions from JSON are lenient: they make text of anything, seconds of any number that should be a time, and
-infinity of what is too large. Here a value is of its type or is refused, and null is the only thing that may be null.
+Spark's own conversions from JSON are lenient. They turn anything into text, numbers into times in seconds, and too large
+numbers into infinity. Here a value of another type is refused, and only null becomes null.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tidemark.streams.ddl import Member, Type
+from tidemark.schemes.ddl import Member, Type
 from tidemark_spark.schemes.json_text import elements, members
 
-# ISO 8601, with microseconds at most: zeros behind them say nothing more.
+# ISO 8601, with microseconds at most. Zeros after them are allowed.
 _DATE = r"\d{4}-\d\d-\d\d"
 _LOCAL = rf"{_DATE}[T ]\d\d:\d\d:\d\d(\.\d{{1,6}}0*)?"
 _TIME = rf"{_LOCAL}(Z|[+-]\d\d:\d\d)?"
@@ -35,7 +35,7 @@ _WORDS: Mapping[str, str] = {
     "map": "an object",
     "struct": "an object",
 }
-# As precise as Spark's times are, whatever they are.
+# Formats with the full precision of Spark's times.
 _FORMATS = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -43,7 +43,7 @@ _FORMATS = {
 
 
 def value(given: Column, kind: Type, form: str | None) -> Column:
-    """A variant as its type: null when it is null, or is not of its type. `form` is that of times, if they have one."""
+    """A variant as its type; null when it is null or of another type. `form` is the form of times, if there is one."""
     of = kind.of
     if of is not None and kind.name == "array":
         return F.transform(elements(given), lambda one: value(one, of, form))
@@ -58,7 +58,7 @@ def value(given: Column, kind: Type, form: str | None) -> Column:
     return _scalar(given, kind, form)
 
 
-def problem(given: Column, made: Column, kind: Type, path: str) -> Column:
+def _problem(given: Column, made: Column, kind: Type, path: str) -> Column:
     """Why a variant is not what `value` has made of it, naming the first part that is wrong; null when it is."""
     words = _WORDS.get(kind.name, str(kind))
     wrong = F.when(_is_there(given) & made.isNull(), F.lit(f"{path} is not {words}"))
@@ -67,7 +67,7 @@ def problem(given: Column, made: Column, kind: Type, path: str) -> Column:
         parts, into = elements(given), made
         if kind.name == "map":
             parts, into = F.map_values(members(given)), F.map_values(made)
-        found = F.zip_with(parts, into, lambda one, other: problem(one, other, of, f"{path}[]"))
+        found = F.zip_with(parts, into, lambda one, other: _problem(one, other, of, f"{path}[]"))
         return F.coalesce(wrong, F.get(F.filter(found, lambda one: one.isNotNull()), F.lit(0)))
     if kind.name == "struct":
         found = members(given)
@@ -77,16 +77,16 @@ def problem(given: Column, made: Column, kind: Type, path: str) -> Column:
 
 
 def member_problem(given: Column, made: Column, member: Member, within: str = "") -> Column:
-    """As `problem`, of a member of an object: whether it has to be there, too."""
+    """As `_problem`, of a member of an object: whether it has to be there, too."""
     path = within + member.name
-    found = problem(given, made, member.type, path)
+    found = _problem(given, made, member.type, path)
     if not member.required:
         return found
     return F.coalesce(F.when(~_is_there(given), F.lit(f"{path} is missing")), found)
 
 
 def json_text(made: Column) -> Column:
-    """A value as compact JSON; fields of a struct that are null are left out."""
+    """A value as compact JSON. Null fields of a struct are left out."""
     return F.to_json(made, _FORMATS)
 
 
@@ -98,7 +98,7 @@ def _is_there(given: Column) -> Column:
     return given.isNotNull() & ~F.is_variant_null(given)
 
 
-def _scalar(given: Column, kind: Type, form: str | None) -> Column:
+def _scalar(given: Column, kind: Type, form: str | None) -> Column:  # noqa: C901  (a case for each type)
     written = F.schema_of_variant(given)
     text = F.when(written == "STRING", F.try_variant_get(given, "$", "string"))
     is_decimal = F.startswith(written, F.lit("DECIMAL"))
@@ -114,7 +114,7 @@ def _scalar(given: Column, kind: Type, form: str | None) -> Column:
             of_numbers = written.isin("BIGINT", "DOUBLE") | is_decimal
             return F.when(of_numbers & (F.abs(number) != float("inf")), number)
         case "decimal":
-            # Spark would round what has more digits behind the point.
+            # Spark would round a number with more digits after the point.
             fraction = rf"(\.\d{{1,{kind.scale}}})?" if kind.scale else ""
             fits = rf"^-?\d{{1,{max(1, kind.precision - kind.scale)}}}{fraction}$"
             exact = ((written == "BIGINT") | is_decimal) & F.rlike(F.try_variant_get(given, "$", "string"), F.lit(fits))

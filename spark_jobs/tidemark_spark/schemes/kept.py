@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tidemark.streams.schemes import MessagePart
+from tidemark.schemes.kinds import MessagePart
 from tidemark_spark.columns import HEADERS, KEY, TIMESTAMP, TIMESTAMP_TYPE, VALUE
 
 
@@ -18,7 +18,7 @@ def kept(keep: Mapping[str, MessagePart]) -> dict[str, Column]:
         "value": F.col(VALUE),
         "headers": headers_json(),
         "timestamp": F.col(TIMESTAMP),
-        # The numbers are those of Kafka's TimestampType; any other is a message without a time.
+        # The numbers are those of Kafka's TimestampType. A message without a time has another number.
         "timestamp_type": F.when(F.col(TIMESTAMP_TYPE) == 0, "CreateTime").when(
             F.col(TIMESTAMP_TYPE) == 1, "LogAppendTime"
         ),

@@ -1,4 +1,4 @@
-"""Writing rows from Spark's tasks, and adding up what a server has acknowledged there."""
+"""Writing rows from Spark's tasks, and adding up what the server has acknowledged to them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tidemark.ranges import TopicPartition
-from tidemark.tallies import Acknowledged, Acknowledgements
-from tidemark_spark.arrow import Task, in_workers
-from tidemark_spark.columns import AT, COORDINATE, INDEX, MESSAGE_HASH, ROW_HASH, message_hash, row_hash
-from tidemark_spark.sinks.contract import Mission
-from tidemark_spark.tallying import count_of
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.tallies import Acknowledged, Acknowledgements
+from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, MESSAGE_HASH, ROW_HASH, message_hash, row_hash
+from tidemark_spark.rows.tallying import count_of, digest_of
+from tidemark_spark.runtime.workers import Task, in_workers
+from tidemark_spark.sinks.contract import WriteContext
 
-# What a written row begins with, for `acknowledge`.
-COUNTED = (*COORDINATE, INDEX, MESSAGE_HASH, ROW_HASH)
+# The first columns of a written row, for `acknowledge`.
+COUNTED = (*COORDINATE, INDEX, MESSAGE_HASH, ROW_HASH, DIGEST)
 
 _ACKNOWLEDGED = pa.schema(
     [
@@ -32,19 +32,21 @@ _ACKNOWLEDGED = pa.schema(
         ("messages_ack", pa.int64()),
         ("written", pa.int64()),
         ("written_ack", pa.int64()),
+        ("content", pa.int64()),
     ]
 )
 
-# Rows in, what `acknowledge` gives out.
+# Takes rows, and yields what `acknowledge` gives.
 Writer = Task
 
-# What writes a piece of rows and returns when the server has acknowledged it; and for each partition of Kafka in the piece:
-# AT, messages, the XOR of their ack values, rows, the XOR of theirs.
+# A function that writes a piece of rows and returns when the server has acknowledged it; and the counts of the piece.
+# There is one count for each partition of Kafka: AT, messages, the XOR of their ack values, rows, the XOR of theirs,
+# the XOR of their digests.
 Prepared = tuple[Callable[[], None], list[tuple[Any, ...]]]
 
 
 def acknowledged(rows: DataFrame, writer: Writer) -> Acknowledgements:
-    """Have all rows written; what comes back is counted from what the writer says was acknowledged."""
+    """Write all rows, and add up what the server has acknowledged to the writer."""
     return _collected(
         in_workers(rows, writer, from_arrow_schema(_ACKNOWLEDGED))
         .groupBy(*AT)
@@ -53,12 +55,13 @@ def acknowledged(rows: DataFrame, writer: Writer) -> Acknowledgements:
             F.bit_xor("messages_ack").alias("messages_ack"),
             F.sum("written").alias("written"),
             F.bit_xor("written_ack").alias("written_ack"),
+            F.bit_xor("content").alias("content"),
         )
     )
 
 
 def held_by(rows: DataFrame) -> Acknowledgements:
-    """What rows that were read back are, by their coordinates and INDEX: of a sink whose server acknowledges no rows."""
+    """Count rows that were read back, by coordinate, INDEX and DIGEST: for sinks whose server acknowledges no rows."""
     hashed = rows.withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})
     return _collected(
         hashed.groupBy(*AT).agg(
@@ -66,6 +69,7 @@ def held_by(rows: DataFrame) -> Acknowledgements:
             F.bit_xor(F.when(F.col(INDEX) == 0, F.col(MESSAGE_HASH))).alias("messages_ack"),
             F.count("*").alias("written"),
             F.bit_xor(ROW_HASH).alias("written_ack"),
+            F.bit_xor(DIGEST).alias("content"),
         )
     )
 
@@ -73,7 +77,9 @@ def held_by(rows: DataFrame) -> Acknowledgements:
 def _collected(counted: DataFrame) -> Acknowledgements:
     return {
         TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]): Acknowledged(
-            count_of(row["messages"], row["messages_ack"]), count_of(row["written"], row["written_ack"])
+            count_of(row["messages"], row["messages_ack"]),
+            count_of(row["written"], row["written_ack"]),
+            digest_of(row["content"]),
         )
         for row in counted.collect()
     }
@@ -82,34 +88,34 @@ def _collected(counted: DataFrame) -> Acknowledgements:
 def write_pieces(
     batches: Iterable[pa.RecordBatch],
     rows: int,
-    mission: Mission,
+    context: WriteContext,
     prepare: Callable[[pa.RecordBatch], Prepared],
 ) -> Iterator[pa.RecordBatch]:
-    """Have batches written in pieces of at most `rows`, and say of each that it has been acknowledged, as a `Writer` does.
+    """Write batches in pieces of at most `rows`, and yield the acknowledgement of each piece, as a `Writer` does.
 
-    While one piece is on its way, the next is prepared.
+    While one piece is being written, the next one is prepared.
     """
     with _no_collections(), ThreadPoolExecutor(1) as sender:
         on_its_way: tuple[Future[None], list[tuple[Any, ...]]] | None = None
         for batch in batches:
             for start in range(0, batch.num_rows, rows):
-                mission.fence.check_now_and_then()
+                context.fence.check_now_and_then()
                 write, counts = prepare(batch.slice(start, rows))
                 if on_its_way is not None:
-                    yield _acknowledged(*on_its_way, mission)
+                    yield _acknowledged(*on_its_way, context)
                 on_its_way = sender.submit(write), counts
         if on_its_way is not None:
-            yield _acknowledged(*on_its_way, mission)
+            yield _acknowledged(*on_its_way, context)
 
 
-def _acknowledged(written: Future[None], counts: list[tuple[Any, ...]], mission: Mission) -> pa.RecordBatch:
+def _acknowledged(written: Future[None], counts: list[tuple[Any, ...]], context: WriteContext) -> pa.RecordBatch:
     written.result()
-    return _counted(counts, mission)
+    return _counted(counts, context)
 
 
 @contextmanager
 def _no_collections() -> Iterator[None]:
-    """Without Python's search for cycles: the rows and cells, of which there are many, are in none."""
+    """Switch off Python's search for cycles: there are many rows and cells, and none is part of a cycle."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -119,27 +125,28 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
-def acknowledge(columns: list[list[Any]], mission: Mission) -> pa.RecordBatch:
-    """Say that a piece of rows, as columns that begin with COUNTED, has been acknowledged by the server."""
-    return _counted(counts_of(columns), mission)
+def acknowledge(columns: list[list[Any]], context: WriteContext) -> pa.RecordBatch:
+    """Report that the server has acknowledged a piece of rows, given as columns that begin with COUNTED."""
+    return _counted(counts_of(columns), context)
 
 
-def _counted(counts: list[tuple[Any, ...]], mission: Mission) -> pa.RecordBatch:
+def _counted(counts: list[tuple[Any, ...]], context: WriteContext) -> pa.RecordBatch:
     for topic, incarnation, partition, messages, *_ in counts:
-        mission.report(TopicPartition(topic, partition, incarnation), messages)
+        context.report(TopicPartition(topic, partition, incarnation), messages)
     return pa.RecordBatch.from_pylist(
         [dict(zip(_ACKNOWLEDGED.names, count, strict=True)) for count in counts], schema=_ACKNOWLEDGED
     )
 
 
 def counts_of(columns: list[list[Any]]) -> list[tuple[Any, ...]]:
-    """Per partition of a written piece: messages and their XOR (counted at index 0), rows and their XOR."""
+    """Per partition of a piece: messages and their XOR (counted at index 0), rows, their XOR, their digests' XOR."""
     found: dict[tuple[str, int, int], list[int]] = {}
-    for topic, incarnation, partition, index, message, row in zip(*columns[:3], *columns[4:7], strict=True):
-        sums = found.setdefault((topic, incarnation, partition), [0, 0, 0, 0])
+    for topic, incarnation, partition, index, message, row, digest in zip(*columns[:3], *columns[4:8], strict=True):
+        sums = found.setdefault((topic, incarnation, partition), [0, 0, 0, 0, 0])
         if index == 0:
             sums[0] += 1
             sums[1] ^= message
         sums[2] += 1
         sums[3] ^= row
+        sums[4] ^= digest
     return [(*place, *sums) for place, sums in found.items()]

@@ -1,28 +1,32 @@
-"""What a sink has to do."""
+"""The contract of a sink with Spark: its writer, and its type."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 
-from tidemark.attempts import HeadFence
+from tidemark.commit.fence import HeadFence
 from tidemark.ledger.records import SinkReceipt
-from tidemark.ranges import TopicPartition
-from tidemark.streams.schemes import Fields
-from tidemark.tallies import Acknowledgements
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.tallies import Acknowledgements
+from tidemark.runs.open_stream import OpenStream
+from tidemark.schemes.kinds import Fields
+from tidemark.sinks.contract import Asked
+from tidemark_spark.audit.comparing import Audit, Audited
 
 
 @dataclass(frozen=True)
-class Mission:
+class WriteContext:
     """The attempt that a sink writes for: every row carries its generation, lane and window number.
 
-    `ordinal` is higher than that of every attempt that may have written the same rows before.
+    `ordinal` is higher than that of every earlier attempt that may have written at the same offsets. Attempts at other
+    offsets may share an ordinal, so it stays small. A sink can put it into the version of a row, after the offset.
 
-    `fence` is looked at before the first row and every few seconds, in every task. `report` hears how many messages of
-    a partition have been acknowledged; it is for Spark's workers.
+    A sink checks `fence` before the first row and every few seconds, in every task. Spark's workers call `report` with
+    the number of acknowledged messages of a partition.
     """
 
     lane: str
@@ -30,7 +34,7 @@ class Mission:
     generation: int
     fence: HeadFence
     report: Callable[[TopicPartition, int], None]
-    ordinal: int = 0
+    ordinal: int
 
 
 class Sink(Protocol):
@@ -40,23 +44,51 @@ class Sink(Protocol):
     def name(self) -> str: ...
 
     def prepare(self, stream: str, ledger: str) -> None:
-        """Make what is missing and check what is there. Raises OwnedByAnother, WrongUse, Unreachable."""
+        """Make what is missing there, and check what exists. Raises OwnedByAnother, WrongUse, Unreachable."""
         ...
 
     def refusal(self, fields: Fields) -> Column | None:
-        """Why the sink can never take a row, because of its size or for want of a place, naming the sink; or null.
+        """Why the sink can never take a row, because of its size or because it has no place for the row; or null.
 
-        `fields` are the stream's. It is asked before anything is written, by an audit too. None: the sink takes any row.
+        The reason names the sink. `fields` are the stream's. A window's job asks before any write; an audit asks too.
+        None: the sink takes any row.
         """
         ...
 
-    def store(self, rows: DataFrame, mission: Mission) -> Acknowledgements:
-        """Store the rows and say, per partition, what is stored: acknowledged by the server, or read back.
+    def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
+        """Store the rows. Give, per partition, what the server acknowledged or what was read back, with its contents.
 
         Rows carry the coordinate, INDEX, TOMBSTONE, MESSAGE_HASH, ROW_HASH, DIGEST and the stream's fields.
         """
         ...
 
-    def receipt(self, mission: Mission) -> SinkReceipt:
-        """Where the rows of an attempt are."""
+    def receipt(self, context: WriteContext) -> SinkReceipt:
+        """The place of an attempt's rows."""
+        ...
+
+
+class SparkSink(Protocol):
+    """A type of sink, as Spark's jobs use it. `settings` come from the stream file, for one sink of this type."""
+
+    def writer(self, opened: OpenStream, settings: Any) -> Sink:
+        """The sink that stores the rows of a window."""
+        ...
+
+    def results(self, spark: SparkSession, opened: OpenStream, settings: Any) -> DataFrame:
+        """The rows that count, for users: coordinate, `_index`, `_tombstone`, and the fields with their types."""
+        ...
+
+    def audit(self, audit: Audit, settings: Any) -> Audited | None:
+        """Compare what the sink holds with what it should hold. None: audits skip this type."""
+        ...
+
+
+class CompactingSink(SparkSink, Protocol):
+    """A type of sink whose Kind names a `compaction`: it can rewrite the output of many windows into fewer files."""
+
+    def compact(self, opened: OpenStream, settings: Any, run: str, asked: Asked) -> object:
+        """Compact what is asked for, and finish what an earlier compaction left. The rows that count stay the same.
+
+        Raises Fenced when another compaction of the sink has begun meanwhile.
+        """
         ...

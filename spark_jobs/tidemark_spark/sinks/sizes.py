@@ -1,4 +1,4 @@
-"""Rows that are larger than a sink can ever take: found before any sink writes, so that none of them holds up a window."""
+"""Rows that are too large for a sink: found before any sink writes, so that no such row holds up a window."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from operator import add
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from tidemark.results.keyed_rows import MOST_KEY_BYTES
-from tidemark.streams.schemes import Fields
+from tidemark.schemes.kinds import Fields
+from tidemark.sinks.hbase.keyed_rows import MOST_KEY_BYTES
 from tidemark_spark.columns import field, text
 
 # Longest text of a number, a time or a boolean.
@@ -28,7 +28,7 @@ def size_of(name: str) -> Column:
 
 
 def at_most(fields: Fields, each: int) -> Column:
-    """More bytes than the fields take, with `each` for one byte of a text and for its name. Costs next to nothing."""
+    """An upper bound of the fields' bytes, with `each` for one byte of a text or of a name. Cheap to compute."""
     sizes = [
         F.coalesce(size_of(name), F.lit(0)).cast("long") * each if is_long(kind) else F.lit(_SHORT)
         for name, kind in fields.items()
@@ -37,12 +37,12 @@ def at_most(fields: Fields, each: int) -> Column:
 
 
 def packed_size(fields: Fields) -> Column:
-    """The bytes that all fields of a row take in one cell, with their names and lengths; or a few more. Never null."""
+    """The bytes of all fields of a row in one cell, with their names and lengths, or a few more. Never null."""
     return at_most(fields, 1) + 24 * len(fields)
 
 
 def keyed_too_large(sink: str, key: Column, cell: Column, most: int) -> Column:
-    """The refusal where the key of a row in HBase, or its cell, is beyond the most; `cell` is what it takes beside the key."""
+    """The refusal of a row in HBase whose key or cell is too large. `cell`: the bytes of the cell without the key."""
     row = key + cell
     each = [(f"sink {sink}: the key", key, MOST_KEY_BYTES), (f"sink {sink}: the cell of the row", row, most)]
     return first_too_large(each, (key > MOST_KEY_BYTES) | (row > most))
@@ -54,22 +54,22 @@ def key_size(key: Iterable[str]) -> Column:
 
 
 def too_large(what: str, size: Column, most: Column) -> Column:
-    """The refusal where a size is beyond the most that is taken, both in bytes."""
+    """The refusal of a size above `most`, both in bytes."""
     return F.when(size > most, refusal(F.lit(f"{what} is too large"), size, most))
 
 
 def first_too_large(each: Iterable[tuple[str, Column, int]], where: Column) -> Column:
-    """The refusal of the first size that is beyond its most, of rows where one may be: each with what it is the size of.
+    """The refusal of the first size above its limit. `each`: the name of a thing, its size, its limit.
 
-    By a function on a list, since each condition makes the method longer that Spark generates for all that is done with a
-    row: beyond 8,000 bytes, Java does not compile it.
+    `where` selects rows that may have such a size. The sizes go through a function on a list, because each condition
+    lengthens the method that Spark generates for a row. Java does not compile a method of more than 8,000 bytes.
     """
     found = F.array(*(refusal(F.lit(f"{what} is too large"), size, F.lit(most)) for what, size, most in each))
     return F.when(where, F.get(F.filter(found, lambda one: one["size"] > one["most"]), F.lit(0)))
 
 
 def refusal(reason: Column, size: Column | None = None, most: Column | None = None) -> Column:
-    """Why a sink can never take a row: the reason, the same for all rows for which it is so, and the sizes of this one."""
+    """Why a sink can never take a row: a reason that is the same for all such rows, and the sizes of this row."""
     numbers = {"size": size, "most": most}
     return F.struct(
         reason.alias("reason"),

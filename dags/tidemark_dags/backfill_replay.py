@@ -1,0 +1,107 @@
+"""What backfill and replay share: check the request, open a lane over a selection, process it, publish."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, Param, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
+from tidemark.streams.model import Stream
+from tidemark_dags.ingest import process_windows, task_defaults
+from tidemark_dags.steps import ON_REQUEST, airflow_errors, describe, publish, run_name
+
+log = logging.getLogger(__name__)
+
+
+def selected_dag(
+    path: Path,
+    stream: Stream,
+    request: type[BackfillRequest] | type[ReplayRequest],
+    params: dict[str, Param],
+    description: str,
+) -> DAG:
+    """A DAG that people trigger by hand, for the offsets that a request selects.
+
+    The lane's name follows from the run's name, so that a retried task finds the lane that it opened.
+    """
+    file, kind = str(path), request.kind
+    with DAG(
+        dag_id=f"{stream.name}__{kind.value}",
+        description=description,
+        doc_md=description,
+        schedule=None,
+        catchup=False,
+        params=params,
+        allowed_run_types=ON_REQUEST,
+        default_args=task_defaults(stream),
+        tags=["tidemark", stream.name],
+        # The file that Airflow reads registers the DAGs: all four of a stream, or none.
+        auto_register=False,
+    ) as dag:
+
+        @task(retries=0)
+        def check(**context: Any) -> dict[str, Any]:
+            """Check the request and find its offsets; a dry run shows them and ends here.
+
+            A retry gives the selection of the first try: by then the run may have read a part of it.
+            """
+            from tidemark.runs import lanes
+            from tidemark.runs.selecting import Selected, select
+            from tidemark_dags.connections import open_here
+
+            with airflow_errors():
+                asked = checked(request, context["params"], context["dag_run"].conf or {})
+                opened = open_here(file)
+                before = lanes.selected_before(opened, kind, run_name(context))
+                selected = select(opened, asked) if before is None else Selected(opened.book.selection(before))
+                ref = opened.book.store_selection(selected.ranges)
+            found = {**describe(selected.ranges), "selection": ref.digest}
+            if selected.left_out:
+                found["left_out"] = {why: describe(ranges) for why, ranges in selected.left_out.items()}
+            context["ti"].xcom_push(key="found", value=found)
+            dry = "dry run: " if asked.dry_run else ""
+            # In the log, because Airflow's pages fold the reason of a skipped task away.
+            log.info("%s%s offsets to read: %s", dry, found["offsets"], ", ".join(found["ranges"]))
+            for why, ranges in selected.left_out.items():
+                log.info("left out, %s: %s offsets", why, ranges.count())
+            if asked.dry_run:
+                raise AirflowSkipException(f"dry run: {found['offsets']} offsets would be read: {found['ranges']}")
+            return found
+
+        @task
+        def plan(found: Any, **context: Any) -> dict[str, Any]:
+            """Open the lane, which claims its offsets, and pin its first window.
+
+            A retry after the job has committed gives the first window that the run has committed.
+            """
+            from tidemark.runs import lanes
+            from tidemark_dags.connections import open_here
+
+            run = run_name(context)
+            with airflow_errors():
+                opened = open_here(file)
+                chosen = lanes.stored_selection(opened, found["selection"])
+                lane = lanes.open_selected(opened, kind, run, chosen, context["params"]["reason"])
+                pending = lanes.plan_lane(opened, lane, run)
+                if pending is None:
+                    lanes.finish(opened, lane)
+                    before = lanes.committed_before(opened, lane, run)
+                    if not before:
+                        raise AirflowSkipException("everything selected has been read")
+                    return {"lane": lane, "seq": before[0].seq}
+            return {"lane": lane, "seq": pending.window.seq}
+
+        planned: Any = plan(check())
+        process = process_windows(
+            file,
+            stream,
+            pool=stream.engine.pool_on_request,
+            lane="{{ ti.xcom_pull(task_ids='plan')['lane'] }}",
+            seq="{{ ti.xcom_pull(task_ids='plan')['seq'] }}",
+        )
+        planned >> process >> publish(file, stream, planned["lane"])
+    return dag

@@ -1,0 +1,120 @@
+"""Asking the servers of streams. A server that is away makes no request wait for long.
+
+Airflow's API serves the heartbeats of its tasks. So the page holds neither the API's event loop nor a thread of its pool.
+The page asks a stream in threads of its own, once at a time for all viewers. Streams with the same servers share some
+threads, so a server that is away keeps no other threads busy. A viewer waits with a limit, and gets an answer at once while
+a server is known to be away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemark.errors import TidemarkError, Unreachable
+from tidemark.streams.loading import StreamFile
+from tidemark_plugin.settings import Settings
+
+log = logging.getLogger(__name__)
+
+SERVER_AWAY, TOO_LATE, INTERNAL = 503, 504, 500
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer of a stream's servers, or why there is none: an HTTP status with the fields of its JSON."""
+
+    status: int
+    fields: Mapping[str, Any]
+    until: float = 0.0
+
+
+@dataclass
+class _Asked:
+    """The newest answer for one stream file, and whether its servers are being asked."""
+
+    digest: str
+    answer: Answer | None = None
+    flight: Future[Answer] | None = None
+    began: float = 0.0
+
+
+@dataclass
+class Asking:
+    """`ask` gives what the page shows of a stream. It waits for servers, and raises TidemarkError."""
+
+    ask: Callable[[StreamFile], dict[str, Any]]
+    settings: Settings
+    _streams: dict[str, _Asked] = field(default_factory=dict)
+    _threads: dict[tuple[str, ...], ThreadPoolExecutor] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    async def answer(self, file: StreamFile) -> Answer:
+        """The newest answer, or an answer that says there is none yet. Comes within `page_wait_seconds`."""
+        with self._lock:
+            asked = self._streams.get(file.stream.name)
+            if asked is None or asked.digest != file.digest:
+                asked = self._streams[file.stream.name] = _Asked(file.digest)
+            now = time.monotonic()
+            if asked.answer is not None and now < asked.answer.until:
+                return asked.answer
+            if asked.flight is None:
+                asked.began = now
+                asked.flight = self._threads_of(file).submit(self._asked, file, asked)
+            flight, left = asked.flight, asked.began + self.settings.page_wait_seconds - now
+        if left > 0:
+            # `wait` cancels nothing: a time-out, or a closed browser, does not end what others wait for.
+            await asyncio.wait({asyncio.wrap_future(flight)}, timeout=left)
+        if flight.done():
+            return flight.result()
+        return Answer(
+            TOO_LATE,
+            {
+                "detail": f"{' and '.join(_servers(file))} did not answer within {self.settings.page_wait_seconds:g} s; "
+                "they are still being asked"
+            },
+        )
+
+    def _threads_of(self, file: StreamFile) -> ThreadPoolExecutor:
+        shared = _servers(file)
+        if shared not in self._threads:
+            self._threads[shared] = ThreadPoolExecutor(
+                self.settings.page_threads, thread_name_prefix=f"tidemark page {' '.join(shared)}"
+            )
+        return self._threads[shared]
+
+    def _asked(self, file: StreamFile, asked: _Asked) -> Answer:
+        fresh = self.settings.page_cache_seconds
+        try:
+            status, fields = 200, self.ask(file)
+        except TidemarkError as problem:
+            status, fields = SERVER_AWAY, {"detail": f"{type(problem).__name__}: {problem}"}
+            if isinstance(problem, Unreachable):
+                fresh = self.settings.page_retry_seconds
+        except Exception as problem:
+            # The error's text may be about a connection. Only those who run Airflow may read it, in the log.
+            log.exception("the page cannot show the stream %s", file.stream.name)
+            status, fields = (
+                INTERNAL,
+                {"detail": f"internal error, see the log of Airflow's API: {type(problem).__name__}"},
+            )
+        with self._lock:
+            now = time.monotonic()
+            if now - asked.began > self.settings.page_wait_seconds:
+                # No viewer waits any more: the answer stays for viewers who look again.
+                fresh = max(fresh, self.settings.page_retry_seconds)
+            asked.answer = Answer(status, fields, now + fresh)
+            asked.flight = None
+            return asked.answer
+
+
+def _servers(file: StreamFile) -> tuple[str, ...]:
+    """The servers that are asked about a stream, by the names of their connections."""
+    stream, ledger = file.stream, file.stream.ledger
+    return f"{ledger.server} ({ledger.connection})", f"Kafka ({stream.source.kafka})"

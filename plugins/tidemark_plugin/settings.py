@@ -1,0 +1,33 @@
+"""The page's settings: section `[tidemark]` of Airflow's configuration, or `AIRFLOW__TIDEMARK__...` in the environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Seconds, except `page_threads`: how many threads ask the servers that streams share."""
+
+    # How long one question to HBase, ZooKeeper or Kafka may take. These servers answer in milliseconds.
+    page_question_seconds: float = 3.0
+    # How long a person waits for a stream, which takes several questions.
+    page_wait_seconds: float = 5.0
+    # How old an answer may be. The page of each viewer asks again every five seconds.
+    page_cache_seconds: float = 3.0
+    # When a server that did not answer is asked again.
+    page_retry_seconds: float = 15.0
+    page_threads: int = 2
+
+
+def from_airflow() -> Settings:
+    """Raises AirflowConfigException for a value that is no number."""
+    from airflow.configuration import conf
+
+    given = Settings()
+    found = {}
+    for one in fields(Settings):
+        default = getattr(given, one.name)
+        read = conf.getint if isinstance(default, int) else conf.getfloat
+        found[one.name] = read("tidemark", one.name, fallback=default)
+    return Settings(**found)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""The comparisons of an audit that need Spark."""

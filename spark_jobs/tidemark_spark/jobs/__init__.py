@@ -1,0 +1,1 @@
+"""The jobs that Spark runs: windows, an audit, a compaction."""

@@ -1,0 +1,204 @@
+"""The job that audits a stream: it compares the expected results with the stored ones.
+
+Today's code computes the expected rows again, from the messages that Kafka still holds. The found rows are read back from
+every sink. The job compares them row by row, so that every difference has a coordinate. Rows below the log starts can no
+longer be computed. The job compares them with the windows' tallies, block by block, and counts the rest as unproven.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import and_
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tidemark.audit.report import SHOWN_COORDINATES, AuditReport, CoverageReport, prove_coverage, shown
+from tidemark.clients.kafka.clients import token_urls
+from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, WrongUse
+from tidemark.ledger.book import View
+from tidemark.ledger.codec import encode
+from tidemark.ledger.limits import beginning_that_fits
+from tidemark.ledger.records import INGEST, Head
+from tidemark.ledger.verifying import verify
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.tallies import PartitionTally, check_read
+from tidemark.planning import planner
+from tidemark.runs import discovery, lanes
+from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.sinks.dead_letters import digested
+from tidemark.sinks.kinds import kind_of
+from tidemark_spark.audit.comparing import Audit, Audited
+from tidemark_spark.audit.deleted import forgotten_blocks
+from tidemark_spark.audit.gaps import gap_reports
+from tidemark_spark.readers.places import hbase_places
+from tidemark_spark.rows import outcomes
+from tidemark_spark.rows.pipeline import Rows, rows_of
+from tidemark_spark.rows.reading import read_offsets, whatever_time
+from tidemark_spark.rows.tallying import tallies
+from tidemark_spark.runtime.session import open_session
+from tidemark_spark.schemes.function import check_function
+from tidemark_spark.sinks import make_sinks, refusals
+from tidemark_spark.sinks.hbase.writer import with_dead_letter_digest
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="audit_stream")
+    parser.add_argument("--stream-file", type=Path, required=True)
+    parser.add_argument("--run", required=True, help="the name under which the report is stored")
+    parser.add_argument("--selection", default="", help="digest of a stored selection: audit only these offsets")
+    options = parser.parse_args(arguments)
+    opened = open_stream(options.stream_file)
+    within = lanes.stored_selection(opened, options.selection) if options.selection else None
+    report = audit(opened, options.run, within)
+    print(f"tidemark: audit of {report.stream}: {report.sentence()}", flush=True)
+    return EXIT_DONE if report.clean else EXIT_DIFFERENCES
+
+
+def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> AuditReport:
+    """Audit a stream, or only some of its offsets. The ledger stores the report under the run's name."""
+    check_function(opened.stream)
+    spark = open_session(
+        f"tidemark audit of {opened.book.stream}", opened.file_system_settings(), token_urls(opened.log.endpoint)
+    )
+    found = opened.book.register()
+    ingest = opened.book.head(INGEST)
+    if found is None or ingest is None:
+        raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to audit")
+    register = found[1]
+    view = opened.book.view()
+    covered = view.authority.covered() if within is None else view.authority.covered() & within
+    unfinished = _unfinished(view) & covered
+    in_kafka = _in_kafka(opened, covered - unfinished)
+
+    incarnations = discovery.newest_incarnations(register)
+    compacted = opened.log.compacted({at.topic for at in in_kafka.partitions})
+    gone = covered - unfinished - in_kafka
+    forgotten = forgotten_blocks(opened, view, gone)
+    rows, counts = whatever_time(lambda any_time: _expected(spark, opened, in_kafka, incarnations, any_time=any_time))
+    expected = rows.frame
+    check_read(counts, in_kafka)
+    compared = Audit(spark, opened, expected, in_kafka, compacted, _uncommitted(opened), forgotten)
+    places = list(_places(compared)) if in_kafka or gone else []
+    by_tallies = reduce(
+        and_, (place.by_blocks.offsets for place in places if place.by_blocks is not None), gone
+    ).count()
+    messages = outcomes.each_message(expected)
+    gaps = gap_reports(spark, opened, view.windows, in_kafka, messages, counts, compacted, incarnations)
+    coverage = prove_coverage(
+        view.windows, {one.at: one.offset for one in register.lanes[INGEST].start}, ingest.head.offsets()
+    )
+    findings = RangeSet(one for place in places for one in place.findings)
+    kept = beginning_that_fits(opened.book.store, findings)
+    report = AuditReport(
+        stream=opened.book.stream,
+        run=run,
+        at=opened.book.clock(),
+        code_version=lanes.code_version(),
+        expected=sum(tally.read.number for tally in counts),
+        stored=sum(tally.stored.number for tally in counts),
+        set_aside=sum(tally.invalid.number + tally.failed.number for tally in counts),
+        skipped=sum(tally.skipped.number for tally in counts),
+        unproven=gone.count() - by_tallies,
+        by_tallies=by_tallies,
+        unfinished=unfinished.count(),
+        places=tuple(place.report for place in places),
+        coverage=tuple(
+            CoverageReport(
+                partition=str(one.partition),
+                start=one.start,
+                position=one.position,
+                covered=one.covered.count(),
+                holes=shown(one.holes),
+                overlaps=shown(one.overlaps),
+                lost=shown(one.lost),
+                skipped=shown(one.skipped),
+            )
+            for one in coverage
+        ),
+        ledger_problems=(*verify(opened.book), *forgotten.problems),
+        gaps=gaps,
+        findings=opened.book.store_selection(kept) if kept else None,
+        left_out=findings.count() - kept.count(),
+    )
+    _store(opened, run, report)
+    rows.close()
+    return report
+
+
+def _store(opened: OpenStream, run: str, report: AuditReport) -> None:
+    """Store the report, with fewer names if one value of the ledger has no room for all."""
+    for most in (SHOWN_COORDINATES, 10, 1, 0):
+        value = encode(report.naming(most))
+        if len(value) <= opened.book.store.max_value_bytes:
+            break
+    opened.book.store_report(run, value)
+
+
+def _unfinished(view: View) -> RangeSet:
+    """Offsets that were committed before they were read, by attempts that have not finished."""
+    return RangeSet(
+        one
+        for window in view.windows
+        if window.record.receipt is None
+        for one in view.authority.held_by(window.generation, window.covers)
+    )
+
+
+def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:
+    """The covered offsets that Kafka still holds, in the incarnations that it holds."""
+    topics = tuple(sorted({at.topic for at in covered.partitions}))
+    return planner.offsets_within(discovery.known_now(opened, topics), covered) if topics else RangeSet()
+
+
+def _expected(
+    spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incarnations: dict[str, int], *, any_time: bool
+) -> tuple[Rows, tuple[PartitionTally, ...]]:
+    """The messages' rows, computed by today's code, and their tallies."""
+    source = opened.stream.source
+    messages = read_offsets(
+        spark, opened.log.endpoint, source.isolation, in_kafka, incarnations, source.fetch, any_time=any_time
+    )
+    limits = refusals(make_sinks(opened), opened.stream.fields)
+    rows = rows_of(messages, opened.stream, limits, connections=opened.connections)
+    try:
+        return rows, tallies(rows.frame, rows.read) if in_kafka else ()
+    except BaseException:
+        rows.close()
+        raise
+
+
+def _places(audit: Audit) -> Iterator[Audited]:
+    """Every sink that can be audited, and the dead letters."""
+    opened = audit.opened
+    for settings in opened.stream.sinks:
+        if (audited := kind_of(settings.type).with_spark().audit(audit, settings)) is not None:
+            yield audited
+    letters = opened.stream.dead_letters
+    expected = with_dead_letter_digest(outcomes.set_aside(audit.messages), letters)
+    table = opened.dead_letter_table()
+    found = hbase_places(audit.spark, opened.book, table, (), audit.uncommitted, digested=digested)
+    yield audit.compare("dead letters", expected, found, audit.forgotten.of_dead_letters(letters.table))
+
+
+def _uncommitted(opened: OpenStream) -> RangeSet:
+    """The offsets where an uncommitted attempt may have written. The audit looks for debris there too."""
+    ranges: list[OffsetRange] = []
+    for stored in opened.book.heads().values():
+        head = stored.head
+        if head.pending is not None:
+            ranges.extend(head.pending.window.hull())
+        if head.abandoned is not None:
+            ranges.extend(_beyond(head))
+    return RangeSet(ranges)
+
+
+def _beyond(head: Head) -> Sequence[OffsetRange]:
+    """The offsets between a lane's positions and the furthest end of its abandoned windows."""
+    offsets = head.offsets()
+    until = head.abandoned.until if head.abandoned else ()
+    return [
+        OffsetRange(one.at, offsets.get(one.at, 0), one.offset) for one in until if one.offset > offsets.get(one.at, 0)
+    ]

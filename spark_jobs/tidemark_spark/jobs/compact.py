@@ -1,0 +1,29 @@
+"""The job that compacts a sink: its type says how."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tidemark.errors import EXIT_DONE
+from tidemark.runs.open_stream import open_stream
+from tidemark.sinks.contract import Asked
+from tidemark.sinks.kinds import kind_of, sink_to_compact
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="compact_stream")
+    parser.add_argument("--stream-file", type=Path, required=True)
+    parser.add_argument("--sink", required=True)
+    parser.add_argument("--run", required=True)
+    parser.add_argument(
+        "--before", type=int, help="only windows committed before this time, in milliseconds since 1970"
+    )
+    parser.add_argument("--windows", type=int, help="at most so many, the oldest ones")
+    parser.add_argument("--again", action="store_true", help="compacted folders too")
+    options = parser.parse_args(arguments)
+    opened = open_stream(options.stream_file)
+    asked = Asked(options.before, options.windows, options.again)
+    sink = sink_to_compact(opened.stream.sinks, opened.stream.name, options.sink)
+    kind_of(sink.type).with_spark().compact(opened, sink, options.run, asked)
+    return EXIT_DONE

@@ -1,0 +1,157 @@
+"""The job that processes windows: the pinned one, and those after it up to the end that the run saw."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+from tidemark.clients.kafka.admission import check_admission
+from tidemark.clients.kafka.clients import token_urls
+from tidemark.commit import protocol
+from tidemark.commit.fence import holding
+from tidemark.commit.protocol import Listener, Step, nobody
+from tidemark.errors import (
+    EXIT_DONE,
+    AlreadyCommitted,
+    AuthenticationFailed,
+    LedgerContradiction,
+    NotAuthorized,
+    OffsetsOutOfRange,
+    WrongUse,
+)
+from tidemark.ledger.records import Pending, Record
+from tidemark.offsets.ranges import RangeSet
+from tidemark.runs import lanes
+from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.runs.since_pin import lost_since_pin
+from tidemark_spark.jobs.window_work import SparkWork
+from tidemark_spark.rows.pipeline import check_rows
+from tidemark_spark.runtime.failures import translate
+from tidemark_spark.runtime.session import open_session
+from tidemark_spark.sinks import make_sinks
+from tidemark_spark.sinks.hbase.writer import HBaseDeadLetters
+
+log = logging.getLogger(__name__)
+
+
+def main(arguments: list[str], on_step: Listener = nobody) -> int:
+    """The job as a program: process the pinned window that the arguments name. Gives the exit code."""
+    parser = argparse.ArgumentParser(prog="process_window")
+    parser.add_argument("--stream-file", type=Path, required=True)
+    parser.add_argument("--lane", required=True)
+    parser.add_argument("--seq", type=int, required=True, help="the number of the pinned window")
+    parser.add_argument("--run", required=True, help="who asks; a retry gives the same name as its first try")
+    parser.add_argument("--take-over", action="store_true", help="take the window although its holder seems alive")
+    options = parser.parse_args(arguments)
+    opened = open_stream(options.stream_file)
+    process_windows(opened, options.lane, options.seq, options.run, take_over=options.take_over, on_step=on_step)
+    return EXIT_DONE
+
+
+def process_windows(
+    opened: OpenStream, lane: str, seq: int, run: str, *, take_over: bool = False, on_step: Listener = nobody
+) -> list[Record]:
+    """Process the pending window `seq`, then pin and process what follows, up to the end that the run saw.
+
+    Windows that an earlier try of this run has committed are only settled.
+    """
+    committed: list[Record] = []
+    following: int | None = seq
+    while following is not None:
+        try:
+            committed.append(_process_one(opened, lane, following, run, take_over=take_over, on_step=on_step))
+        except AlreadyCommitted:
+            committed += _committed_by_this_run(opened, lane, following, run)
+        window = committed[-1].window
+        goal = window.goal if window.run == run else ()
+        pending = lanes.next_window(opened, lane, run, goal)
+        following = pending.window.seq if pending else None
+    lanes.finish(opened, lane)
+    return committed
+
+
+def _process_one(
+    opened: OpenStream, lane: str, seq: int, run: str, *, take_over: bool = False, on_step: Listener = nobody
+) -> Record:
+    """Steps 2 to 7 on one pending window."""
+    name = f"tidemark {opened.book.stream}/{lane} {seq}"
+    spark = open_session(name, opened.file_system_settings(), token_urls(opened.log.endpoint))
+    sinks = make_sinks(opened)
+    dead_letters = HBaseDeadLetters(opened.stream.dead_letters, opened.dead_letter_table())
+    ledger = _ledger_id(opened)
+    for sink in sinks:
+        sink.prepare(opened.book.stream, ledger)
+    dead_letters.prepare(opened.book.stream, ledger)
+    check_rows(spark, opened.stream)
+    work = SparkWork(spark, opened, sinks, dead_letters, lane)
+
+    def heard(step: Step) -> None:
+        work.progress.step = step.value
+        log.info("%s/%s window %s: %s", opened.book.stream, lane, seq, step.value)
+        on_step(step)
+
+    with closing(work):
+        try:
+            return protocol.process(
+                opened.book,
+                opened.sweeper,
+                work,
+                partial(holding, opened.book, work.progress),
+                lane,
+                seq,
+                lanes.this_run(opened, run),
+                take_over=take_over,
+                on_step=heard,
+            )
+        except Exception as problem:
+            known = translate(problem)
+            if isinstance(known, OffsetsOutOfRange):
+                raise _deleted(opened, lane, seq) from problem
+            if known is not problem and isinstance(known, NotAuthorized | AuthenticationFailed):
+                raise _not_let(opened, lane, known) from problem
+            raise
+
+
+def _not_let(opened: OpenStream, lane: str, known: WrongUse) -> WrongUse:
+    """Java's error, with the user. First asks again with Python's clients, which raise an error that says more."""
+    check_admission(opened.log.endpoint, again=True)
+    if isinstance(known, NotAuthorized) and (pending := _pending(opened, lane)):
+        # Its error names the topic.
+        opened.log.topics(pending.window.topic_ids, pending.window.isolation)
+    return type(known)(f"{opened.log.endpoint.principal}: {known}")
+
+
+def _deleted(opened: OpenStream, lane: str, seq: int) -> OffsetsOutOfRange:
+    """The error when Kafka has deleted messages of a window after its pin. It names the exact offsets."""
+    pending = _pending(opened, lane)
+    lost = lost_since_pin(opened, pending.window) if pending else RangeSet()
+    return OffsetsOutOfRange(
+        f"Kafka has deleted {', '.join(map(str, lost)) or 'messages'} since window {seq} of {opened.book.stream}/{lane} was "
+        "pinned. Nothing was committed. To go on without them, set `on_out_of_range` in the stream file and give the window "
+        f"up: tidemark ledger abandon {opened.book.stream} {lane} --reason ..."
+    )
+
+
+def _pending(opened: OpenStream, lane: str) -> Pending | None:
+    found = opened.book.head(lane)
+    return found.head.pending if found else None
+
+
+def _ledger_id(opened: OpenStream) -> str:
+    found = opened.book.register()
+    if found is None:
+        raise LedgerContradiction(f"{opened.book.stream} has no register, although a window of it was pinned")
+    return found[1].ledger
+
+
+def _committed_by_this_run(opened: OpenStream, lane: str, seq: int, run: str) -> list[Record]:
+    """The window and those after it, committed by an earlier try of this run. Raises AlreadyCommitted."""
+    protocol.settle(opened.book, opened.sweeper, lane)
+    found = opened.book.record(lane, seq)
+    if found is None or found[1].attempt.run != run:
+        raise AlreadyCommitted(f"window {seq} of {opened.book.stream}/{lane} is already committed by another run")
+    log.info("%s/%s window %s: committed by an earlier try of this run", opened.book.stream, lane, seq)
+    return [found[1], *(record for record in lanes.committed_before(opened, lane, run) if record.seq > seq)]

@@ -1,0 +1,156 @@
+"""Steps 3 to 5 of the commit protocol on one window, with Spark: read, store, verify."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from tidemark.commit.error_budget import SHOWN_REASONS, ErrorBudget, spent, too_many
+from tidemark.commit.fence import HeadFence
+from tidemark.commit.protocol import Fence, Listener, Step
+from tidemark.errors import SourceChanged
+from tidemark.ledger.limits import most_blocks
+from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Receipt, Window, replays
+from tidemark.offsets.blocks import WHOLE, PartitionBlocks, block_size, fields_digest
+from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.tallies import Acknowledgements, PartitionTally, check_read, verify
+from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.since_pin import changes_since_pin
+from tidemark_spark.columns import COORDINATE
+from tidemark_spark.jobs.redriven import dead_letters_so_far
+from tidemark_spark.rows import outcomes
+from tidemark_spark.rows.pipeline import Rows, rows_of
+from tidemark_spark.rows.reading import read_offsets, whatever_time
+from tidemark_spark.rows.tallying import tallies_and_blocks
+from tidemark_spark.runtime.progress import Progress
+from tidemark_spark.sinks import Sink, refusals
+from tidemark_spark.sinks.contract import WriteContext
+from tidemark_spark.sinks.hbase.writer import HBaseDeadLetters
+
+_DEAD_LETTERS_PER_TASK = 5_000
+
+
+class SparkWork:
+    """The work on one window. Use an instance for one attempt, and close it."""
+
+    def __init__(
+        self, spark: SparkSession, opened: OpenStream, sinks: Sequence[Sink], dead_letters: HBaseDeadLetters, lane: str
+    ) -> None:
+        self._spark = spark
+        self._opened = opened
+        self._sinks = sinks
+        self._dead_letters = dead_letters
+        self._lane = lane
+        self._stored: dict[str, Acknowledgements] = {}
+        self._set_aside: Acknowledgements = {}
+        self._started_at = opened.book.clock()
+        self.progress = Progress(spark)
+
+    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
+        self._window = window
+        self._covers = covers
+        self._block_size = block_size(covers, most_blocks(self._opened.book.store, covers.partitions))
+        whatever_time(lambda any_time: self._read_and_count(_of_head(fence), any_time=any_time))
+        check_read(self._tallies, covers)
+        self._check_budget()
+
+    def _read_and_count(self, fence: HeadFence, *, any_time: bool) -> None:
+        self.close()
+        window, stream = self._window, self._opened.stream
+        read = read_offsets(
+            self._spark,
+            self._opened.log.endpoint,
+            window.isolation,
+            self._covers,
+            {one.topic: one.incarnation for one in window.ranges},
+            stream.source.fetch,
+            any_time=any_time,
+        )
+        # Spark keeps the rows for all sinks, so that Kafka is read once. Their first use is the counting.
+        self._rows = rows_of(read, stream, refusals(self._sinks, stream.fields), fence, self._opened.connections)
+        self._read = True
+        self._tallies, self._blocks = tallies_and_blocks(self._rows.frame, self._block_size, self._rows.read)
+
+    def _check_budget(self) -> None:
+        """Raises TooManyInvalid, before anything is written."""
+        limit = self._opened.stream.limits.max_invalid
+        if limit is None:
+            return
+        budget, used = ErrorBudget(limit.number, limit.share), spent(self._tallies)
+        if used.exceeds(budget):
+            window = f"window {self._window.seq} of {self._opened.book.stream}/{self._lane}"
+            raise too_many(window, used, budget, outcomes.frequent_reasons(self._rows.frame, SHOWN_REASONS))
+
+    def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
+        context = WriteContext(
+            self._lane, self._window.seq, attempt.generation, _of_head(fence), self.progress.report, attempt.ordinal
+        )
+        self._context, self._attempt = context, attempt
+        if any(tally.invalid.number or tally.failed.number for tally in self._tallies):
+            self._set_aside = self._store_dead_letters(attempt, context)
+        on_step(Step.DEAD_LETTERS_STORED)
+        for sink in self._sinks:
+            self._stored[sink.name] = sink.store(outcomes.stored(self._rows.frame), context)
+            on_step(Step.SINK_STORED)
+
+    def _store_dead_letters(self, attempt: Attempt, context: WriteContext) -> Acknowledgements:
+        earlier = None
+        if replays(self._lane):
+            earlier = dead_letters_so_far(self._spark, self._opened, self._window, self._covers)
+        messages = outcomes.set_aside(self._rows.frame)
+        number = sum(tally.invalid.number + tally.failed.number for tally in self._tallies)
+        tasks = math.ceil(number / _DEAD_LETTERS_PER_TASK)
+        if tasks <= self._spark.sparkContext.defaultParallelism:
+            # Dead letters are mostly few: one Python task for each piece of the window would cost more than the writing.
+            messages = messages.repartition(tasks, *COORDINATE)
+        now = self._opened.book.clock()
+        return self._dead_letters.store(messages, context, attempt.code_version, now, earlier)
+
+    def verify(self) -> Receipt:
+        verify(self._tallies, self._stored, self._set_aside)
+        changes = changes_since_pin(self._opened.log, self._window)
+        if changes:
+            raise SourceChanged(
+                f"Kafka changed while window {self._lane}/{self._window.seq} was processed: {'; '.join(changes)}. "
+                "Nothing was committed."
+            )
+        return Receipt(
+            tallies=self._tallies,
+            sinks=tuple(sink.receipt(self._context) for sink in self._sinks),
+            dead_letters=self._dead_letters.receipt(self._context),
+            started_at=self._started_at,
+            finished_at=self._opened.book.clock(),
+            fields=fields_digest(self._opened.stream.fields),
+            blocks=self._store_blocks(),
+        )
+
+    def _store_blocks(self) -> BlocksRef | None:
+        """Store the tallies of blocks before the commit, so that every receipt names stored ones."""
+        if self._block_size == WHOLE:
+            return None
+        blocks = Blocks(size=self._block_size, partitions=self._blocks)
+        return self._opened.book.store_blocks(self._lane, self._window.seq, self._attempt, blocks)
+
+    def close(self) -> None:
+        """Free the memory that the rows take in Spark."""
+        if self._read:
+            self._rows.close()
+
+    # Set by `read` and `store`, which the protocol calls in this order.
+    _read = False
+    _window: Window
+    _covers: RangeSet
+    _rows: Rows
+    _block_size: int
+    _tallies: tuple[PartitionTally, ...]
+    _blocks: tuple[PartitionBlocks, ...]
+    _context: WriteContext
+    _attempt: Attempt
+
+
+def _of_head(fence: Fence) -> HeadFence:
+    if not isinstance(fence, HeadFence):
+        raise TypeError("Spark's workers need a fence that they can look at themselves")
+    return fence

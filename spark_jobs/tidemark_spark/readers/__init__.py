@@ -1,0 +1,1 @@
+"""Results read back as DataFrames, without the rows that do not count."""

@@ -1,0 +1,103 @@
+"""The rows of Parquet folders that count, as a Spark DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from tidemark.schemes.kinds import Fields
+from tidemark.sinks.parquet.files import GENERATION, WINDOW_COLUMNS, exists
+from tidemark.sinks.parquet.parts import Part
+from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field
+from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST
+from tidemark_spark.rows.selecting import without
+from tidemark_spark.schemes.fields import SPARK_TYPES
+
+_WINDOW = tuple(map(StructField, WINDOW_COLUMNS, (StringType(), IntegerType(), LongType())))
+# Matches the last such folders of a path, wherever the base folder is: their values have no slash.
+_FOLDER = r"^.*/lane=([^/=]+)/seq=(\d+)/generation=(\d+)/"
+
+
+def rows_of(spark: SparkSession, parts: Iterable[Part], schema: StructType) -> DataFrame:
+    """The rows that count in some folders. One read takes all folders whose rows no newer window has taken.
+
+    Columns: those of `schema`, null where a file lacks one, and the window and generation that wrote the row (not for Delta
+    tables). If a folder is missing, Spark fails and names it.
+    """
+
+    def read(*folders: str) -> DataFrame:
+        # The files have all columns. The names of their folders may differ from window to window.
+        rows = spark.read.schema(schema).option("recursiveFileLookup", True).parquet(*folders)
+        path = F.col("_metadata.file_path")
+        named = (F.regexp_extract(path, _FOLDER, number) for number in (1, 2, 3))
+        return rows.select(
+            *(rows[f"`{name}`"] for name in schema.names),
+            *(one.cast(kind.dataType).alias(kind.name) for one, kind in zip(named, _WINDOW, strict=True)),
+        )
+
+    whole: list[str] = []
+    found: list[DataFrame] = []
+    for part in parts:
+        if not part.holds:
+            continue
+        if part.compacted:
+            found += _of_compacted(spark, part, schema)
+        elif part.lost:
+            found += [without(read(*part.paths), lost) for lost in part.lost.values()]
+        else:
+            whole += part.paths
+    if whole:
+        found.append(read(*whole))
+    everything = StructType([*schema.fields, *_WINDOW])
+    return reduce(DataFrame.unionAll, found) if found else spark.createDataFrame([], everything)
+
+
+def _of_compacted(spark: SparkSession, part: Part, schema: StructType) -> list[DataFrame]:
+    everything = StructType([*schema.fields, *_WINDOW])
+    rows = spark.read.schema(everything).option("recursiveFileLookup", True).parquet(part.folder)
+    kept = [rows.where(~F.col(GENERATION).isin([*part.lost]))] if part.lost else [rows]
+    for window in part.windows:
+        lost = part.lost.get(window.generation)
+        if lost and lost != window.covers:
+            kept.append(without(rows.where(F.col(GENERATION) == window.generation), lost))
+    return kept
+
+
+def columns_of(spark: SparkSession, part: Part) -> StructType:
+    """The columns that the files of a folder have, without those of the window."""
+    found = spark.read.option("recursiveFileLookup", True).parquet(part.folder).schema
+    return StructType([one for one in found if one.name not in WINDOW_COLUMNS])
+
+
+def parquet_rows(spark: SparkSession, parts: Iterable[Part], fields: Fields, *, gone: bool = False) -> DataFrame:
+    """The rows of some folders of a Parquet sink that count: coordinate, `_index`, `_tombstone`, `_digest`, and the fields.
+
+    The fields are those of today's stream file; a field that older files lack is null. With `gone`, a missing folder has no
+    rows, so that the audit finds its rows missing. Without `gone`, Spark fails and names the folder.
+    """
+    there = [one for one in parts if not gone or all(map(exists, one.paths))]
+    schema = spark.createDataFrame([], schema_of(fields)).schema
+    rows = rows_of(spark, there, schema)
+    return rows.drop(*WINDOW_COLUMNS)
+
+
+def schema_of(fields: Fields) -> str:
+    """The columns of a sink's files: coordinate, `_index`, `_tombstone`, `_digest`, and the fields with their types."""
+    columns = ", ".join(f"`{name}` {SPARK_TYPES[kind]}" for name, kind in fields.items())
+    place = f"{AT[0]} string, {AT[1]} int, {AT[2]} int, {COORDINATE[3]} long, {INDEX} int"
+    return f"{place}, {TOMBSTONE} boolean, {DIGEST} long, {columns}"
+
+
+def places_of(spark: SparkSession, parts: Iterable[Part], fields: Fields) -> DataFrame:
+    """The rows of some folders as an audit compares them: with `_counts` and `_found_digest`. Missing folders have no rows."""
+    rows = parquet_rows(spark, parts, fields, gone=True)
+    return rows.withColumns({COUNTS: F.lit(True), FOUND_DIGEST: content_digest([field(name) for name in fields])})
+
+
+def shown(rows: DataFrame, fields: Fields) -> DataFrame:
+    """The rows of `parquet_rows` as people see them."""
+    return rows.select(*COORDINATE, INDEX, TOMBSTONE, *(field(name) for name in fields))

@@ -1,0 +1,143 @@
+"""Results in HBase as Spark DataFrames for the audit: every place with its digests, and whether its row counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tidemark.ledger.book import Book, View
+from tidemark.offsets.hashing import content_hash, coordinate_hash, row_hash
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.schemes.kinds import Fields
+from tidemark.sinks.hbase.rows import Place
+from tidemark.sinks.hbase.table import ResultTable, StoredRow
+from tidemark.sinks.reading import pieces, places_of_pieces
+from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE
+from tidemark_spark.runtime.workers import batch_of, in_workers
+from tidemark_spark.schemes.fields import SPARK_TYPES
+
+COUNTS = "_counts"
+FOUND_DIGEST = "_found_digest"
+
+# Which fields of a row its digest covers.
+Digested = Callable[[Mapping[str, bytes]], list[bytes | None]]
+
+_PLACE = [
+    (AT[0], pa.string()),
+    (AT[1], pa.int32()),
+    (AT[2], pa.int32()),
+    (COORDINATE[3], pa.int64()),
+    (INDEX, pa.int32()),
+]
+
+
+def typed(fields: Fields) -> list[Any]:
+    """The fields of `hbase_places`, with their types and names."""
+    return [
+        of_text(F.col(f"field_{number}"), SPARK_TYPES[kind]).alias(name)
+        for number, (name, kind) in enumerate(fields.items())
+    ]
+
+
+def of_text(stored: Column, kind: str) -> Column:
+    """A value of a Spark type from HBase's bytes: a binary value itself, the text of all others."""
+    if kind == "binary":
+        # The bytes may be no text.
+        return stored
+    text = stored.cast("string")
+    # HBase holds times in UTC. The session that reads may have another time zone.
+    return F.concat(text, F.lit("Z")).cast(kind) if kind == "timestamp" else text.cast(kind)
+
+
+def hbase_places(
+    spark: SparkSession,
+    book: Book,
+    table: ResultTable,
+    fields: Sequence[str],
+    more: RangeSet | None = None,
+    *,
+    within: RangeSet | None = None,
+    digested: Digested | None = None,
+) -> DataFrame:
+    """Every place of a table that has a row, at the covered offsets (only those `within`), and at `more`.
+
+    Columns: coordinate, `_index`, `_counts` (false: only debris), `_tombstone`, `_digest` (as the row's mark says),
+    `_found_digest` (as the row's cells say: all `fields`, unless `digested` chooses), and the fields' bytes as `field_0`,
+    `field_1`, ...
+    """
+    view = book.view()
+    covered = view.authority.covered() if within is None else view.authority.covered() & within
+    wanted = covered | (more or RangeSet())
+    schema = places_schema(fields)
+    reader = _Reader(book, table, replace(view, windows=[]), tuple(fields), schema, digested)
+    tasks = [
+        (one.partition.topic, one.partition.incarnation, one.partition.partition, one.start, one.until)
+        for one in pieces(wanted)
+    ]
+    asked = spark.createDataFrame(tasks, "topic string, incarnation int, partition int, start long, until long")
+    spread = max(1, min(len(tasks), 4 * spark.sparkContext.defaultParallelism))
+    return in_workers(asked.repartition(spread), reader, from_arrow_schema(schema))
+
+
+def contents_of(fields: Sequence[str]) -> Digested:
+    """A digest over all of these fields, in this order, for callers that need no fields."""
+    return lambda row: [row.get(name) for name in fields]
+
+
+def places_schema(fields: Sequence[str]) -> pa.Schema:
+    return pa.schema(
+        [
+            *_PLACE,
+            (COUNTS, pa.bool_()),
+            (TOMBSTONE, pa.bool_()),
+            (DIGEST, pa.int64()),
+            (FOUND_DIGEST, pa.int64()),
+            *((f"field_{number}", pa.binary()) for number, _ in enumerate(fields)),
+        ]
+    )
+
+
+def place_row(
+    fields: Sequence[str], found: Place, row: StoredRow | None, digested: Digested | None = None
+) -> tuple[Any, ...]:
+    """A row of `places_schema`. `row` is None for a place with only debris. `digested` as for `hbase_places`."""
+    at = found.partition
+    place = (at.topic, at.incarnation, at.partition, found.offset, found.index)
+    if row is None:
+        return (*place, False, False, None, None, *(None for _ in fields))
+    contents = [row.fields.get(name) for name in fields]
+    of = contents if digested is None else digested(row.fields)
+    digest = content_hash(row_hash(coordinate_hash(at, found.offset), found.index), of)
+    return (*place, True, row.mark.tombstone, _signed(row.mark.digest), _signed(digest), *contents)
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Runs in Spark's Python workers: takes pieces to read, and gives rows."""
+
+    book: Book
+    table: ResultTable
+    view: View
+    fields: tuple[str, ...]
+    schema: pa.Schema
+    digested: Digested | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        wanted = (
+            OffsetRange(TopicPartition(one["topic"], one["partition"], one["incarnation"]), one["start"], one["until"])
+            for batch in batches
+            for one in batch.to_pylist()
+        )
+        for found in places_of_pieces(self.book, self.table, self.view, wanted):
+            yield batch_of([place_row(self.fields, place, row, self.digested) for place, row in found], self.schema)
+
+
+def _signed(number: int) -> int:
+    """An unsigned 64-bit number as Spark's long."""
+    return number - (1 << 64) if number >= 1 << 63 else number

@@ -1,0 +1,189 @@
+package tidemark;
+
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import org.apache.spark.Partition;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.SparkThrowable;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskContext$;
+import org.apache.spark.TaskContextImpl;
+import org.apache.spark.api.java.function.FlatMapFunction;
+import org.apache.spark.api.python.PythonException;
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.JoinedRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.unsafe.Platform;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Tries a computation on some messages, then on halves of those that fail, and so on, in one task: see trials.py.
+ *
+ * Rows come in with those of a message together, the first with index 0. For each message that the computation fails on,
+ * its first row comes out, with the error's condition or null, and one line of the error's text. An instance without a
+ * computation gives the rows that this thread is trying.
+ *
+ * Janino compiles this: Java 8, without generics and lambdas.
+ */
+public class Trial implements FlatMapFunction {
+    private static final long serialVersionUID = 1;
+    private static final ThreadLocal TRIED = new ThreadLocal();
+    // The first try has at most so many messages, of at most so many bytes.
+    private static final int MOST_MESSAGES = 4096;
+    private static final long MOST_BYTES = 16L << 20;
+
+    private final RDD computed;
+    private final Partition[] parts;
+    private final int index;
+    private final String[] states;
+
+    /** `index`: the column of the index. `states`: how the SQL states of errors begin that a message causes. */
+    public Trial(RDD computed, int index, List states) {
+        this.computed = computed;
+        this.parts = computed == null ? null : computed.partitions();
+        this.index = index;
+        this.states = (String[]) states.toArray(new String[0]);
+    }
+
+    public Iterator call(Object rows) {
+        if (computed != null) {
+            return new Failing((Iterator) rows);
+        }
+        List messages = (List) TRIED.get();
+        if (messages == null) {
+            throw new IllegalStateException("nothing is being tried in this thread");
+        }
+        List tried = new ArrayList();
+        for (int i = 0; i < messages.size(); i++) {
+            tried.addAll((List) messages.get(i));
+        }
+        return tried.iterator();
+    }
+
+    /** `known`: the computation is known to fail on these messages, and need not be tried on all of them. */
+    private void addFailing(List messages, boolean known, List found) {
+        int half = messages.size() / 2;
+        if (half > 0 && (known || failure(messages) != null)) {
+            int before = found.size();
+            addFailing(messages.subList(0, half), false, found);
+            addFailing(messages.subList(half, messages.size()), found.size() == before, found);
+        } else if (half == 0) {
+            Throwable problem = failure(messages);
+            if (problem != null) {
+                InternalRow first = (InternalRow) ((List) messages.get(0)).get(0);
+                found.add(new JoinedRow(first, new GenericInternalRow(said(problem))));
+            }
+        }
+    }
+
+    /** The error that a message causes, or null. Throws any other error. */
+    private Throwable failure(List messages) {
+        TaskContext task = TaskContext.get();
+        // The computation frees its memory and its Python worker when its task ends, so it gets a task context of its own.
+        TaskContextImpl own = new TaskContextImpl(
+            task.stageId(), task.stageAttemptNumber(), task.partitionId(), task.taskAttemptId(), task.attemptNumber(),
+            task.numPartitions(), task.taskMemoryManager(), task.getLocalProperties(), SparkEnv.get().metricsSystem(),
+            task.taskMetrics(), task.cpus(), task.resources());
+        TRIED.set(messages);
+        TaskContext$.MODULE$.setTaskContext(own);
+        try {
+            for (int i = 0; i < parts.length; i++) {
+                scala.collection.Iterator made = computed.iterator(parts[i], own);
+                while (made.hasNext()) {
+                    made.next();
+                }
+            }
+            return null;
+        } catch (Exception problem) {
+            for (Throwable one = problem; one != null; one = one.getCause()) {
+                if (one instanceof PythonException || isOfData(one)) {
+                    return one;
+                }
+            }
+            Platform.throwException(problem);
+            return null;
+        } finally {
+            try {
+                own.markTaskCompleted(scala.Option.empty());
+            } finally {
+                TaskContext$.MODULE$.setTaskContext(task);
+                TRIED.remove();
+            }
+        }
+    }
+
+    private boolean isOfData(Throwable problem) {
+        String state = problem instanceof SparkThrowable ? ((SparkThrowable) problem).getSqlState() : null;
+        for (int i = 0; state != null && i < states.length; i++) {
+            if (state.startsWith(states[i])) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private static Object[] said(Throwable problem) {
+        String text = String.valueOf(problem.getMessage()).trim();
+        if (problem instanceof PythonException) {
+            // The end of a traceback.
+            return new Object[] {null, UTF8String.fromString(text.substring(text.lastIndexOf('\n') + 1))};
+        }
+        String condition = ((SparkThrowable) problem).getCondition();
+        return new Object[] {
+            UTF8String.fromString(condition == null ? problem.getClass().getSimpleName() : condition),
+            UTF8String.fromString(text.split("\n")[0])
+        };
+    }
+
+    private class Failing implements Iterator {
+        private final Iterator rows;
+        private InternalRow next;
+        private Iterator found = new ArrayList().iterator();
+
+        Failing(Iterator rows) {
+            this.rows = rows;
+            advance();
+        }
+
+        private void advance() {
+            next = rows.hasNext() ? ((InternalRow) rows.next()).copy() : null;
+        }
+
+        public boolean hasNext() {
+            while (!found.hasNext() && next != null) {
+                List failing = new ArrayList();
+                addFailing(someMessages(), false, failing);
+                found = failing.iterator();
+            }
+            return found.hasNext();
+        }
+
+        private List someMessages() {
+            List messages = new ArrayList();
+            long bytes = 0;
+            while (next != null) {
+                if (next.getInt(index) == 0 || messages.isEmpty()) {
+                    if (messages.size() == MOST_MESSAGES || bytes > MOST_BYTES) {
+                        break;
+                    }
+                    messages.add(new ArrayList());
+                }
+                ((List) messages.get(messages.size() - 1)).add(next);
+                bytes += ((UnsafeRow) next).getSizeInBytes();
+                advance();
+            }
+            return messages;
+        }
+
+        public Object next() {
+            return found.next();
+        }
+
+        public void remove() {
+            throw new UnsupportedOperationException();
+        }
+    }
+}

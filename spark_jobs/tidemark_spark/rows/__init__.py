@@ -1,0 +1,1 @@
+"""The way of a message from Kafka to its rows; `pipeline` lists the stages in order."""

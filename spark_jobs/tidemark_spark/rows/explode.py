@@ -1,0 +1,88 @@
+"""Splitting a message into pieces by `explode`, before the scheme reads them.
+
+Pieces are bytes, so that any scheme can take them. Nothing is shuffled: a message is split in its own task.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.streams.explode import Explode
+from tidemark_spark.columns import FAILURE, INDEX, REASON, VALUE, detail
+from tidemark_spark.schemes.fields import NOT_UTF8, utf8_text
+from tidemark_spark.schemes.json_text import NOT_JSON, elements, members, one_value
+
+# The value of the whole message, only on the row of its first piece. On all rows, a message of a thousand lines would take
+# a thousand times its size.
+WHOLE = "_whole"
+# Whether a message has no pieces, and why its value cannot be split. VALUE is null in both cases.
+EMPTY, UNSPLIT = "_empty", "_unsplit"
+
+_PIECES, _PARTS, _PIECE = "_pieces", "_parts", "_piece"
+_TEXT, _JSON = "_text", "_json"
+# In this charset each byte is one character, so that any bytes can be split as text.
+_BYTES = "ISO-8859-1"
+
+
+def in_pieces(messages: DataFrame, explode: Explode) -> DataFrame:
+    """A row for each piece, with the piece in VALUE and its number in INDEX. A message without pieces keeps one row.
+
+    A tombstone keeps one row too, neither EMPTY nor UNSPLIT. Adds INDEX, WHOLE, EMPTY and UNSPLIT.
+    """
+    columns = [name for name in messages.columns if name != VALUE]
+    split = _lines(messages, explode.lines) if explode.lines is not None else _array(messages, explode.json_array)
+    empty = F.coalesce(F.size(_PIECES) == 0, F.lit(False))
+    none = F.array(F.struct(F.lit(None).cast("binary").alias("piece"), F.col(VALUE).alias("whole")))
+    some = F.transform(
+        _PIECES, lambda piece, index: F.struct(piece.alias("piece"), F.when(index == 0, F.col(VALUE)).alias("whole"))
+    )
+    found = split.withColumn(EMPTY, empty).withColumn(_PIECES, F.when(F.size(_PIECES) > 0, some).otherwise(none))
+    exploded = found.select(*columns, EMPTY, UNSPLIT, F.posexplode(_PIECES).alias(INDEX, _PIECE))
+    return exploded.select(
+        *columns, EMPTY, UNSPLIT, INDEX, F.col(f"{_PIECE}.piece").alias(VALUE), F.col(f"{_PIECE}.whole").alias(WHOLE)
+    )
+
+
+def _lines(messages: DataFrame, separator: str) -> DataFrame:
+    between = re.escape(separator.encode().decode(_BYTES))
+    frame = messages.withColumn(_PARTS, F.split(F.decode(VALUE, _BYTES), between, -1))
+    # No piece begins after the last separator, nor in an empty value.
+    ended = F.element_at(_PARTS, -1) == ""
+    parts = F.when(ended, F.slice(_PARTS, 1, F.size(_PARTS) - 1)).otherwise(F.col(_PARTS))
+    pieces = F.transform(parts, lambda part: F.encode(part, _BYTES))
+    return frame.withColumn(_PIECES, pieces).withColumn(UNSPLIT, F.lit(None).cast("string"))
+
+
+def _array(messages: DataFrame, key: bool | str | None) -> DataFrame:
+    frame = messages.withColumn(_TEXT, utf8_text()).withColumn(_JSON, one_value(F.col(_TEXT)))
+    found = F.try_element_at(members(F.col(_JSON)), F.lit(key)) if isinstance(key, str) else F.col(_JSON)
+    # A null element is no tombstone.
+    pieces = F.transform(elements(found), lambda one: F.encode(_piece(one), "UTF-8"))
+    expected = f"not a JSON object with an array {key!r}" if isinstance(key, str) else "not a JSON array"
+    why = (
+        F.when(F.col(VALUE).isNull(), F.lit(None).cast("string"))
+        .when(F.col(_TEXT).isNull(), F.lit(NOT_UTF8))
+        .when(F.col(_JSON).isNull(), F.lit(NOT_JSON))
+        .when(F.col(_PIECES).isNull(), F.lit(expected))
+    )
+    return frame.withColumn(_PIECES, pieces).withColumn(UNSPLIT, why)
+
+
+def _piece(element: Column) -> Column:
+    """An element as JSON; a string element as its text."""
+    written = F.to_json(element)
+    return F.when(F.startswith(written, F.lit('"')), F.try_variant_get(element, "$", "string")).otherwise(written)
+
+
+def of_pieces(parsed: DataFrame) -> DataFrame:
+    """Parsed pieces with the message's own VALUE again. For an invalid piece, FAILURE names the piece.
+
+    REASON does not name the piece: it has to be the same for all messages that are invalid for the same reason.
+    """
+    where = F.when(F.col(REASON).isNotNull(), F.concat(F.lit("piece "), F.col(INDEX).cast("string")))
+    failure = F.when(F.col(UNSPLIT).isNull() & F.col(VALUE).isNotNull(), detail(where))
+    reason = F.coalesce(F.col(UNSPLIT), F.col(REASON))
+    return parsed.withColumns({FAILURE: failure, REASON: reason, VALUE: F.col(WHOLE)}).drop(WHOLE, UNSPLIT)

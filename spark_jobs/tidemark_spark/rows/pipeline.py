@@ -1,0 +1,181 @@
+"""The way of a message to its rows, on which the sinks, the dead letters, the tallies and the audit work."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import cast
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from tidemark.clients.connections import Connections, from_environment, registry_endpoint
+from tidemark.commit.fence import HeadFence
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.tallies import PartitionTally
+from tidemark.schemes.kinds import AvroScheme, FunctionScheme, RegexScheme
+from tidemark.streams.model import Stream
+from tidemark.streams.transform import Transform
+from tidemark_spark.rows import outcomes
+from tidemark_spark.rows.failing_messages import cause_of, failing
+from tidemark_spark.rows.reading import no_messages
+from tidemark_spark.rows.selecting import only
+from tidemark_spark.rows.tallying import AS_READ, as_read, read_tallies
+from tidemark_spark.rows.transform import given_to, made_of, refuse_invented, repeats, transformed
+from tidemark_spark.rows.trials import failing_messages
+from tidemark_spark.runtime.once import computed_once, marked, repeatable
+from tidemark_spark.schemes.avro_record import schemas_of
+from tidemark_spark.schemes.function import check_function
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of some messages, as `outcomes` describes them, and the frames that Spark keeps so that Kafka is read once.
+
+    `read` is what was counted of the messages before anything was made of them. It is None where each row is an expression
+    of its one message: then counting the rows is counting the messages.
+    """
+
+    frame: DataFrame
+    kept: ExitStack
+    read: tuple[PartitionTally, ...] | None = None
+
+    def close(self) -> None:
+        """Give back the memory that the rows take in Spark."""
+        self.kept.close()
+
+
+def rows_of(
+    messages: DataFrame,
+    stream: Stream,
+    refusals: Sequence[Column] = (),
+    fence: HeadFence | None = None,
+    connections: Connections = from_environment,
+) -> Rows:
+    """The way of a message, stage by stage: from what Kafka gave to the rows that a stream makes of it.
+
+    Where each message has one row at most, Spark computes the rows when they are first used. `refusals` are those of the
+    sinks. `fence` is looked at while a function of the user's own takes its time. Raises WrongUse for a transform that does
+    not give what it has to, TransformRefused for rows that it cannot have made.
+    """
+    scheme, transform, several = stream.scheme, stream.transform, _several(stream)
+    registered = isinstance(scheme, AvroScheme) and scheme.registry is not None and not scheme.asked
+    read: tuple[PartitionTally, ...] | None = None
+    # What Spark keeps until the rows are made.
+    with ExitStack() as scratch:
+        # Counted as read, where a later stage could lose a message.
+        messages = as_read(messages)
+        if registered or several:
+            messages = _kept(messages, scratch)
+            read = read_tallies(messages)
+        if registered:
+            stream = _with_schemas(stream, messages, connections)
+
+        # Exploded, decoded by the scheme, and checked.
+        rows = outcomes.with_outcomes(messages if read is None else messages.drop(*AS_READ), stream, fence)
+        once = _may_differ(rows, stream)
+        if transform is None:
+            made = _finished(rows, stream, refusals, read, once=once)
+            if read is not None and not several:
+                # Spark computes these rows later, from what it keeps.
+                made.kept.push(scratch.pop_all())
+            return made
+
+        # Transformed; messages on which the transform fails become dead letters.
+        rows = _kept(outcomes.slimmed(rows, several=True), scratch, once=once)
+        read = read or read_tallies(rows)
+        rows = outcomes.settled(rows) if several else rows.drop(*AS_READ)
+        once = once or not repeats(rows, scheme.fields, transform)
+        try:
+            return _finished(transformed(rows, scheme.fields, transform), stream, refusals, read, once=once)
+        except PySparkException as problem:
+            if cause_of(problem) is None:
+                raise
+            causes = _kept(_failing(rows, stream, transform, read), scratch)
+            if not (number := causes.count()):
+                raise
+            rows = outcomes.failed(rows, causes, number)
+            return _finished(transformed(rows, scheme.fields, transform), stream, refusals, read, once=once)
+
+
+def _finished(
+    rows: DataFrame,
+    stream: Stream,
+    refusals: Sequence[Column],
+    read: tuple[PartitionTally, ...] | None,
+    *,
+    once: bool,
+) -> Rows:
+    """The last stages: no row is larger than a sink takes, all are hashed and kept, and each message has one outcome."""
+    several = _several(stream)
+    rows = outcomes.within_limits(rows, refusals)
+    if stream.transform is None:
+        rows = outcomes.slimmed(rows, several=several)
+    with ExitStack() as kept:
+        rows = _kept(outcomes.hashed(rows, outcomes.field_names(stream)), kept, once=once)
+        if stream.transform is not None:
+            rows = refuse_invented(rows)
+        if several or stream.transform is not None:
+            rows = outcomes.settled(rows)
+        return Rows(rows, kept.pop_all(), read)
+
+
+def _several(stream: Stream) -> bool:
+    """Whether a message may have more than one row before the transform."""
+    return stream.explode is not None or isinstance(stream.scheme, FunctionScheme)
+
+
+def _may_differ(rows: DataFrame, stream: Stream) -> bool:
+    """Whether rows before the transform may come out otherwise when they are computed again."""
+    return isinstance(stream.scheme, FunctionScheme) or not repeatable(rows)
+
+
+def _kept(rows: DataFrame, stack: ExitStack, *, once: bool = False) -> DataFrame:
+    """Rows that Spark keeps until `stack` is closed. With `once` they are computed now, and never again."""
+    frame = (marked(rows) if once else rows).persist()
+    stack.callback(frame.unpersist)
+    return computed_once(frame) if once else frame
+
+
+def _with_schemas(stream: Stream, messages: DataFrame, connections: Connections) -> Stream:
+    """The stream with the registry's schemas, once it is known which ones the messages name."""
+    # Only the driver asks: Spark's workers do without this library.
+    from tidemark.clients.schema_registry import SchemaRegistry
+
+    scheme = cast("AvroScheme", stream.scheme)
+    registry = SchemaRegistry(registry_endpoint(connections(scheme.registry or "")))
+    return stream.model_copy(update={"scheme": scheme.with_writers(schemas_of(messages, registry))})
+
+
+def _failing(rows: DataFrame, stream: Stream, transform: Transform, read: tuple[PartitionTally, ...]) -> DataFrame:
+    """The coordinates of the messages that the transform fails on, with ERROR and DETAIL."""
+    log.warning("the transform fails on messages of this window; looking for them")
+    given = given_to(rows, stream.scheme.fields)
+    found = failing_messages(given, lambda some: made_of(some, transform), sum(one.read.number for one in read))
+    if found is not None:
+        return found
+    offsets = RangeSet(OffsetRange(one.at, one.first or 0, (one.last or 0) + 1) for one in read)
+    causes = failing(
+        offsets,
+        # Computes all columns, and writes none.
+        lambda part: made_of(only(given, part), transform).write.format("noop").mode("overwrite").save(),
+    )
+    return outcomes.listed(rows.sparkSession, causes)
+
+
+def check_rows(spark: SparkSession, stream: Stream) -> None:
+    """Check a stream's parts before any message is read.
+
+    Raises WrongUse for a function, policy, pattern, check, transform or schema file that cannot be used.
+    """
+    check_function(stream)
+    if not stream.checks and stream.transform is None and not isinstance(stream.scheme, AvroScheme | RegexScheme):
+        return
+    rows = outcomes.with_outcomes(no_messages(spark), stream.model_copy(update={"checks": ()}))
+    outcomes.check_checks(rows, stream)
+    if stream.transform is not None:
+        transformed(rows, stream.scheme.fields, stream.transform)

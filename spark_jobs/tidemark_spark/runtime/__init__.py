@@ -1,0 +1,1 @@
+"""Spark itself: its session, what is shipped to workers, progress, failures."""

@@ -1,0 +1,114 @@
+"""Spark's errors as Tidemark's: an error of a worker or of the JVM gets its name and exit code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException, PythonException
+
+from tidemark import errors
+from tidemark.errors import (
+    AuthenticationFailed,
+    ComputedAgain,
+    NotAuthorized,
+    OffsetsOutOfRange,
+    ProcessingFailed,
+    TidemarkError,
+    Unreachable,
+)
+from tidemark_spark.runtime.once import COMPUTED_AGAIN
+
+# The last lines of a Python traceback from a worker. The tracebacks of the error's causes stand before them.
+_RAISED = re.compile(r"^tidemark\.errors\.(\w+): (.+?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
+# If Spark's Kafka source gives a reason, the end of its message says what happened.
+_LOST = re.compile(r"data may have been lost|OffsetOutOfRange")
+_REASON = re.compile(r"Reason: (.+?)(?:\n?with consumer group|\n\n|\Z)", re.DOTALL)
+# A wait for an answer from Kafka. "Futures timed out" is about Spark's own waits.
+_AWAY = re.compile(
+    r"^.*(?:TimeoutException(?!: Futures timed out)|DisconnectException|Failed to construct kafka consumer|"
+    r"Failed to create new KafkaAdminClient).*$",
+    re.MULTILINE,
+)
+_NOT_LET_IN = re.compile(r"((?:Sasl|Ssl)AuthenticationException: .+)")
+_NOT_ALLOWED = re.compile(r"((?:Topic|Group|Cluster|TransactionalId)AuthorizationException: .+)")
+# Linux's error text, in Java and in Python.
+_FULL = "No space left on device"
+_WRITTEN = re.compile(r"Task failed while writing rows to (\S+?)\.? SQLSTATE")
+_HOST = re.compile(r"\(TID \d+\) \((\S+) executor")
+# Ends a loop when an error is among its own causes: no other has as many.
+_MOST_CAUSES = 20
+
+
+def translate(error: BaseException) -> TidemarkError | None:
+    """The Tidemark error for an error of Spark; None for an error that is not Spark's."""
+    if isinstance(error, TidemarkError):
+        return error
+    if not isinstance(error, Py4JError | PySparkException | Py4JNetworkError):
+        return None
+    causes = list(_causes(error))
+    text = "\n\n".join(causes)
+    raised = [*_RAISED.finditer(text)][-1:]
+    kind = getattr(errors, raised[0].group(1), None) if raised else None
+    if raised and isinstance(kind, type) and issubclass(kind, TidemarkError):
+        return kind(raised[0].group(2).strip())
+    if COMPUTED_AGAIN in text:
+        return ComputedAgain(COMPUTED_AGAIN)
+    if of_kafka := _of_kafka(text):
+        return of_kafka
+    if _FULL in text:
+        return ProcessingFailed(f"{_full_disk(text)}: {_FULL}. Make room there, and run it again")
+    lines = text.strip().splitlines() or [type(error).__name__]
+    # A Python traceback ends with the error; all other texts begin with it.
+    said = lines[-1 if isinstance(error, PythonException) else 0]
+    first = causes[-1].strip().split("\n")[0]
+    # Spark's own first line often ends with the first cause.
+    if len(causes) == 1 or first in said:
+        return ProcessingFailed(f"Spark failed: {said}")
+    return ProcessingFailed(f"Spark failed: {said} Its cause: {first}")
+
+
+def _of_kafka(text: str) -> TidemarkError | None:
+    """The error of Kafka's Java clients; None for a text of anything else."""
+    if _LOST.search(text):
+        why = _REASON.search(text)
+        return OffsetsOutOfRange(
+            f"Kafka no longer has all of the window's records: {_line(why.group(1) if why else text)}"
+        )
+    if refused := _NOT_LET_IN.search(text):
+        return AuthenticationFailed(f"Kafka did not let Spark in: {_line(refused.group(1))}")
+    if refused := _NOT_ALLOWED.search(text):
+        return NotAuthorized(f"Kafka does not allow Spark to read: {_line(refused.group(1))}")
+    if away := _AWAY.search(text):
+        return Unreachable(f"Kafka did not answer Spark: {away.group(0).strip()}")
+    return None
+
+
+def _full_disk(text: str) -> str:
+    """Which disk is full, as far as Spark says."""
+    written, host = _WRITTEN.search(text), _HOST.search(text)
+    if written:
+        return f"The disk of {written.group(1)} is full"
+    where = f"on host {host.group(1)}" if host else "on one of Spark's hosts"
+    return (
+        f"A disk {where} is full, most likely that of Spark's scratch files (SPARK_LOCAL_DIRS or spark.local.dir there)"
+    )
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _causes(error: BaseException) -> Iterator[str]:
+    """An error's text, then those of its causes, the first cause last. Only there does a failed write say why."""
+    if not isinstance(error, Py4JJavaError):
+        yield str(error)
+        return
+    java: Any = error.java_exception
+    for _ in range(_MOST_CAUSES):
+        yield str(java)
+        java = java.getCause()
+        if java is None:
+            return

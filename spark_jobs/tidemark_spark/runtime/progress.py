@@ -1,0 +1,45 @@
+"""How far a window is: which step, and how many messages of each partition a sink has acknowledged."""
+
+from __future__ import annotations
+
+from pyspark import Accumulator
+from pyspark.accumulators import AccumulatorParam
+from pyspark.sql import SparkSession
+
+from tidemark.offsets.ranges import TopicPartition
+
+
+class Report:
+    """Tells the driver how many messages of a partition have been acknowledged. Travels to Spark's workers.
+
+    Spark passes the numbers on when a task ends, and twice when a task ran twice. So they are only shown, never used to
+    decide.
+    """
+
+    def __init__(self, counts: Accumulator[dict[str, int]]) -> None:
+        self._counts = counts
+
+    def __call__(self, partition: TopicPartition, messages: int) -> None:
+        self._counts.add({str(partition): messages})
+
+
+class Progress:
+    """The progress of an attempt, as its heartbeat shows it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._counts = spark.sparkContext.accumulator({}, _Counts())
+        self.step = "starting"
+        self.report = Report(self._counts)
+
+    def __call__(self) -> tuple[str, dict[str, int]]:
+        return self.step, dict(self._counts.value)
+
+
+class _Counts(AccumulatorParam[dict[str, int]]):
+    def zero(self, value: dict[str, int]) -> dict[str, int]:
+        return {}
+
+    def addInPlace(self, value1: dict[str, int], value2: dict[str, int]) -> dict[str, int]:
+        for key, number in value2.items():
+            value1[key] = value1.get(key, 0) + number
+        return value1

@@ -1,0 +1,29 @@
+"""The sink `hbase_aggregates` with Spark."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark.offsets.ranges import RangeSet
+from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
+from tidemark.sinks.aggregates.table import aggregate_table
+from tidemark_spark.audit.comparing import Audit, Audited
+from tidemark_spark.sinks.aggregates.audit import compare_aggregates
+from tidemark_spark.sinks.aggregates.reader import key_totals
+from tidemark_spark.sinks.aggregates.writer import HBaseAggregates
+from tidemark_spark.sinks.contract import Sink
+
+
+class SparkAggregates:
+    def writer(self, opened: OpenStream, settings: HBaseAggregatesSink) -> Sink:
+        table = aggregate_table(opened.connections, settings.hbase, settings.table)
+        return HBaseAggregates(settings, table, opened.book, opened.fields, opened.connections)
+
+    def results(self, spark: SparkSession, opened: OpenStream, settings: HBaseAggregatesSink) -> DataFrame:
+        return key_totals(spark, opened, settings)
+
+    def audit(self, audit: Audit, settings: HBaseAggregatesSink) -> Audited:
+        whole = RangeSet(one for one in audit.in_kafka if one.partition.topic not in audit.compacted)
+        report, findings = compare_aggregates(audit.spark, audit.opened, settings, audit.stored, whole)
+        return Audited(report, findings, None)

@@ -1,0 +1,26 @@
+"""The sink `delta` with Spark."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.delta.settings import DeltaSink
+from tidemark.sinks.delta.table import parts_that_count
+from tidemark_spark.audit.comparing import Audit, Audited
+from tidemark_spark.readers.parquet import parquet_rows, places_of, shown
+from tidemark_spark.sinks.contract import Sink
+from tidemark_spark.sinks.delta.writer import DeltaResults
+
+
+class SparkDelta:
+    def writer(self, opened: OpenStream, settings: DeltaSink) -> Sink:
+        return DeltaResults(settings, settings.base(opened.connections), opened.stream.name, opened.fields)
+
+    def results(self, spark: SparkSession, opened: OpenStream, settings: DeltaSink) -> DataFrame:
+        _, parts = parts_that_count(opened.book, settings.name)
+        return shown(parquet_rows(spark, parts, opened.fields), opened.fields)
+
+    def audit(self, audit: Audit, settings: DeltaSink) -> Audited:
+        _, parts = parts_that_count(audit.opened.book, settings.name, gone=True)
+        return audit.rows_of(settings.name, places_of(audit.spark, parts, audit.opened.fields), {})

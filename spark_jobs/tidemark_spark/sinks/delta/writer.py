@@ -1,0 +1,59 @@
+"""Results in a Delta table: Spark writes the files, delta-rs adds them to the table in one commit.
+
+Tidemark does not use Delta's own jars: those do not say what they have written, nor that they have skipped a version.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from tidemark.ledger.records import SinkReceipt
+from tidemark.offsets.tallies import Acknowledgements
+from tidemark.schemes.kinds import Fields
+from tidemark.sinks.delta import table as delta_table
+from tidemark.sinks.delta.settings import DeltaSink
+from tidemark_spark.columns import COORDINATE, DIGEST, INDEX, TOMBSTONE, field
+from tidemark_spark.runtime.session import setting
+from tidemark_spark.sinks.contract import WriteContext
+from tidemark_spark.sinks.parquet.writer import read_back
+
+# Delta's format has these times. Readers take Parquet's older form for nanoseconds, which cannot hold the year 2300.
+_TIMES = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+
+
+class DeltaResults:
+    """The sink `delta`. Its fields keep their types; the coordinate, the digest and the generation are columns too."""
+
+    def __init__(self, config: DeltaSink, base: str, stream: str, fields: Fields) -> None:
+        self._config = config
+        self._base = base
+        self._stream = stream
+        self._fields = fields
+
+    @property
+    def name(self) -> str:
+        return self._config.name
+
+    def prepare(self, stream: str, ledger: str) -> None:
+        delta_table.prepare(self._base, delta_table.columns(self._fields), stream, ledger)
+
+    def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
+        context.fence.check()
+        folder = delta_table.partition_folder(self._base, context.generation)
+        columns = [*COORDINATE, INDEX, TOMBSTONE, DIGEST]
+        written = rows.select(*columns, *(field(name) for name in self._fields)).write.mode("errorifexists")
+        with setting(rows.sparkSession, *_TIMES):
+            written.option("compression", self._config.compression).parquet(folder)
+        context.fence.check()
+        transaction, window = f"{self._stream}/{context.lane}", f"{context.lane}/{context.seq}"
+        delta_table.add(self._base, transaction, context.generation, window)
+        # Counts what the table holds, not what was written: `add` may have skipped this version.
+        held = delta_table.files_of(self._base).get(context.generation)
+        return read_back(rows, *held) if held else {}
+
+    def refusal(self, fields: Fields) -> None:
+        return None
+
+    def receipt(self, context: WriteContext) -> SinkReceipt:
+        place = {"base": self._base, "folder": delta_table.partition_folder(self._base, context.generation)}
+        return SinkReceipt(name=self.name, type=delta_table.TYPE, place=place)

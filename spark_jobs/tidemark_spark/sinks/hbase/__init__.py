@@ -1,0 +1,32 @@
+"""The sink `hbase` with Spark."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.hbase.settings import HBaseSink
+from tidemark_spark.audit.comparing import Audit, Audited
+from tidemark_spark.columns import COORDINATE, INDEX, TOMBSTONE
+from tidemark_spark.readers.places import COUNTS, contents_of, hbase_places, typed
+from tidemark_spark.rows.outcomes import field_names
+from tidemark_spark.sinks.contract import Sink
+from tidemark_spark.sinks.hbase.writer import HBaseResults
+
+
+class SparkHBase:
+    def writer(self, opened: OpenStream, settings: HBaseSink) -> Sink:
+        table = opened.result_table(settings.hbase, settings.table)
+        return HBaseResults(settings, table, field_names(opened.stream), opened.connections)
+
+    def results(self, spark: SparkSession, opened: OpenStream, settings: HBaseSink) -> DataFrame:
+        table = opened.result_table(settings.hbase, settings.table)
+        rows = hbase_places(spark, opened.book, table, field_names(opened.stream))
+        return rows.where(COUNTS).select(*COORDINATE, INDEX, TOMBSTONE, *typed(opened.fields))
+
+    def audit(self, audit: Audit, settings: HBaseSink) -> Audited:
+        opened = audit.opened
+        table = opened.result_table(settings.hbase, settings.table)
+        contents = contents_of(field_names(opened.stream))
+        found = hbase_places(audit.spark, opened.book, table, (), audit.uncommitted, digested=contents)
+        return audit.rows_of(settings.name, found, {"table": settings.table})

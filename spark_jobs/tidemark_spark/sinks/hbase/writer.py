@@ -1,0 +1,216 @@
+"""Results and dead letters in HBase, by coordinate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tidemark.clients.connections import Connections
+from tidemark.clients.hbase.thrift import Mutation
+from tidemark.ledger.records import SinkReceipt
+from tidemark.offsets.hashing import unsigned
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.tallies import Acknowledgements, Outcome
+from tidemark.schemes.kinds import Fields
+from tidemark.sinks.dead_letters import DIGESTED, FIELDS
+from tidemark.sinks.hbase.cells import CellLayout
+from tidemark.sinks.hbase.rows import Mark, PartitionKeys
+from tidemark.sinks.hbase.settings import HBaseSink
+from tidemark.sinks.hbase.table import WRITE_ROWS, ResultTable, cells_of, make_with_regions
+from tidemark.streams.model import DeadLetters
+from tidemark_spark.columns import (
+    COORDINATE,
+    DIGEST,
+    FAILURE,
+    KEY,
+    REASON,
+    REDRIVES,
+    TIMESTAMP,
+    TOMBSTONE,
+    TOPIC,
+    VALUE,
+    content_digest,
+    has,
+    text,
+)
+from tidemark_spark.rows.outcomes import sizes
+from tidemark_spark.schemes.kept import headers_json
+from tidemark_spark.sinks.acknowledging import COUNTED, Prepared, acknowledged, counts_of, write_pieces
+from tidemark_spark.sinks.contract import WriteContext
+from tidemark_spark.sinks.sizes import first_too_large, is_long, packed_size, size_of, too_large
+
+_ROW = (*COUNTED, TOMBSTONE)
+
+# The row key without the topic; then lengths, family, timestamp and type of a cell (org.apache.hadoop.hbase.KeyValue);
+# then the total length, which HBase's servers count too.
+_CELL_BYTES = 20 + 8 + 2 + 1 + 1 + 8 + 1 + 4
+
+
+class HBaseResults:
+    """The sink `hbase`: a row of cells for each result row."""
+
+    def __init__(self, config: HBaseSink, table: ResultTable, fields: Sequence[str], connections: Connections) -> None:
+        self._config = config
+        self._table = table
+        self._fields = tuple(fields)
+        self._layout = CellLayout(dict(config.columns), config.packed)
+        self._connections = connections
+
+    @property
+    def name(self) -> str:
+        return self._config.name
+
+    def prepare(self, stream: str, ledger: str) -> None:
+        make_with_regions(self._connections, self._config)
+        self._table.prepare(stream, ledger, self._layout)
+
+    def refusal(self, fields: Fields) -> Column | None:
+        most = self._config.max_cell_bytes
+        # The size of one cell for all fields: larger than any cell of one field.
+        size = packed_size(fields) + F.octet_length(TOPIC) + _CELL_BYTES
+        if self._config.packed:
+            return too_large(f"sink {self.name}: the cell of the row", size, F.lit(most))
+        long = [name for name, kind in fields.items() if is_long(kind)]
+        each = [(f"sink {self.name}: the cell of {name}", _cell_size(name), most) for name in long]
+        return first_too_large(each, size > most) if each else None
+
+    def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
+        # The columns get plain names, because a stream's field may have any name.
+        texts = [text(name).alias(f"field_{number}") for number, name in enumerate(self._fields)]
+        return write(rows.select(*_ROW, *texts), self._table, self._fields, context, self._layout)
+
+    def receipt(self, context: WriteContext) -> SinkReceipt:
+        return _receipt(self.name, self._config.hbase, self._config.table)
+
+
+class HBaseDeadLetters:
+    """The table of dead letters, with the fields of `tidemark.sinks.dead_letters`."""
+
+    def __init__(self, config: DeadLetters, table: ResultTable) -> None:
+        self._config = config
+        self._table = table
+
+    def prepare(self, stream: str, ledger: str) -> None:
+        self._table.prepare(stream, ledger)
+
+    def store(
+        self, messages: DataFrame, context: WriteContext, code_version: str, now: int, earlier: DataFrame | None = None
+    ) -> Acknowledgements:
+        """Store messages as dead letters. A message without a time of failure gets `now` (ms since 1970).
+
+        `earlier` has the messages that were dead letters before, with REDRIVES: how often they were read again,
+        including this time.
+        """
+        if earlier is not None:
+            messages = messages.join(earlier, list(COORDINATE), "left")
+        most = self._config.most_bytes
+        redrives = F.lit(0) if earlier is None else F.coalesce(REDRIVES, F.lit(0))
+        described = {
+            "outcome": F.when(has(Outcome.FAILED), "failed").otherwise("invalid"),
+            "error": F.col(FAILURE)["error"],
+            "detail": _beginning(_details(F.col(FAILURE)["detail"], _cut(most)), most),
+            "attempts": F.coalesce(F.col(FAILURE)["attempts"], F.lit(1)).cast("string"),
+            "first_failed_at": _time(F.timestamp_millis(F.coalesce(F.col(FAILURE)["first_at"], F.lit(now)))),
+            "last_failed_at": _time(F.timestamp_millis(F.coalesce(F.col(FAILURE)["last_at"], F.lit(now)))),
+            "code_version": F.lit(code_version),
+            "redrives": redrives.cast("string"),
+        }
+        contents = {**dict(zip(DIGESTED, _digested(most), strict=True)), **described}
+        columns = [contents[name].cast("binary").alias(f"field_{number}") for number, name in enumerate(FIELDS)]
+        return write(
+            with_dead_letter_digest(messages, self._config).select(*_ROW, *columns), self._table, FIELDS, context
+        )
+
+    def receipt(self, context: WriteContext) -> SinkReceipt:
+        return _receipt("dead_letters", self._config.hbase, self._config.table)
+
+
+def with_dead_letter_digest(messages: DataFrame, config: DeadLetters) -> DataFrame:
+    """Messages with the digest of their dead letters."""
+    return messages.withColumn(DIGEST, content_digest(_digested(config.most_bytes)))
+
+
+def _digested(most: int) -> list[Column]:
+    """The columns of DIGESTED."""
+    parts = (F.col(REASON), F.col(KEY), F.col(VALUE), _time(F.col(TIMESTAMP)), headers_json())
+    # A part too large for a cell is left out: a dead letter that cannot be stored would block the stream for ever.
+    return [F.when(F.octet_length(one) <= most, one) for one in parts]
+
+
+def _beginning(said: Column, most: int) -> Column:
+    """A text, or as many of its first characters as fit for certain."""
+    return F.when(F.octet_length(said) <= most, said).otherwise(F.substring(said, 1, most // 4))
+
+
+def _details(*texts: Column) -> Column:
+    return F.when(F.coalesce(*texts).isNotNull(), F.concat_ws("; ", *texts))
+
+
+def _cut(most: int) -> Column:
+    """The parts that a dead letter lacks, as text for users; null when it lacks nothing."""
+    lengths = {"key": F.octet_length(KEY), "value": F.octet_length(VALUE), "headers": F.octet_length(headers_json())}
+    texts = [
+        F.when(size > most, F.concat(F.lit(f"left out: the {name} has "), sizes(size, F.lit(most))))
+        for name, size in lengths.items()
+    ]
+    return _details(*texts)
+
+
+def _time(time: Column) -> Column:
+    return F.date_format(time, "yyyy-MM-dd'T'HH:mm:ss.SSSXXX")
+
+
+def write(
+    rows: DataFrame, table: ResultTable, fields: Sequence[str], context: WriteContext, layout: CellLayout | None = None
+) -> Acknowledgements:
+    """Write rows from Spark's tasks: COUNTED, TOMBSTONE, and a binary column for each field.
+
+    The result counts what HBase has acknowledged.
+    """
+    return acknowledged(rows, _Writer(table, tuple(fields), layout or CellLayout(), context))
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Runs in Spark's Python workers: batches of rows in, acknowledgements out."""
+
+    table: ResultTable
+    fields: tuple[str, ...]
+    layout: CellLayout
+    context: WriteContext
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keys: dict[tuple[str, int, int], PartitionKeys] = {}
+
+        def prepare(piece: pa.RecordBatch) -> Prepared:
+            columns = [column.to_pylist() for column in piece.columns]
+            rows = list(self._rows(columns, keys))
+            return partial(self.table.write, rows, self.context.generation), counts_of(columns)
+
+        return write_pieces(batches, WRITE_ROWS, self.context, prepare)
+
+    def _rows(
+        self, columns: list[list[Any]], keys: dict[tuple[str, int, int], PartitionKeys]
+    ) -> Iterator[tuple[bytes, list[Mutation]]]:
+        cells = self.layout.writer(self.fields)
+        generation, lane, seq = self.context.generation, self.context.lane, self.context.seq
+        for topic, incarnation, partition, offset, index, _, _, digest, tombstone, *texts in zip(*columns, strict=True):
+            place = (topic, incarnation, partition)
+            of = keys.get(place) or keys.setdefault(place, PartitionKeys(TopicPartition(topic, partition, incarnation)))
+            mark = Mark(generation, unsigned(digest), lane, seq, tombstone)
+            yield of.key(offset, index), cells_of(mark, cells(texts))
+
+
+def _cell_size(name: str) -> Column:
+    """The bytes of a field's cell as HBase counts them: with row key, family, qualifier, timestamp, type, lengths."""
+    return size_of(name) + F.octet_length(TOPIC) + len(name.encode()) + _CELL_BYTES
+
+
+def _receipt(name: str, connection: str, table: str) -> SinkReceipt:
+    return SinkReceipt(name=name, type="hbase", place={"connection": connection, "table": table})

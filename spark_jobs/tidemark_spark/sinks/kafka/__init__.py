@@ -1,0 +1,32 @@
+"""The sink `kafka` with Spark."""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.kafka.settings import KafkaSink
+from tidemark_spark.audit.comparing import Audit, Audited
+from tidemark_spark.rows.outcomes import field_names
+from tidemark_spark.sinks.contract import Sink
+from tidemark_spark.sinks.kafka.reader import messages_that_count
+from tidemark_spark.sinks.kafka.writer import KafkaResults
+
+log = logging.getLogger(__name__)
+
+
+class SparkKafka:
+    def writer(self, opened: OpenStream, settings: KafkaSink) -> Sink:
+        cluster = kafka_endpoint(opened.connections(settings.kafka))
+        return KafkaResults(settings, cluster, opened.stream.name, field_names(opened.stream))
+
+    def results(self, spark: SparkSession, opened: OpenStream, settings: KafkaSink) -> DataFrame:
+        cluster = kafka_endpoint(opened.connections(settings.kafka))
+        return messages_that_count(spark, opened.book, cluster, settings.targets())
+
+    def audit(self, audit: Audit, settings: KafkaSink) -> Audited | None:
+        log.warning("sink %s is in Kafka, and is not audited", settings.name)
+        return None

@@ -1,0 +1,33 @@
+"""The sink `hbase_latest` with Spark."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.latest.settings import HBaseLatestSink
+from tidemark.sinks.latest.table import latest_table
+from tidemark_spark.audit.comparing import Audit, Audited
+from tidemark_spark.columns import COORDINATE, INDEX, TOMBSTONE
+from tidemark_spark.readers.places import typed
+from tidemark_spark.rows.outcomes import field_names
+from tidemark_spark.sinks.contract import Sink
+from tidemark_spark.sinks.latest.reader import all_values, newest_values
+from tidemark_spark.sinks.latest.writer import HBaseLatest
+
+
+class SparkLatest:
+    def writer(self, opened: OpenStream, settings: HBaseLatestSink) -> Sink:
+        table = latest_table(opened.connections, settings.hbase, settings.table)
+        return HBaseLatest(settings, table, opened.book, field_names(opened.stream))
+
+    def results(self, spark: SparkSession, opened: OpenStream, settings: HBaseLatestSink) -> DataFrame:
+        table = latest_table(opened.connections, settings.hbase, settings.table)
+        rows = newest_values(spark, opened.book, table, field_names(opened.stream))
+        return rows.select(*COORDINATE, INDEX, TOMBSTONE, *typed(opened.fields))
+
+    def audit(self, audit: Audit, settings: HBaseLatestSink) -> Audited:
+        opened = audit.opened
+        table = latest_table(opened.connections, settings.hbase, settings.table)
+        found = all_values(audit.spark, opened.book, table, field_names(opened.stream))
+        return audit.rows_of(settings.name, found, {"table": settings.table})

@@ -1,0 +1,54 @@
+"""The newest values of keys, and all stored ones, as Spark DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark.ledger.book import Book
+from tidemark.offsets.authority import Authority
+from tidemark.sinks.hbase.rows import Place
+from tidemark.sinks.hbase.table import StoredRow
+from tidemark.sinks.latest.table import LatestTable
+from tidemark_spark.readers.places import Digested, contents_of, place_row, places_schema
+from tidemark_spark.readers.salts import read_by_salts
+
+
+def newest_values(spark: SparkSession, book: Book, table: LatestTable, fields: Sequence[str]) -> DataFrame:
+    """The newest value that counts of every key. Columns like those of `hbase_places`."""
+    return _read(spark, book, table, fields, None)
+
+
+def all_values(spark: SparkSession, book: Book, table: LatestTable, fields: Sequence[str]) -> DataFrame:
+    """Every stored value that counts or is debris. Columns of `hbase_places`, with digests instead of fields."""
+    return _read(spark, book, table, (), contents_of(fields))
+
+
+def _read(
+    spark: SparkSession, book: Book, table: LatestTable, fields: Sequence[str], digested: Digested | None
+) -> DataFrame:
+    # The ledger is read once, before the rows. This is enough, because nothing removes rows meanwhile.
+    rows = _Rows(table, book.authority(), tuple(fields), digested)
+    return read_by_salts(spark, rows, places_schema(fields))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """A `salts.RowsOf`: the newest values with their fields, or the digests of all values."""
+
+    table: LatestTable
+    authority: Authority
+    fields: tuple[str, ...]
+    digested: Digested | None
+
+    def __call__(self, salts: list[int]) -> Iterator[tuple[Any, ...]]:
+        for place, row in self._found(salts):
+            yield place_row(self.fields, place, row, self.digested)
+
+    def _found(self, salts: list[int]) -> Iterator[tuple[Place, StoredRow | None]]:
+        if self.digested is None:
+            return ((row.place, row) for row in self.table.newest(self.authority, salts))
+        return self.table.places(self.authority, salts)

@@ -1,0 +1,37 @@
+"""The sink `parquet` with Spark."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tidemark.offsets.authority import Authority
+from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.contract import Asked
+from tidemark.sinks.parquet.parts import Part, steady
+from tidemark.sinks.parquet.settings import ParquetSink
+from tidemark_spark.audit.comparing import Audit, Audited
+from tidemark_spark.readers.parquet import parquet_rows, places_of, shown
+from tidemark_spark.rows.outcomes import field_names
+from tidemark_spark.sinks.contract import Sink
+from tidemark_spark.sinks.parquet import compacting
+from tidemark_spark.sinks.parquet.writer import ParquetResults
+
+
+class SparkParquet:
+    def writer(self, opened: OpenStream, settings: ParquetSink) -> Sink:
+        return ParquetResults(settings, settings.base(opened.connections), field_names(opened.stream))
+
+    def results(self, spark: SparkSession, opened: OpenStream, settings: ParquetSink) -> DataFrame:
+        # Spark lists the files here, and fails if a compaction has removed them before Spark reads them.
+        fields = opened.fields
+        return shown(steady(opened.book, settings.name, lambda parts, _: parquet_rows(spark, parts, fields)), fields)
+
+    def audit(self, audit: Audit, settings: ParquetSink) -> Audited:
+        def compared(parts: list[Part], _: Authority) -> Audited:
+            return audit.rows_of(settings.name, places_of(audit.spark, parts, audit.opened.fields), {})
+
+        # A retry repeats the whole comparison: a compaction may remove the folders after their files were listed.
+        return steady(audit.opened.book, settings.name, compared)
+
+    def compact(self, opened: OpenStream, settings: ParquetSink, run: str, asked: Asked) -> None:
+        compacting.compact(opened, settings, run, asked)

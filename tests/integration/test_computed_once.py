@@ -1,0 +1,146 @@
+"""Rows that Spark kept and has lost are computed anew where they surely come out the same; otherwise the attempt ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tests.support.oracle import CDN, Example
+from tests.support.playground import RAW, Make, Playground
+from tidemark.commit.protocol import Step
+from tidemark.errors import ComputedAgain, VerificationFailed
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.runtime.failures import translate
+
+FIELDS = {"number": "integer", "word": "string"}
+STREAM: dict[str, Any] = {
+    "source": {},
+    **RAW,
+    "sinks": [{"type": "hbase", "table": "-"}, {"type": "parquet", "folder": "-"}],
+    "dead_letters": {"table": "-"},
+}
+EXAMPLE = Example("any", STREAM, ("calls",), 2, lambda count, first: iter(()), lambda value: None)  # type: ignore[arg-type,return-value]
+OWN = {"type": "function", "function": "tests.support.own_functions:drawn", "fields": FIELDS}
+
+
+def by_sql(columns: str, of: str = "messages") -> dict[str, Any]:
+    given_back = "_topic, _incarnation, _partition, _offset, _index"
+    return {"transform": {"sql": f"SELECT {given_back}, {columns} FROM {of}", "fields": FIELDS}}
+
+
+MAY_DIFFER: dict[str, dict[str, Any]] = {
+    "function": {"scheme": OWN},
+    "function and then SQL": {"scheme": OWN, **by_sql("number, word")},
+    "transform by a function": {
+        "transform": {"function": "tests.support.own_functions:drawn_beside", "fields": {"word": "string"}}
+    },
+    "random SQL": by_sql("_offset AS number, uuid() AS word"),
+    "SQL that depends on an order": by_sql("row_number() OVER (ORDER BY _partition) AS number, 'same' AS word"),
+    "random check": {"checks": [{"invalid_when": "rand() < 0.5", "reason": "unlucky"}]},
+}
+THE_SAME: dict[str, dict[str, Any]] = {
+    "scheme": {},
+    "pieces": {"explode": {"lines": " "}},
+    "SQL": by_sql("_offset AS number, upper(cast(value AS string)) AS word"),
+}
+
+
+def made(make: Make, **changes: Any) -> Playground:
+    play = make(EXAMPLE, **changes)
+    play.kafka.send((play.topics[0], number % 2, None, f"a {number}".encode()) for number in range(40))
+    return play
+
+
+class Loss:
+    """All that Spark keeps is lost, once, behind a step."""
+
+    def __init__(self, spark: SparkSession, behind: Step = Step.SINK_STORED) -> None:
+        self.behind = behind
+        self.java: Any = spark.sparkContext._jvm
+        self.kept: Any = spark.sparkContext._jsc
+        self.lost = 0
+
+    def __call__(self, step: Step) -> None:
+        if step != self.behind or self.lost:
+            return
+        blocks = self.java.org.apache.spark.SparkEnv.get().blockManager().master()
+        for number in self.kept.getPersistentRDDs().keySet().toArray():
+            blocks.removeRdd(number, True)
+            self.lost += 1
+
+
+@pytest.mark.parametrize("changes", MAY_DIFFER.values(), ids=MAY_DIFFER)
+def test_what_may_come_out_otherwise_is_not_committed(make: Make, spark: SparkSession, changes: dict[str, Any]) -> None:
+    play = made(make, **changes)
+    run, loss = play.new_run(), Loss(spark)
+    with pytest.raises(PySparkException) as ended:
+        play.ingest(run, on_step=loss)
+    known = translate(ended.value)
+    assert isinstance(known, ComputedAgain)
+    assert "Nothing was committed" in str(known)
+    assert loss.lost
+    assert play.head().last is None
+
+    (record,) = play.ingest(run)
+    assert record.window.seq == 1
+    fields = list(play.opened.stream.fields)
+    hbase, files = play.independent.hbase(), play.independent.parquet(fields)
+    assert (hbase.twice(), files.twice(), hbase.debris) == (0, 0, 0)
+    assert hbase.by_place() == files.by_place()
+    assert len(hbase.rows) == sum(one.rows.number for one in record.tallies) > 0
+
+
+SINKS: dict[str, dict[str, Any]] = {
+    "hbase": {"table": "{name}"},
+    "parquet": {"folder": "{name}"},
+    "delta": {"folder": "{name}"},
+    "hbase_latest": {"table": "{name}", "key": "word"},
+    "hbase_aggregates": {"table": "{name}", "key": "word", "values": {"calls": "count"}},
+    "kafka": {"topic": "{name}-results"},
+}
+
+
+@pytest.mark.parametrize("kind", SINKS)
+def test_a_sink_with_other_contents_than_were_counted_is_refused(
+    make: Make, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """As where Spark takes for repeatable what is not."""
+    monkeypatch.setattr("tidemark_spark.rows.pipeline._may_differ", lambda rows, stream: False)
+    play = made(make)
+    play.kafka.create(f"{play.name}-results", 1)
+    sink = {
+        key: value.format(name=play.name) if isinstance(value, str) else value for key, value in SINKS[kind].items()
+    }
+    play.rewrite(scheme=OWN, checks=[], sinks=[{"type": kind, **sink}])
+    loss = Loss(spark, Step.DEAD_LETTERS_STORED)
+    with pytest.raises(VerificationFailed, match=f"acknowledged by sink {kind} have other contents"):
+        play.ingest(on_step=loss)
+    assert loss.lost
+    assert play.head().last is None
+
+
+@pytest.mark.covers("F3")
+@pytest.mark.parametrize("changes", THE_SAME.values(), ids=THE_SAME)
+def test_what_comes_out_the_same_is_computed_anew(make: Make, spark: SparkSession, changes: dict[str, Any]) -> None:
+    play = made(make, **changes)
+    loss = Loss(spark)
+    (record,) = play.ingest(on_step=loss)
+    assert loss.lost
+    fields = list(play.opened.stream.fields)
+    hbase, files = play.independent.hbase().by_place(), play.independent.parquet(fields).by_place()
+    assert hbase == files
+    assert len(hbase) == sum(one.rows.number for one in record.tallies) > 0
+    report = audit(play.opened, "an audit")
+    assert report.clean, report.sentence()
+
+
+def test_the_example_goes_on_after_a_loss(make: Make, spark: SparkSession) -> None:
+    play = make(CDN)
+    play.produce(300)
+    loss = Loss(spark)
+    play.ingest(on_step=loss)
+    assert loss.lost
+    play.assert_exactly_what_was_read()

@@ -1,0 +1,249 @@
+"""A Kafka with TLS, logins and rules for who may what, and one Airflow connection for all of Tidemark's clients."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from services import control
+from services.site import Site
+from tests.support import tokens
+from tests.support.playground import Playground
+from tests.support.secure import SecureKafka, connect, marked, watched
+from tests.support.sink_topics import written
+from tidemark.clients.connections import Connection, zookeeper_endpoint
+from tidemark.clients.kafka.clients import token_urls
+from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.clients.kafka.log import KafkaLog
+from tidemark.clients.kafka.topics import READ_COMMITTED
+from tidemark.clients.zookeeper import ZooKeeper, _client
+from tidemark.errors import AuthenticationFailed, NotAuthorized, Unreachable
+from tidemark.ledger.records import INGEST, LaneKind
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs.redriving import redrive
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.rows.reading import read_offsets
+from tidemark_spark.runtime.session import open_session
+
+
+def stored(play: Playground) -> dict[Any, Any]:
+    return play.independent.hbase().by_place()
+
+
+@contextmanager
+def with_tokens(secure: SecureKafka, secret: str) -> Iterator[dict[str, Any]]:
+    """The extras of a connection whose client gets its tokens from an endpoint over HTTPS."""
+    served = tokens.serving({"robot": secret}, secure.tls / "broker.pem", signed_with=secure.tls / "tokens.pem")
+    with served as endpoint:
+        yield {
+            "bootstrap.servers": secure.address,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": "robot",
+            "sasl.oauthbearer.client.secret": secret,
+            "sasl.oauthbearer.token.endpoint.url": endpoint.url,
+            "sasl.oauthbearer.scope": "kafka",
+            "ssl.ca.location": str(secure.tls / "ca.pem"),
+            "https.ca.location": str(secure.tls / "ca.pem"),
+        }
+
+
+@contextmanager
+def by(secure: SecureKafka, how: str, secret: str) -> Iterator[tuple[dict[str, Any], str]]:
+    if how == "OAUTHBEARER":
+        with with_tokens(secure, secret) as extra:
+            yield extra, "User:robot"
+    elif how == "certificate":
+        yield secure.by_certificate("client"), "User:CN=client"
+    elif how == "PLAIN":
+        yield secure.by_login("PLAIN", sasl_username="plain", sasl_password=secure.plain_password), "User:plain"
+    else:
+        yield secure.user("odd=name,x", secret, how), "User:odd=name,x"
+
+
+@pytest.mark.covers("Q1")
+@pytest.mark.parametrize("how", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "certificate", "OAUTHBEARER"])
+def test_planning_spark_and_writer_by_each_mechanism(
+    spark: SparkSession, secure: SecureKafka, secret: str, how: str
+) -> None:
+    topic = f"by-{secrets.token_hex(4)}"
+    secure.create(topic, 2)
+    at = [TopicPartition(topic, number) for number in (0, 1)]
+    with by(secure, how, secret) as (extra, principal):
+        endpoint = kafka_endpoint(Connection("k", extra=extra))
+        log = KafkaLog(endpoint)
+        with pytest.raises(NotAuthorized, match=f"lacks the right Read on topic {topic}"):
+            log.topics([topic], READ_COMMITTED)
+        secure.allow(principal, f"Read topic {topic}", f"Write topic {topic}")
+        as_client = type(secure).__mro__[1](endpoint)
+        as_client.send((topic, number % 2, None, b"x%d" % number) for number in range(10))
+        as_client.close()
+        ends = {number: one.end for number, one in log.topics([topic], READ_COMMITTED)[topic].partitions.items()}
+        assert ends == {0: 5, 1: 5}
+        assert open_session("tests", token_urls=token_urls(endpoint)) is spark
+        wanted = RangeSet(OffsetRange(one, 0, 5) for one in at)
+        values = {
+            bytes(row["_value"]) for row in read_offsets(spark, endpoint, READ_COMMITTED, wanted, {topic: 1}).collect()
+        }
+        assert values == {b"x%d" % number for number in range(10)}
+
+
+@pytest.mark.covers("Q1", "Q3")
+def test_java_gets_tokens_from_the_address_of_the_connection_alone(
+    spark: SparkSession, secure: SecureKafka, secret: str
+) -> None:
+    topic = f"by-{secrets.token_hex(4)}"
+    secure.create(topic, 1)
+    with with_tokens(secure, secret) as extra:
+        secure.allow("User:robot", f"Read topic {topic}")
+        endpoint = kafka_endpoint(Connection("k", extra=extra))
+        open_session("tests", token_urls=["https://elsewhere/token"])
+        wanted = RangeSet([OffsetRange(TopicPartition(topic, 0), 0, 1)])
+        with pytest.raises(Exception, match=r"is not allowed|Failed to (construct|create)"):
+            read_offsets(spark, endpoint, READ_COMMITTED, wanted, {topic: 1}).collect()
+
+
+@pytest.mark.covers("Q1", "Q5")
+def test_who_is_not_let_in_is_told_so(secure: SecureKafka, secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, and with one attempt; the message names user and mechanism, and not the password."""
+    right = secure.user("someone", "right")
+    wrong = {**right, "sasl.password": secret}
+    no_authority = {name: value for name, value in right.items() if name != "ssl.ca.location"}
+    no_certificate = {**secure.by_certificate("client"), "ssl.certificate.location": "", "ssl.key.location": ""}
+    cases = [
+        (wrong, "does not let in User:someone by SCRAM-SHA-512: .*invalid credentials"),
+        ({**wrong, "sasl.mechanism": "PLAIN"}, "does not let in User:someone by PLAIN: .*Invalid username or password"),
+        (no_authority, "shows a certificate that is not trusted: .*Give its authority as ssl.ca.location"),
+        (
+            {**right, "bootstrap.servers": right["bootstrap.servers"].replace("127.0.0.1", "localhost")},
+            "Hostname mismatch",
+        ),
+        (no_certificate, "ends the TLS connection, in which we showed no certificate"),
+    ]
+    for extra, said in cases:
+        with pytest.raises(AuthenticationFailed, match=said) as caught:
+            KafkaLog(kafka_endpoint(Connection("k", extra=extra))).names()
+        assert secret not in str(caught.value)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.covers("Q1", "Q5")
+def test_all_that_people_do_with_a_stream(
+    secured: Playground, secret: str, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ingest with a sink in Kafka, the export of its positions, replay, redrive, audit; the password is seen nowhere."""
+    play = secured
+    topic, canary = play.topics[0], marked(secret)
+    with watched(canary) as command_lines, caplog.at_level(logging.DEBUG):
+        (first,) = play.ingest()
+        assert stored(play) == play.expected().rows
+        assert len(play.expected().dead) == 2
+        assert len(list(written(play, f"{play.name}-out"))) == len(play.expected().rows)
+        assert play.opened.log.group_offsets(play.name) == play.positions()
+
+        (replayed,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (2, 7), (20, 21)))
+        assert [tally.read.number for tally in replayed.tallies if tally.read.number] == [6]
+        garbage = redrive(play.opened, "matches no pattern").ranges
+        assert f"{topic}/0 [" in str(next(iter(garbage)))
+        (redriven,) = play.select(LaneKind.REPLAY, garbage)
+        assert sum(tally.invalid.number for tally in redriven.tallies) == garbage.count()
+        report = audit(play.opened, "audit")
+        assert report.clean, report.sentence()
+        assert stored(play) == play.expected().rows
+    assert len({one.attempt.generation for one in (first, replayed, redriven)}) == 3
+    assert command_lines == []
+    assert canary not in caplog.text + "".join(capfd.readouterr())
+    assert [key for key, value in play.opened.book.store.scan(()) if canary.encode() in value] == []
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.covers("Q1")
+def test_a_missing_right_is_an_error_that_names_it(secured: Playground, secure: SecureKafka) -> None:
+    """Before the plan, between plan and read, in the sink, in the export; each time nothing of the ledger changes."""
+    play = secured
+    topic, out, principal = play.topics[0], f"{play.name}-out", f"User:{play.name}"
+
+    def lacks(right: str, on: str) -> str:
+        return f"{principal} lacks the right {right} on {on}"
+
+    secure.revoke(principal, f"Read topic {topic}")
+    with pytest.raises(NotAuthorized, match=lacks("Read", f"topic {topic}")):
+        play.pin("first")
+    secure.allow(principal, f"Read topic {topic}")
+    seq = play.pin("first").seq
+    pinned = dict(play.opened.book.store.scan(("head",)))
+
+    secure.revoke(principal, f"Write topic {out}")
+    with pytest.raises(NotAuthorized, match=lacks("Write", f"topic {out}")):
+        play.ingest("first")
+    assert dict(play.opened.book.store.scan(("head",))) == pinned
+    secure.allow(principal, f"Write topic {out}")
+
+    secure.revoke(principal, f"Read topic {topic}")
+    with pytest.raises(NotAuthorized, match=lacks("Read", f"topic {topic}")):
+        processed(play, seq)
+    assert play.head().last is None
+    secure.allow(principal, f"Read topic {topic}")
+
+    secure.revoke(principal, f"Read group {play.name}")
+    with pytest.raises(NotAuthorized, match=lacks("Read", f"group {play.name}")):
+        play.opened.log.commit_group(play.name, {topic: {0: 1}})
+    secure.allow(principal, f"Read group {play.name}")
+    processed(play, seq)
+    assert stored(play) == play.expected().rows
+
+
+def processed(play: Playground, seq: int) -> None:
+    from tidemark_spark.jobs.window import process_windows
+
+    process_windows(play.opened, INGEST, seq, "first")
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.covers("F27")
+def test_a_login_that_is_changed_between_plan_and_read(
+    secured: Playground, secure: SecureKafka, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = secured
+    seq = play.pin("first").seq
+    secure.user(play.name, "another password")
+    with pytest.raises(AuthenticationFailed, match=f"does not let in User:{play.name} by SCRAM-SHA-512") as caught:
+        processed(play, seq)
+    assert secret not in str(caught.value)
+    assert (play.head().last, play.head().seq) == (None, seq - 1)
+    connect(monkeypatch, "kafka_secure", secure.user(play.name, secret))
+    processed(play, seq)
+    assert stored(play) == play.expected().rows
+
+
+@pytest.mark.covers("Q1")
+def test_zookeeper_with_tls(site: Site, tmp_path: Path) -> None:
+    """Its certificate is checked, and so is ours."""
+    control.up(site, ("zookeeper-secure",), report=lambda line: None)
+    tls = site.folder("tls")
+    own = str(tls / "client.pem")
+    extra = {"use_ssl": True, "ca": str(tls / "ca.pem"), "certfile": own, "keyfile": own}
+    connection = Connection("z", "127.0.0.1", site.port("zookeeper-secure"), "me", "pw", extra)
+    zookeeper = ZooKeeper(zookeeper_endpoint(connection))
+    zookeeper.repeated("write", lambda client: client.ensure_path_async("/over-tls"))
+    assert zookeeper.repeated("read", lambda client: client.get_children_async("/over-tls")) == []
+    trusting = {name: extra[name] for name in ("use_ssl", "ca")}
+    # Who is not known to us, to whom we are not known, and who has another name.
+    for host, unsafe in (("127.0.0.1", {"use_ssl": True}), ("127.0.0.1", trusting), ("localhost", extra)):
+        other = Connection("z", host, site.port("zookeeper-secure"), "me", "pw", unsafe)
+        endpoint = zookeeper_endpoint(other)
+        with pytest.raises(Unreachable):
+            ZooKeeper(endpoint, timeout_seconds=2, patience=0).repeated(
+                "read", lambda client: client.get_children_async("/")
+            )
+        # It would go on trying for as long as this process lives.
+        _client(endpoint, os.getpid()).stop()

@@ -1,0 +1,69 @@
+"""What every ledger store on a server promises besides, where answers get lost and servers are away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.proxy import LossyProxy, lossy
+from tests.support.stores import Stores, new_stream
+from tidemark.errors import Unreachable
+from tidemark.ledger.doubt import NotMine, swap_surely
+from tidemark.ledger.store import InDoubt, sortable
+
+KEY = ("head", "ingest")
+
+
+@pytest.fixture
+def proxy(stores: Stores) -> Iterator[LossyProxy]:
+    with lossy(stores.port) as made:
+        yield made
+
+
+@pytest.mark.covers("F2", "E38")
+@pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
+def test_a_lost_answer_is_in_doubt_and_then_found_out(stores: Stores, proxy: LossyProxy, applied: bool) -> None:
+    stream = new_stream()
+    store, behind = stores.make(stream), stores.make(stream, port=proxy.port, timeout=5.0)
+    store.prepare()
+    assert behind.swap(KEY, None, b"first")
+    proxy.lose_next(b"second", applied=applied)
+    with pytest.raises(InDoubt):
+        behind.swap(KEY, b"first", b"second")
+    before = b"second" if applied else b"first"
+    assert store.read(KEY) == before
+    proxy.lose_next(b"third", applied=applied)
+    swap_surely(behind, KEY, before, b"third", lambda stored: stored == b"third")
+    assert store.read(KEY) == b"third"
+    with pytest.raises(NotMine):
+        swap_surely(behind, KEY, b"first", b"fourth", lambda stored: stored == b"fourth")
+    assert proxy.lost == 2
+
+
+@pytest.mark.covers("F2", "E38")
+@pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
+def test_the_answer_to_a_commit_is_lost(stores: Stores, proxy: LossyProxy, applied: bool) -> None:
+    stream = new_stream()
+    store, behind = stores.make(stream), stores.make(stream, port=proxy.port, timeout=5.0)
+    store.prepare()
+    history = ("history", "ingest", sortable(1))
+    assert behind.swap(KEY, None, b"pinned")
+    proxy.lose_next(b"committed", applied=applied)
+    with pytest.raises(InDoubt):
+        behind.commit(KEY, b"pinned", b"committed", history, b"record", {"logs": {0: 10}})
+    assert (store.read(KEY) == b"committed") == applied
+    # All of it or nothing of it.
+    assert (store.read(history) == b"record") == (applied and store.commits_records)
+    assert behind.commit(KEY, b"pinned", b"committed", history, b"record", {"logs": {0: 10}}) != applied
+
+
+def test_a_server_that_is_away_is_named_in_bounded_time(stores: Stores) -> None:
+    away = stores.make(new_stream(), port=1, timeout=1.0, patience=1.0)
+    began = time.monotonic()
+    with pytest.raises(Unreachable, match=r" at 127\.0\.0\.1:1 did not (read|answer)"):
+        away.read(KEY)
+    with pytest.raises((Unreachable, InDoubt)):
+        away.swap(KEY, None, b"value")
+    assert time.monotonic() - began < 20

@@ -1,0 +1,96 @@
+"""Patterns of the scheme `regex` that use up a stack or never end: their messages are set aside, the others go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.oracle import Example
+from tests.support.playground import Make, Playground
+from tidemark.errors import WrongUse
+from tidemark_spark.jobs.audit import audit
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+# A step into the stack for each character, and one with some n^9 ways to fail at n characters: none is tried twice of one
+# with 2^n ways, such as `(a+)+$`, by Java since 9.
+QUOTED = {"name": "quoted", "regex": r'"((?:[^"\\]|\\.)*)"'}
+DOUBLED = {"name": "doubled", "regex": f"x({'a*' * 10})b"}
+PLAIN = {"name": "plain", "regex": "z(.*)"}
+LONGEST = 10_100_000
+
+
+def scheme(*patterns: dict[str, str], **more: Any) -> dict[str, Any]:
+    return {
+        "type": "regex",
+        "fields": {"text": "string"},
+        "patterns": [{**one, "fields": ["text"]} for one in patterns],
+    } | more
+
+
+LIMITED = scheme(QUOTED, DOUBLED, PLAIN, max_line_bytes=LONGEST, max_match_ms=200)
+STREAM: dict[str, Any] = {
+    "source": {},
+    "scheme": LIMITED,
+    "sinks": [{"type": "hbase", "table": "-"}],
+    "dead_letters": {"table": "-"},
+}
+EXAMPLE = Example("patterns", STREAM, ("lines",), 1, lambda count, first: iter(()), lambda value: None)  # type: ignore[arg-type,return-value]
+
+
+def send(play: Playground, *values: str) -> None:
+    """To a topic that takes large messages."""
+    topic = f"{play.name}-large"
+    play.kafka.create(topic, 1, **{"max.message.bytes": "16000000"})
+    play.topics = (topic,)
+    play.rewrite()
+    play.kafka.send(
+        [(topic, 0, None, value.encode()) for value in values], max_request_size=16_000_000, compression_type="gzip"
+    )
+
+
+@pytest.mark.covers("C4", "P2", "E46")
+def test_lines_that_a_pattern_cannot_end_with(make: Make) -> None:
+    play = make(EXAMPLE)
+    lines = {
+        '"a"': "a",
+        # More than the stack of a task takes, and less than a large one.
+        f'"{"b" * 20_000}"': "b" * 20_000,
+        f'"{"c" * 200_000}"': None,
+        "xaab": "aa",
+        f"x{'a' * 80}": None,
+        f"z{'d' * 10_000_000}": "d" * 10_000_000,
+        f'"{"e" * 10_000_000}"': None,
+        f"z{'f' * LONGEST}": None,
+        "none of them": None,
+        "z\u0001": None,
+        "z": "",
+    }
+    send(play, *lines)
+    (record,) = play.ingest()
+    assert sum(one.read.number for one in record.tallies) == len(lines)
+    stored = {place[2]: fields["text"] for place, fields in play.independent.hbase().rows}
+    assert stored == {offset: text for offset, text in enumerate(lines.values()) if text is not None}
+    dead = {place[2]: fields["reason"] for place, fields in play.independent.hbase(f"{play.name}_dead").rows}
+    assert dead == {
+        2: "pattern quoted needs too much stack",
+        4: "pattern doubled took longer than 200 ms",
+        6: "pattern quoted needs too much stack",
+        7: f"longer than {LONGEST} bytes",
+        8: "matches no pattern",
+        9: "matches no pattern",
+    }
+    assert play.positions() == {(play.topics[0], 0): len(lines)}
+    report = audit(play.opened, "an audit")
+    assert report.clean, report.sentence()
+
+
+def test_a_pattern_that_java_does_not_take_is_found_before_anything_is_read(make: Make) -> None:
+    play = make(EXAMPLE, scheme=scheme(PLAIN, {"name": "other", "regex": "(z)(?(1)a|b)"}))
+    play.kafka.send([(play.topics[0], 0, None, b"z")])
+    with pytest.raises(WrongUse, match=r"^scheme\.patterns\.1\.regex: Java cannot read it: Unknown"):
+        play.ingest()
+    pending = play.head().pending
+    assert pending is not None
+    assert pending.attempt is None

@@ -1,0 +1,145 @@
+"""Selections of short and long ranges: each offset is read once, stored once and counted once, and a double read is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.support.oracle import Example, Outcome
+from tests.support.playground import Make, Playground
+from tests.support.rows import messages_of, stream_of
+from tidemark.errors import VerificationFailed
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.ranges import RangeSet
+from tidemark.planning.splitting import Read
+from tidemark.planning.splitting import reads as split
+from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
+from tidemark.sinks.aggregates.table import aggregate_table, totals
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.rows import reading
+from tidemark_spark.rows.pipeline import rows_of
+from tidemark_spark.rows.tallying import tallies
+
+STREAM: dict[str, Any] = {
+    "source": {"start": "latest"},
+    "scheme": {"type": "string"},
+    "sinks": [{"type": "parquet", "folder": "-"}],
+    "dead_letters": {"table": "-"},
+}
+EXAMPLE = Example("ranges", STREAM, ("logs",), 3, lambda count, first: iter(()), lambda value: Outcome({}, None))
+WORDS = [b"one", b"two", b"three"]
+
+
+def with_aggregates(play: Playground) -> None:
+    sums = {"type": "hbase_aggregates", "table": f"{play.name}_sums", "key": "value", "values": {"rows": "count"}}
+    play.rewrite(sinks=[{"type": "parquet", "folder": play.name}, sums])
+
+
+def word(offset: int) -> bytes:
+    return WORDS[offset % len(WORDS)]
+
+
+def places(wanted: RangeSet) -> set[tuple[str, int, int, int]]:
+    return {
+        (one.partition.topic, one.partition.partition, offset, 0)
+        for one in wanted
+        for offset in range(one.start, one.until)
+    }
+
+
+def counted(play: Playground) -> dict[str, int]:
+    opened = play.opened
+    (sink,) = [one for one in opened.stream.sinks if isinstance(one, HBaseAggregatesSink)]
+    table = aggregate_table(opened.connections, "hbase_default", f"{play.name}_sums")
+    found = totals(opened.book, table, sink.aggregates(opened.stream.fields))
+    return {(key[0] or b"").decode(): int(values["rows"]) for key, values in found}
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.covers("G1")
+def test_short_and_long_ranges_are_stored_and_counted_once(make: Make) -> None:
+    play = make(EXAMPLE)
+    with_aggregates(play)
+    sizes = {0: 10_070, 1: 20, 2: 40}
+    play.kafka.send((play.topics[0], at, None, word(offset)) for at, size in sizes.items() for offset in range(size))
+    # A start at the end: nothing is read, and all of it may be backfilled.
+    assert play.ingest() == []
+    wanted = play.ranges(0, 0, (0, 10), (20, 10_020), (10_050, 10_060))
+    others = play.ranges(0, 1, (0, 5), (10, 11)) | play.ranges(0, 2, (1, 2), (5, 9), (30, 40))
+    every = wanted | others
+    words = Counter(word(offset).decode() for one in every for offset in range(one.start, one.until))
+
+    # The aggregates' first window has just these ranges, and their replay reads the same again.
+    for kind in (LaneKind.BACKFILL, LaneKind.REPLAY):
+        (record,) = play.select(kind, every)
+        assert {tally.at.partition: tally.read.number for tally in record.tallies} == {0: 10_020, 1: 6, 2: 15}
+        files = play.independent.parquet(["value"])
+        assert len(files.rows) == every.count()
+        assert {place for place, _ in files.rows} == places(every)
+        assert counted(play) == words
+
+    # The audit reads with the same code.
+    report = audit(play.opened, "an audit", wanted)
+    assert report.clean, report.sentence()
+    assert (report.expected, report.stored) == (10_020, 10_020)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.covers("G1")
+def test_a_window_that_is_read_twice_is_refused_before_anything_is_written(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka has fewer messages than offsets here, so that their number alone does not tell."""
+    play = make(EXAMPLE, source={"start": "earliest"})
+    play.kafka.send((play.topics[0], 0, None, word(offset)) for offset in range(30))
+
+    def first_twice(wanted: RangeSet) -> list[Read]:
+        """As when a filtered read goes across one that is exact."""
+        return [*split(wanted.first(5)), *split(wanted)]
+
+    monkeypatch.setattr(reading, "reads", first_twice)
+    with pytest.raises(VerificationFailed, match=rf"{play.topics[0]}/0: 5 rows of messages came more than once"):
+        play.ingest("a run")
+    assert play.head().seq == 0
+    assert not play.independent.parquet(["value"]).rows
+    assert not play.independent.parquet(["value"]).debris
+
+    monkeypatch.setattr(reading, "reads", split)
+    play.ingest("a run")
+    assert len(play.independent.parquet(["value"]).rows) == 30
+    monkeypatch.setattr(reading, "reads", first_twice)
+    with pytest.raises(VerificationFailed, match="5 rows of messages came more than once"):
+        audit(play.opened, "an audit")
+
+
+@pytest.mark.covers("G1")
+@pytest.mark.parametrize(
+    "parts",
+    [{}, {"explode": {"lines": "\n"}}, {"transform": {"sql": "SELECT * FROM messages", "fields": {"value": "string"}}}],
+    ids=["one row each", "exploded", "transformed"],
+)
+def test_a_message_that_is_read_an_even_number_of_times_is_seen(spark: SparkSession, parts: dict[str, Any]) -> None:
+    messages = messages_of(spark, [b"a\nb", b"c", b"d"] * 30)
+    stream = stream_of(**parts)
+
+    def read_of(messages: DataFrame) -> list[int]:
+        rows = rows_of(messages, stream)
+        found = tallies(rows.frame, rows.read)
+        rows.close()
+        return [tally.read.number for tally in found]
+
+    assert read_of(messages) == [90]
+    twice = messages.unionAll(messages.where("_offset in (63, 64)"))
+    with pytest.raises(VerificationFailed, match=r"orders/0: 2 (messages|rows of messages) came more than once"):
+        read_of(twice)
+
+
+def test_a_row_that_comes_twice_is_seen(spark: SparkSession) -> None:
+    rows = rows_of(messages_of(spark, [b"a\nb", b"c\nd"]), stream_of(explode={"lines": "\n"}))
+    twice = rows.frame.unionAll(rows.frame.where("_index = 1"))
+    with pytest.raises(VerificationFailed, match="orders/0: 2 rows of messages came more than once"):
+        tallies(twice, rows.read)
+    rows.close()

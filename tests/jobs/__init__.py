@@ -1,0 +1,1 @@
+"""Scripts that Spark starts in tests."""

@@ -1,0 +1,9 @@
+"""spark-submit starts this: the job that processes windows, in tasks of ten messages. For tests."""
+
+from tidemark.planning import splitting
+from tidemark_spark.jobs import entry
+from tidemark_spark.jobs import window as window_job
+
+splitting._RECORDS_PER_TASK = 10
+
+entry.run(window_job.main)

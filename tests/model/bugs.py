@@ -1,0 +1,248 @@
+"""Bugs to plant, each with what the model says of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.model.sequences import ON_THE_LEDGER, ON_THE_SOURCE, Focus
+from tests.support.memory import MemoryStore, TransactionalStore
+
+PROTOCOL = "tidemark.commit.protocol"
+DOUBT = "tidemark.ledger.doubt"
+REGISTER = "tidemark.ledger.register"
+BOOK = "tidemark.ledger.book"
+
+
+@dataclass(frozen=True)
+class Bug:
+    """`old` stands in the product's module; the bug would have `new` instead; the model says `said`."""
+
+    module: str
+    old: str
+    new: str
+    said: str
+    # The same bug in another module.
+    more: tuple[str, str, str] | None = None
+    store: type[MemoryStore] = MemoryStore
+    focus: Focus = ON_THE_LEDGER
+    # The seed of a sequence that has found it, which is played first.
+    likely: int = 0
+
+
+BUGS = {
+    "a commit expects what is stored now, not what it took": Bug(
+        PROTOCOL,
+        "    expected = taken.stored.bytes\n",
+        "    expected = book.head(head.lane).bytes\n",
+        "was committed and not pending|an attempt committed that did not hold|overslept|goes on for ever",
+    ),
+    "a lost answer is taken for a success": Bug(
+        DOUBT,
+        "            reason = str(problem)\n",
+        "            return\n",
+        "an attempt was told that it was committed",
+    ),
+    "false is believed": Bug(
+        DOUBT,
+        "            if current is not None and is_mine(current):\n                return\n",
+        "",
+        "an attempt was told that it was not committed",
+    ),
+    "a take keeps the generation that it finds": Bug(
+        PROTOCOL,
+        "        generation, token, ordinal = draw_generation(book, again=_writes_again(found.head))\n",
+        "        generation, token, ordinal = draw_generation(book, again=_writes_again(found.head))\n"
+        "        generation = pending.attempt.generation if pending.attempt else generation\n"
+        "        pending = structs.replace(pending, attempt=None)\n",
+        "two attempts were given the same generation",
+    ),
+    "a record does not name the one before it": Bug(
+        PROTOCOL,
+        "previous=_digest_of_last(book, head))",
+        "previous=None)",
+        "does not name the record before it",
+    ),
+    "a retry pins anew": Bug(
+        PROTOCOL,
+        "        if head.pending is not None:\n            book.check_pending(head)\n            return head.pending\n"
+        "        window = plan(head)",
+        "        window = plan(structs.replace(head, pending=None))",
+        "has pinned another window",
+    ),
+    "an abandon moves the position": Bug(
+        PROTOCOL,
+        "given_up = structs.replace(head, pending=None, abandoned=abandoned)",
+        "given_up = structs.replace(head, pending=None, abandoned=abandoned, positions=_moved(head, head.pending.window))",
+        "positions has changed without a commit|its positions are not those that its last window left",
+    ),
+    "a zombie that wakes after two commits is told committed": Bug(
+        PROTOCOL,
+        "        return found is not None and found[1].attempt.token == taken.attempt.token\n\n    try:",
+        "        return found is not None\n\n    try:",
+        "an attempt was told that it was committed",
+    ),
+    "a commit whose answer was lost is not found in the history": Bug(
+        PROTOCOL,
+        "        return found is not None and found[1].attempt.token == taken.attempt.token\n\n    try:",
+        "        return False\n\n    try:",
+        "an attempt was told that it was not committed",
+        likely=61,
+    ),
+    "a commit whose answer was lost takes any last window for its own": Bug(
+        PROTOCOL,
+        "            return last.attempt.token == taken.attempt.token\n",
+        "            return True\n",
+        "an attempt was told that it was committed",
+        likely=115,
+    ),
+    "a sweep removes the generation of its own window": Bug(
+        PROTOCOL,
+        "        sweeper.sweep(record, book.covers(record.window))\n",
+        "        attempt = structs.replace(record.attempt, generation=record.attempt.generation + 1)\n"
+        "        sweeper.sweep(structs.replace(record, attempt=attempt), book.covers(record.window))\n",
+        "was swept",
+    ),
+    "no sweep after two abandons": Bug(
+        PROTOCOL,
+        "    offsets = {position.at: position.offset for position in head.abandoned.until} if head.abandoned else {}\n"
+        "    for one in head.pending",
+        "    offsets = {}\n    for one in head.pending",
+        "a row of an older attempt is left",
+        likely=296,
+    ),
+    "no sweep of a window that was taken twice": Bug(
+        PROTOCOL,
+        "pending.takes > 1",
+        "pending.takes > 2",
+        "a row of an older attempt is left",
+    ),
+    "no sweep after a replay": Bug(
+        PROTOCOL,
+        "    if head.kind != LaneKind.INGEST or pending.takes > 1",
+        "    if pending.takes > 1",
+        "a row of an older attempt is left",
+    ),
+    "settled before swept": Bug(
+        PROTOCOL,
+        "    if record.owes_sweep:\n"
+        "        sweeper.sweep(record, book.covers(record.window))\n"
+        "        on_step(Step.SWEPT)\n"
+        "    book.mark_settled(record)\n",
+        "    book.mark_settled(record)\n"
+        "    if record.owes_sweep:\n"
+        "        sweeper.sweep(record, book.covers(record.window))\n"
+        "        on_step(Step.SWEPT)\n",
+        "a row of an older attempt is left",
+    ),
+    "a replay shows its offsets to other tools": Bug(
+        PROTOCOL,
+        "next_offsets(record.positions) if record.kind == LaneKind.INGEST else None",
+        "next_offsets(record.positions)",
+        "has shown its offsets",
+        store=TransactionalStore,
+    ),
+    "settling a replay shows its offsets to other tools": Bug(
+        PROTOCOL,
+        "    if record.kind == LaneKind.INGEST:\n        book.publish",
+        "    if True:\n        book.publish",
+        "offsets were shown to other tools",
+    ),
+    "settling shows no offsets": Bug(
+        PROTOCOL,
+        "    if record.kind == LaneKind.INGEST:\n        book.publish",
+        "    if False:\n        book.publish",
+        "other tools see",
+    ),
+    "commit times follow the clock": Bug(
+        PROTOCOL,
+        "max(now, last.committed_at + 1)",
+        "now",
+        "commit times do not rise",
+    ),
+    "generations follow the clock": Bug(
+        REGISTER,
+        "drawn = max(now, register.generation + 1)",
+        "drawn = now",
+        "two attempts were given the same generation",
+    ),
+    "ordinals do not rise": Bug(
+        PROTOCOL,
+        "again=_writes_again(found.head)",
+        "again=False",
+        "share an ordinal",
+    ),
+    "a replay's ordinals do not rise": Bug(
+        PROTOCOL,
+        "or (head.kind != LaneKind.INGEST and head.seq == 0)",
+        "",
+        "share an ordinal",
+    ),
+    "the lanes that are open may overlap": Bug(
+        REGISTER,
+        "        if shared:\n            raise ClaimOverlap(",
+        "        if False:\n            raise ClaimOverlap(",
+        "claim the same offsets",
+    ),
+    "a replay may take what the ingest will read": Bug(
+        REGISTER,
+        "    wanted = book.selection(selection)\n    live = _at_or_above(wanted, ingest.head)\n    if live:",
+        "    wanted = book.selection(selection)\n    live = _at_or_above(wanted, ingest.head)\n    if False:",
+        "claims what the ingest reads",
+    ),
+    "a backfill may take what was read": Bug(
+        REGISTER,
+        "    if kind == LaneKind.BACKFILL and (known := wanted & covered):",
+        "    if False and (known := wanted & covered):",
+        "offsets that are not of this kind",
+    ),
+    "whoever meets a lane that is being opened does not finish it": Bug(
+        REGISTER,
+        "        if lane not in heads or entry.state == LaneState.OPENING:\n"
+        "            heads[lane] = _opened(book, lane, entry)\n",
+        '        if lane not in heads:\n            raise LedgerContradiction(f"the head of {lane} is missing")\n',
+        "the head of .* is missing",
+    ),
+    "a lane that is half closed keeps its claim": Bug(
+        REGISTER,
+        "        if heads[lane].head.state == LaneState.CLOSED:\n            close_lane(book, lane)\n",
+        "        if heads[lane].head.state == LaneState.CLOSED:\n",
+        "keeps its claim|claimed by the open lane",
+        more=(
+            "tidemark.runs.lanes",
+            "        close_lane(opened.book, lane)\n\n\ndef with_incarnations",
+            "        found = opened.book.head(lane)\n"
+            "        if found is not None and found.head.state != LaneState.CLOSED:\n"
+            "            close_lane(opened.book, lane)\n\n\ndef with_incarnations",
+        ),
+        likely=327,
+    ),
+    "a reader does not look again": Bug(
+        BOOK,
+        "        if _closed(register) != view.closed:\n            return True\n",
+        "        return False\n",
+        "gives nothing at",
+    ),
+    "a saved plan does not note that partitions were added": Bug(
+        "tidemark.runs.saved_plans",
+        "    pending = pinning.pin(opened, INGEST, planned)\n",
+        "    pending = lanes.protocol.pin(book, opened.sweeper, INGEST, lambda head: planned(head)[0])\n",
+        "hbase_latest keeps the older value",
+        focus=ON_THE_SOURCE,
+        likely=370,
+    ),
+    "a second recreation is never accepted": Bug(
+        "tidemark.planning.checking",
+        "max(newest.get(topic, FIRST_INCARNATION), known.newest.get(topic, FIRST_INCARNATION))",
+        "newest.get(topic, FIRST_INCARNATION)",
+        "the ingest is stuck",
+        focus=ON_THE_SOURCE,
+    ),
+    "a second cut is never accepted": Bug(
+        "tidemark.planning.checking",
+        "{**known.starts, **positions}",
+        "positions",
+        "the ingest is stuck",
+        focus=ON_THE_SOURCE,
+        likely=236,
+    ),
+}

@@ -1,0 +1,401 @@
+"""What the ledger promises, checked on every single change of it. It knows the promises and not how they are kept.
+
+Stored values are read as plain JSON: the checker uses none of the product's code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tests.model.sink import Coordinate, Results
+from tests.model.transport import Network
+
+INGEST = "ingest"
+
+Head = dict[str, Any]
+# Lane and number of a window.
+Name = tuple[str, int]
+
+
+@dataclass
+class Committed:
+    """A committed window, and the number of the call at which it was committed."""
+
+    record: dict[str, Any]
+    covers: list[Coordinate]
+    at: int
+    settled: bool = False
+
+    @property
+    def generation(self) -> int:
+        return self.record["attempt"]["generation"]
+
+    @property
+    def writes_later(self) -> bool:
+        return self.record["window"]["guarantee"] == "at_most_once"
+
+
+@dataclass
+class Known:
+    """What attempts have shown of a coordinate: its message, its order epoch, and the ordinals of its attempts."""
+
+    message: int | None = None
+    epoch: int | None = None
+    ordinals: dict[int, int] = field(default_factory=dict)
+
+
+class Promises:
+    """Follows the log of what was applied. Each method raises AssertionError that says which promise was broken."""
+
+    def __init__(self, network: Network, results: Results) -> None:
+        self._network = network
+        self._results = results
+        self._read = 0
+        self.heads: dict[str, Head] = {}
+        self._seen: dict[str, set[bytes]] = defaultdict(set)
+        self.history: dict[Name, bytes] = {}
+        self._marks: dict[str, int] = {}
+        self.register: dict[str, Any] | None = None
+        self.claims: dict[str, set[Coordinate]] = {}
+        self._selections: dict[str, set[Coordinate]] = {}
+        self.windows: dict[Name, Committed] = {}
+        self._receipts: set[tuple[str, int, str]] = set()
+        # The authority: of each coordinate the highest generation of a committed window.
+        self.authority: dict[Coordinate, int] = {}
+        self._first: dict[Coordinate, Name] = {}
+        self._holder: dict[Coordinate, Name] = {}
+        self._generations: set[int] = set()
+        self._losers: set[str] = set()
+        self.known: dict[Coordinate, Known] = defaultdict(Known)
+        # Of each key: (message, its version) of what was committed.
+        self._versions: dict[tuple[str, int], dict[int, tuple[int, int]]] = defaultdict(dict)
+        self.keys: dict[int, int] = {}
+        self.swept = 0
+        self._shown: tuple[int, Any] = (-1, None)
+        self.commits_records = False
+        # Without positions only the last window says what was read: what an older one read may be cut off unnoticed.
+        self.notes_cuts = True
+        results.changing, results.removing = self.look, self.removes
+
+    def look(self) -> None:
+        """Check all that has been applied since the last look."""
+        while self._read < len(self._network.applied):
+            at, key, value = self._network.applied[self._read]
+            self._read += 1
+            check = getattr(self, f"_{key[0]}", None)
+            if check is not None:
+                check(at, key, value)
+
+    # heads
+
+    def _head(self, at: int, key: tuple[str, ...], value: bytes) -> None:
+        lane, head = key[1], msgspec.json.decode(value)
+        assert value not in self._seen[lane], f"a value of the head of {lane} has come back"
+        self._seen[lane].add(value)
+        before = self.heads.get(lane)
+        self.heads[lane] = head
+        if before is None:
+            assert (head["seq"], head["pending"], head["last"]) == (0, None, None), f"{lane} begins with a window"
+            return
+        assert before["state"] != "closed", f"{lane} was closed, and its head has changed"
+        if head["seq"] != before["seq"]:
+            self._commits(at, lane, before, head)
+            return
+        for name in ("positions", "last", "unpositioned", "kind"):
+            assert head[name] == before[name], f"{lane}: {name} has changed without a commit"
+        assert (head["state"] == "closed") == (head["token"] != before["token"]), f"{lane}: an unknown change"
+        if head["state"] == "closed":
+            assert head["pending"] is None, f"{lane} was closed with a pending window"
+            self._is_settled(lane, before, "closed")
+        elif before["pending"] is None:
+            self._pins(lane, before, head)
+        elif head["pending"] is None:
+            times = before["abandoned"]["count"] if before["abandoned"] else 0
+            assert head["abandoned"]["count"] == times + 1, f"{lane}: an abandon was not counted"
+        else:
+            self._takes(lane, before, head)
+
+    def _pins(self, lane: str, before: Head, head: Head) -> None:
+        self._is_settled(lane, before, "pinned")
+        window, previous = head["pending"]["window"], head["pending"]["previous"]
+        assert head["pending"]["attempt"] is None
+        assert window["seq"] == before["seq"] + 1, f"{lane} pinned window {window['seq']} after {before['seq']}"
+        last = self.history.get((lane, before["seq"]))
+        follows = hashlib.sha256(last).hexdigest() if last is not None else None
+        assert previous == follows, f"{lane}/{window['seq']} does not name the record before it"
+        self._continues(lane, before, window)
+
+    def _continues(self, lane: str, before: Head, window: dict[str, Any]) -> None:
+        """Every range begins at the position, or at the end of the gaps before it; nothing selected is passed over."""
+        if window["guarantee"] == "none":
+            return
+        positions = {_at(one): one[3] for one in before["positions"]}
+        selected = self._claimed(lane)
+        for one in window["ranges"]:
+            at = (one["topic"], one["incarnation"], one["partition"])
+            if at not in positions:
+                continue
+            position = positions[at]
+            for gap in sorted(window["gaps"], key=lambda gap: gap["from"]):
+                if (gap["topic"], gap["incarnation"], gap["partition"]) == at:
+                    assert gap["from"] == position, f"{lane}/{window['seq']} has a hole before a gap"
+                    position = gap["until"]
+            if selected is None:
+                assert one["from"] == position, f"{lane}/{window['seq']} begins at {one['from']}, not at {position}"
+            else:
+                assert position <= one["from"], f"{lane}/{window['seq']} begins below its position"
+                passed = {(*at, offset) for offset in range(position, one["from"])} & selected
+                assert not passed, f"{lane}/{window['seq']} passes over selected offsets"
+
+    def _takes(self, lane: str, before: Head, head: Head) -> None:
+        old, new = before["pending"], head["pending"]
+        same = all(old[name] == new[name] for name in ("window", "token", "previous"))
+        assert same, f"{lane} has pinned another window instead of the pending one"
+        generation = new["attempt"]["generation"]
+        assert generation not in self._generations, "two attempts were given the same generation"
+        assert generation > (old["attempt"] or {"generation": 0})["generation"], f"{lane}: a generation has fallen"
+        assert new["takes"] == old["takes"] + 1, f"{lane}: a take was not counted"
+        self._generations.add(generation)
+
+    def _commits(self, at: int, lane: str, before: Head, head: Head) -> None:
+        pending, record = before["pending"], head["last"]
+        name = (lane, head["seq"])
+        assert pending is not None, f"{lane}/{head['seq']} was committed and not pending"
+        assert head["seq"] == before["seq"] + 1, f"{lane}: numbers {before['seq']} and {head['seq']} follow each other"
+        assert record["window"] == pending["window"], f"{lane}/{head['seq']} is not the window that was pinned"
+        assert record["attempt"] == pending["attempt"], "an attempt committed that did not hold the window"
+        assert record["previous"] == pending["previous"], f"{lane}/{head['seq']} does not name the record before it"
+        assert record["attempt"]["token"] not in self._losers, "an attempt was told that it was not committed"
+        assert head["pending"] is None
+        assert record["positions"] == head["positions"], f"{lane} has other positions than its last window"
+        if before["last"] is not None:
+            assert record["committed_at"] > before["last"]["committed_at"], f"{lane}: commit times do not rise"
+        window = record["window"]
+        moved = {_at(one): one[3] for one in before["positions"]}
+        if window["guarantee"] != "none":
+            moved |= {(one["topic"], one["incarnation"], one["partition"]): one["until"] for one in window["ranges"]}
+        assert {_at(one): one[3] for one in head["positions"]} == moved, f"{lane} has another position than its windows"
+        committed = Committed(record, self._covers(lane, window), at)
+        self.windows[name] = committed
+        self._counts(name, committed)
+
+    def _counts(self, name: Name, committed: Committed) -> None:
+        """From now on the results of this window count, and no older ones at its offsets."""
+        generation = committed.generation
+        again = committed.record["kind"] == "replay" or committed.record["window"]["guarantee"] == "none"
+        for coordinate in committed.covers:
+            before = self.authority.get(coordinate, 0)
+            assert generation > before, f"{name}: {coordinate} was committed at a higher generation before"
+            if not again:
+                assert before == 0, f"{coordinate} was read by {self._first[coordinate]} and by {name}"
+            else:
+                assert before > 0 or committed.record["kind"] == "ingest", f"{name} replays what no window has read"
+            self._first.setdefault(coordinate, name)
+            self.authority[coordinate] = generation
+            self._holder[coordinate] = name
+            if self._is_proven(coordinate):
+                self._is_there(coordinate, generation, f"{name[0]}/{name[1]} is committed")
+
+    def _is_there(self, coordinate: Coordinate, generation: int, why: str) -> None:
+        row = self._results.rows.get(coordinate, {}).get(generation)
+        assert row is not None, f"{why}, and there is no row of {coordinate}"
+        known = self.known[coordinate]
+        if not self.notes_cuts:
+            return
+        assert known.message in (None, row.message), f"{coordinate} names two messages"
+        known.message = row.message
+        versions = self._versions[coordinate[0], self.keys[row.message]]
+        version = versions[row.message] = (known.epoch, coordinate[3])
+        for message, other in versions.items():
+            right = other < version if message < row.message else other > version or message == row.message
+            assert right, (
+                f"hbase_latest keeps the older value: messages {message} and {row.message} are {other}, {version}"
+            )
+
+    def _is_settled(self, lane: str, head: Head, what: str) -> None:
+        if head["last"] is not None:
+            assert self.windows[lane, head["seq"]].settled, f"{lane} was {what} before window {head['seq']} was settled"
+
+    # history
+
+    def _history(self, at: int, key: tuple[str, ...], value: bytes) -> None:
+        name = (key[1], int(key[2]))
+        assert self.history.setdefault(name, value) == value, f"record {name} has changed"
+        if not self.commits_records:
+            assert name in self.windows, f"record {name} stands in the history, and was not committed"
+            assert self.windows[name].record == msgspec.json.decode(value), f"head and history differ on window {name}"
+            self._settles(at, name)
+
+    def _settled(self, at: int, key: tuple[str, ...], value: bytes) -> None:
+        self._settles(at, (key[1], int(value)))
+
+    def _settles(self, at: int, name: Name) -> None:
+        """No row that an older attempt had written before this commit is left, and other tools see the new offsets."""
+        assert name in self.windows, f"{name} was settled before it was committed"
+        committed = self.windows[name]
+        if self.commits_records:
+            assert msgspec.json.decode(self.history[name]) == committed.record, (
+                f"head and history differ on window {name}"
+            )
+        committed.settled = True
+        for coordinate in committed.covers:
+            for generation, row in self._results.rows.get(coordinate, {}).items():
+                assert generation >= committed.generation or row.at > committed.at, (
+                    f"{name[0]}/{name[1]} is settled, and a row of an older attempt is left at {coordinate}"
+                )
+        if name[0] == INGEST and name[1] == self.heads[INGEST]["seq"]:
+            assert self._shown[1] == _next_offsets(committed.record["positions"]), (
+                f"{name[0]}/{name[1]} is settled, and other tools see {self._shown[1]}"
+            )
+
+    def _offsets(self, at: int, key: tuple[str, ...], offsets: Any) -> None:
+        """Other tools see offsets of the ingest only. In HBase the newest commit's stay on top; in ZooKeeper the last ones."""
+        lane, committed_at = key[1], int(key[2] or 0)
+        if lane:
+            assert lane == INGEST, f"{lane} has shown its offsets to other tools"
+        else:
+            commits = [one.record for one in self.windows.values() if one.record["committed_at"] == committed_at]
+            right = [one for one in commits if one["lane"] == INGEST and _next_offsets(one["positions"]) == offsets]
+            assert right, "offsets were shown to other tools that are no commit's of the ingest"
+        if committed_at >= self._shown[0]:
+            self._shown = (committed_at, offsets)
+
+    # the register
+
+    def _register(self, at: int, key: tuple[str, ...], value: bytes) -> None:
+        register, before = msgspec.json.decode(value), self.register
+        self.register = register
+        if before is None:
+            before = {"generation": -1, "ordinal": 0, "lanes": {}, "topics": {}}
+        assert register["generation"] >= before["generation"], "the register's generation has fallen"
+        assert register["ordinal"] >= before["ordinal"], "the register's ordinal has fallen"
+        for topic, known in before["topics"].items():
+            ids = {one["incarnation"]: one["topic_id"] for one in register["topics"][topic]}
+            assert all(ids.get(one["incarnation"]) == one["topic_id"] for one in known), (
+                f"{topic}: an incarnation changed"
+            )
+        for lane, entry in register["lanes"].items():
+            if entry["state"] != "closed" and entry["selection"] and lane not in self.claims:
+                self._claims(lane, entry)
+        for lane in [
+            lane for lane in self.claims if register["lanes"].get(lane, {"state": "closed"})["state"] == "closed"
+        ]:
+            head = self.heads.get(lane)
+            assert head is None or head["state"] == "closed", f"the claim of {lane} was released, and its lane is open"
+            del self.claims[lane]
+
+    def _claims(self, lane: str, entry: dict[str, Any]) -> None:
+        chosen = self._selections[entry["selection"]["digest"]]
+        for other, claimed in self.claims.items():
+            assert not chosen & claimed, f"{lane} and {other} claim the same offsets"
+        positions = {_at(one): one[3] for one in self.heads[INGEST]["positions"]}
+        assert all(one[3] < positions.get(one[:3], 0) for one in chosen), f"{lane} claims what the ingest reads"
+        covered = chosen & self.authority.keys()
+        wanted = chosen if entry["kind"] == "replay" else set()
+        assert covered == wanted, f"{lane} is a {entry['kind']} of offsets that are not of this kind"
+        self.claims[lane] = chosen
+
+    def _claimed(self, lane: str) -> set[Coordinate] | None:
+        return None if lane == INGEST else self.claims.get(lane, set())
+
+    def _selection(self, at: int, key: tuple[str, ...], value: bytes) -> None:
+        self._selections[key[1]] = {
+            (topic, incarnation, partition, offset)
+            for topic, incarnation, partition, intervals in msgspec.json.decode(value)["partitions"]
+            for start, until in intervals
+            for offset in range(start, until)
+        }
+
+    def _covers(self, lane: str, window: dict[str, Any]) -> list[Coordinate]:
+        selected = self._selections[window["selection"]["digest"]] if window["selection"] else None
+        return [
+            (one["topic"], one["incarnation"], one["partition"], offset)
+            for one in window["ranges"]
+            for offset in range(one["from"], one["until"])
+            if selected is None or (one["topic"], one["incarnation"], one["partition"], offset) in selected
+        ]
+
+    def _receipt(self, at: int, key: tuple[str, ...], value: bytes) -> None:
+        """A window that was committed before it was read is proven: now its rows are there."""
+        lane, seq, token = key[1], int(key[2]), key[3]
+        self._receipts.add((lane, seq, token))
+        committed = self.windows[lane, seq]
+        assert committed.record["attempt"]["token"] == token, f"{lane}/{seq} has the receipt of another attempt"
+        for coordinate in committed.covers:
+            if self.authority[coordinate] == committed.generation:
+                self._is_there(coordinate, committed.generation, f"{lane}/{seq} has its receipt")
+
+    # rows
+
+    def writes(self, coordinate: Coordinate, generation: int, ordinal: int, epoch: int) -> None:
+        """An attempt is about to write a row: with the version that `hbase_latest` would give it."""
+        known = self.known[coordinate]
+        if self.notes_cuts:
+            assert known.epoch in (None, epoch), f"the message at {coordinate} has changed its order epoch"
+            known.epoch = epoch
+        known.ordinals[generation] = ordinal
+        for other, its in known.ordinals.items():
+            right = its < ordinal if other < generation else its > ordinal or other == generation
+            assert right, f"two attempts share an ordinal at {coordinate}"
+
+    def removes(self, coordinate: Coordinate, generation: int) -> None:
+        counts = self.authority.get(coordinate, 0)
+        assert generation != counts, f"what counts at {coordinate} was swept"
+        assert generation < counts, f"a row was swept at {coordinate}, and no newer one is committed there"
+        self.swept += 1
+
+    def rows(self, *, proven: bool) -> dict[Coordinate, int]:
+        """What a reader has to be given now; of a sink that receipts name only what is `proven`."""
+        return {
+            coordinate: self._results.rows[coordinate][generation].message
+            for coordinate, generation in self.authority.items()
+            if self._is_proven(coordinate) or (not proven and generation in self._results.rows.get(coordinate, {}))
+        }
+
+    def _is_proven(self, coordinate: Coordinate) -> bool:
+        """Whether the window that counts there has a receipt: then there is a row."""
+        name = self._holder[coordinate]
+        committed = self.windows[name]
+        return not committed.writes_later or (*name, committed.record["attempt"]["token"]) in self._receipts
+
+    # folders
+
+    def _compacted(self, at: int, key: tuple[str, ...], value: bytes) -> None:
+        """A folder that counts holds each row that counts of its windows, once."""
+        for folder in msgspec.json.decode(value)["folders"]:
+            lane, seq, generation = folder["folder"].split("/")
+            held = self._results.folders.get((lane, int(seq), int(generation)))
+            assert held is not None, f"the folder {folder['folder']} counts, and is not there"
+            for lane, start, until in folder["windows"]:
+                for number in range(start, until):
+                    committed = self.windows[lane, number]
+                    for coordinate in committed.covers:
+                        if self.authority[coordinate] == committed.generation and self._is_proven(coordinate):
+                            assert (coordinate, committed.generation) in held, f"a compaction has lost {coordinate}"
+
+    # what actors were told
+
+    def told(self, lane: str, seq: int, token: str, *, committed: bool) -> None:
+        self.look()
+        found = self.windows.get((lane, seq))
+        mine = found is not None and found.record["attempt"]["token"] == token
+        said = "committed" if committed else "not committed"
+        assert mine == committed, f"{lane}/{seq}: an attempt was told that it was {said}"
+        if not committed:
+            self._losers.add(token)
+
+
+def _at(position: list[Any]) -> tuple[str, int, int]:
+    return position[0], position[1], position[2]
+
+
+def _next_offsets(positions: list[Any]) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for topic, _, partition, offset in sorted(positions, key=lambda one: one[1]):
+        found.setdefault(topic, {})[partition] = offset
+    return found

@@ -1,0 +1,38 @@
+"""Crashes after a step of the commit protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.playground import Playground
+from tidemark.commit.protocol import Step
+from tidemark.ledger.records import Record
+
+
+class Cut(BaseException):
+    """A crash."""
+
+
+def cut_after(step: Step, times: int = 1) -> Callable[[Step], None]:
+    """A listener that crashes after the `times`-th time of a step."""
+    left = times
+
+    def listen(done: Step) -> None:
+        nonlocal left
+        left -= done == step
+        if left == 0:
+            raise Cut
+
+    return listen
+
+
+def crash(play: Playground, run: str, **how: Any) -> None:
+    with pytest.raises(Cut):
+        play.ingest(run, **how)
+
+
+def read_by(records: list[Record]) -> int:
+    return sum(tally.read.number for record in records for tally in record.tallies)

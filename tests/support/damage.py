@@ -1,0 +1,26 @@
+"""Damage to results, for an audit to find."""
+
+from __future__ import annotations
+
+from tests.support.playground import Playground
+from tidemark.audit.report import AuditReport, PlaceReport
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.sinks.hbase.rows import PartitionKeys
+
+
+def place(report: AuditReport, name: str) -> PlaceReport:
+    return next(one for one in report.places if one.name == name)
+
+
+def delete_rows(play: Playground, table: str, topic: int, partition: int, *offsets: int) -> None:
+    gateway = play.opened.result_table("hbase_default", table)._gateway
+    keys = PartitionKeys(TopicPartition(play.topics[topic], partition))
+    for offset in offsets:
+        key = keys.key(offset, 0)
+        gateway.once(lambda client, key=key: client.deleteAllRow(table.encode(), key, {}))
+
+
+def rows_at(play: Playground, topic: int, partition: int, count: int) -> list[int]:
+    """Offsets of a partition that have a row with fields."""
+    rows = play.expected().rows
+    return [place[2] for place in sorted(rows) if place[:2] == (play.topics[topic], partition) and rows[place]][:count]

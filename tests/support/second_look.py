@@ -1,0 +1,42 @@
+"""A failed test on servers is run once more, and the first failure is printed whole.
+
+Two processes with servers of their own share a machine. So now and then a right answer comes too late, while a fault fails
+twice. Tests of the commit protocol are the exception: a fault of the protocol may show once in a thousand times. They are
+run again only when a deadline has passed, which says nothing about results.
+"""
+
+from __future__ import annotations
+
+import pytest
+from _pytest.terminal import TerminalReporter
+
+ON_SERVERS = ("tests/dags/", "tests/integration/", "tests/ui/")
+PROTOCOL = tuple(
+    f"tests/integration/test_{name}.py"
+    for name in (
+        *("cases_of_the_ledger", "cuts", "guarantees", "hbase_ledger", "kills", "ledger_model", "races", "zombies"),
+        "zookeeper_ledger",
+    )
+)
+# The errors of deadlines: of `waiting.until`, of a process, and of the browser.
+LATE = [r"^TooLate\b", r"^TimeoutExpired\b", r"^TimeoutError\b"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(PROTOCOL):
+            item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=LATE))
+        elif item.nodeid.startswith(ON_SERVERS):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    again: list[pytest.TestReport] = terminalreporter.getreports("rerun")
+    if not again:
+        return
+    terminalreporter.section("failed first, and were run again")
+    for report in again:
+        terminalreporter.write_sep("_", report.nodeid)
+        terminalreporter.line(report.longreprtext)
+    for report in again:
+        terminalreporter.line(f"FAILED FIRST {report.nodeid}")

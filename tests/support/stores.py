@@ -1,0 +1,95 @@
+"""The ledger stores, for the tests that every one of them has to pass."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import TypeAdapter
+
+from tidemark.clients.connections import Connection, ZooKeeperEndpoint, from_environment
+from tidemark.ledger.contract import LedgerSettings, Waits
+from tidemark.ledger.kinds import ledger_store
+from tidemark.ledger.store import LedgerStore
+from tidemark.streams.model import Ledger
+
+# What a stream file says of them.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "hbase": {"type": "hbase", "table": "ledger", "offsets_table": "offsets"},
+    "zookeeper": {"type": "zookeeper", "storm": "/storm"},
+}
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Makes ledger stores of one kind. `port`: that of a proxy before the server of the connection."""
+
+    settings: LedgerSettings
+
+    @property
+    def kind(self) -> str:
+        return self.settings.type
+
+    @property
+    def port(self) -> int:
+        port = from_environment(self.settings.connection).port
+        assert port is not None
+        return port
+
+    def make(
+        self, stream: str, *, port: int | None = None, timeout: float = 30.0, patience: float = 30.0
+    ) -> LedgerStore:
+        def connections(name: str) -> Connection:
+            found = from_environment(name)
+            return replace(found, port=port) if port else found
+
+        return ledger_store(self.settings, stream, connections, Waits(timeout, patience))
+
+    def new(self, *, port: int | None = None) -> LedgerStore:
+        """A prepared ledger of an unused stream."""
+        made = self.make(new_stream(), port=port)
+        made.prepare()
+        return made
+
+
+def new_stream() -> str:
+    return f"s_{secrets.token_hex(4)}"
+
+
+def stores_of(said: Mapping[str, Any]) -> Stores:
+    """What a stream file says under `ledger`."""
+    return Stores(TypeAdapter(Ledger).validate_python(said))
+
+
+def zookeeper_at(port: int) -> ZooKeeperEndpoint:
+    """ZooKeeper, with the login that its connection in the environment has."""
+    connection = json.loads(os.environ["AIRFLOW_CONN_ZOOKEEPER_DEFAULT"])
+    return ZooKeeperEndpoint(f"127.0.0.1:{port}", connection["login"], connection["password"])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--ledger",
+        type=yaml.safe_load,
+        help="a ledger to test, as in a stream file: '{type: sqlite}'; servers run already",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "ledger_settings" in metafunc.fixturenames:
+        given = metafunc.config.getoption("--ledger")
+        metafunc.parametrize("ledger_settings", [given] if given else SETTINGS.values(), ids=lambda said: said["type"])
+
+
+@pytest.fixture
+def stores(ledger_settings: Mapping[str, Any], request: pytest.FixtureRequest) -> Stores:
+    """Each kind of ledger store in turn, or the one of `--ledger`."""
+    if not request.config.getoption("--ledger"):
+        request.getfixturevalue("site")
+    return stores_of(ledger_settings)

@@ -1,0 +1,109 @@
+"""A stream of a real file, over a Kafka and a ledger in memory, for rules that a test can check without servers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from tests.support.memory import MemoryStore
+from tests.support.protocol_world import NoWork, Sweeps, hold
+from tests.support.stream_text import MINIMAL
+from tidemark.clients.kafka.topics import PartitionLog, TopicLog
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Run
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import INGEST, Record
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs import lanes
+from tidemark.runs.open_stream import OpenStream
+from tidemark.streams.loading import load
+
+TEXT = MINIMAL.replace("  topics: [orders]\n", "  topics: [orders]\n  start: earliest\n")
+
+
+@dataclass
+class KafkaInMemory:
+    """Topics as (start, end) of each partition. An offset's time is a thousand times its number."""
+
+    logs: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: {"orders": [(0, 0)]})
+    ids: dict[str, str] = field(default_factory=dict)
+
+    def names(self) -> set[str]:
+        return set(self.logs)
+
+    def topics(self, names: Iterable[str], isolation: str) -> dict[str, TopicLog]:
+        return {
+            name: TopicLog(
+                self.ids.get(name, "id"),
+                {number: PartitionLog(start, end, 0) for number, (start, end) in enumerate(self.logs[name])},
+            )
+            for name in set(names)
+            if name in self.logs
+        }
+
+    def first_at_or_after(
+        self, logs: Mapping[str, TopicLog], timestamp_ms: int, isolation: str
+    ) -> dict[tuple[str, int], int | None]:
+        wanted = -(-timestamp_ms // 1000)
+        return {
+            (topic, number): max(wanted, log.start) if wanted < log.end else None
+            for topic, found in logs.items()
+            for number, log in found.partitions.items()
+        }
+
+    def high_watermarks(self, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
+        return {(topic, number): log.end for topic, found in logs.items() for number, log in found.partitions.items()}
+
+    def epoch_ends(self, asked: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        return {}
+
+
+@dataclass
+class StreamInMemory:
+    """The stream `orders`. `kafka.logs` has the offsets to read."""
+
+    folder: Path
+    kafka: KafkaInMemory = field(default_factory=KafkaInMemory)
+    text: str = TEXT
+
+    def __post_init__(self) -> None:
+        path = self.folder / "orders.yaml"
+        path.write_text(self.text)
+        self.store = MemoryStore()
+        self.now = 1_000_000
+        self.sweeps = Sweeps()
+        book = Book(self.store, "orders", clock=lambda: self.now)
+        self.opened = OpenStream(load(path), book, cast("Any", self.kafka), cast("Any", self.sweeps), connections)
+
+    def ends(self, *logs: tuple[int, int]) -> None:
+        self.kafka.logs["orders"] = list(logs)
+
+    def ingest(self, run: str = "run 1") -> Record | None:
+        """A run of the ingest, which reads all new offsets in one window."""
+        return self.process(INGEST, run) if lanes.plan_ingest(self.opened, run) is not None else None
+
+    def process(self, lane: str, run: str = "run 1") -> Record:
+        book = self.opened.book
+        found = book.head(lane)
+        assert found is not None
+        return protocol.process(book, self.sweeps, NoWork(), hold, lane, found.head.seq + 1, Run(run, "v1", "d"))
+
+    def positions(self) -> dict[int, int]:
+        found = self.opened.book.head(INGEST)
+        assert found is not None
+        return {at.partition: offset for at, offset in found.head.offsets().items()}
+
+
+def connections(name: str) -> Any:
+    raise AssertionError(f"nothing here needs the connection {name}")
+
+
+def at(partition: int, incarnation: int = 1) -> TopicPartition:
+    return TopicPartition("orders", partition, incarnation)
+
+
+def offsets(*found: tuple[int, int, int]) -> RangeSet:
+    """(partition, start, until) of the topic."""
+    return RangeSet(OffsetRange(at(number), start, until) for number, start, until in found)

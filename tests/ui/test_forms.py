@@ -1,0 +1,255 @@
+"""Replay and backfill as people start them: by the forms in Airflow's own pages, in a real browser.
+
+One stream for all tests, in their order: its scheduler has run it once, and it began in the middle of its topic.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import happybase
+import pytest
+from playwright.sync_api import Locator, Page, expect, sync_playwright
+
+from demo.airflow import PATIENCE_SECONDS, Airflow
+from services import environment
+from services.site import Site
+from tests.support.browser import FLAGS, SCREENSHOTS
+from tests.support.playground import Kafka
+from tests.support.stream_text import MINIMAL
+from tests.support.task_tries import tries
+from tests.support.waiting import until
+from tidemark.ledger.records import INGEST, SelectionRef
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.sinks.reading import hbase_rows
+
+STREAM = "forms"
+AT = TopicPartition(STREAM, 0)
+MESSAGES, FIRST = 60, 40
+PATIENCE_MS = 120_000
+ENDED = ("success", "failed")
+# The scheduler makes up for one time that is past, and for no other: the tests are alone with their runs.
+ONCE_A_YEAR = "0 0 1 1 *"
+FILE = (
+    MINIMAL.replace("orders", STREAM)
+    .replace(f"topics: [{STREAM}]", f"topics: [{STREAM}]\n  start: {{offsets: {{{STREAM}/0: {FIRST}}}}}")
+    .replace("dead_letters:", f"schedule:\n  cron: '{ONCE_A_YEAR}'\ndead_letters:")
+)
+
+
+@pytest.fixture(scope="module")
+def opened(airflow: Airflow, kafka: Kafka, streams: dict[str, Path]) -> Iterator[OpenStream]:
+    """The stream, and its file among those of the running Airflow."""
+    kafka.create(STREAM, 1)
+    kafka.send((STREAM, 0, None, b'{"id": %d}' % number) for number in range(MESSAGES))
+    # The folder that Airflow reads; it finds what is put there later too.
+    file = streams["everybody"] / f"{STREAM}.yaml"
+    file.write_text(FILE)
+    for kind in ("ingest", "replay", "backfill", "audit"):
+        airflow.wait_for_dag(f"{STREAM}__{kind}")
+    yield open_stream(file)
+    file.unlink()
+
+
+@pytest.fixture(scope="module")
+def scheduled_run(airflow: Airflow, opened: OpenStream) -> dict[str, Any]:
+    """The first run of the ingest, which nobody has triggered."""
+    path = f"/api/v2/dags/{STREAM}__ingest/dagRuns?order_by=run_after&limit=1"
+
+    def ended() -> list[dict[str, Any]]:
+        return [run for run in airflow.call("GET", path)[1]["dag_runs"] if run["state"] in ENDED]
+
+    return until(ended, "the scheduler has run no ingest", PATIENCE_SECONDS)[0]
+
+
+@pytest.fixture
+def page(airflow: Airflow) -> Iterator[Page]:
+    """A browser that is logged in, and patient: Spark jobs run beside it."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        opened = browser.new_context(viewport={"width": 1400, "height": 900}).new_page()
+        opened.set_default_timeout(PATIENCE_MS)
+        opened.goto(airflow.url)
+        opened.fill("input[name=username]", environment.ADMIN)
+        opened.fill("input[name=password]", airflow.password)
+        opened.click("button[type=submit]")
+        opened.wait_for_url(f"{airflow.url}/")
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        yield opened
+        browser.close()
+
+
+@pytest.mark.usefixtures("airflow")
+def test_the_scheduler_starts_the_ingest(opened: OpenStream, scheduled_run: dict[str, Any]) -> None:
+    assert (scheduled_run["run_type"], scheduled_run["state"]) == ("scheduled", "success")
+    found = opened.book.head(INGEST)
+    assert found is not None
+    assert found.head.offsets() == {AT: MESSAGES}
+    assert found.head.last is not None
+    assert found.head.last.attempt.run == f"{STREAM}__ingest/{scheduled_run['dag_run_id']}"
+    assert stored(opened) == list(range(FIRST, MESSAGES))
+
+
+@pytest.mark.covers("N16", "N5")
+@pytest.mark.usefixtures("scheduled_run")
+def test_a_dry_run_of_a_replay(airflow: Airflow, opened: OpenStream, page: Page) -> None:
+    """The form as it is at first: one field and a reason. The first task says what would be read."""
+    before = dict(opened.book.store.scan(("head",)))
+    form = open_form(page, airflow, "replay")
+    send = form.get_by_role("button", name="Trigger", exact=True)
+    expect(form.locator("#element_since")).to_be_hidden()
+    form.locator("#element_records").fill(f"{STREAM}/0@41\n{STREAM}/0@43")
+    # What is required is marked, and nothing else is.
+    expect(send).to_be_disabled()
+    form.locator("#element_reason").fill("bug 17")
+    expect(send).to_be_enabled()
+    run = send_form(form, page, "success")
+    path = f"/api/v2/dags/{STREAM}__replay/dagRuns/{run}/taskInstances/check/xcomEntries/found"
+    _, found = airflow.call("GET", path)
+    assert found["value"]["ranges"] == [f"{STREAM}/0 [41, 42)", f"{STREAM}/0 [43, 44)"]
+    assert dict(opened.book.store.scan(("head",))) == before
+
+
+@pytest.mark.covers("N16", "N4", "N5")
+@pytest.mark.usefixtures("scheduled_run")
+def test_a_replay_of_records(airflow: Airflow, opened: OpenStream, page: Page) -> None:
+    position, before = opened.book.head(INGEST), generations(opened)
+    form = open_form(page, airflow, "replay")
+    form.locator("#element_records").fill(f"{STREAM}/0@41\n{STREAM},0,43")
+    form.locator("#element_reason").fill("bug 17")
+    switch(form, "dry_run")
+    page.screenshot(path=SCREENSHOTS / "replay.png")
+    run = send_form(form, page, "success")
+    (window,) = airflow.result(f"{STREAM}__replay", run, "publish")["windows"]
+    assert window["ranges"] == [f"{STREAM}/0 [41, 44)"]
+    assert (window["read"], window["stored"]) == (2, 2)
+    after = generations(opened)
+    assert {offset for offset in after if after[offset] > before[offset]} == {41, 43}
+    assert opened.book.head(INGEST) == position
+    # Tried again after it has committed, each task gives the same.
+    clear(airflow, f"{STREAM}__replay", run, ["check", "plan", "process", "publish"])
+    assert airflow.wait(f"{STREAM}__replay", run) == "success"
+    assert tries(airflow, f"{STREAM}__replay", run, "process") == 2
+    assert airflow.result(f"{STREAM}__replay", run, "publish")["windows"] == [window]
+    assert generations(opened) == after
+
+
+@pytest.mark.covers("N16")
+@pytest.mark.usefixtures("scheduled_run")
+def test_a_backfill_of_a_range(airflow: Airflow, opened: OpenStream, page: Page) -> None:
+    form = open_form(page, airflow, "backfill")
+    form.locator("#element_ranges").fill(f"{STREAM}/0@10-{FIRST}")
+    form.locator("#element_reason").fill("before the first window")
+    page.screenshot(path=SCREENSHOTS / "backfill.png")
+    run = send_form(form, page, "success")
+    (window,) = airflow.result(f"{STREAM}__backfill", run, "publish")["windows"]
+    assert (window["ranges"], window["stored"]) == ([f"{STREAM}/0 [10, {FIRST})"], FIRST - 10)
+    assert stored(opened) == list(range(10, MESSAGES))
+
+
+@pytest.mark.covers("N16", "N10")
+@pytest.mark.usefixtures("scheduled_run")
+def test_an_audit_with_repair(airflow: Airflow, opened: OpenStream, page: Page, site: Site) -> None:
+    """Somebody has deleted a row: the audit names it, a replay that it starts stores it again."""
+    everything = stored(opened)
+    with closing(happybase.Connection("127.0.0.1", site.port("thrift"))) as hbase:
+        table = hbase.table(STREAM)
+        (key,) = [key for key, cells in table.scan() if cells.get(b"d:id") == b"45"]
+        table.delete(key)
+    form = open_form(page, airflow, "audit")
+    # Nothing is required.
+    expect(form.get_by_role("button", name="Trigger", exact=True)).to_be_enabled()
+    form.locator("#element_records").fill(f"{STREAM}/0@44\n{STREAM}/0@45")
+    switch(form, "repair")
+    page.screenshot(path=SCREENSHOTS / "audit.png")
+    run = send_form(form, page, "failed")
+    found = airflow.result(f"{STREAM}__audit", run, "report")
+    assert not found["clean"]
+    assert "missing 1, different 0, extra 0" in found["sentence"]
+    assert opened.book.selection(SelectionRef(**found["findings"])) == RangeSet([OffsetRange(AT, 45, 46)])
+
+    def repaired() -> list[dict[str, Any]]:
+        _, answer = airflow.call("GET", f"/api/v2/dags/{STREAM}__replay/dagRuns?order_by=-run_after&limit=1")
+        return [one for one in answer["dag_runs"] if one["run_type"] == "operator_triggered"]
+
+    (repair,) = until(repaired, "nothing was repaired", PATIENCE_SECONDS)
+    assert airflow.wait(f"{STREAM}__replay", repair["dag_run_id"]) == "success"
+    assert stored(opened) == everything
+
+
+@pytest.mark.full
+@pytest.mark.covers("N16", "N10")
+@pytest.mark.usefixtures("scheduled_run")
+def test_an_audit_of_a_range(airflow: Airflow, page: Page) -> None:
+    """After the repair. In tests/dags, an audit after a repair is part of every run."""
+    form = open_form(page, airflow, "audit")
+    form.locator("#element_ranges").fill(f"{STREAM}/0@{FIRST}-{MESSAGES}")
+    run = send_form(form, page, "success")
+    assert airflow.result(f"{STREAM}__audit", run, "report")["clean"]
+
+
+TASKS = (["plan"], pytest.param(["check", "plan", "process", "publish"], marks=pytest.mark.full))
+
+
+@pytest.mark.parametrize("tasks", TASKS, ids=len)
+@pytest.mark.parametrize("kind", ["ingest", "backfill"])
+@pytest.mark.usefixtures("scheduled_run")
+def test_a_task_that_is_tried_again_after_the_commit_gives_the_same(
+    airflow: Airflow, opened: OpenStream, kind: str, tasks: list[str]
+) -> None:
+    dag, before = f"{STREAM}__{kind}", generations(opened)
+    tasks = [task for task in tasks if (kind, task) != ("ingest", "check")]
+    _, found = airflow.call("GET", f"/api/v2/dags/{dag}/dagRuns?order_by=run_after&limit=1")
+    run = found["dag_runs"][0]["dag_run_id"]
+    given = {task: airflow.result(dag, run, task) for task in tasks}
+    clear(airflow, dag, run, tasks)
+    assert airflow.wait(dag, run) == "success"
+    assert {task: airflow.result(dag, run, task) for task in tasks} == given
+    assert generations(opened) == before
+
+
+def open_form(page: Page, airflow: Airflow, kind: str) -> Locator:
+    """The DAG's page, and on it the button Trigger."""
+    page.goto(f"{airflow.url}/dags/{STREAM}__{kind}")
+    page.get_by_test_id("trigger-dag-button").click()
+    form = page.get_by_role("dialog")
+    form.locator("#element_ranges").wait_for()
+    return form
+
+
+def switch(form: Locator, name: str) -> None:
+    one = form.locator(f"input[name=element_{name}]")
+    before = one.is_checked()
+    form.locator(f"[id='switch:element_{name}']").click()
+    expect(one).to_be_checked(checked=not before)
+
+
+def send_form(form: Locator, page: Page, state: str) -> str:
+    """Press the form's own Trigger, and look at the run until it has ended; gives its id."""
+    form.get_by_role("button", name="Trigger", exact=True).click()
+    page.wait_for_url("**/runs/manual__*")
+    badge = page.get_by_test_id("header-card").get_by_test_id("state-badge")
+    expect(badge).to_have_text(state, ignore_case=True, timeout=PATIENCE_SECONDS * 1000)
+    return page.url.partition("/runs/")[2].partition("/")[0].partition("?")[0]
+
+
+def clear(airflow: Airflow, dag: str, run: str, tasks: list[str]) -> None:
+    """Have Airflow run some tasks of a finished run again, as its button Clear does."""
+    body = {"dry_run": False, "dag_run_id": run, "only_failed": False, "task_ids": tasks}
+    status, answer = airflow.call("POST", f"/api/v2/dags/{dag}/clearTaskInstances", body)
+    assert (status, len(answer["task_instances"])) == (200, len(tasks))
+
+
+def stored(opened: OpenStream) -> list[int]:
+    return sorted(generations(opened))
+
+
+def generations(opened: OpenStream) -> dict[int, int]:
+    """The offsets whose rows count, and the generation of each."""
+    rows = hbase_rows(opened.book, opened.result_table("hbase_default", STREAM))
+    return {row.place.offset: row.mark.generation for row in rows}

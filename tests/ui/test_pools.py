@@ -1,0 +1,66 @@
+"""A replay that waits in a pool of its own holds up no ingest."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import pytest
+
+from demo.airflow import Airflow
+from tests.support.playground import Kafka
+from tests.support.stream_text import MINIMAL
+from tests.support.waiting import until
+from tidemark.ledger.records import INGEST
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.runs.open_stream import open_stream
+
+POOL = "pooled"
+
+
+@pytest.mark.covers("F21")
+def test_a_replay_waits_in_its_pool_while_the_ingest_goes_on(
+    airflow: Airflow, kafka: Kafka, streams: dict[str, Path]
+) -> None:
+    stream = f"pooled_{secrets.token_hex(3)}"
+    kafka.create(stream, 1)
+    # The scheduler starts nothing by itself before 2028.
+    file = streams["everybody"] / f"{stream}.yaml"
+    schedule = "schedule:\n  cron: '0 0 29 2 *'\n"
+    file.write_text(f"{MINIMAL.replace('orders', stream)}{schedule}engine:\n  replay_pool: {POOL}\n")
+    airflow.wait_for_dag(f"{stream}__ingest")
+    airflow.wait_for_dag(f"{stream}__replay")
+    opened = open_stream(file)
+
+    def position() -> int:
+        head = opened.book.head(INGEST)
+        return head.head.offsets()[TopicPartition(stream, 0)] if head else 0
+
+    def ingest() -> int:
+        kafka.send((stream, 0, None, b'{"id": %d}' % number) for number in range(10))
+        assert airflow.run(f"{stream}__ingest") == "success"
+        return position()
+
+    slots(airflow, 0)
+    assert ingest() == 10
+    replay = airflow.trigger(
+        f"{stream}__replay", {"ranges": f"{stream}/0@0-5", "reason": "a fixed parser", "dry_run": False}
+    )
+    process = f"/api/v2/dags/{stream}__replay/dagRuns/{replay}/taskInstances/process"
+    until(lambda: airflow.call("GET", process)[1]["state"] == "scheduled", "the replay does not wait for its pool")
+    assert ingest() == 20
+    assert airflow.call("GET", process)[1]["state"] == "scheduled"
+    slots(airflow, 1)
+    assert airflow.wait(f"{stream}__replay", replay) == "success"
+    (window,) = airflow.result(f"{stream}__replay", replay, "publish")["windows"]
+    assert (window["ranges"], window["stored"], position()) == ([f"{stream}/0 [0, 5)"], 5, 20)
+    file.unlink()
+
+
+def slots(airflow: Airflow, number: int) -> None:
+    """The pool, with so many slots."""
+    given = {"slots": number, "description": None, "include_deferred": False}
+    status, said = airflow.call("POST", "/api/v2/pools", {"name": POOL, **given})
+    if status == 409:
+        status, said = airflow.call("PATCH", f"/api/v2/pools/{POOL}", {"pool": POOL, **given})
+    assert status in (200, 201), said

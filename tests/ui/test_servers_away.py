@@ -1,0 +1,119 @@
+"""Servers that stand still while people look at the page: Airflow goes on answering its tasks."""
+
+from __future__ import annotations
+
+import signal
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from demo.airflow import Airflow
+from services import processes
+from services.site import Site
+
+# Airflow's API has forty threads for all that it does: the health of its parts, what people ask, its tasks' heartbeats.
+LOOKERS = 120
+PATHS = ["/api/v2/monitor/health", "/api/v2/dags?limit=5", "/execution/health"]
+CALLS = 20
+# A call that waits for a dead server would take up to a minute.
+AT_MOST_SECONDS = 15.0
+PATIENCE_SECONDS = 180
+STREAMS = ["cdn_logs", "evil", "blue_orders", "red_orders"]
+
+
+@pytest.mark.covers("Q25")
+@pytest.mark.parametrize(
+    ("server", "named", "away"),
+    [
+        ("thrift", "HBase", {"cdn_logs", "evil", "blue_orders"}),
+        ("kafka", "Kafka", set(STREAMS)),
+        ("zookeeper", "ZooKeeper", {"red_orders"}),
+    ],
+)
+def test_airflow_answers_while_a_server_stands_still(
+    airflow: Airflow, site: Site, other_zookeeper: Site, server: str, named: str, away: set[str]
+) -> None:
+    until_shown(airflow)
+    before = [timed(airflow, path) for path in PATHS * CALLS]
+    assert {status for _, status, _ in before} == {200}
+    with still(other_zookeeper if server == "zookeeper" else site, server), ThreadPoolExecutor(LOOKERS) as lookers:
+        # What a server has said a moment before may still be shown; everybody looks until it is not.
+        looking = [lookers.submit(look, airflow, stream, away) for stream in STREAMS * (LOOKERS // len(STREAMS))]
+        meanwhile: list[tuple[str, int, float]] = []
+        while len(meanwhile) < len(PATHS) * CALLS or not all(one.done() for one in looking):
+            meanwhile += [timed(airflow, path) for path in PATHS]
+        # Nothing of what Airflow does waits for what the page waits for.
+        assert [
+            (path, status, took) for path, status, took in meanwhile if status != 200 or took > AT_MOST_SECONDS
+        ] == []
+        # The machine is as busy with the page as with its own calls; a held thread would cost seconds.
+        usual = statistics.median(took for *_, took in before)
+        assert statistics.median(took for *_, took in meanwhile) < max(10 * usual, 1.0)
+        seen = [one.result() for one in looking]
+        assert max(took for *_, took in seen) < 30
+        for path, status, _ in seen:
+            # A slow machine is late for some whose servers answer.
+            assert status in ((503, 504) if path.rsplit("/", 1)[1] in away else (200, 504)), (path, status)
+        # By now it is known: whoever looks is told at once which server it is.
+        for stream in set(STREAMS) - away:
+            until_shown(airflow, stream)
+        took: list[float] = []
+        for stream in STREAMS * 3:
+            began = time.monotonic()
+            status, answer = airflow.call("GET", f"/tidemark/streams/{stream}")
+            if stream in away:
+                assert status in (503, 504)
+                assert named in answer["detail"]
+            else:
+                assert status in (200, 504), answer
+            took.append(time.monotonic() - began)
+        assert statistics.median(took) < 2
+    until_shown(airflow)
+
+
+def timed(airflow: Airflow, path: str) -> tuple[str, int, float]:
+    """A path, the status of its answer, and how many seconds that took."""
+    began = time.monotonic()
+    status, _ = airflow.call("GET", path)
+    return path, status, time.monotonic() - began
+
+
+def look(airflow: Airflow, stream: str, away: set[str]) -> tuple[str, int, float]:
+    """What somebody sees of a stream: once, or until its page says that its server is away."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        seen = timed(airflow, f"/tidemark/streams/{stream}")
+        if stream not in away or seen[1] != 200 or time.monotonic() > deadline:
+            return seen
+
+
+@contextmanager
+def still(site: Site, server: str) -> Iterator[None]:
+    """A server that holds its connections and says nothing. Only what these tests have started."""
+    stopped = processes.running(site, server)
+    assert stopped
+    processes.send(stopped, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        processes.send(stopped, signal.SIGCONT)
+
+
+def until_shown(airflow: Airflow, *streams: str) -> None:
+    def shown(stream: str) -> Any:
+        return airflow.call("GET", f"/tidemark/streams/{stream}")
+
+    for stream in streams or STREAMS:
+        wait(lambda stream=stream: shown(stream)[0] == 200, lambda stream=stream: shown(stream))
+
+
+def wait(happened: Callable[[], bool], shown: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not happened():
+        assert time.monotonic() < deadline, shown()
+        time.sleep(0.5)

@@ -1,0 +1,162 @@
+"""How the page asks about streams: in threads of its own, with limits, and none of them held up by another one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.stream_text import MINIMAL
+from tidemark.errors import LedgerContradiction, Unreachable
+from tidemark.streams.loading import StreamFile, load
+from tidemark_plugin.asking import Answer, Asking
+from tidemark_plugin.settings import Settings
+
+ZOOKEEPER = "ledger: {type: zookeeper}\n"
+SETTINGS = Settings(page_wait_seconds=0.5, page_cache_seconds=0, page_retry_seconds=60, page_threads=2)
+# Of a loaded machine; what is waited for takes far longer.
+AT_ONCE = 10.0
+
+
+class Servers:
+    """What is asked: streams in `away` hang until they are let go, those in `broken` raise."""
+
+    def __init__(self) -> None:
+        self.away: set[str] = set()
+        self.broken: dict[str, Exception] = {}
+        self.asked: Counter[str] = Counter()
+        self.back = threading.Event()
+
+    def show(self, file: StreamFile) -> dict[str, Any]:
+        name = file.stream.name
+        self.asked[name] += 1
+        if name in self.away:
+            assert self.back.wait(60)
+        if name in self.broken:
+            raise self.broken[name]
+        return {"stream": name}
+
+
+@pytest.fixture
+def servers() -> Iterator[Servers]:
+    servers = Servers()
+    yield servers
+    servers.back.set()
+
+
+def stream(tmp_path: Path, name: str, more: str = "") -> StreamFile:
+    path = tmp_path / f"{name}.yaml"
+    path.write_text(MINIMAL.replace("stream: orders", f"stream: {name}") + more)
+    return load(path)
+
+
+def answers(asking: Asking, *files: StreamFile) -> list[Answer]:
+    async def all_of_them() -> list[Answer]:
+        return await asyncio.gather(*map(asking.answer, files))
+
+    return asyncio.run(all_of_them())
+
+
+@pytest.mark.covers("Q25")
+def test_whoever_looks_waits_with_a_limit_and_then_not_at_all(tmp_path: Path, servers: Servers) -> None:
+    asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
+    servers.away = {"orders"}
+    began = time.monotonic()
+    late = answers(asking, *[file] * 200)
+    # As many as there are wait once, together.
+    assert 0.5 <= time.monotonic() - began < AT_ONCE
+    assert {one.status for one in late} == {504}
+    assert late[0].fields["detail"] == (
+        "HBase (hbase_default) and Kafka (kafka_default) did not answer within 0.5 s; they are still being asked"
+    )
+    began = time.monotonic()
+    assert [answers(asking, file)[0].status for _ in range(50)] == [504] * 50
+    assert time.monotonic() - began < 50 * SETTINGS.page_wait_seconds / 2
+    servers.back.set()
+    assert until_answered(asking, file).fields == {"stream": "orders"}
+    # What came late is there for whoever looks again.
+    assert servers.asked == {"orders": 1}
+
+
+@pytest.mark.covers("Q25")
+def test_servers_that_are_away_hold_up_no_others(tmp_path: Path, servers: Servers) -> None:
+    """However many streams they have."""
+    before = set(threading.enumerate())
+    asking = Asking(servers.show, SETTINGS)
+    hanging = [stream(tmp_path, f"hanging_{number}") for number in range(50)]
+    servers.away = {file.stream.name for file in hanging}
+    other = stream(tmp_path, "other", ZOOKEEPER)
+    assert [one.status for one in answers(asking, *hanging)] == [504] * 50
+    # While they hang.
+    assert until_answered(asking, other).status == 200
+    added = [one for one in set(threading.enumerate()) - before if one.name.startswith("tidemark page")]
+    # Of those servers, and of the other stream's.
+    assert len(added) <= 2 * SETTINGS.page_threads
+    # Streams beside them may have to wait for a thread, and are told so.
+    beside = stream(tmp_path, "beside")
+    assert answers(asking, beside)[0].status == 504
+    servers.away = set()
+    servers.back.set()
+    assert until_answered(asking, beside).status == 200
+
+
+def test_a_server_that_is_known_to_be_away_is_not_asked_again_at_once(tmp_path: Path, servers: Servers) -> None:
+    asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
+    servers.broken = {"orders": Unreachable("HBase at h:1 did not answer")}
+    for _ in range(3):
+        (found,) = answers(asking, file)
+        assert (found.status, found.fields) == (503, {"detail": "Unreachable: HBase at h:1 did not answer"})
+    assert servers.asked == {"orders": 1}
+    # A file that was changed may name another server.
+    servers.broken = {}
+    (found,) = answers(asking, stream(tmp_path, "orders", "description: changed\n"))
+    assert found.status == 200
+
+
+def test_what_is_wrong_with_a_stream_is_looked_at_again(tmp_path: Path, servers: Servers) -> None:
+    asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
+    servers.broken = {"orders": LedgerContradiction("the head is missing")}
+    assert answers(asking, file)[0].fields == {"detail": "LedgerContradiction: the head is missing"}
+    servers.broken = {"orders": KeyError("canary")}
+    (found,) = answers(asking, file)
+    assert (found.status, "canary" in str(found.fields)) == (500, False)
+    servers.broken = {}
+    assert answers(asking, file)[0].status == 200
+    assert servers.asked == {"orders": 3}
+
+
+def test_an_answer_is_kept_for_a_while(tmp_path: Path, servers: Servers) -> None:
+    asking = Asking(servers.show, Settings(page_cache_seconds=60))
+    file = stream(tmp_path, "orders")
+    assert {one.status for one in answers(asking, *[file] * 20)} == {200}
+    assert answers(asking, file)[0].status == 200
+    assert servers.asked == {"orders": 1}
+
+
+def test_a_browser_that_goes_away_ends_nothing_for_others(tmp_path: Path, servers: Servers) -> None:
+    asking, file = Asking(servers.show, Settings(page_wait_seconds=30)), stream(tmp_path, "orders")
+    servers.away = {"orders"}
+
+    async def one_goes() -> Answer:
+        gone, stays = asyncio.create_task(asking.answer(file)), asyncio.create_task(asking.answer(file))
+        await asyncio.sleep(0.05)
+        gone.cancel()
+        servers.back.set()
+        return await stays
+
+    assert asyncio.run(one_goes()).status == 200
+    assert servers.asked == {"orders": 1}
+
+
+def until_answered(asking: Asking, file: StreamFile) -> Answer:
+    deadline = time.monotonic() + 60
+    while (found := answers(asking, file)[0]).status != 200:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+    return found

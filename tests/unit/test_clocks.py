@@ -1,0 +1,162 @@
+"""Clocks that are wrong: no draw of one machine stops the others, and generations never fall."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from msgspec import structs
+
+from tests.support.protocol_world import LANE, OTHER, RUN, World
+from tidemark.commit import protocol
+from tidemark.errors import ClockAhead, ClockBehind, WrongUse
+from tidemark.ledger import doubt
+from tidemark.ledger.book import now_ms
+from tidemark.ledger.register import MAX_CLOCK_DIFFERENCE_MS, accept_generation, change, draw_generation
+from tidemark.views.events import events
+
+DAY = 86_400_000
+
+
+class Clocks(World):
+    """A stream with one pending window, whose ledger is on a server with a clock of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.server = self.now
+        self.store.server_time = lambda: self.server
+        self.open()
+        self.seq = self.pin()
+
+    def passes(self, ms: int) -> None:
+        self.now += ms
+        self.server += ms
+
+    def generation(self) -> int:
+        found = self.book.register()
+        assert found is not None
+        return found[1].generation
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Clocks:
+    monkeypatch.setattr(doubt, "_PAUSE_SECONDS", 0.0)
+    return Clocks()
+
+
+@pytest.mark.parametrize("drawn_before", [False, True])
+def test_a_clock_that_is_far_ahead_draws_nothing(world: Clocks, drawn_before: bool) -> None:
+    if drawn_before:
+        draw_generation(world.book)
+    before = world.generation()
+    world.now += DAY
+    with pytest.raises(ClockAhead, match="86400 s ahead of that of the ledger's server"):
+        protocol.take(world.book, LANE, world.seq, RUN)
+    assert world.generation() == before
+    world.now -= DAY
+    world.process(world.seq, OTHER)
+
+
+def test_clocks_differ_a_little(world: Clocks) -> None:
+    world.now += MAX_CLOCK_DIFFERENCE_MS
+    first, _, _ = draw_generation(world.book)
+    world.now -= MAX_CLOCK_DIFFERENCE_MS
+    second, _, _ = draw_generation(world.book)
+    assert (first, second) == (world.now + MAX_CLOCK_DIFFERENCE_MS, first + 1)
+
+
+def test_nobody_has_drawn_for_months(world: Clocks) -> None:
+    draw_generation(world.book)
+    world.passes(100 * DAY)
+    assert draw_generation(world.book)[0] == world.now
+
+
+def test_a_generation_far_ahead_of_all_clocks_is_accepted_by_somebody(world: Clocks) -> None:
+    """The server's clock was wrong too."""
+    world.passes(DAY)
+    far = draw_generation(world.book)[0]
+    world.passes(-DAY)
+    with pytest.raises(ClockBehind, match="tidemark ledger clock s --accept --reason"):
+        protocol.take(world.book, LANE, world.seq, RUN)
+    assert accept_generation(world.book, "the server's clock was wrong") == far
+    drawn = [draw_generation(world.book)[0] for _ in range(3)]
+    assert drawn == [far + 1, far + 2, far + 3]
+    world.process(world.seq)
+    (event,) = events(world.book)
+    assert (event.what, event.why) == ("clock accepted", "the server's clock was wrong")
+    # Once more such a draw, and it is asked for again.
+    world.passes(5 * DAY)
+    draw_generation(world.book)
+    world.passes(-5 * DAY)
+    with pytest.raises(ClockBehind):
+        draw_generation(world.book)
+
+
+def test_only_what_is_far_ahead_of_the_server_too_is_accepted(world: Clocks) -> None:
+    with pytest.raises(WrongUse, match="nothing to do"):
+        accept_generation(world.book, "a guess")
+    world.passes(DAY)
+    draw_generation(world.book)
+    world.now -= DAY
+    with pytest.raises(ClockBehind, match="set the clock that is wrong"):
+        accept_generation(world.book, "this machine's clock is the wrong one")
+    with pytest.raises(ClockBehind, match="set the clock that is wrong"):
+        draw_generation(world.book)
+
+
+def test_who_draws_soon_after_the_last_draw_asks_no_server(world: Clocks) -> None:
+    draw_generation(world.book)
+    world.passes(MAX_CLOCK_DIFFERENCE_MS // 2)
+    world.store.server_time = lambda: pytest.fail("the server was asked")
+    draw_generation(world.book)
+
+
+def test_exactly_ten_minutes_are_not_far(world: Clocks) -> None:
+    world.passes(MAX_CLOCK_DIFFERENCE_MS)
+    last = draw_generation(world.book)[0]
+    world.passes(-MAX_CLOCK_DIFFERENCE_MS)
+    assert last - world.now == MAX_CLOCK_DIFFERENCE_MS
+    with pytest.raises(WrongUse, match="nothing to do"):
+        accept_generation(world.book, "a guess")
+    # Nor is a server that is ahead by so much another clock.
+    world.passes(-1)
+    world.server = world.now + MAX_CLOCK_DIFFERENCE_MS
+    assert accept_generation(world.book, "the server's clock was wrong") == last
+
+
+def test_counting_on_from_an_accepted_generation_ends_after_ten_minutes(world: Clocks) -> None:
+    world.passes(DAY)
+    far = draw_generation(world.book)[0]
+    world.passes(-DAY)
+    accept_generation(world.book, "the server's clock was wrong")
+
+    def drawn_up_to(generation: int) -> None:
+        change(world.book, lambda register: structs.replace(register, generation=generation))
+
+    drawn_up_to(far + MAX_CLOCK_DIFFERENCE_MS - 1)
+    assert draw_generation(world.book)[0] == far + MAX_CLOCK_DIFFERENCE_MS
+    with pytest.raises(ClockBehind, match="tidemark ledger clock s --accept"):
+        draw_generation(world.book)
+
+
+@pytest.mark.parametrize(
+    ("of_generation", "of_server", "said"),
+    [
+        # The generation is exactly ten minutes ahead of the server: no clock but this one is known to be wrong.
+        (0, 1, "set the clock that is wrong"),
+        (1, 0, "--accept"),
+        (1, MAX_CLOCK_DIFFERENCE_MS, "--accept"),
+        (MAX_CLOCK_DIFFERENCE_MS, MAX_CLOCK_DIFFERENCE_MS + 1, "set the clock that is wrong"),
+    ],
+)
+def test_the_advice_follows_from_all_three_clocks(world: Clocks, of_generation: int, of_server: int, said: str) -> None:
+    """How far the generation is beyond ten minutes ahead of the server, and the server ahead of this machine."""
+    world.server = world.now + of_server
+    generation = world.server + MAX_CLOCK_DIFFERENCE_MS + of_generation
+    change(world.book, lambda register: structs.replace(register, generation=generation))
+    with pytest.raises(ClockBehind, match=said):
+        draw_generation(world.book)
+
+
+def test_the_clock_counts_milliseconds() -> None:
+    assert abs(now_ms() - time.time() * 1000) < 60_000

@@ -1,0 +1,78 @@
+"""What `tidemark compact` takes: sinks of each type whose kind names a compaction, and what Parquet's says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.compactions import authority_of, committed
+from tests.support.memory import MemoryStore
+from tidemark.clients.connections import Connection
+from tidemark.errors import WrongUse
+from tidemark.ledger.book import Book
+from tidemark.sinks.contract import Asked, Kind, Replaceable, Replacement
+from tidemark.sinks.kinds import KINDS, kind_of, sink_to_compact
+from tidemark.sinks.parquet import compactions
+from tidemark.sinks.parquet.compactions import CompactedFolder, Span
+from tidemark.sinks.parquet.settings import FolderSettings, ParquetSink
+
+
+class LinesSink(FolderSettings):
+    type: Literal["json_lines"]
+    name: str = "lines"
+
+
+class LinesCompaction:
+    def at_work(self, opened: object, settings: object) -> str:
+        return "theirs"
+
+
+def test_the_registry_says_which_sinks_can_be_compacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    parquet, lines = ParquetSink(type="parquet", folder="a"), LinesSink(type="json_lines", folder="b")
+    assert sink_to_compact([parquet, lines], "orders", None) is parquet
+    with pytest.raises(WrongUse, match="orders: name one sink of type parquet; there are: parquet"):
+        sink_to_compact([parquet, lines], "orders", "lines")
+    kind = Kind(LinesSink, "", "", compaction=f"{__name__}:LinesCompaction")
+    monkeypatch.setitem(KINDS, "json_lines", kind)
+    assert sink_to_compact([parquet, lines], "orders", "lines") is lines
+    assert kind_of(lines.type).with_compaction().at_work(None, lines) == "theirs"
+    with pytest.raises(
+        WrongUse, match="orders: name one sink of type json_lines or parquet; there are: parquet, lines"
+    ):
+        sink_to_compact([parquet, lines], "orders", None)
+    with pytest.raises(WrongUse, match="there are: none"):
+        sink_to_compact([], "orders", None)
+
+
+def test_what_parquet_says_of_its_compactions(tmp_path: Path) -> None:
+    sink, base = ParquetSink(type="parquet", folder="orders"), f"file://{tmp_path}/orders"
+    lake = Connection("lake_default", extra={"path": str(tmp_path)})
+    windows = [committed(base, seq, range(seq * 10, seq * 10 + 10)) for seq in (1, 2, 3)]
+    sizes = []
+    for window in windows:
+        file = Path(window.record.places[0].place["folder"].removeprefix("file://")) / "part-0.parquet"
+        file.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"id": ["a"]}), file)
+        sizes.append(file.stat().st_size)
+    book = Book(MemoryStore(), "s", clock=lambda: 1_000_000)
+    book.view = lambda: SimpleNamespace(windows=windows, authority=authority_of(windows))  # type: ignore[method-assign]
+    opened = SimpleNamespace(book=book, connections=lambda name: lake)
+
+    compaction = kind_of(sink.type).with_compaction()
+    assert compaction.at_work(opened, sink) is None
+    assert compaction.made(opened, sink, "mine") == []
+    assert compaction.planned(opened, sink, Asked(windows=2)) == [Replaceable(["ingest/1 to 2"], 2, 2, sum(sizes[:2]))]
+
+    held = compactions.claim(book, "parquet", "mine")
+    assert compaction.at_work(opened, sink) == "mine"
+    spans = (Span("ingest", 1, 3), Span("replay-1", 1, 2))
+    folder = CompactedFolder(base=base, folder="f", generation=1, windows=spans, rows=5, run="mine", at=1)
+    compactions.finish(book, compactions.replace(book, held, folder))
+    assert compaction.at_work(opened, sink) is None
+    assert compaction.made(opened, sink, "mine") == [Replacement(["ingest/1 to 2", "replay-1/1"], 5, "f")]
+    assert compaction.made(opened, sink, "another") == []

@@ -1,0 +1,158 @@
+"""What a connection sets and nobody uses is refused by its name: somebody believes in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark.clients.connections import (
+    Certificates,
+    Connection,
+    from_environment,
+    hbase2_endpoint,
+    hbase_endpoint,
+    lake_folder,
+    of_airflow,
+    registry_endpoint,
+    variable,
+    zookeeper_endpoint,
+)
+from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.errors import WrongUse
+
+pytestmark = pytest.mark.covers("Q1")
+
+FIELDS: dict[str, Any] = {"host": "h", "port": 1, "schema": "s", "login": "somebody", "password": "canary"}
+
+# Of each kind: what reads it, and a connection with all that it may have.
+KINDS: dict[str, tuple[Callable[[Connection], object], Connection]] = {
+    "kafka": (kafka_endpoint, Connection("c", extra={"bootstrap.servers": "h:1"})),
+    "hbase": (hbase_endpoint, Connection("c", "h", 1, extra={"thrift2": "h:2"})),
+    "hbase, Thrift 2": (hbase2_endpoint, Connection("c", "h", 1, extra={"thrift2": "h:2"})),
+    "zookeeper": (zookeeper_endpoint, Connection("c", "h", 1, "somebody", "canary")),
+    "registry": (registry_endpoint, Connection("c", "https://h", 1, "somebody", "canary")),
+    "files": (lake_folder, Connection("c", extra={"path": "/lake"})),
+}
+# What Airflow's own providers, and others, know of such connections.
+EXTRAS = ("use_ssl", "verify", "username", "ssl.ca.location", "transport", "timeout", "path", "thrift2", "headers")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_field_is_used_or_refused(kind: str, field: str) -> None:
+    read, whole = KINDS[kind]
+    read(whole)
+    if getattr(whole, field) is None:
+        with pytest.raises(WrongUse, match=f"^connection c sets {field}: .* ignores nothing") as caught:
+            read(replace(whole, **{field: FIELDS[field]}))
+        assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(name=st.sampled_from(EXTRAS) | st.from_regex("[a-z][a-z._]{0,20}", fullmatch=True), value=st.just("canary"))
+def test_an_extra_is_used_or_refused(kind: str, name: str, value: object) -> None:
+    """Property: an extra either changes what the connection is, or its check, or is named in the refusal."""
+    read, whole = KINDS[kind]
+    changed = replace(whole, extra={**whole.extra, name: value})
+    said = ""
+    try:
+        assert read(changed) != read(whole) or name == "thrift2"
+    except WrongUse as problem:
+        said = str(problem)
+    assert not said or name in said
+    assert "canary" not in said or name == "path"
+
+
+def test_hbase_over_tls_is_refused_with_what_to_do() -> None:
+    with pytest.raises(WrongUse, match=r"sets use_ssl among its extras: .* stunnel"):
+        hbase_endpoint(Connection("c", "h", 1, extra={"use_ssl": True}))
+    assert hbase_endpoint(Connection("c", "h", 1, extra={"use_ssl": False})).port == 1
+
+
+def test_zookeeper_with_tls(tmp_path: Path) -> None:
+    files = {name: str(tmp_path / name) for name in ("ca", "certfile", "keyfile")}
+    for path in files.values():
+        Path(path).touch()
+    extra = {"use_ssl": True, "verify_certs": True, "check_hostname": True, **files, "keyfile_password": "canary"}
+    endpoint = zookeeper_endpoint(Connection("c", "h", 2281, "me", "pw", extra))
+    assert endpoint.tls == Certificates(**files, keyfile_password="canary")
+    assert "canary" not in repr(endpoint)
+    assert zookeeper_endpoint(Connection("c", "h", 1, "me", "pw", {"use_ssl": False})).tls is None
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (
+            {"use_ssl": True, "verify_certs": False},
+            "verify_certs .* is false, and any server that answers would be trusted",
+        ),
+        ({"use_ssl": True, "check_hostname": False}, "check_hostname .* is false"),
+        ({"use_ssl": "yes"}, "use_ssl among its extras is neither true nor false"),
+        ({"ca": "/x"}, 'sets ca without "use_ssl": true'),
+        ({"verify_certs": True}, 'sets verify_certs without "use_ssl": true'),
+        ({"use_ssl": True, "certfile": "/x"}, "certfile and keyfile among its extras go together"),
+        ({"use_ssl": True, "keyfile_password": "x"}, "keyfile_password among its extras goes with keyfile"),
+        ({"use_ssl": True, "ca": "/no/such/file"}, "there is no file /no/such/file, the ca among its extras"),
+        ({"use_ssl": True, "ca": 1}, "ca among its extras is not a text"),
+    ],
+)
+def test_what_of_zookeepers_tls_would_not_be_safe(extra: dict[str, Any], said: str) -> None:
+    with pytest.raises(WrongUse, match=said):
+        zookeeper_endpoint(Connection("c", "h", 1, "me", "pw", extra))
+
+
+def test_half_a_login_and_two_ports_are_refused() -> None:
+    with pytest.raises(WrongUse, match="only one of login and password"):
+        zookeeper_endpoint(Connection("c", "h", 1, "me", None, {"allow_insecure": True}))
+    with pytest.raises(WrongUse, match="has ports in its host and another one beside"):
+        zookeeper_endpoint(Connection("c", "h:1", 2, "me", "pw"))
+
+
+def test_nothing_of_a_variable_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As JSON and as a URI; and an exported connection is read as it was."""
+    given = Connection("c", "h", 1, "me", "pw", {"a": "b"}, "s")
+    monkeypatch.setenv(variable("c"), given.to_json())
+    assert from_environment("c") == given
+    monkeypatch.setenv(variable("c"), "kafka://me:pw@h:1/s?a=b")
+    assert from_environment("c") == given
+    monkeypatch.setenv(variable("c"), json.dumps({"conn_type": "kafka", "hots": "h"}))
+    with pytest.raises(WrongUse, match="AIRFLOW_CONN_C sets hots, which no connection has"):
+        from_environment("c")
+    monkeypatch.setenv(variable("c"), json.dumps({"conn_type": "kafka", "extra": "[]"}))
+    with pytest.raises(WrongUse, match="neither JSON nor a URI"):
+        from_environment("c")
+
+
+@dataclass
+class Given:
+    """A connection as Airflow gives it."""
+
+    extra: str | None
+    host: str | None = "h"
+    port: int | None = 1
+    schema: str | None = "s"
+    login: str | None = "me"
+    password: str | None = "pw"
+
+    @property
+    def extra_dejson(self) -> Any:
+        try:
+            return json.loads(self.extra) if self.extra else {}
+        except ValueError:
+            return {}
+
+
+def test_extras_that_airflow_cannot_read_are_not_none_at_all() -> None:
+    assert of_airflow("c", Given('{"a": 1}')) == Connection("c", "h", 1, "me", "pw", {"a": 1}, "s")
+    assert of_airflow("c", Given(None)).extra == of_airflow("c", Given("{}")).extra == {}
+    for text in ('{"use_ssl": true', "[]", '"use_ssl"'):
+        with pytest.raises(WrongUse, match="connection c: its extras are not a JSON object"):
+            of_airflow("c", Given(text))

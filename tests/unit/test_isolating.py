@@ -1,0 +1,71 @@
+"""Which messages a computation fails on, by halves."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.errors import PySparkException, PythonException
+
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark_spark.rows.failing_messages import Cause, cause_of, failing
+
+PLACES = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)]
+OFFSETS = st.dictionaries(st.sampled_from(PLACES), st.sets(st.integers(0, 40)))
+
+
+class OfState(PySparkException):
+    def __init__(self, message: str, state: str | None, condition: str | None = None) -> None:
+        super().__init__(message)
+        self._state, self._condition = state, condition
+
+    def getSqlState(self) -> str | None:  # type: ignore[override]  # noqa: N802
+        return self._state
+
+    def getCondition(self) -> str | None:  # noqa: N802
+        return self._condition
+
+
+def ranges(offsets: dict[TopicPartition, set[int]]) -> RangeSet:
+    return RangeSet(OffsetRange(at, one, one + 1) for at, them in offsets.items() for one in them)
+
+
+@given(OFFSETS, OFFSETS)
+def test_exactly_those_that_fail_are_found(all_offsets: dict[TopicPartition, set[int]], bad: object) -> None:
+    everything, wrong = ranges(all_offsets), ranges(bad)  # type: ignore[arg-type]
+
+    def compute(part: RangeSet) -> None:
+        for one in part & wrong:
+            raise OfState(f"of {one.partition}@{one.start}\nand a plan", "22012", "DIVIDE_BY_ZERO")
+
+    found = failing(everything, compute)
+    assert found == {
+        Coordinate(one.partition, offset): Cause("DIVIDE_BY_ZERO", f"[DIVIDE_BY_ZERO] of {one.partition}@{offset}")
+        for one in everything & wrong
+        for offset in range(one.start, one.until)
+    }
+
+
+@pytest.mark.parametrize(
+    ("problem", "cause"),
+    [
+        (OfState("no\n== SQL ==", "22018", "CAST"), Cause("CAST", "[CAST] no")),
+        (OfState("raised", "P0001"), Cause("OfState", "raised")),
+        (OfState("no memory", "53200", "UNABLE_TO_ACQUIRE_MEMORY"), None),
+        (OfState("of nobody", None), None),
+        (PythonException("Traceback\n  line 1\nshop.Out: of stock\n"), Cause("shop.Out", "shop.Out: of stock")),
+        (PythonException("Traceback\nKeyError"), Cause("KeyError", "KeyError")),
+        (PythonException("Traceback\n(lines of its own)"), Cause("an exception", "(lines of its own)")),
+    ],
+)
+def test_what_an_error_says_of_a_message(problem: PySparkException, cause: Cause | None) -> None:
+    assert cause_of(problem) == cause
+
+
+def test_what_is_no_messages_fault_is_raised() -> None:
+    def compute(part: RangeSet) -> None:
+        raise OfState("no memory", "53200")
+
+    with pytest.raises(OfState, match="no memory"):
+        failing(ranges({PLACES[0]: {1, 2}}), compute)

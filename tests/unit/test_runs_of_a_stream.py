@@ -1,0 +1,320 @@
+"""What a run does on a stream, over a Kafka and a ledger in memory: where it begins, how far it goes, what it remembers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
+from tidemark import __version__
+from tidemark.clients.kafka.transactions import OpenTransaction
+from tidemark.errors import Conflict, OffsetsOutOfRange, WrongUse
+from tidemark.ledger.records import INGEST, LaneKind, Window, positions
+from tidemark.ledger.register import open_lane
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs import lanes
+
+FOUR_AT_A_TIME = TEXT + "limits:\n  max_records: 4\n"
+NO_GUARANTEE = "guarantee: none\n"
+AGGREGATES = TEXT.replace(
+    "  - type: hbase\n    table: orders\n",
+    "  - type: hbase_aggregates\n    table: sums\n    key: [id]\n    values: {n: count}\n",
+)
+
+
+def windows(made: StreamInMemory, run: str, *, again: bool = False) -> Iterator[tuple[int, int]]:
+    """What a job of the run reads in partition 0, window after window, until there is nothing that it goes on with."""
+    pending = lanes.plan_ingest(made.opened, run, again=again)
+    while pending is not None:
+        (one,) = pending.window.ranges
+        record = made.process(INGEST, run)
+        yield one.start, one.until
+        pending = lanes.next_window(made.opened, INGEST, run, record.window.goal)
+
+
+def pinned(made: StreamInMemory, run: str = "run 1", **settings: Any) -> Window:
+    pending = lanes.plan_ingest(made.opened, run, **settings)
+    assert pending is not None
+    return pending.window
+
+
+# How far a run goes
+
+
+@pytest.mark.parametrize("more", ["", NO_GUARANTEE])
+def test_a_run_goes_to_the_end_that_it_saw_when_it_began(tmp_path: Path, more: str) -> None:
+    made = StreamInMemory(tmp_path, text=FOUR_AT_A_TIME + more)
+    made.ends((0, 10))
+    going = windows(made, "run 1")
+    assert next(going) == (0, 4)
+    made.ends((0, 20))
+    assert list(going) == [(4, 8), (8, 10)]
+
+
+def test_a_run_that_is_tried_again_goes_no_further_than_before(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path, text=FOUR_AT_A_TIME)
+    made.ends((0, 10))
+    assert next(windows(made, "run 1")) == (0, 4)
+    made.ends((0, 20))
+    assert list(windows(made, "run 1", again=True)) == [(4, 8), (8, 10)]
+    assert list(windows(made, "run 1", again=True)) == []
+    # By its newest end, if it was started anew meanwhile.
+    assert next(windows(made, "run 1")) == (10, 14)
+    made.ends((0, 30))
+    assert list(windows(made, "run 1", again=True)) == [(14, 18), (18, 20)]
+
+
+def test_a_goal_in_a_partition_that_was_not_read_yet_is_not_reached(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path)
+    made.ends((0, 5))
+    made.ingest("run 1")
+    made.ends((0, 5), (0, 1))
+    pending = lanes.next_window(made.opened, INGEST, "run 1", positions({at(0): 5, at(1): 1}))
+    assert pending is not None
+    assert [(one.partition, one.start, one.until) for one in pending.window.ranges if one.until] == [
+        (0, 5, 5),
+        (1, 0, 1),
+    ]
+
+
+def test_a_run_that_finished_another_runs_window_sets_out_anew(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path, text=FOUR_AT_A_TIME)
+    made.ends((0, 8))
+    assert list(windows(made, "run 1")) == [(0, 4), (4, 8)]
+    made.ends((0, 12))
+    pinned(made, "run 2")
+    assert next(windows(made, "run 1")) == (8, 12)
+    made.ends((0, 14))
+    assert list(windows(made, "run 1", again=True)) == [(12, 14)]
+
+
+def test_what_a_run_has_committed_is_known_before_it_is_in_the_history(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path)
+    made.ends((0, 4))
+    made.ingest("run 1")
+    made.ends((0, 7))
+    made.ingest("run 2")
+    made.ends((0, 9))
+    made.ingest("run 1")
+    book = made.opened.book
+    assert [one.seq for one in lanes.committed_before(made.opened, INGEST, "run 1")] == [1, 3]
+    # As after a crash that follows the commit.
+    del made.store.values["history", INGEST, f"{3:019d}"]
+    assert [one.seq for one in book.newest_records(INGEST, 9)] == [2, 1]
+    assert [one.seq for one in lanes.committed_before(made.opened, INGEST, "run 1")] == [1, 3]
+    assert lanes.committed_before(made.opened, "replay-1", "run 1") == []
+
+
+# Where it begins
+
+
+def test_without_a_guarantee_nothing_is_kept_and_each_run_begins_at_the_start(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path, text=TEXT + NO_GUARANTEE)
+    made.ends((0, 5))
+    pinned(made)
+    head = made.opened.book.head(INGEST)
+    assert head is not None
+    assert head.head.positions == ()
+
+
+def test_positions_that_a_stream_had_before_do_not_count_without_a_guarantee(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path)
+    made.ends((0, 5))
+    made.ingest("run 1")
+    now = StreamInMemory(tmp_path, made.kafka, TEXT + NO_GUARANTEE)
+    now.store.values.update(made.store.values)
+    now.ends((0, 7))
+    assert [(one.start, one.until) for one in pinned(now, "run 2").ranges] == [(0, 7)]
+
+
+def test_a_stream_begins_at_a_time(tmp_path: Path) -> None:
+    time = "{time: '1970-01-01T00:00:05Z'}"
+    made = StreamInMemory(tmp_path, text=TEXT.replace("start: earliest", f"start: {time}"))
+    made.ends((0, 9))
+    assert [(one.start, one.until) for one in pinned(made).ranges] == [(5, 9)]
+
+
+def test_a_preview_says_whether_the_window_is_pinned_and_writes_nothing(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path, text=TEXT.replace("start: earliest", "start: {offsets: {orders/0: 3}}"))
+    made.ends((0, 9))
+    before = dict(made.store.values)
+    window, is_pinned = lanes.preview(made.opened)
+    assert window is not None
+    assert ([(one.start, one.until) for one in window.ranges], is_pinned) == ([(3, 9)], False)
+    assert made.store.values == before
+    assert lanes.preview(made.opened) == (window, False)
+    made.ends((0, 12))
+    there = pinned(made)
+    assert lanes.preview(made.opened) == (there, True)
+    made.process(INGEST)
+    assert lanes.preview(made.opened) == (None, False)
+
+
+# Positions of another program
+
+
+def test_an_import_begins_a_stream(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path)
+    made.ends((2, 9), (0, 5))
+    others = {("orders", 0): 4, ("unknown", 0): 7}
+
+    def imported(*, write: bool, **settings: Any) -> dict[int, int]:
+        start = lanes.import_positions(made.opened, others, "latest", "import 1", write=write, **settings)
+        return {one.at.partition: one.offset for one in start}
+
+    assert imported(write=False) == {0: 4, 1: 5}
+    assert imported(write=False, shift=-1) == {0: 3, 1: 5}
+    assert made.store.values == {}
+    assert imported(write=True) == {0: 4, 1: 5}
+    assert made.positions() == {0: 4, 1: 5}
+    found = made.opened.book.register()
+    assert found is not None
+    assert (found[1].lanes[INGEST].reason, found[1].lanes[INGEST].run) == ("import", "import 1")
+    for write in (False, True):
+        with pytest.raises(WrongUse, match="has positions already"):
+            imported(write=write)
+
+
+def test_an_import_without_an_offset_of_the_topics_is_refused(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path)
+    made.ends((0, 9))
+    with pytest.raises(WrongUse, match="there is no offset of orders to import"):
+        lanes.import_positions(made.opened, {("unknown", 0): 7}, "latest", "import 1", write=True)
+    assert made.store.values == {}
+
+
+def test_an_import_that_another_run_was_ahead_of_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = StreamInMemory(tmp_path)
+    made.ends((0, 9))
+
+    def second(*given: Any, **settings: Any) -> Any:
+        monkeypatch.undo()
+        other = StreamInMemory(tmp_path, made.kafka)
+        other.opened.book.store = other.store = made.store
+        lanes.plan_ingest(other.opened, "run 1")
+        return open_lane(*given, **settings)
+
+    monkeypatch.setattr(lanes, "open_lane", second)
+    with pytest.raises(Conflict, match="nothing was imported"):
+        lanes.import_positions(made.opened, {("orders", 0): 4}, "latest", "import 1", write=True)
+    assert made.positions() == {0: 0}
+
+
+# Backfills and replays
+
+
+def test_a_replay_takes_whole_windows_and_none_is_divided(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path, text=AGGREGATES)
+    for end in (10, 20, 30):
+        made.ends((0, end))
+        made.ingest(f"run {end}")
+    made = _with_the_ledger_of(made, AGGREGATES + "limits:\n  max_records: 4\n")
+    made.ends((0, 30))
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "replay 1", offsets((0, 12, 13), (0, 25, 26)), "bug 17")
+    pending = lanes.plan_lane(made.opened, lane, "replay 1")
+    assert pending is not None
+    # Ten messages are more than the limit: one window at least is read.
+    assert [(one.start, one.until) for one in pending.window.ranges] == [(10, 20)]
+    assert pending.window.reason == "bug 17"
+    found = made.opened.book.register()
+    assert found is not None
+    assert found[1].lanes[lane].reason == "bug 17"
+    ref = found[1].lanes[lane].selection
+    assert ref is not None
+    assert made.opened.book.selection(ref) == offsets((0, 10, 30))
+
+
+def test_a_backfill_takes_what_was_asked_for_in_parts(tmp_path: Path) -> None:
+    made = StreamInMemory(
+        tmp_path,
+        text=AGGREGATES.replace("start: earliest", "start: {offsets: {orders/0: 20}}") + "limits: {max_records: 4}\n",
+    )
+    made.ends((0, 20))
+    made.ingest()
+    lane = lanes.open_selected(made.opened, LaneKind.BACKFILL, "backfill 1", offsets((0, 2, 9)), "holes")
+    read = []
+    while (pending := lanes.plan_lane(made.opened, lane, "backfill 1")) is not None:
+        read += [(one.start, one.until) for one in pending.window.ranges]
+        made.process(lane, "backfill 1")
+    assert read == [(2, 6), (6, 9)]
+
+
+def _with_the_ledger_of(made: StreamInMemory, text: str) -> StreamInMemory:
+    now = StreamInMemory(made.folder, made.kafka, text)
+    now.store.values.update(made.store.values)
+    return now
+
+
+def test_a_lanes_name_follows_from_the_runs() -> None:
+    name = lanes.lane_name(LaneKind.REPLAY, "a run")
+    assert name == f"replay-{hashlib.sha256(b'a run').hexdigest()[:12]}"
+
+
+def test_what_an_earlier_try_has_opened_is_found_open_and_closed(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path)
+    made.ends((0, 9))
+    assert lanes.selected_before(made.opened, LaneKind.REPLAY, "replay 1") is None
+    made.ingest()
+    assert lanes.selected_before(made.opened, LaneKind.REPLAY, "replay 1") is None
+    chosen = offsets((0, 2, 4))
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "replay 1", chosen, "bug 17")
+    ref = lanes.selected_before(made.opened, LaneKind.REPLAY, "replay 1")
+    assert ref is not None
+    assert made.opened.book.selection(ref) == chosen
+    lanes.plan_lane(made.opened, lane, "replay 1")
+    made.process(lane, "replay 1")
+    lanes.finish(made.opened, lane)
+    assert lanes.is_done(made.opened, lane)
+    assert lanes.selected_before(made.opened, LaneKind.REPLAY, "replay 1") == ref
+    assert lanes.selected_before(made.opened, LaneKind.BACKFILL, "replay 1") is None
+
+
+def test_a_replay_that_cannot_be_planned_says_in_the_ledger_why_it_was_closed(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path)
+    made.ends((0, 9))
+    made.ingest()
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "replay 1", offsets((0, 2, 4)), "bug 17")
+    made.ends((3, 9))
+    with pytest.raises(OffsetsOutOfRange, match="is free again"):
+        lanes.plan_lane(made.opened, lane, "replay 1")
+    head = made.opened.book.head(lane)
+    assert head is not None
+    assert str(head.head.closed_early).startswith("OffsetsOutOfRange: ")
+
+
+def test_ranges_of_people_are_of_the_newest_incarnation(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path, text=TEXT.replace("start: earliest", "start: earliest\n  on_recreated: accept"))
+    made.kafka.ids["orders"] = "first"
+    made.ends((0, 9))
+    made.ingest("run 1")
+    assert lanes.with_incarnations(made.opened, offsets((0, 1, 2))) == offsets((0, 1, 2))
+    made.kafka.ids["orders"] = "second"
+    made.ends((0, 5))
+    made.ingest("run 2")
+    (one,) = lanes.with_incarnations(made.opened, offsets((0, 1, 2)))
+    assert (one.partition, one.start, one.until) == (at(0, 2), 1, 2)
+    with pytest.raises(WrongUse, match="other: the stream orders has never read this topic"):
+        lanes.with_incarnations(made.opened, RangeSet([OffsetRange(TopicPartition("other", 0), 0, 1)]))
+
+
+# What else a run says
+
+
+def test_an_attempt_names_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIDEMARK_CODE_VERSION", raising=False)
+    assert lanes.code_version() == __version__
+    monkeypatch.setenv("TIDEMARK_CODE_VERSION", "abc")
+    assert lanes.code_version() == f"{__version__}+abc"
+
+
+@pytest.mark.parametrize(("isolation", "held"), [("read_committed", 1), ("read_uncommitted", 0)])
+def test_open_transactions_hold_back_who_reads_what_is_committed(tmp_path: Path, isolation: str, held: int) -> None:
+    made = StreamInMemory(tmp_path, text=TEXT.replace("start: earliest", f"start: earliest\n  isolation: {isolation}"))
+    one = OpenTransaction("orders", 0, 3, 6, 1, 0, "writer", None, None)
+    made.kafka.open_transactions = lambda logs, high: (one,) if high == {("orders", 0): 9} else ()  # type: ignore[attr-defined]
+    made.ends((0, 9))
+    assert lanes.open_transactions(made.opened) == (one,) * held

@@ -1,0 +1,302 @@
+"""Which offsets a backfill or a replay takes: what people ask for, over a Kafka and a ledger in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
+from tidemark.clients.kafka.topics import PartitionLog, TopicLog
+from tidemark.errors import TopicUnknown, WrongUse
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.offsets.ranges import RangeSet
+from tidemark.planning.inputs import Known
+from tidemark.runs import lanes, redriving, whole_windows
+from tidemark.runs.redriving import EXPIRED, Redrive, too_often
+from tidemark.runs.requests import BackfillRequest, ReplayRequest
+from tidemark.runs.selecting import (
+    NOT_READ,
+    READ_ALREADY,
+    THE_INGESTS,
+    between,
+    between_offsets,
+    divided,
+    of_kind,
+    select,
+)
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> StreamInMemory:
+    """Partition 0 was read from 10 to 30 and partition 1 from 0 to 6; Kafka has more before and after."""
+    made = StreamInMemory(tmp_path, text=TEXT.replace("earliest", "{offsets: {orders/0: 10}, others: earliest}"))
+    made.ends((2, 18), (0, 6))
+    made.ingest("run 1")
+    made.ends((2, 30), (0, 6))
+    made.ingest("run 2")
+    made.ends((2, 40), (0, 9))
+    return made
+
+
+def replay(**asked: Any) -> ReplayRequest:
+    return ReplayRequest(reason="a test", **asked)
+
+
+def backfill(**asked: Any) -> BackfillRequest:
+    return BackfillRequest(reason="a test", **asked)
+
+
+def test_what_a_replay_names_is_taken_as_it_is(orders: StreamInMemory) -> None:
+    ref = orders.opened.book.store_selection(offsets((1, 2, 4)))
+    for request, expected in (
+        (replay(ranges="orders/0@12-15\norders/1@0-2"), offsets((0, 12, 15), (1, 0, 2))),
+        (replay(records="orders/0@12\norders/0@14"), offsets((0, 12, 13), (0, 14, 15))),
+        (replay(selection=ref.digest), offsets((1, 2, 4))),
+        # From where `start` says now, as far as it was read and Kafka still holds it.
+        (replay(ignore_stored=True), offsets((0, 10, 30), (1, 0, 6))),
+    ):
+        found = select(orders.opened, request)
+        assert found.ranges == expected
+        assert (dict(found.left_out), found.added) == ({}, RangeSet())
+
+
+def test_what_a_backfill_names(orders: StreamInMemory) -> None:
+    assert select(orders.opened, backfill(ranges="orders/0@3-5")).ranges == offsets((0, 3, 5))
+    assert select(orders.opened, backfill(everything_before=True)).ranges == offsets((0, 2, 10))
+
+
+def test_a_selection_that_is_not_stored_is_refused(orders: StreamInMemory) -> None:
+    with pytest.raises(WrongUse, match="orders has no stored selection 0000"):
+        select(orders.opened, replay(selection="0" * 64))
+
+
+def test_a_topic_that_was_never_read_is_refused(orders: StreamInMemory) -> None:
+    for request in (replay(ranges="others/0@1-2"), replay(records="others/0@1"), backfill(ranges="others/0@1-2")):
+        with pytest.raises(WrongUse, match="others: the stream orders has never read this topic"):
+            select(orders.opened, request)
+
+
+def test_holes_are_what_lies_between_the_windows(orders: StreamInMemory) -> None:
+    with pytest.raises(WrongUse, match="orders has no holes: every offset between its windows is in one"):
+        select(orders.opened, backfill(holes=True))
+    lane = lanes.open_selected(orders.opened, LaneKind.BACKFILL, "run 9", offsets((0, 3, 5)), "a test")
+    assert lanes.plan_lane(orders.opened, lane, "run 9") is not None
+    orders.process(lane, "run 9")
+    # Not what lies below the first window: `everything_before` takes that.
+    assert select(orders.opened, backfill(holes=True)).ranges == offsets((0, 5, 10))
+
+
+def test_bounds_in_time_leave_out_what_the_lane_may_not_take(orders: StreamInMemory) -> None:
+    """Offset n has the time n seconds: from 5 s to 35 s."""
+    times = {"since": "1970-01-01T00:00:05Z", "until_time": "1970-01-01T00:00:35Z", "if_none": "end"}
+    found = select(orders.opened, replay(**times))
+    assert found.ranges == offsets((0, 10, 30), (1, 5, 6))
+    assert dict(found.left_out) == {NOT_READ: offsets((0, 5, 10)), THE_INGESTS: offsets((0, 30, 35), (1, 6, 9))}
+    found = select(orders.opened, backfill(**times))
+    assert found.ranges == offsets((0, 5, 10))
+    assert dict(found.left_out) == {
+        READ_ALREADY: offsets((0, 10, 30), (1, 5, 6)),
+        THE_INGESTS: offsets((0, 30, 35), (1, 6, 9)),
+    }
+
+
+def test_one_bound_in_time_is_enough(orders: StreamInMemory) -> None:
+    assert select(orders.opened, replay(until_time="1970-01-01T00:00:12Z")).ranges == offsets((0, 10, 12), (1, 0, 6))
+    found = select(orders.opened, replay(since="1970-01-01T00:00:04Z"))
+    assert found.ranges == offsets((0, 10, 30), (1, 4, 6))
+
+
+def test_a_time_that_no_message_has_is_an_error_or_takes_nothing_of_that_partition(orders: StreamInMemory) -> None:
+    since = "1970-01-01T00:00:20Z"
+    said = f"no message at or after {since} in orders/1: take an earlier time"
+    with pytest.raises(WrongUse, match=said):
+        select(orders.opened, replay(since=since))
+    assert select(orders.opened, replay(since=since, if_none="end")).ranges == offsets((0, 20, 30))
+
+
+@pytest.mark.parametrize("until", ["1970-01-01T00:00:05Z", "1970-01-01T00:00:04Z"])
+def test_times_that_are_not_in_their_order_are_refused(orders: StreamInMemory, until: str) -> None:
+    with pytest.raises(WrongUse, match="the first has to lie before the second"):
+        select(orders.opened, replay(since="1970-01-01T00:00:05Z", until_time=until))
+
+
+def test_times_of_a_topic_that_is_not_there_are_refused(orders: StreamInMemory) -> None:
+    orders.kafka.logs.clear()
+    with pytest.raises(TopicUnknown, match="topic orders does not exist"):
+        select(orders.opened, replay(since="1970-01-01T00:00:05Z"))
+
+
+def test_asking_for_a_time_changes_no_ledger(orders: StreamInMemory) -> None:
+    before = dict(orders.store.values)
+    select(orders.opened, replay(since="1970-01-01T00:00:04Z"))
+    between_offsets(orders.opened, parse_coordinates("orders/0@3"), [])
+    assert orders.store.values == before
+
+
+@pytest.mark.parametrize(("asked", "reason"), [("*", None), ("too old", "too old")])
+def test_dead_letters_by_their_reason(
+    orders: StreamInMemory, monkeypatch: pytest.MonkeyPatch, asked: str, reason: str | None
+) -> None:
+    """Which rows there are is a matter of the table; here only what becomes of them."""
+    heard: list[str | None] = []
+
+    def redrive(opened: object, why: str | None) -> Redrive:
+        heard.append(why)
+        return Redrive(offsets((0, 12, 13)), offsets((0, 2, 3)), RangeSet())
+
+    monkeypatch.setattr(redriving, "redrive", redrive)
+    found = select(orders.opened, replay(dead_letters=asked))
+    assert heard == [reason]
+    assert found.ranges == offsets((0, 12, 13))
+    # What is empty is not told.
+    assert dict(found.left_out) == {EXPIRED: offsets((0, 2, 3))}
+    most = orders.opened.stream.dead_letters.max_redrives
+    monkeypatch.setattr(redriving, "redrive", lambda *_: Redrive(RangeSet(), RangeSet(), offsets((1, 0, 1))))
+    assert dict(select(orders.opened, replay(dead_letters=asked)).left_out) == {too_often(most): offsets((1, 0, 1))}
+
+
+AGGREGATES = TEXT.replace(
+    "  - type: hbase\n    table: orders\n",
+    """\
+  - type: hbase_aggregates
+    table: sums
+    key: [id]
+    values:
+      n: count
+""",
+)
+
+
+def test_a_replay_takes_whole_windows_where_a_sink_needs_them(tmp_path: Path) -> None:
+    sums = StreamInMemory(tmp_path, text=AGGREGATES)
+    for end in (10, 20, 30):
+        sums.ends((0, end), (0, 0))
+        sums.ingest(f"run {end}")
+    found = select(sums.opened, replay(ranges="orders/0@12-13"))
+    assert (found.ranges, found.added) == (offsets((0, 10, 20)), offsets((0, 10, 12), (0, 13, 20)))
+    # A backfill reads what no window has.
+    assert select(sums.opened, backfill(ranges="orders/0@12-13")).added == RangeSet()
+    nothing = select(sums.opened, replay(since="1970-01-01T00:01:00Z", if_none="end"))
+    assert (nothing.ranges, nothing.added) == (RangeSet(), RangeSet())
+
+
+def test_the_sink_says_what_it_makes_of_whole_windows(tmp_path: Path, orders: StreamInMemory) -> None:
+    (tmp_path / "sums").mkdir()
+    sums = StreamInMemory(tmp_path / "sums", text=AGGREGATES)
+    sums.ends((0, 20), (0, 0))
+    sums.ingest("run")
+    assert (whole_windows.made_of_them(sums.opened), whole_windows.made_of_them(orders.opened)) == ("aggregates", "")
+    assert whole_windows.read_at_once(orders.opened) is None
+    at_once = whole_windows.read_at_once(sums.opened)
+    assert at_once(offsets((0, 12, 13)), offsets((0, 0, 20))) == offsets((0, 0, 20))
+    with pytest.raises(WrongUse, match=r"^aggregates are made of whole windows, .*: without orders/0 \[0, 12\)"):
+        at_once(offsets((0, 12, 13)), offsets((0, 12, 20)))
+
+
+def test_every_offset_is_read_unread_or_the_ingests(orders: StreamInMemory) -> None:
+    wanted = offsets((0, 0, 100), (1, 0, 100), (7, 0, 5))
+    parts = divided(orders.opened, wanted)
+    assert parts == {
+        READ_ALREADY: offsets((0, 10, 30), (1, 0, 6)),
+        NOT_READ: offsets((0, 0, 10)),
+        THE_INGESTS: offsets((0, 30, 100), (1, 6, 100), (7, 0, 5)),
+    }
+    assert of_kind(orders.opened, LaneKind.REPLAY, offsets((0, 12, 14))).left_out == {}
+    assert sum(part.count() for part in parts.values()) == wanted.count()
+
+
+def test_without_positions_what_a_window_has_read_is_not_the_ingests(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path, text=TEXT + "guarantee: none\n")
+    made.ends((0, 9))
+    made.ingest()
+    assert divided(made.opened, offsets((0, 0, 12))) == {
+        READ_ALREADY: offsets((0, 0, 9)),
+        NOT_READ: RangeSet(),
+        THE_INGESTS: offsets((0, 9, 12)),
+    }
+
+
+def test_before_the_first_run_everything_is_the_ingests(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path)
+    made.ends((0, 9))
+    assert divided(made.opened, offsets((0, 0, 5))) == {
+        READ_ALREADY: RangeSet(),
+        NOT_READ: RangeSet(),
+        THE_INGESTS: offsets((0, 0, 5)),
+    }
+
+
+numbers = st.integers(0, 40)
+logs = st.lists(st.tuples(numbers, numbers).map(sorted), min_size=1, max_size=3)
+firsts = st.none() | st.lists(st.none() | numbers, min_size=3, max_size=3)
+
+
+@given(logs, firsts, firsts, st.sampled_from(["fail", "end"]))
+def test_between_two_times(
+    found: list[list[int]], lower: list[int | None] | None, upper: list[int | None] | None, if_none: str
+) -> None:
+    """Against the definition: at or above the first offset of the lower time, below that of the upper one, and in the log."""
+    known = Known(
+        {"orders": TopicLog("id", {n: PartitionLog(start, end, 0) for n, (start, end) in enumerate(found)})},
+        {"orders": 1},
+    )
+
+    def by_name(bounds: list[int | None] | None) -> Mapping[tuple[str, int], int | None] | None:
+        return None if bounds is None else {("orders", n): bound for n, bound in enumerate(bounds)}
+
+    asked = {"since": "noon", "if_none": if_none}
+    missing = [f"orders/{n}" for n in range(len(found)) if lower is not None and lower[n] is None]
+    if missing and if_none == "fail":
+        with pytest.raises(WrongUse, match=f"no message at or after noon in {', '.join(missing)}: take"):
+            between(known, by_name(lower), by_name(upper), **asked)
+        return
+    taken = between(known, by_name(lower), by_name(upper), **asked)
+    for n, (start, end) in enumerate(found):
+        first = start if lower is None else end if lower[n] is None else lower[n]
+        behind = end if upper is None else end if upper[n] is None else upper[n]
+        for offset in range(45):
+            expected = start <= offset < end and first <= offset < behind
+            assert ((at(n), offset) in taken) == expected
+
+
+def test_between_coordinates(orders: StreamInMemory) -> None:
+    def named(lower: str, upper: str, **more: bool) -> RangeSet:
+        return between_offsets(orders.opened, parse_coordinates(lower), parse_coordinates(upper), **more)
+
+    assert named("orders/0@12", "orders/0@20") == offsets((0, 12, 20))
+    # Without an upper one up to the ingest position, or to the end of the log; without a lower one from the log start.
+    assert named("orders/0@12", "") == offsets((0, 12, 30))
+    assert named("orders/0@12", "", to_the_end=True) == offsets((0, 12, 40))
+    assert named("", "orders/0@5\norders/1@3") == offsets((0, 2, 5), (1, 0, 3))
+    # The same one twice is once.
+    assert named("orders/0@12\norders/0@12", "orders/0@20") == offsets((0, 12, 20))
+    with pytest.raises(WrongUse, match="orders/0 is named twice, at 12 and at 13"):
+        named("orders/0@12\norders/0@13", "orders/0@20")
+    with pytest.raises(WrongUse, match="orders/5 does not exist, or its topic is not the one that orders has read"):
+        named("orders/5@1", "")
+
+
+def test_between_coordinates_of_a_topic_that_was_created_anew(orders: StreamInMemory) -> None:
+    orders.kafka.ids["orders"] = "another"
+    with pytest.raises(WrongUse, match="its topic is not the one that orders has read"):
+        between_offsets(orders.opened, parse_coordinates("orders/0@12"), [])
+
+
+def test_asking_before_the_first_run_teaches_the_ledger_nothing(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path)
+    made.ends((3, 9))
+    between_offsets(made.opened, parse_coordinates("orders/0@4"), [])
+    select(made.opened, backfill(since="1970-01-01T00:00:04Z"))
+    assert made.store.values == {}
+
+
+def test_between_coordinates_before_the_first_run(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path)
+    made.ends((3, 9))
+    assert between_offsets(made.opened, parse_coordinates("orders/0@4"), []) == offsets((0, 4, 9))

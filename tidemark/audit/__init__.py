@@ -1,0 +1,1 @@
+"""What an audit compares and reports: messages, coverage, and messages that Kafka has deleted."""

@@ -1,0 +1,209 @@
+"""What an audit can still prove for offsets that Kafka has deleted: it compares the windows' tallies with the results.
+
+A block of a window is compared as a whole. A later window (a replay) may have taken some of the block's offsets. Then the
+audit compares messages instead of rows. First it compares all messages of the block: the replay may have had the same
+outcomes. Otherwise it compares the remaining messages. That works while the taken ones are so few that arithmetic tells
+them apart. Other blocks stay unproven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from tidemark.ledger.book import Committed
+from tidemark.ledger.records import Blocks, Record
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.blocks import WHOLE, BlockTally, in_blocks
+from tidemark.offsets.hashing import offset_hash, partition_seed
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.tallies import NOTHING, Count
+
+# 64 hashes can make any 64-bit XOR. With 32 hashes, a wrong XOR fits by chance once in four billion times.
+MOST_TAKEN = 32
+
+Place = tuple[TopicPartition, int]
+
+_NONE = RangeSet()
+
+
+class BlockReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A block that differs: its place, the window that counts there, and the numbers of rows that were stored and found.
+
+    With equal numbers, rows were replaced by others (`rows`), or have other contents (`contents`). For a block that a later
+    window has taken in part, the numbers count messages (`messages`). The expected ones may include those that were taken.
+    """
+
+    at: str
+    window: str
+    expected: int
+    found: int
+    what: str
+
+    def __str__(self) -> str:
+        numbers = f"expected {self.expected} {self.what}, found {self.found}"
+        if self.what == "contents":
+            numbers = f"{self.found} rows, and the contents of some are not what was stored"
+        elif self.expected == self.found:
+            numbers += ", but not the same ones"
+        return f"{self.at} of window {self.window}: {numbers}"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowBlock:
+    """The offsets of a block that its window still holds (`offsets`), and those that a later window has taken (`taken`)."""
+
+    partition: TopicPartition
+    offsets: RangeSet
+    taken: RangeSet
+    committed: Committed
+    tally: BlockTally
+
+    def still_held(self, authority: Authority) -> bool:
+        return self.offsets == authority.held_by(self.committed.generation, self.offsets)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a place holds at the offsets of a block: rows and messages (or dead letters), and the digests of the contents.
+
+    `said` is the digest of stored contents by the rows' marks, `content` that of the contents found. `taken` are the
+    messages at the offsets that a later window has taken.
+    """
+
+    rows: Count = NOTHING
+    messages: Count = NOTHING
+    taken: Count = NOTHING
+    said: str = "0" * 16
+    content: str = "0" * 16
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a block could be compared, and what is wrong with it."""
+
+    compared: bool
+    wrong: BlockReport | None = None
+
+
+SAME, UNPROVEN = Verdict(compared=True), Verdict(compared=False)
+
+
+def wrote_to(record: Record, sink: str, place: Mapping[str, str]) -> bool:
+    """Whether a window wrote its results to a sink, and at a place with these properties."""
+    return any(one.name == sink and place.items() <= one.place.items() for one in record.places)
+
+
+def window_blocks(
+    committed: Committed, blocks: Blocks | None, authority: Authority, forgotten: RangeSet
+) -> Iterator[WindowBlock]:
+    """The blocks of a window with deleted offsets that still count. Without `blocks`, each partition is one block.
+
+    A window that has not finished has none.
+    """
+    covers = committed.covers
+    wanted = covers & forgotten
+    if not wanted or committed.record.receipt is None:
+        return
+    size = WHOLE if blocks is None else blocks.size
+    tallies = _tallies(committed, blocks)
+    held = authority.held_by(committed.generation, covers)
+    taken = _by_block(covers - held, size)
+    still = _by_block(held, size)
+    for place in sorted({(at, block) for at, block, _, _ in in_blocks(held & wanted, size)}):
+        tally = tallies.get(place, BlockTally(place[1]))
+        yield WindowBlock(place[0], still[place], taken.get(place, _NONE), committed, tally)
+
+
+def _tallies(committed: Committed, blocks: Blocks | None) -> dict[Place, BlockTally]:
+    if blocks is None:
+        return {(tally.at, 0): BlockTally.of(0, tally) for tally in committed.record.tallies}
+    return {(one.at, tally.block): tally for one in blocks.partitions for tally in one.blocks}
+
+
+def _by_block(offsets: RangeSet, size: int) -> dict[Place, RangeSet]:
+    found: dict[Place, list[OffsetRange]] = {}
+    for at, block, start, until in in_blocks(offsets, size):
+        found.setdefault((at, block), []).append(OffsetRange(at, start, until))
+    return {place: RangeSet(ranges) for place, ranges in found.items()}
+
+
+def compare_rows(block: WindowBlock, found: Found, fields: str) -> Verdict:
+    """Whether the results of a block are what the window stored.
+
+    `fields` is the digest of today's fields. Contents of rows that were stored with other fields are not compared.
+    """
+    if block.taken:
+        return _compare_messages(block, block.tally.stored, found)
+    receipt = block.committed.record.receipt
+    same_fields = receipt is not None and receipt.fields == fields
+    if block.tally.rows != found.rows:
+        return _report(block, block.tally.rows, found.rows, "rows")
+    if found.said != block.tally.content or (same_fields and found.content != block.tally.content):
+        return _report(block, block.tally.rows, found.rows, "contents")
+    return SAME
+
+
+def compare_dead_letters(block: WindowBlock, found: Found) -> Verdict:
+    """As `compare_rows`, for dead letters. Their contents are not compared."""
+    return _compare_messages(block, block.tally.set_aside, found)
+
+
+def _compare_messages(block: WindowBlock, expected: Count, found: Found) -> Verdict:
+    if expected == found.messages + found.taken:
+        return SAME
+    if block.taken.count() > MOST_TAKEN:
+        return UNPROVEN
+    if explained(expected, found.messages, block.taken):
+        return SAME
+    return _report(block, expected, found.messages, "messages")
+
+
+def _report(block: WindowBlock, expected: Count, found: Count, what: str) -> Verdict:
+    first, last = min(block.offsets | block.taken), max(block.offsets | block.taken)
+    record = block.committed.record
+    wrong = BlockReport(
+        at=str(OffsetRange(block.partition, first.start, last.until)),
+        window=f"{record.lane}/{record.seq}",
+        expected=expected.number,
+        found=found.number,
+        what=what,
+    )
+    return Verdict(compared=True, wrong=wrong)
+
+
+def explained(expected: Count, found: Count, taken: RangeSet) -> bool:
+    """Whether `found` is `expected` without some of the messages at the offsets that were taken.
+
+    The audit does not know which of those were among the expected ones. While they are few, the XOR tells it: Gauss's
+    elimination over bits finds the only set of them that can make the difference. An example with hashes of four bits: the
+    difference is 0110, and the taken offsets have 0101, 0011 and 1000. Only the first two make that difference, so two
+    messages have to be missing. True also when several sets make the same difference, since the answer is then unknown.
+    """
+    missing = expected.number - found.number
+    difference = int(expected.ack, 16) ^ int(found.ack, 16)
+    known: dict[int, tuple[int, int]] = {}
+    for number, ack in enumerate(_hashes(taken)):
+        value, which = _reduced(ack, 1 << number, known)
+        if value == 0:
+            # Two sets have the same XOR and cannot be told apart. An unknown answer raises no alarm.
+            return True
+        known[value.bit_length()] = (value, which)
+    left, which = _reduced(difference, 0, known)
+    return left == 0 and which.bit_count() == missing
+
+
+def _reduced(value: int, which: int, known: Mapping[int, tuple[int, int]]) -> tuple[int, int]:
+    """Reduce a value by the known ones, from its highest bit down. Gives the rest, and which hashes were used."""
+    while value and (one := known.get(value.bit_length())):
+        value, which = value ^ one[0], which ^ one[1]
+    return value, which
+
+
+def _hashes(offsets: RangeSet) -> Iterator[int]:
+    for one in offsets:
+        seed = partition_seed(one.partition)
+        for offset in range(one.start, one.until):
+            yield offset_hash(seed, offset)

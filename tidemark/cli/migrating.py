@@ -1,0 +1,160 @@
+"""`tidemark ledger import` and `tidemark ledger export`: positions as other programs keep them."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidemark.cli import finding
+from tidemark.cli.options import Json, Stream
+from tidemark.cli.output import data, error
+from tidemark.clients.connections import hbase_endpoint, zookeeper_endpoint
+from tidemark.clients.hbase.gateway import Gateway, TableMissing
+from tidemark.clients.zookeeper import ZooKeeper
+from tidemark.errors import WrongUse
+from tidemark.ledger.records import INGEST, next_offsets
+from tidemark.ledger.store import Offsets
+from tidemark.ledger.zookeeper import OffsetLayouts
+from tidemark.migrate import exporting, importing
+from tidemark.runs import lanes
+from tidemark.runs.discovery import topics_now
+from tidemark.runs.open_stream import OpenStream
+
+_KINDS = ("csv", "kafka-group", "hbase", "consumers", "storm")
+
+
+def import_(
+    stream: Stream,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="csv:FILE, checkpoint:FOLDER, kafka-group, hbase:TABLE, consumers:ROOT or storm:ROOT",
+        ),
+    ],
+    group: Annotated[str, typer.Option(help="the group (for Storm the id) whose offsets they are")] = "",
+    others: Annotated[
+        str, typer.Option(help="earliest or latest: for partitions without a stored offset")
+    ] = "earliest",
+    shift: Annotated[int, typer.Option(help="so many messages later, or earlier if negative, than is stored")] = 0,
+    connection: Annotated[str | None, typer.Option(help="the HBase or ZooKeeper connection")] = None,
+    write: Annotated[bool, typer.Option("--write", help="do it; without this, it is only shown")] = False,
+    as_json: Json = False,
+) -> None:
+    """Begin a new stream at the offsets that another program has stored.
+
+    Example: tidemark ledger import orders --from hbase:stream_kafka_offsets --group old-job --write
+    """
+    opened = finding.opened(stream)
+    if others not in ("earliest", "latest"):
+        raise WrongUse(f"--others {others!r}: expected earliest or latest")
+    offsets = _stored_offsets(opened, source, group, connection)
+    start = lanes.import_positions(
+        opened, offsets, others, f"tidemark ledger import {source}", write=write, shift=shift
+    )
+    found = [
+        {
+            "partition": str(position.at),
+            "offset": str(position.offset),
+            "from": source if (position.topic, position.partition) in offsets else others,
+        }
+        for position in start
+    ]
+    data(found, as_json=as_json, rows=[list(one.values()) for one in found], columns=("partition", "offset", "from"))
+    for position in start:
+        before = offsets.get((position.topic, position.partition))
+        if before is not None and position.offset != before + shift:
+            end = "beginning" if position.offset > before + shift else "end"
+            error(f"{position.at}: {before}{shift:+d} is outside the log: cut to its {end}, {position.offset}")
+    if not write:
+        error("Nothing was written: say --write to begin there.")
+
+
+def export(
+    stream: Stream,
+    to: Annotated[str, typer.Option(help="csv:FILE, kafka-group, hbase:TABLE, consumers:ROOT or storm:ROOT")],
+    group: Annotated[str, typer.Option(help="the group (for Storm the id) that the offsets are written for")],
+    connection: Annotated[str | None, typer.Option(help="the HBase or ZooKeeper connection")] = None,
+    write: Annotated[bool, typer.Option("--write", help="do it; without this, it is only shown")] = False,
+    as_json: Json = False,
+) -> None:
+    """Write the ingest's positions, the next offset of each partition, as another program keeps them.
+
+    Example: tidemark ledger export orders --to csv:offsets.csv --group orders --write
+    """
+    opened = finding.opened(stream)
+    kind, _, place = to.partition(":")
+    if kind not in _KINDS or (kind in ("csv", "storm") and not place):
+        raise WrongUse(f"--to {to}: expected csv:FILE, kafka-group, hbase:TABLE, consumers:ROOT or storm:ROOT")
+    head = opened.book.head(INGEST)
+    if head is None:
+        raise WrongUse(f"{opened.book.stream} has no positions yet: there is nothing to export")
+    offsets = next_offsets(head.head.positions)
+    if write:
+        _write(opened, kind, place, group, connection, offsets)
+    found = [
+        {"partition": f"{topic}/{partition}", "offset": str(offset), "to": to}
+        for topic, partitions in sorted(offsets.items())
+        for partition, offset in sorted(partitions.items())
+    ]
+    data(found, as_json=as_json, rows=[list(one.values()) for one in found], columns=("partition", "offset", "to"))
+    if not write:
+        error("Nothing was written: say --write to do it.")
+
+
+def _stored_offsets(opened: OpenStream, source: str, group: str, connection: str | None) -> importing.Offsets:
+    """Read the offsets of `KIND:PLACE`. Raises WrongUse for what does not exist or cannot be read."""
+    if source.partition(":")[0] != "checkpoint" and not group:
+        raise WrongUse(f"--from {source} needs --group: whose offsets they are")
+    try:
+        return _read(opened, source, group, connection)
+    except OSError as problem:
+        raise WrongUse(f"--from {source}: {problem.strerror}") from problem
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise WrongUse(f"--from {source}: not the text that was expected: {problem}") from problem
+    except TableMissing:
+        raise WrongUse(f"--from {source}: HBase has no such table") from None
+
+
+def _read(opened: OpenStream, source: str, group: str, connection: str | None) -> importing.Offsets:
+    kind, _, place = source.partition(":")
+    topics = topics_now(opened)
+    match kind:
+        case "csv":
+            return importing.from_csv(Path(place), group)
+        case "checkpoint":
+            return importing.from_checkpoint(Path(place), topics)
+        case "kafka-group":
+            return opened.log.group_offsets(group)
+        case "hbase":
+            gateway = Gateway(hbase_endpoint(opened.connections(connection or "hbase_default")))
+            return importing.from_hbase_rows(gateway, place or "stream_kafka_offsets", group, topics)
+        case "consumers" | "storm":
+            zookeeper = ZooKeeper(zookeeper_endpoint(opened.connections(connection or "zookeeper_default")))
+            if kind == "consumers":
+                return importing.from_consumer_nodes(zookeeper, place or "/consumers", group, topics)
+            return importing.from_storm_nodes(zookeeper, place, group, topics)
+    raise WrongUse(f"--from {source}: expected csv:, checkpoint:, kafka-group, hbase:, consumers: or storm:")
+
+
+def _write(opened: OpenStream, kind: str, place: str, group: str, connection: str | None, offsets: Offsets) -> None:
+    match kind:
+        case "csv":
+            exporting.to_csv(Path(place), group, offsets)
+        case "kafka-group":
+            opened.log.commit_group(group, offsets)
+        case "hbase":
+            gateway = Gateway(hbase_endpoint(opened.connections(connection or "hbase_default")))
+            try:
+                table = place or "stream_kafka_offsets"
+                exporting.to_hbase_rows(gateway, table, group, opened.book.clock(), offsets)
+            except TableMissing:
+                raise WrongUse(f"--to {kind}:{place}: HBase has no such table") from None
+        case _:
+            zookeeper = ZooKeeper(zookeeper_endpoint(opened.connections(connection or "zookeeper_default")))
+            root = place or "/consumers"
+            layouts = OffsetLayouts(group, **{kind: root})
+            exporting.to_nodes(zookeeper, layouts, offsets)

@@ -1,0 +1,1 @@
+"""HBase through its Thrift gateways: the only place that knows happybase."""

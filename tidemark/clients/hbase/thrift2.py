@@ -1,0 +1,57 @@
+"""HBase's Thrift 2 interface. Every cell of a write has its own timestamp, and a table can be created with its regions.
+
+`hbase2.thrift` is HBase 2.6's own file, from the hbase-thrift jar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import as_file, files
+from typing import Any
+
+import thriftpy2
+from thriftpy2.rpc import make_client
+
+from tidemark.clients.connections import Connections, hbase2_endpoint
+from tidemark.clients.hbase.gateway import MISTAKE, Gateway
+
+# On a cluster's executors, this package is inside an archive.
+with as_file(files("tidemark.clients.hbase") / "hbase2.thrift") as _file:
+    thrift: Any = thriftpy2.load(str(_file), module_name="tidemark_hbase2_thrift")
+
+
+class _Connection:
+    """A connection as happybase's: `client` and `close`."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def close(self) -> None:
+        self.client.close()
+
+
+class Gateway2(Gateway):
+    """The Thrift 2 gateways of one HBase."""
+
+    _mistakes = (*MISTAKE, thrift.TIllegalArgument)
+
+    @staticmethod
+    def _dial(host: str, port: int, timeout_ms: int) -> _Connection:
+        return _Connection(make_client(thrift.THBaseService, host, port, timeout=timeout_ms))
+
+    def scan(self, table: str, start: bytes, stop: bytes | None, **options: Any) -> Iterator[Any]:
+        """As Gateway's, but the rows are TResults. `options`: those of a TScan."""
+
+        def page(connection: Any, start: bytes, rows: int) -> list[Any]:
+            scan = thrift.TScan(startRow=start, stopRow=stop, caching=rows, **options)
+            return list(connection.client.getScannerResults(table.encode(), scan, rows))
+
+        def weight(row: Any) -> int:
+            return sum(len(cell.value) for cell in row.columnValues)
+
+        return self._paged(table, start, page, weight, lambda row: row.row)
+
+
+def gateway2(connections: Connections, name: str) -> Gateway2:
+    """The Thrift 2 gateway of a connection. This call asks no server."""
+    return Gateway2(hbase2_endpoint(connections(name)))

@@ -1,0 +1,1 @@
+"""Kafka as the domain sees it: topics as values, and the questions to a cluster."""

@@ -1,0 +1,197 @@
+"""A schema registry: which Avro schema a message was written with, by the number in its first bytes.
+
+The client asks for `GET /schemas/ids/N`, which Confluent's registry and similar ones answer. For many numbers it asks for
+the list of all schemas. An answer has a limit in time and one in size. The client follows a redirect only on the same
+server, so that a connection's credentials reach no other server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Coroutine, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+import httpx
+
+from tidemark.clients.connections import RegistryEndpoint
+from tidemark.errors import Unreachable, WrongUse
+
+Answer = TypeVar("Answer")
+
+# The limit for one schema, with all redirects. A registry answers in milliseconds.
+TIMEOUT_SECONDS = 20.0
+# The largest schemas of large companies have a few hundred kilobytes.
+MOST_BYTES = 4 * 1024 * 1024
+_MOST_REDIRECTS = 5
+# How many schemas are asked for at once.
+_AT_ONCE = 16
+# How many schemas of the list are on a page, and how large the list of a registry without pages may be.
+_PAGE = 500
+_MOST_BYTES_LISTED = 256 * 1024 * 1024
+# The registry's own error number for an unknown schema. A plain 404 comes from some other server.
+_NO_SUCH_SCHEMA = 40403
+# No compressed answers: some kilobytes can decompress to gigabytes.
+_HEADERS = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", "Accept-Encoding": "identity"}
+
+
+class SchemaRegistry:
+    """The registry at an endpoint. Answers are not cached: a window asks once for each of its schemas."""
+
+    def __init__(
+        self, endpoint: RegistryEndpoint, *, timeout_seconds: float = TIMEOUT_SECONDS, most_bytes: int = MOST_BYTES
+    ) -> None:
+        self._endpoint = endpoint
+        self._timeout_seconds = timeout_seconds
+        self._most_bytes = most_bytes
+
+    def schema(self, number: int) -> str | None:
+        """The text of an Avro schema; None when the number is unknown, or names no Avro schema.
+
+        Raises Unreachable when the registry does not answer in time. Raises WrongUse when the server refuses, is no
+        registry, or answers too much.
+        """
+        return self.schemas([number])[number]
+
+    def schemas(self, numbers: Iterable[int]) -> dict[int, str | None]:
+        """As `schema`, for many numbers, with several requests at once."""
+        return _in_own_loop(self._schemas(iter(numbers)))
+
+    def numbers(self) -> set[int] | None:
+        """The numbers of all schemas, deleted ones too. None when the registry does not list them for us.
+
+        Raises Unreachable.
+        """
+        try:
+            return _in_own_loop(self._numbers())
+        except WrongUse:
+            return None
+
+    async def _schemas(self, numbers: Iterator[int]) -> dict[int, str | None]:
+        found: dict[int, str | None] = {}
+
+        async def ask(client: httpx.AsyncClient) -> None:
+            for number in numbers:
+                url = f"{self._endpoint.url}/schemas/ids/{number}"
+                found[number] = _avro(number, url, *await self._get(client, url, self._most_bytes))
+
+        async with self._client() as client:
+            await asyncio.gather(*(ask(client) for _ in range(_AT_ONCE)))
+        return found
+
+    async def _numbers(self) -> set[int]:
+        found: list[int] = []
+        before = b""
+        async with self._client() as client:
+            while True:
+                url = f"{self._endpoint.url}/schemas?deleted=true&offset={len(found)}&limit={_PAGE}"
+                status, body = await self._get(client, url, _MOST_BYTES_LISTED)
+                page = _listed(url, _answer(url, status, body))
+                # A registry without pages gives the same answer every time.
+                if not page or body == before:
+                    return set(found)
+                found += page
+                before = body
+
+    async def _get(self, client: httpx.AsyncClient, url: str, most_bytes: int) -> tuple[int, bytes]:
+        """Status and body. A whole request, with its redirects, has one deadline."""
+        try:
+            return await asyncio.wait_for(self._asked(client, url, most_bytes), self._timeout_seconds)
+        except TimeoutError as problem:
+            raise Unreachable(
+                f"the schema registry does not answer {url} within {self._timeout_seconds:g} s"
+            ) from problem
+        except (httpx.InvalidURL, UnicodeError) as problem:
+            raise WrongUse(f"{url} is no address of a schema registry: {problem}") from problem
+        except (httpx.HTTPError, OSError) as problem:
+            said = str(problem) or type(problem).__name__
+            raise Unreachable(f"the schema registry does not answer {url}: {said}") from problem
+
+    def _client(self) -> httpx.AsyncClient:
+        login = self._endpoint.login
+        credentials = None if login is None else httpx.BasicAuth(login, self._endpoint.password or "")
+        # The system's certificates, as in Python's own client. httpx would take those of a package.
+        trusted = ssl.create_default_context()
+        limit = httpx.Timeout(self._timeout_seconds)
+        return httpx.AsyncClient(headers=_HEADERS, auth=credentials, timeout=limit, verify=trusted)
+
+    async def _asked(self, client: httpx.AsyncClient, url: str, most_bytes: int) -> tuple[int, bytes]:
+        asked = httpx.URL(url)
+        for _ in range(_MOST_REDIRECTS + 1):
+            async with client.stream("GET", asked) as answer:
+                if answer.next_request is None:
+                    return answer.status_code, await _body(answer, most_bytes)
+                asked = _on_same_server(asked, answer.next_request.url)
+        raise WrongUse(f"the schema registry redirects {url} more than {_MOST_REDIRECTS} times")
+
+
+def _in_own_loop(asking: Coroutine[Any, Any, Answer]) -> Answer:
+    """Run in a thread with an event loop of its own, which keeps the deadlines."""
+    with ThreadPoolExecutor(1, thread_name_prefix="schema-registry") as thread:
+        return thread.submit(asyncio.run, asking).result()
+
+
+def _avro(number: int, url: str, status: int, body: bytes) -> str | None:
+    if status == HTTPStatus.NOT_FOUND and _error_code(body) == _NO_SUCH_SCHEMA:
+        return None
+    found = _answer(url, status, body)
+    if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
+        raise WrongUse(f"{url} does not answer as a schema registry does")
+    if found.get("references"):
+        raise WrongUse(f"schema {number} of the registry refers to other schemas, which Tidemark does not read")
+    return found["schema"] if found.get("schemaType", "AVRO") == "AVRO" else None
+
+
+def _listed(url: str, found: Any) -> list[int]:
+    """The numbers; one that several subjects have comes several times."""
+    try:
+        return [int(one["id"]) for one in found]
+    except (TypeError, KeyError, ValueError) as problem:
+        raise WrongUse(f"{url} does not answer as a schema registry does") from problem
+
+
+def _answer(url: str, status: int, body: bytes) -> Any:
+    """A registry's JSON. Raises Unreachable, or WrongUse for an answer that is none."""
+    if status >= 500 or status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS):
+        raise Unreachable(f"the schema registry answers {status} to {url}")
+    if status != HTTPStatus.OK:
+        raise WrongUse(
+            f"the schema registry answers {status} to {url}; look at the address, the login and the password of "
+            "its connection"
+        )
+    try:
+        return json.loads(body)
+    except ValueError as problem:
+        raise Unreachable(f"the schema registry does not answer {url} with JSON: {problem}") from problem
+
+
+async def _body(answer: httpx.Response, most_bytes: int) -> bytes:
+    body = b""
+    async for piece in answer.aiter_raw():
+        body += piece
+        if len(body) > most_bytes:
+            raise WrongUse(
+                f"the schema registry answers {answer.url} with more than {most_bytes} bytes, which no schema has"
+            )
+    return body
+
+
+def _on_same_server(asked: httpx.URL, to: httpx.URL) -> httpx.URL:
+    """The address that a redirect leads to. Raises WrongUse for another scheme, host or port than was asked."""
+    if (asked.scheme, asked.host, asked.port) != (to.scheme, to.host, to.port):
+        raise WrongUse(
+            f"the schema registry redirects {asked} to {to.scheme}://{to.netloc.decode()}, another server, which is not "
+            "asked: if it is the registry, name it in the connection"
+        )
+    return to
+
+
+def _error_code(body: bytes) -> Any:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return None
+    return found.get("error_code") if isinstance(found, dict) else None

@@ -1,0 +1,142 @@
+"""A ZooKeeper ensemble as seen by one program: bounded waits, one session per process, closed to other logins.
+
+Kazoo's calls without a time-out wait as long as the ensemble is away. Every call here ends.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    NoAuthError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import CREATOR_ALL_ACL
+
+from tidemark.clients.connections import ZooKeeperEndpoint
+from tidemark.errors import Unreachable, WrongUse
+
+# ZooKeeper answers in milliseconds. A call that takes longer than this has lost its server.
+TIMEOUT_SECONDS = 15.0
+SESSION_SECONDS = 10.0
+# How long reads are retried: an ensemble elects a new leader within seconds.
+PATIENCE_SECONDS = 60.0
+_PAUSE_SECONDS = 0.2
+# A connection on this machine is there within milliseconds.
+_LOOK_SECONDS = 0.01
+
+# The errors when the ensemble is away or slow. All of them leave a write in doubt.
+TROUBLE = (
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooTimeoutError,
+    OperationTimeoutError,
+    SessionExpiredError,
+    OSError,
+)
+
+
+# So that two threads which ask for the first time get one client.
+_making = threading.Lock()
+os.register_at_fork(after_in_child=lambda: globals().update(_making=threading.Lock()))
+
+
+class ZooKeeper:
+    """One ensemble. A program has one session per endpoint, however many of these objects it has."""
+
+    def __init__(
+        self,
+        endpoint: ZooKeeperEndpoint,
+        *,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        self.endpoint = endpoint
+        self._timeout_seconds = timeout_seconds
+        self._patience = patience
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Only the endpoint travels to Spark's workers.
+        return ZooKeeper, (self.endpoint,)
+
+    @property
+    def client(self) -> KazooClient:
+        """This process's session. It recovers by itself after a lost connection or an expired session.
+
+        Raises Unreachable when there is no session in time; nothing was sent then.
+        """
+        with _making:
+            client = _client(self.endpoint, os.getpid())
+        deadline = time.monotonic() + self._timeout_seconds
+        while not client.connected:
+            if time.monotonic() > deadline:
+                raise Unreachable(f"ZooKeeper at {self.endpoint} did not answer within {self._timeout_seconds:.0f} s")
+            time.sleep(_LOOK_SECONDS)
+        return client
+
+    def once(self, *calls: Callable[[KazooClient], Any]) -> Any:
+        """Send some requests together, in this order, and give the last one's answer.
+
+        Each call gives kazoo's IAsyncResult. Raises what kazoo raises; see TROUBLE. Raises WrongUse when the nodes belong
+        to another login.
+        """
+        client = self.client
+        try:
+            waiting = [call(client) for call in calls]
+            return [one.get(timeout=self._timeout_seconds) for one in waiting][-1]
+        except (NoAuthError, AuthFailedError) as problem:
+            raise WrongUse(
+                f"ZooKeeper at {self.endpoint} refuses this login: the nodes belong to another one. "
+                "Use the login that made them, or another path."
+            ) from problem
+
+    def repeated(self, what: str, *calls: Callable[[KazooClient], Any]) -> Any:
+        """As `once`, for requests that may be made twice; repeats them until an answer comes. Raises Unreachable."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                return self.once(*calls)
+            except (*TROUBLE, Unreachable) as problem:
+                if time.monotonic() > deadline:
+                    raise Unreachable(
+                        f"ZooKeeper at {self.endpoint} did not answer a {what} within {self._patience:.0f} s: {reason(problem)}"
+                    ) from problem
+            time.sleep(_PAUSE_SECONDS)
+
+
+def reason(problem: BaseException) -> str:
+    """Kazoo's errors often have no text of their own."""
+    return str(problem) or type(problem).__name__
+
+
+@cache
+def _client(endpoint: ZooKeeperEndpoint, process: int) -> KazooClient:
+    """The client of one process: a forked process needs a session of its own."""
+    del process
+    tls = {} if endpoint.tls is None else {"use_ssl": True, "check_hostname": True, **asdict(endpoint.tls)}
+    login = [("digest", f"{endpoint.login}:{endpoint.password}")] if endpoint.login else None
+    client = KazooClient(
+        hosts=endpoint.hosts,
+        timeout=SESSION_SECONDS,
+        auth_data=login,
+        **tls,
+        # Only the login that made a node may read or change it. Without a login, the connection has allowed open nodes.
+        default_acl=CREATOR_ALL_ACL if login else None,
+        # Without a limit, the pause between two attempts grows to an hour.
+        connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 1.0},
+    )
+    # From now on the client connects and reconnects in a thread of its own.
+    client.start_async()
+    return client

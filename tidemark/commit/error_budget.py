@@ -1,0 +1,85 @@
+"""How many invalid or failed messages a window may have before it fails: `limits.max_invalid` of a stream file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tidemark.errors import TooManyInvalid
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.tallies import PartitionTally
+
+# Enough to see what went wrong, and few enough for the one line in which a job says why it ended.
+SHOWN_REASONS = 5
+
+
+@dataclass(frozen=True)
+class ErrorBudget:
+    """The most dead letters that a window may have: a number, and a share of the messages it reads. None: no limit."""
+
+    number: int | None = None
+    share: float | None = None
+
+    def __str__(self) -> str:
+        limits = {"number": self.number, "share": self.share}
+        return ", ".join(f"{name} {limit}" for name, limit in limits.items() if limit is not None)
+
+
+@dataclass(frozen=True)
+class Frequent:
+    """A reason, how many dead letters of a window have it, and the first of them."""
+
+    reason: str
+    number: int
+    example: Coordinate
+
+
+@dataclass(frozen=True)
+class Spent:
+    """How much of its budget a window has used: invalid messages, and messages whose processing failed."""
+
+    invalid: int
+    read: int
+    failed: int = 0
+
+    @property
+    def set_aside(self) -> int:
+        return self.invalid + self.failed
+
+    @property
+    def share(self) -> float:
+        """Dead letters as a share of the messages read; 0 when the window read nothing."""
+        return self.set_aside / self.read if self.read else 0.0
+
+    def exceeds(self, budget: ErrorBudget) -> bool:
+        """Whether the window has more dead letters than the budget allows. Exactly the limit is allowed."""
+        if budget.number is not None and self.set_aside > budget.number:
+            return True
+        # Compare shares: 21 / 300 rounds to the same float as the literal 0.07, but 300 * 0.07 is not exactly 21.
+        return budget.share is not None and self.share > budget.share
+
+
+def spent(tallies: Iterable[PartitionTally]) -> Spent:
+    """How much of its budget a window has used, over all its partitions."""
+    counted = list(tallies)
+    return Spent(
+        invalid=sum(tally.invalid.number for tally in counted),
+        read=sum(tally.read.number for tally in counted),
+        failed=sum(tally.failed.number for tally in counted),
+    )
+
+
+def too_many(window: str, used: Spent, budget: ErrorBudget, frequent: Sequence[Frequent]) -> TooManyInvalid:
+    """The error that names the dead letters of `window`, their reasons, and what to do. `frequent`: most frequent first."""
+    shown = [
+        f"{one.number} x '{' '.join(one.reason.split())}', such as {one.example}" for one in frequent[:SHOWN_REASONS]
+    ]
+    others = used.set_aside - sum(one.number for one in frequent[:SHOWN_REASONS])
+    if others:
+        shown.append(f"{others} with other reasons")
+    what = f"invalid or failed ({used.failed} failed)" if used.failed else "invalid"
+    return TooManyInvalid(
+        f"{used.set_aside} of the {used.read} messages of {window} are {what} (share {used.share:.4g}); limits.max_invalid "
+        f"allows {budget}. Reasons: {'; '.join(shown)}. Nothing was written and nothing was committed; the window stays "
+        "pinned. Correct the stream file or the code, or raise limits.max_invalid, and run again."
+    )

@@ -1,0 +1,98 @@
+"""Fencing and heartbeats: what an attempt does while it works."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tidemark.commit.protocol import Taken
+from tidemark.errors import Fenced, TidemarkError
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import Guarantee, Heartbeat
+
+log = logging.getLogger(__name__)
+
+# A paused attempt that wakes up writes for at most this long before it finds itself fenced. Those rows never count.
+FENCE_SECONDS = 3.0
+# A tenth of the lease (`protocol.LEASE_MS`): a living attempt does not look dead after one or two lost heartbeats.
+BEAT_SECONDS = 3.0
+
+
+class HeadFence:
+    """The fence of one attempt: does the head still hold its generation? Spark sends copies to its workers."""
+
+    def __init__(self, book: Book, lane: str, generation: int, *, committed: bool = False) -> None:
+        """`committed`: the window is committed before it is read (`at_most_once`), so no other attempt can take it."""
+        self._committed = committed
+        self._book = book
+        self._lane = lane
+        self._generation = generation
+        self._looked: float | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the time of the last look, because a worker has another clock. A copy therefore looks at once."""
+        return {**self.__dict__, "_looked": None}
+
+    def check(self) -> None:
+        """Look at the head now. Raises Fenced when another attempt has taken or committed the window."""
+        if self._committed:
+            return
+        stored = self._book.head(self._lane)
+        pending = stored.head.pending if stored else None
+        holder = pending.attempt if pending else None
+        if holder is None or holder.generation != self._generation:
+            last = stored.head.last if stored else None
+            if holder is not None:
+                now = f"run {holder.run} holds it (generation {holder.generation})"
+            elif last is not None and last.attempt.generation > self._generation:
+                now = f"run {last.attempt.run} has committed it (generation {last.attempt.generation})"
+            else:
+                now = "it was abandoned"
+            raise Fenced(
+                f"generation {self._generation} no longer holds the window of {self._book.stream}/{self._lane}: {now}. "
+                "This attempt stops, and nothing that it wrote counts."
+            )
+        self._looked = time.monotonic()
+
+    def check_now_and_then(self) -> None:
+        """As `check`, if this copy last looked more than FENCE_SECONDS ago. Callers use it between two batches."""
+        if self._looked is None or time.monotonic() - self._looked > FENCE_SECONDS:
+            self.check()
+
+
+Progress = Callable[[], tuple[str, dict[str, int]]]
+
+
+@contextmanager
+def holding(book: Book, progress: Progress, taken: Taken) -> Iterator[HeadFence]:
+    """Write heartbeats beside the head while the block runs.
+
+    `progress` gives each heartbeat the step, and the messages done per partition. A heartbeat that cannot be written is
+    logged and left out: correctness does not depend on it.
+    """
+    lane, attempt = taken.stored.head.lane, taken.attempt
+    over = threading.Event()
+
+    def beat() -> None:
+        while True:
+            step, done = progress()
+            sign = Heartbeat(generation=attempt.generation, run=attempt.run, at=book.clock(), step=step, done=done)
+            try:
+                book.beat(lane, sign)
+            except TidemarkError as problem:
+                log.warning("no heartbeat for %s/%s: %s", book.stream, lane, problem)
+            if over.wait(BEAT_SECONDS):
+                return
+
+    thread = threading.Thread(target=beat, name="heartbeats", daemon=True)
+    thread.start()
+    try:
+        committed = taken.pending.window.guarantee == Guarantee.AT_MOST_ONCE
+        yield HeadFence(book, lane, attempt.generation, committed=committed)
+    finally:
+        over.set()
+        thread.join(BEAT_SECONDS)

@@ -1,0 +1,510 @@
+"""The commit protocol: how offsets and results become valid together, in one atomic step.
+
+    1 pin      settle all lanes; pin the next window of a lane: ranges that are never resolved again
+    2 take     draw a generation and write it into the pending window: the fence against older attempts
+    3 read     exactly the pinned ranges, once for all sinks
+    4 store    dead letters, then results, each row marked with the generation
+    5 verify   messages read = acknowledged by the sinks + skipped + dead letters; and Kafka is still the same
+    6 commit   one compare-and-set on the head: positions move, results begin to count
+    7 settle   offsets for other tools, sweep of rows that older attempts left, last the history record (or a mark)
+
+After a crash at any step, run again: the next run uses a pending window as it is, and settles an unsettled one first.
+An attempt without a commit has marked its rows with its own generation, which never becomes valid.
+
+Steps 3 to 5 are the work on the data (`Work`), which `spark_jobs/` does with Spark. This module has the other steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import structs
+
+from tidemark.errors import (
+    AlreadyCommitted,
+    Fenced,
+    HeldByAnother,
+    LaneClosed,
+    LedgerContradiction,
+    StaleLedger,
+    WrongUse,
+)
+from tidemark.ledger.book import Book, Stored, head_key, record_key
+from tidemark.ledger.codec import decode, digest, encode
+from tidemark.ledger.doubt import NotMine, swap_surely
+from tidemark.ledger.limits import check_pending, check_size
+from tidemark.ledger.records import (
+    Abandoned,
+    Attempt,
+    Guarantee,
+    Head,
+    LaneKind,
+    LaneState,
+    Pending,
+    Position,
+    Receipt,
+    Record,
+    Window,
+    next_offsets,
+    positions,
+)
+from tidemark.ledger.register import draw_generation, new_token, open_lanes, required_head
+from tidemark.offsets.ranges import RangeSet
+
+# A holder writes a heartbeat every few seconds (`fence.BEAT_SECONDS`). After ten missed ones it is gone or paused.
+# A shorter lease would take windows from machines that are only busy. A longer one would only delay another run.
+# Correctness does not depend on the lease: the generation is the fence.
+LEASE_MS = 30_000
+
+MOST_REASON = 500
+
+
+class Step(StrEnum):
+    """A step that was just done. A `Listener` hears of the steps in this order."""
+
+    PINNED = "pinned"
+    TAKEN = "taken"
+    READ = "read"
+    DEAD_LETTERS_STORED = "dead letters stored"
+    SINK_STORED = "sink stored"
+    VERIFIED = "verified"
+    COMMITTED = "committed"
+    PUBLISHED = "offsets published"
+    SWEPT = "swept"
+    SETTLED = "settled"
+
+
+Listener = Callable[[Step], None]
+
+
+def nobody(step: Step) -> None:
+    """A listener that does not listen."""
+
+
+class Fence(Protocol):
+    """Tells an attempt whether it still holds its window."""
+
+    def check(self) -> None:
+        """Raises Fenced when a newer attempt has taken the window."""
+        ...
+
+
+class Work(Protocol):
+    """Steps 3 to 5 on one window. Each raises a TidemarkError, and then nothing is committed."""
+
+    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None: ...
+
+    def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None: ...
+
+    def verify(self) -> Receipt: ...
+
+
+class Sweeper(Protocol):
+    """Removes rows of older attempts from the places that a receipt names."""
+
+    def sweep(self, record: Record, covers: RangeSet) -> None:
+        """Remove rows with a generation *lower* than the record's, at the offsets `covers`. Repeatable."""
+        ...
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: the name that a retry shares with the first try, and the versions of its code and stream file."""
+
+    name: str
+    code_version: str
+    stream_digest: str
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A window that this attempt holds, with the bytes of the head that the commit expects."""
+
+    stored: Stored
+    pending: Pending
+    attempt: Attempt
+
+
+Planner = Callable[[Head], Window | None]
+
+
+def pin(book: Book, sweeper: Sweeper, lane: str, plan: Planner, on_step: Listener = nobody) -> Pending | None:
+    """Step 1. The lane's pending window, pinned now if there was none; None when there is nothing to read.
+
+    `plan` gives the next window for a settled head. When a window is pending already, `plan` is not called: a retry never
+    looks at 'latest' again. Raises what `plan` raises, LaneClosed, TooLarge.
+    """
+    while True:
+        # The pin expects the bytes that were settled. If the head moves meanwhile, the loop settles and reads it again.
+        settled = {name: _settled(book, sweeper, stored) for name, stored in open_lanes(book).items()}
+        if lane not in settled:
+            raise LaneClosed(f"{book.stream} has no open lane {lane}")
+        found = settled[lane]
+        head = found.head
+        if head.pending is not None:
+            book.check_pending(head)
+            return head.pending
+        window = plan(head)
+        if window is None:
+            return None
+        pending = Pending(window=window, token=new_token(), previous=_digest_of_last(book, head))
+        check_pending(book.store, head, pending)
+        try:
+            _swap_head(book, found, structs.replace(head, pending=pending), _holds_pin(pending.token))
+        except NotMine:
+            continue
+        on_step(Step.PINNED)
+        return pending
+
+
+def take(book: Book, lane: str, seq: int, run: Run, *, take_over: bool = False, on_step: Listener = nobody) -> Taken:
+    """Step 2. Make this attempt the holder of the pending window: older attempts can no longer commit.
+
+    A retry of the same run takes the window at once. Another run is refused while the holder's heartbeat is younger than
+    the lease, unless `take_over`. Raises HeldByAnother, AlreadyCommitted, StaleLedger, ClockBehind.
+    """
+    while True:
+        # Read the head first, then draw: so the generation is newer than any in that head.
+        found = required_head(book, lane)
+        pending = _pending_window(book, found.head, seq)
+        book.check_pending(found.head)
+        if not take_over:
+            _respect_lease(book, lane, pending, run)
+        generation, token, ordinal = draw_generation(book, again=_writes_again(found.head))
+        if pending.attempt is not None and pending.attempt.generation >= generation:
+            raise LedgerContradiction(
+                f"{book.stream}/{lane} holds generation {pending.attempt.generation}, "
+                f"and the register has just given {generation}: the register was put back to an older state"
+            )
+        attempt = Attempt(
+            generation=generation,
+            token=token,
+            run=run.name,
+            taken_at=book.clock(),
+            code_version=run.code_version,
+            stream_digest=run.stream_digest,
+            ordinal=ordinal,
+        )
+        pending = structs.replace(pending, attempt=attempt, takes=pending.takes + 1)
+        head = structs.replace(found.head, pending=pending)
+        try:
+            _swap_head(book, found, head, _holds_attempt(token))
+        except NotMine:
+            continue
+        on_step(Step.TAKEN)
+        return Taken(Stored(encode(head), head), pending, attempt)
+
+
+def commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener = nobody) -> Record:
+    """Step 6. The atomic point: positions move, the window is no longer pending, its results count.
+
+    Without a receipt, the window is committed before it is read (`at_most_once`).
+    Raises Fenced when another attempt has taken or committed the window, OutcomeUnknown when no definite answer came.
+    """
+    head = taken.stored.head
+    window = taken.pending.window
+    record = Record(
+        stream=book.stream,
+        lane=head.lane,
+        kind=head.kind,
+        window=window,
+        attempt=taken.attempt,
+        receipt=receipt,
+        positions=_moved(head, window),
+        committed_at=_after(book.clock(), head.last),
+        owes_sweep=_owes_sweep(head),
+        previous=taken.pending.previous,
+    )
+    committed = structs.replace(
+        head,
+        seq=window.seq,
+        positions=record.positions,
+        pending=None,
+        last=record,
+        unpositioned=window.seq if window.guarantee == Guarantee.NONE else head.unpositioned,
+    )
+    value, recorded = encode(committed), encode(record)
+    check_size(book.store, value, f"the head of {book.stream}/{head.lane}", "read fewer topics in one stream")
+    offsets = next_offsets(record.positions) if record.kind == LaneKind.INGEST else None
+    key, history = head_key(head.lane), record_key(head.lane, window.seq)
+    expected = taken.stored.bytes
+
+    def is_mine(stored: bytes) -> bool:
+        last = decode(stored, Head, head.lane).last
+        if last is not None and last.seq == window.seq:
+            return last.attempt.token == taken.attempt.token
+        found = book.record(head.lane, window.seq)
+        return found is not None and found[1].attempt.token == taken.attempt.token
+
+    try:
+        swap_surely(
+            book.store,
+            key,
+            expected,
+            value,
+            is_mine,
+            write=lambda: book.store.commit(key, expected, value, history, recorded, offsets),
+        )
+    except NotMine as problem:
+        raise _lost(book, taken, problem.current) from None
+    on_step(Step.COMMITTED)
+    return record
+
+
+def settle(book: Book, sweeper: Sweeper, lane: str, on_step: Listener = nobody) -> Stored:
+    """Step 7. Do what the lane's last commit still leaves to do, and give the settled head.
+
+    Everything follows from the head: any run may do it, and may repeat it. The last write marks the window as settled: the
+    history record, or a mark in stores whose commit writes that record.
+    """
+    return _settled(book, sweeper, required_head(book, lane), on_step)
+
+
+def _settled(book: Book, sweeper: Sweeper, found: Stored, on_step: Listener = nobody) -> Stored:
+    record = found.head.last
+    if record is None:
+        return found
+    if book.is_settled(record):
+        return found
+    if record.kind == LaneKind.INGEST:
+        book.publish(record.committed_at, next_offsets(record.positions))
+        on_step(Step.PUBLISHED)
+    if record.owes_sweep:
+        sweeper.sweep(record, book.covers(record.window))
+        on_step(Step.SWEPT)
+    book.mark_settled(record)
+    on_step(Step.SETTLED)
+    return found
+
+
+def abandon(book: Book, lane: str, reason: str, *, take_over: bool = False) -> Window | None:
+    """Give up the lane's pending window; the next window reads its offsets. Committed windows stay as they are.
+
+    Raises HeldByAnother while the holder's heartbeat is younger than the lease, unless `take_over`.
+    """
+    check_reason("abandon", reason)
+    while True:
+        found = required_head(book, lane)
+        head = found.head
+        if head.pending is None:
+            return None
+        if not take_over:
+            _respect_lease(book, lane, head.pending, None)
+        before = head.abandoned.count if head.abandoned else 0
+        attempt = head.pending.attempt
+        abandoned = Abandoned(
+            count=before + 1,
+            token=new_token(),
+            generation=attempt.generation if attempt else None,
+            reason=reason,
+            until=_furthest(head),
+        )
+        given_up = structs.replace(head, pending=None, abandoned=abandoned)
+        try:
+            _swap_head(book, found, given_up, _abandoned_by(abandoned.token))
+        except NotMine:
+            continue
+        return head.pending.window
+
+
+def check_reason(what: str, reason: str) -> None:
+    """Raises WrongUse for an empty reason, or one that is too long for a head."""
+    if not reason.strip():
+        raise WrongUse(f"{what} needs a reason")
+    if len(reason) > MOST_REASON:
+        raise WrongUse(f"the reason has {len(reason)} characters; {MOST_REASON} is the most that the head keeps")
+
+
+def process(
+    book: Book,
+    sweeper: Sweeper,
+    work: Work,
+    hold: Callable[[Taken], AbstractContextManager[Fence]],
+    lane: str,
+    seq: int,
+    run: Run,
+    *,
+    take_over: bool = False,
+    on_step: Listener = nobody,
+) -> Record:
+    """Steps 2 to 7 on the pending window `seq` of a lane. Gives the record of the committed window.
+
+    `hold` writes heartbeats while the attempt holds the window, and gives the fence to check.
+    """
+    taken = take(book, lane, seq, run, take_over=take_over, on_step=on_step)
+    window = taken.pending.window
+    if window.guarantee == Guarantee.AT_MOST_ONCE:
+        return _at_most_once(book, sweeper, work, hold, taken, on_step)
+    with hold(taken) as fence:
+        receipt = _work(book, work, fence, taken, on_step)
+        record = commit(book, taken, receipt, on_step)
+        settle(book, sweeper, lane, on_step)
+    return record
+
+
+def _at_most_once(
+    book: Book,
+    sweeper: Sweeper,
+    work: Work,
+    hold: Callable[[Taken], AbstractContextManager[Fence]],
+    taken: Taken,
+    on_step: Listener,
+) -> Record:
+    """Steps 6 and 7 before 3 to 5. Whatever fails after the commit, no run reads these offsets again by itself.
+
+    The receipt is stored apart from the record. While the receipt is missing, the window is unproven.
+    """
+    record = commit(book, taken, None, on_step)
+    settle(book, sweeper, record.lane, on_step)
+    with hold(taken) as fence:
+        receipt = _work(book, work, fence, taken, on_step)
+        book.store_receipt(record, receipt)
+    return structs.replace(record, receipt=receipt)
+
+
+def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener) -> Receipt:
+    """Steps 3 to 5."""
+    window = taken.pending.window
+    work.read(window, book.covers(window), fence)
+    on_step(Step.READ)
+    fence.check()
+    work.store(taken.attempt, fence, on_step)
+    receipt = work.verify()
+    on_step(Step.VERIFIED)
+    return receipt
+
+
+def _swap_head(book: Book, found: Stored, head: Head, is_mine: Callable[[Head], bool]) -> None:
+    key = head_key(head.lane)
+    swap_surely(book.store, key, found.bytes, encode(head), lambda stored: is_mine(decode(stored, Head, head.lane)))
+
+
+def _holds_pin(token: str) -> Callable[[Head], bool]:
+    return lambda head: head.pending is not None and head.pending.token == token
+
+
+def _holds_attempt(token: str) -> Callable[[Head], bool]:
+    return lambda head: (
+        head.pending is not None and head.pending.attempt is not None and head.pending.attempt.token == token
+    )
+
+
+def _abandoned_by(token: str) -> Callable[[Head], bool]:
+    return lambda head: head.abandoned is not None and head.abandoned.token == token
+
+
+def _digest_of_last(book: Book, head: Head) -> str | None:
+    if head.last is None:
+        return None
+    record = book.record(head.lane, head.seq)
+    if record is None:
+        raise StaleLedger(f"window {head.seq} of {book.stream}/{head.lane} is not settled")
+    return digest(record[0])
+
+
+def _pending_window(book: Book, head: Head, seq: int) -> Pending:
+    if head.seq >= seq:
+        by = book.record(head.lane, seq)
+        run = by[1].attempt.run if by else head.last.attempt.run if head.last else "unknown"
+        raise AlreadyCommitted(f"window {seq} of {book.stream}/{head.lane} is already committed, by run {run}")
+    if head.state == LaneState.CLOSED:
+        raise LaneClosed(f"{book.stream}/{head.lane} is closed")
+    if head.pending is None or head.pending.window.seq != seq:
+        raise StaleLedger(
+            f"window {seq} of {book.stream}/{head.lane} is no longer pending: it was abandoned. Plan again."
+        )
+    return head.pending
+
+
+def _respect_lease(book: Book, lane: str, pending: Pending, run: Run | None) -> None:
+    """Raises HeldByAnother while the holder is alive, unless the holder is an earlier try of the same run."""
+    holder = pending.attempt
+    if holder is None or (run is not None and holder.run == run.name):
+        return
+    beat = book.last_beat(lane)
+    at = beat.at if beat is not None and beat.generation == holder.generation else holder.taken_at
+    age = book.clock() - at
+    if age < LEASE_MS:
+        raise HeldByAnother(
+            f"window {pending.window.seq} of {book.stream}/{lane} is held by run {holder.run}, which gave a sign of life "
+            f"{max(age, 0) / 1000:.0f} s ago. Wait {LEASE_MS / 1000:.0f} s after its last one, or take over if it is dead."
+        )
+
+
+def _moved(head: Head, window: Window) -> tuple[Position, ...]:
+    if window.guarantee == Guarantee.NONE:
+        return head.positions
+    offsets = head.offsets()
+    offsets.update({one.at: one.until for one in window.ranges})
+    return positions(offsets)
+
+
+def _after(now: int, last: Record | None) -> int:
+    """The commit's time: always later than the lane's last commit, whatever the clocks say."""
+    return now if last is None else max(now, last.committed_at + 1)
+
+
+def _writes_again(head: Head) -> bool:
+    """Whether another attempt may have written at the offsets of the pending window, before this attempt takes it.
+
+    True for the first window of every lane but the ingest. That window raises the ordinal, so all windows of a replay have
+    higher ordinals than the rows they replay.
+    """
+    pending = _required_pending(head)
+    if pending.takes > 0 or pending.window.guarantee == Guarantee.NONE:
+        return True
+    return _given_up_before(head, pending) or (head.kind != LaneKind.INGEST and head.seq == 0)
+
+
+def _required_pending(head: Head) -> Pending:
+    if head.pending is None:
+        raise LedgerContradiction(f"{head.stream}/{head.lane} has no pending window to commit")
+    return head.pending
+
+
+def _owes_sweep(head: Head) -> bool:
+    """Whether an earlier attempt may have left rows at the offsets of the pending window."""
+    pending = _required_pending(head)
+    guarantee = pending.window.guarantee
+    if guarantee == Guarantee.AT_MOST_ONCE:
+        # An earlier attempt committed nothing, so it wrote nothing. No sweep may remove the rows that come after the commit.
+        return False
+    # Without positions, windows of the same lane cover the same offsets again.
+    if head.kind != LaneKind.INGEST or pending.takes > 1 or guarantee == Guarantee.NONE:
+        return True
+    return _given_up_before(head, pending)
+
+
+def _given_up_before(head: Head, pending: Pending) -> bool:
+    """Whether an abandoned window had offsets of this one: one window or several pin them again."""
+    given_up = {position.at: position.offset for position in head.abandoned.until} if head.abandoned else {}
+    return any(one.start < given_up.get(one.at, 0) for one in pending.window.ranges)
+
+
+def _furthest(head: Head) -> tuple[Position, ...]:
+    """Where the furthest abandoned window of this lane ends in each partition; the pending window counts too."""
+    offsets = {position.at: position.offset for position in head.abandoned.until} if head.abandoned else {}
+    for one in head.pending.window.ranges if head.pending else ():
+        offsets[one.at] = max(one.until, offsets.get(one.at, 0))
+    return positions(offsets)
+
+
+def _lost(book: Book, taken: Taken, current: bytes | None) -> Exception:
+    lane, seq = taken.stored.head.lane, taken.pending.window.seq
+    if current is None:
+        return LedgerContradiction(f"the head of {book.stream}/{lane} is gone")
+    head = book.head_in(lane, current).head
+    if head.seq >= seq:
+        found = book.record(lane, seq)
+        winner = head.last if head.seq == seq else found[1] if found else None
+        by = f"run {winner.attempt.run} (generation {winner.attempt.generation})" if winner else "another run"
+        return Fenced(
+            f"window {seq} of {book.stream}/{lane} was committed by {by}; this attempt's results do not count"
+        )
+    holder = head.pending.attempt if head.pending else None
+    by = f"run {holder.run} (generation {holder.generation})" if holder else "nobody: it was abandoned"
+    return Fenced(f"window {seq} of {book.stream}/{lane} is now held by {by}; this attempt's results do not count")

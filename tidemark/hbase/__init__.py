@@ -1,1 +1,0 @@
-"""HBase through its Thrift 1 gateway: the only place that knows happybase."""

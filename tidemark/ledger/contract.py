@@ -1,0 +1,56 @@
+"""What each type of ledger brings: its settings, and how its store is opened."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import ClassVar
+
+from tidemark.clients.connections import Connections
+from tidemark.ledger.store import LedgerStore
+from tidemark.schemes.parts import Part
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long one request to a server may take, and for how long a failed request is retried."""
+
+    question_seconds: float
+    patience_seconds: float
+
+
+class LedgerSettings(Part):
+    """What a stream file says of its ledger. Each type of ledger derives its own settings from this class."""
+
+    type: str
+
+    # What the page calls the server.
+    server: ClassVar[str] = "the ledger"
+
+    @property
+    @abstractmethod
+    def connection(self) -> str:
+        """The connection that the ledger uses."""
+
+    def tables(self) -> Iterable[str]:
+        """The tables of HBase that no sink of the stream may write to."""
+        return ()
+
+
+@dataclass(frozen=True)
+class LedgerKind:
+    """A type of ledger: its settings class, and the `module:function` that opens its store, imported when needed.
+
+    The function takes settings, the stream's name, Connections, and Waits. Without Waits, the store waits as suits a job.
+    """
+
+    settings: type[LedgerSettings]
+    store: str
+
+    def opened(
+        self, settings: LedgerSettings, stream: str, connections: Connections, waits: Waits | None
+    ) -> LedgerStore:
+        module, _, name = self.store.partition(":")
+        return getattr(import_module(module), name)(settings, stream, connections, waits)  # type: ignore[no-any-return]

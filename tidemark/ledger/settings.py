@@ -1,0 +1,59 @@
+"""What a stream file may say of a ledger in HBase, and of one in ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from tidemark.ledger.contract import LedgerSettings
+from tidemark.schemes.parts import ConnectionName, Table
+
+
+class HBaseLedger(LedgerSettings):
+    """The ledger in HBase."""
+
+    server: ClassVar[str] = "HBase"
+
+    type: Annotated[Literal["hbase"], Field(description="May be left out.")] = "hbase"
+    hbase: ConnectionName = Field(default="hbase_default", description="The connection.")
+    table: Table = Field(default="tidemark_ledger", description="The table. Streams may share it.")
+    offsets_table: Table | None = Field(
+        default="stream_kafka_offsets",
+        description="The table of offsets for other tools, written after each commit. `null` for none.",
+    )
+
+    @property
+    def connection(self) -> str:
+        return self.hbase
+
+    def tables(self) -> Iterable[str]:
+        return [table for table in (self.table, self.offsets_table) if table]
+
+
+NodePath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", max_length=200)]
+
+
+class ZooKeeperLedger(LedgerSettings):
+    """The ledger in ZooKeeper."""
+
+    server: ClassVar[str] = "ZooKeeper"
+
+    type: Literal["zookeeper"]
+    zookeeper: ConnectionName = Field(
+        default="zookeeper_default",
+        description="The connection, with login and password: no other login can open the nodes.",
+    )
+    path: NodePath = Field(default="/tidemark", description="The root of the ledger's nodes. Streams may share it.")
+    consumers: NodePath | None = Field(
+        default="/consumers",
+        description="The root of the offset nodes of Kafka's old consumers, for other tools. `null` for none.",
+    )
+    storm: NodePath | None = Field(
+        default=None, description="The root of offset nodes in the form of Storm's Kafka spout, for other tools."
+    )
+
+    @property
+    def connection(self) -> str:
+        return self.zookeeper

@@ -1,0 +1,1 @@
+"""Moving positions: importing those of other tools, exporting a stream's own."""

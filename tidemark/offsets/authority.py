@@ -1,0 +1,104 @@
+"""What counts: which attempt's results are the valid ones, for each offset.
+
+The authority of a coordinate is the highest generation among the *committed* windows that cover it. A row, dead letter
+or file row counts only when it carries exactly that generation; all else is debris.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Segment:
+    """Neighbouring offsets [start, until) of a partition with one authority."""
+
+    start: int
+    until: int
+    generation: int
+
+
+class Authority:
+    """The authority of every offset that any committed window covers; pure, and immutable once made."""
+
+    def __init__(self, windows: Iterable[tuple[int, RangeSet]]) -> None:
+        """`windows`: (generation, offsets covered) of each committed window, in any order."""
+        edges: dict[TopicPartition, list[tuple[int, int, int]]] = {}
+        for generation, covered in windows:
+            for one in covered:
+                edges.setdefault(one.partition, []).append((one.start, one.until, generation))
+        self._segments = {partition: _segments(ranges) for partition, ranges in sorted(edges.items())}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Authority) and self._segments == other._segments
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        return tuple(self._segments)
+
+    def of(self, partition: TopicPartition, offset: int) -> int | None:
+        """The generation that counts at a coordinate, or None where no committed window covers it."""
+        segments = self._segments.get(partition, [])
+        at = bisect.bisect_right(segments, offset, key=lambda segment: segment.start) - 1
+        if at >= 0 and offset < segments[at].until:
+            return segments[at].generation
+        return None
+
+    def segments(self, partition: TopicPartition) -> tuple[Segment, ...]:
+        """The segments of a partition, ascending and disjoint."""
+        return tuple(self._segments.get(partition, ()))
+
+    def within(self, wanted: OffsetRange) -> Iterator[Segment]:
+        """The segments inside a range, cut to it, ascending."""
+        segments = self._segments.get(wanted.partition, [])
+        at = bisect.bisect_right(segments, wanted.start, key=lambda segment: segment.until)
+        for segment in segments[at:]:
+            if segment.start >= wanted.until:
+                return
+            yield Segment(max(segment.start, wanted.start), min(segment.until, wanted.until), segment.generation)
+
+    def held_by(self, generation: int, covers: RangeSet) -> RangeSet:
+        """The part of a window's offsets that is still its own: no newer window has covered it."""
+        return RangeSet(
+            OffsetRange(one.partition, segment.start, segment.until)
+            for one in covers
+            for segment in self.within(one)
+            if segment.generation == generation
+        )
+
+    def covered(self) -> RangeSet:
+        return RangeSet(
+            OffsetRange(partition, segment.start, segment.until)
+            for partition, segments in self._segments.items()
+            for segment in segments
+        )
+
+
+def _segments(ranges: list[tuple[int, int, int]]) -> list[Segment]:
+    """Sweep over the edges from left to right; a heap holds the generations that cover the present offset."""
+    ranges = sorted(ranges)
+    edges = sorted({start for start, _, _ in ranges} | {until for _, until, _ in ranges})
+    active: list[tuple[int, int]] = []
+    found: list[Segment] = []
+    following = 0
+    for at, behind in pairwise(edges):
+        while following < len(ranges) and ranges[following][0] <= at:
+            _, until, generation = ranges[following]
+            heapq.heappush(active, (-generation, until))
+            following += 1
+        while active and active[0][1] <= at:
+            heapq.heappop(active)
+        if not active:
+            continue
+        generation = -active[0][0]
+        if found and found[-1].until == at and found[-1].generation == generation:
+            found[-1] = Segment(found[-1].start, behind, generation)
+        else:
+            found.append(Segment(at, behind, generation))
+    return found

@@ -1,0 +1,83 @@
+"""Blocks of offsets: tallies finer than a window. They narrow an audit down after Kafka has deleted messages.
+
+Block n of a partition is [n * size, (n + 1) * size). The size is 10,000 offsets. It is doubled until the tallies of a
+window fit into one value of the ledger.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from tidemark.offsets.ranges import MAX_OFFSET, RangeSet, TopicPartition
+from tidemark.offsets.tallies import NOTHING, Count, PartitionTally
+
+BLOCK_OFFSETS = 10_000
+
+# The block size at which each partition is one block: all of its offsets.
+WHOLE = MAX_OFFSET
+
+
+class BlockTally(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What became of the messages of one block in a window. As `PartitionTally`, but counts all dead letters together."""
+
+    block: int
+    stored: Count = NOTHING
+    rows: Count = NOTHING
+    content: str = "0" * 16
+    set_aside: Count = NOTHING
+
+    @classmethod
+    def of(cls, block: int, tally: PartitionTally) -> BlockTally:
+        return cls(block, tally.stored, tally.rows, tally.content, tally.invalid + tally.failed)
+
+
+class PartitionBlocks(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The blocks of one partition that have messages, ascending."""
+
+    topic: str
+    incarnation: int
+    partition: int
+    blocks: tuple[BlockTally, ...]
+
+    @property
+    def at(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition, self.incarnation)
+
+
+def in_blocks(offsets: RangeSet, size: int) -> Iterator[tuple[TopicPartition, int, int, int]]:
+    """A set of offsets cut at the borders of blocks: (partition, block, start, until), ascending."""
+    for one in offsets:
+        start = one.start
+        while start < one.until:
+            block = start // size
+            until = min(one.until, (block + 1) * size)
+            yield one.partition, block, start, until
+            start = until
+
+
+def count_blocks(offsets: RangeSet, size: int) -> int:
+    """In how many blocks a set of offsets lies. The cost grows with the set's ranges, never with its offsets."""
+    number, last = 0, None
+    for one in offsets:
+        first, behind = one.start // size, (one.until - 1) // size
+        number += behind - first + (last != (one.partition, first))
+        last = (one.partition, behind)
+    return number
+
+
+def block_size(offsets: RangeSet, most: int) -> int:
+    """10,000, doubled until the offsets lie in at most `most` blocks. WHOLE when each partition lies in one block."""
+    partitions = len(offsets.partitions)
+    size = BLOCK_OFFSETS
+    while (number := count_blocks(offsets, size)) > most and number > partitions:
+        size = min(2 * size, WHOLE)
+    return WHOLE if number <= partitions else size
+
+
+def fields_digest(fields: Mapping[str, str]) -> str:
+    """SHA-256 of the names and types of fields, in order. It says over which fields the content of rows was digested."""
+    return hashlib.sha256(msgspec.json.encode(list(fields.items()))).hexdigest()

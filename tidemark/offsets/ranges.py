@@ -1,0 +1,186 @@
+"""Offsets, half-open ranges of them, and their algebra.
+
+A range is [start, until): `start` is in it, `until` is the next offset to read. Everything here is a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tidemark.errors import WrongUse
+
+# Kafka's offsets are signed 64-bit numbers. The largest is kept free, so that `until` always fits.
+MAX_OFFSET = 2**63 - 1
+
+# The first incarnation of a topic. It rises when a recreated or truncated topic is accepted.
+FIRST_INCARNATION = 1
+
+Interval = tuple[int, int]
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class TopicPartition:
+    """A partition of one incarnation of a topic. Sorts by number, so partition 10 comes after 9."""
+
+    topic: str
+    partition: int
+    incarnation: int = FIRST_INCARNATION
+
+    def __str__(self) -> str:
+        again = "" if self.incarnation == FIRST_INCARNATION else f"#{self.incarnation}"
+        return f"{self.topic}{again}/{self.partition}"
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class OffsetRange:
+    """Offsets [start, until) of a partition. A range may be empty, but never runs backwards.
+
+    Raises WrongUse for a negative offset or when `start` lies above `until`.
+    """
+
+    partition: TopicPartition
+    start: int
+    until: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start <= self.until <= MAX_OFFSET:
+            raise WrongUse(
+                f"{self.partition}: from {self.start} until {self.until} is not a range of offsets; "
+                f"expected 0 <= from <= until <= {MAX_OFFSET}"
+            )
+
+    def __len__(self) -> int:
+        return self.until - self.start
+
+    def __str__(self) -> str:
+        return f"{self.partition} [{self.start}, {self.until})"
+
+
+class RangeSet:
+    """A set of offsets over any number of partitions, held as sorted disjoint ranges that do not touch.
+
+    Immutable; `|`, `&` and `-` give new sets. Costs grow with the number of ranges, never with the number of offsets.
+    """
+
+    __slots__ = ("_intervals",)
+
+    def __init__(self, ranges: Iterable[OffsetRange] = ()) -> None:
+        collected: dict[TopicPartition, list[Interval]] = {}
+        for one in ranges:
+            if one.start < one.until:
+                collected.setdefault(one.partition, []).append((one.start, one.until))
+        self._intervals: dict[TopicPartition, tuple[Interval, ...]] = {
+            partition: _merged(intervals) for partition, intervals in sorted(collected.items())
+        }
+
+    @classmethod
+    def _from(cls, intervals: Mapping[TopicPartition, Iterable[Interval]]) -> RangeSet:
+        made = cls()
+        for partition in sorted(intervals):
+            kept = tuple(intervals[partition])
+            if kept:
+                made._intervals[partition] = kept
+        return made
+
+    def __iter__(self) -> Iterator[OffsetRange]:
+        for partition, intervals in self._intervals.items():
+            for start, until in intervals:
+                yield OffsetRange(partition, start, until)
+
+    def __contains__(self, place: tuple[TopicPartition, int]) -> bool:
+        partition, offset = place
+        return any(start <= offset < until for start, until in self._intervals.get(partition, ()))
+
+    def __bool__(self) -> bool:
+        return bool(self._intervals)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RangeSet) and self._intervals == other._intervals
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._intervals.items()))
+
+    def __repr__(self) -> str:
+        return f"RangeSet({', '.join(str(one) for one in self) or 'empty'})"
+
+    def __or__(self, other: RangeSet) -> RangeSet:
+        return RangeSet([*self, *other])
+
+    def __and__(self, other: RangeSet) -> RangeSet:
+        shared = self._intervals.keys() & other._intervals.keys()
+        return self._from({p: _intersection(self._intervals[p], other._intervals[p]) for p in shared})
+
+    def __sub__(self, other: RangeSet) -> RangeSet:
+        return self._from({p: _difference(i, other._intervals.get(p, ())) for p, i in self._intervals.items()})
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        return tuple(self._intervals)
+
+    def of(self, partition: TopicPartition) -> tuple[Interval, ...]:
+        """The disjoint (start, until) pairs of one partition, ascending."""
+        return self._intervals.get(partition, ())
+
+    def only(self, partitions: Iterable[TopicPartition]) -> RangeSet:
+        return self._from({p: self._intervals[p] for p in partitions if p in self._intervals})
+
+    def hull(self) -> RangeSet:
+        """The smallest set with one range per partition that holds this one."""
+        return self._from({p: ((i[0][0], i[-1][1]),) for p, i in self._intervals.items()})
+
+    def first(self, limit: int) -> RangeSet:
+        """The lowest `limit` offsets of each partition."""
+        kept: dict[TopicPartition, list[Interval]] = {}
+        for partition, intervals in self._intervals.items():
+            left = limit
+            for start, until in intervals:
+                if left > 0:
+                    kept.setdefault(partition, []).append((start, min(until, start + left)))
+                    left -= until - start
+        return self._from(kept)
+
+    def count(self) -> int:
+        """How many offsets are in the set."""
+        return sum(until - start for intervals in self._intervals.values() for start, until in intervals)
+
+
+def _merged(intervals: list[Interval]) -> tuple[Interval, ...]:
+    merged: list[Interval] = []
+    for start, until in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], until))
+        else:
+            merged.append((start, until))
+    return tuple(merged)
+
+
+def _intersection(left: tuple[Interval, ...], right: tuple[Interval, ...]) -> list[Interval]:
+    found: list[Interval] = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        start, until = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
+        if start < until:
+            found.append((start, until))
+        if left[i][1] < right[j][1]:
+            i += 1
+        else:
+            j += 1
+    return found
+
+
+def _difference(left: tuple[Interval, ...], right: tuple[Interval, ...]) -> list[Interval]:
+    rest: list[Interval] = []
+    j = 0
+    for start, until in left:
+        while j < len(right) and right[j][1] <= start:
+            j += 1
+        k, at = j, start
+        while k < len(right) and right[k][0] < until:
+            if at < right[k][0]:
+                rest.append((at, right[k][0]))
+            at = max(at, right[k][1])
+            k += 1
+        if at < until:
+            rest.append((at, until))
+    return rest

@@ -1,0 +1,218 @@
+"""Counts and ack values of a window's messages, by their outcomes, and the arithmetic that a commit depends on.
+
+An ack value is the XOR of the 64-bit hashes of the coordinates that were counted. Equal counts and equal ack values mean
+the same messages, in any order. Storm's acker also keeps one XOR for a tuple tree, however large the tree is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+
+from msgspec import Struct, structs
+
+from tidemark.errors import VerificationFailed
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+
+
+class Outcome(IntEnum):
+    """What became of a message: exactly one of these. The last two are dead letters."""
+
+    STORED = 0
+    # The message gave no rows.
+    SKIPPED = 1
+    INVALID = 2
+    FAILED = 3
+
+
+class Count(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A number of messages, and the XOR of their hashes as 16 hexadecimal digits (so that JSON keeps all 64 bits)."""
+
+    number: int = 0
+    ack: str = "0" * 16
+
+    @classmethod
+    def of(cls, number: int, ack: int) -> Count:
+        return cls(number, f"{ack:016x}")
+
+    def __add__(self, other: Count) -> Count:
+        return Count.of(self.number + other.number, int(self.ack, 16) ^ int(other.ack, 16))
+
+
+NOTHING = Count()
+
+
+class PartitionTally(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What happened to the messages of one partition of a window.
+
+    `read` = `stored` + `skipped` + `invalid` + `failed`, per message. `rows` counts result rows, of which a message may
+    give several; `content` is the XOR of their content digests. Of the messages as they were read: `source` is the XOR of
+    their source digests, `first` and `last` are offsets (None when nothing was read), `bytes` is keys and values together,
+    timestamps are milliseconds since 1970.
+    """
+
+    topic: str
+    incarnation: int
+    partition: int
+    read: Count = NOTHING
+    stored: Count = NOTHING
+    skipped: Count = NOTHING
+    invalid: Count = NOTHING
+    failed: Count = NOTHING
+    rows: Count = NOTHING
+    content: str = "0" * 16
+    source: str = "0" * 16
+    first: int | None = None
+    last: int | None = None
+    bytes: int = 0
+    first_timestamp: int | None = None
+    last_timestamp: int | None = None
+
+    @property
+    def at(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition, self.incarnation)
+
+
+def together(one: PartitionTally, other: PartitionTally) -> PartitionTally:
+    """The sum of two tallies of one partition, whose messages were counted apart."""
+    return PartitionTally(
+        topic=one.topic,
+        incarnation=one.incarnation,
+        partition=one.partition,
+        read=one.read + other.read,
+        stored=one.stored + other.stored,
+        skipped=one.skipped + other.skipped,
+        invalid=one.invalid + other.invalid,
+        failed=one.failed + other.failed,
+        rows=one.rows + other.rows,
+        content=_xor(one.content, other.content),
+        source=_xor(one.source, other.source),
+        first=_least(one.first, other.first),
+        last=_most(one.last, other.last),
+        bytes=one.bytes + other.bytes,
+        first_timestamp=_least(one.first_timestamp, other.first_timestamp),
+        last_timestamp=_most(one.last_timestamp, other.last_timestamp),
+    )
+
+
+def after(read: Iterable[PartitionTally], became: Iterable[PartitionTally]) -> tuple[PartitionTally, ...]:
+    """Join tallies of messages as they were read with the tallies of their outcomes, which were counted apart.
+
+    `verify` finds messages that were lost in between, or came from nowhere.
+    """
+    left = {one.at: one for one in became}
+    tallies = []
+    for one in read:
+        found = left.pop(one.at, None)
+        tallies.append(
+            one if found is None else structs.replace(one, **{name: getattr(found, name) for name in _BECAME})
+        )
+    return (*tallies, *left.values())
+
+
+_BECAME = ("stored", "skipped", "invalid", "failed", "rows", "content")
+
+
+def _xor(one: str, other: str) -> str:
+    return f"{int(one, 16) ^ int(other, 16):016x}"
+
+
+def _least(*numbers: int | None) -> int | None:
+    return min((one for one in numbers if one is not None), default=None)
+
+
+def _most(*numbers: int | None) -> int | None:
+    return max((one for one in numbers if one is not None), default=None)
+
+
+class Acknowledged(Struct, frozen=True, forbid_unknown_fields=True):
+    """What one sink says it holds of one partition: messages, their rows, and the XOR of the rows' content digests."""
+
+    messages: Count
+    rows: Count
+    content: str
+
+
+Acknowledgements = Mapping[TopicPartition, Acknowledged]
+NONE_ACKNOWLEDGED = Acknowledged(NOTHING, NOTHING, "0" * 16)
+
+
+def check_once(repeated: Iterable[tuple[TopicPartition, int]], what: str) -> None:
+    """Raise VerificationFailed for a partition with repeated items; `repeated` gives their number per partition.
+
+    The arithmetic of counts and XORs holds for sets only. A message that comes twice has no XOR, and a sink acknowledges
+    the message twice too.
+    """
+    for at, number in repeated:
+        if number:
+            raise VerificationFailed(f"{at}: {number} {what} came more than once. {_NOT_WRITTEN}")
+
+
+def check_read(tallies: Iterable[PartitionTally], wanted: RangeSet) -> None:
+    """Check that no more was read than was wanted, and nothing before or after it. Less is allowed: logs have gaps.
+
+    Raises VerificationFailed naming the partition and the offsets.
+    """
+    for tally in tallies:
+        if tally.read == NOTHING:
+            continue
+        (hull,) = wanted.only([tally.at]).hull() or (None,)
+        if hull is None:
+            raise VerificationFailed(
+                f"{tally.at}: {tally.read.number} messages were read, and none is wanted. {_NOT_WRITTEN}"
+            )
+        if tally.first is None or tally.last is None or not hull.start <= tally.first <= tally.last < hull.until:
+            raise VerificationFailed(
+                f"{tally.at}: offsets {tally.first} to {tally.last} were read, of {hull}. {_NOT_WRITTEN}"
+            )
+        number = wanted.only([tally.at]).count()
+        if tally.read.number > number:
+            raise VerificationFailed(
+                f"{tally.at}: {tally.read.number} messages were read at {number} offsets. {_NOT_WRITTEN}"
+            )
+
+
+_NOT_WRITTEN = "Nothing was written; the next attempt reads the same offsets again."
+
+
+def verify(
+    tallies: Iterable[PartitionTally], stored: Mapping[str, Acknowledgements], set_aside: Acknowledgements
+) -> None:
+    """Check that each message read was skipped, stored by every sink, or stored as a dead letter; and rows' contents.
+
+    `stored` holds each sink's acknowledgements by the sink's name. Raises VerificationFailed naming sink and partition.
+    """
+    known = {tally.at: tally for tally in tallies}
+    for tally in known.values():
+        outcomes = tally.stored + tally.skipped + tally.invalid + tally.failed
+        _same(f"{tally.at}: read", tally.read, "given an outcome", outcomes)
+        dead = tally.invalid + tally.failed
+        kept = set_aside.get(tally.at, NONE_ACKNOWLEDGED).messages
+        _same(f"{tally.at}: invalid or failed", dead, "acknowledged by the dead letters", kept)
+        for sink, acknowledged in stored.items():
+            got = acknowledged.get(tally.at, NONE_ACKNOWLEDGED)
+            _same(f"{tally.at}: messages to store", tally.stored, f"acknowledged by sink {sink}", got.messages)
+            _same(f"{tally.at}: rows to store", tally.rows, f"acknowledged by sink {sink}", got.rows)
+            _same_content(tally, sink, got)
+    for sink, acknowledged in [*stored.items(), ("dead letters", set_aside)]:
+        for partition in acknowledged.keys() - known.keys():
+            raise VerificationFailed(f"{sink} acknowledged {partition}, of which nothing was read in this window")
+
+
+def _same(left: str, expected: Count, right: str, found: Count) -> None:
+    if expected == found:
+        return
+    what = f"{left}: {expected.number}, {right}: {found.number}"
+    if expected.number == found.number:
+        what += f", but not the same ones (ack values {expected.ack} and {found.ack})"
+    raise VerificationFailed(f"{what}. Nothing was committed; the next attempt reads the same window again.")
+
+
+def _same_content(tally: PartitionTally, sink: str, found: Acknowledged) -> None:
+    if tally.content == found.content:
+        return
+    raise VerificationFailed(
+        f"{tally.at}: rows to store and those acknowledged by sink {sink} have other contents (digests {tally.content} and "
+        f"{found.content}). Spark computed them more than once, for example after it lost an executor, and they came out "
+        "differently. Nothing was committed; the next attempt computes all of them again."
+    )

@@ -1,1 +1,0 @@
-"""Where results are, in bytes, and how they are read and swept without Spark."""

@@ -1,0 +1,1 @@
+"""The use cases: ingest, replay, backfill, redrive, skip. They ask Kafka and the ledger, plan, and pin."""

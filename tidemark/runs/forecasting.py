@@ -1,0 +1,55 @@
+"""When retention will delete a stream's next unread offsets. Asks Kafka only about partitions that lag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tidemark.clients.kafka.log import KafkaLog
+from tidemark.clients.kafka.retention import Forecast, Moment, Seen, forecast
+from tidemark.ledger.records import Record
+from tidemark.offsets.ranges import TopicPartition
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Forecasted:
+    """A partition as it is now, and the forecast for its next unread offset."""
+
+    now: Moment
+    forecast: Forecast
+
+
+def forecasts(
+    log: KafkaLog, moments: Mapping[TopicPartition, Moment], records: Iterable[Record], warn_hours: int
+) -> dict[TopicPartition, Forecasted]:
+    """A forecast for each partition, from its state now and from the last committed windows of its lane.
+
+    The ends of `moments` are high watermarks: retention deletes what an open transaction holds back like the rest.
+    """
+    before = _oldest(records)
+    lagging = {at: now for at, now in moments.items() if now.start <= now.position < now.end}
+    topics = {at.topic for at in lagging}
+    settings = log.retention(topics) if topics else {}
+    timed = {at for at in lagging if (kept := settings.get(at.topic)) is not None and kept.time_ms is not None}
+    sized = {at.topic for at in lagging if (kept := settings.get(at.topic)) is not None and kept.size_bytes is not None}
+    ends = {(at.topic, at.partition): (lagging[at].position, lagging[at].end) for at in timed}
+    timestamps = log.timestamps(ends) if ends else {}
+    sizes = log.sizes(sized) if sized else {}
+    found = {}
+    for at, now in moments.items():
+        place = (at.topic, at.partition)
+        seen = Seen(now, before.get(at), settings.get(at.topic), timestamps.get(place), sizes.get(place))
+        found[at] = Forecasted(now, forecast(seen, warn_hours * _HOUR_MS))
+    return found
+
+
+def _oldest(records: Iterable[Record]) -> dict[TopicPartition, Moment]:
+    """Each partition's state when the oldest of these windows with that partition was pinned."""
+    newest_first = sorted((record.window for record in records), key=lambda window: -window.pinned_at)
+    return {
+        one.at: Moment(window.pinned_at, one.log_start, one.log_end, one.start)
+        for window in newest_first
+        for one in window.ranges
+    }

@@ -1,0 +1,348 @@
+"""What a run does on a stream: plans its first window, goes on to the end that it saw, and closes the lane that it opened.
+
+The DAGs and the command line both call these functions. No function here touches the data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from msgspec import structs
+
+from tidemark import __version__
+from tidemark.clients.kafka.topics import READ_UNCOMMITTED
+from tidemark.clients.kafka.transactions import OpenTransaction
+from tidemark.commit import protocol
+from tidemark.errors import Conflict, LaneClosed, SourceChanged, TidemarkError, WrongUse
+from tidemark.ledger.newest import newest_of_lane
+from tidemark.ledger.records import (
+    INGEST,
+    Guarantee,
+    Head,
+    LaneEntry,
+    LaneKind,
+    LaneState,
+    Pending,
+    Position,
+    Record,
+    SelectionRef,
+    Window,
+    positions,
+    selected_lane,
+)
+from tidemark.ledger.register import check_not_early, close_lane, open_lane, required_head
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.times import milliseconds
+from tidemark.planning import planner, starting
+from tidemark.planning.inputs import Known, Request
+from tidemark.runs import pinning, whole_windows
+from tidemark.runs.conditions import request, sized
+from tidemark.runs.discovery import known_now, known_to_ingest, topics_now, with_epoch_ends
+from tidemark.runs.open_stream import OpenStream
+from tidemark.streams.source import StartOffsets
+
+# A retried run looks for its committed windows among this many newest windows of its lane. That is one read for most
+# streams, and more windows than a lane commits between two tries.
+RETRIED_WITHIN = 1_000
+
+
+def code_version() -> str:
+    """The code that an attempt runs: Tidemark's version, and what TIDEMARK_CODE_VERSION adds (a commit, an image)."""
+    more = os.environ.get("TIDEMARK_CODE_VERSION")
+    return f"{__version__}+{more}" if more else __version__
+
+
+def this_run(opened: OpenStream, name: str) -> protocol.Run:
+    return protocol.Run(name, code_version(), opened.file.digest)
+
+
+def plan_ingest(opened: OpenStream, run: str, *, again: bool = False) -> Pending | None:
+    """Step 1 for the ingest lane: its pending window, or a new one up to the present ends. None when nothing is new.
+
+    `again`: an earlier try of the run may have committed windows. Then the run goes no further than the end that it saw.
+    """
+    before = committed_before(opened, INGEST, run) if again else []
+    if before and before[-1].window.run == run:
+        return next_window(opened, INGEST, run, before[-1].window.goal)
+    if opened.book.head(INGEST) is None:
+        start = _first_positions(opened, request(opened, run, topics_now(opened)))
+        kept = () if Guarantee(opened.stream.guarantee) == Guarantee.NONE else start
+        open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=kept)
+    return _pin_ingest(opened, run)
+
+
+def import_positions(
+    opened: OpenStream, offsets: Mapping[tuple[str, int], int], others: str, run: str, *, write: bool, shift: int = 0
+) -> tuple[Position, ...]:
+    """Begin a new stream at offsets that another program has stored; `others` is for partitions that it does not know.
+
+    `shift` moves the offsets, within Kafka's logs. Without `write`, the offsets are only checked. Raises WrongUse when the
+    stream has positions already, or when no offset is of its topics.
+    """
+    topics = topics_now(opened)
+    if opened.book.head(INGEST) is not None:
+        raise WrongUse(
+            f"{opened.book.stream} has positions already, and they never fall back: an import is for a new stream"
+        )
+    given = {place: offset for place, offset in offsets.items() if place[0] in topics}
+    if not given:
+        raise WrongUse(f"there is no offset of {', '.join(topics)} to import")
+    known = known_now(opened, topics, learn=write)
+    if shift:
+        given = starting.shifted(known, given, shift)
+    start = starting.start_positions(known, topics, others, given)
+    if write:
+        opening = open_lane(opened.book, INGEST, LaneKind.INGEST, run=run, start=start, reason="import")
+        if opening.head.positions != start:
+            raise Conflict(
+                f"another program has begun {opened.book.stream} at other positions meanwhile; nothing was imported"
+            )
+    return start
+
+
+def preview(opened: OpenStream, run: str = "preview") -> tuple[Window | None, bool]:
+    """The window that the next ingest would work on, and whether it is pinned already. Writes nothing.
+
+    None when nothing is new. Raises what planning raises.
+    """
+    found = opened.book.head(INGEST)
+    if found is not None and found.head.pending is not None:
+        return found.head.pending.window, True
+    asked = request(opened, run, topics_now(opened))
+    head = found.head if found is not None else _nothing_read(opened)
+    return _next_of_ingest(opened, asked, head, learn=False)[0], False
+
+
+def open_transactions(opened: OpenStream) -> tuple[OpenTransaction, ...]:
+    """The open transactions that hold back messages from the ingest; none under read_uncommitted."""
+    source = opened.stream.source
+    if source.isolation == READ_UNCOMMITTED:
+        return ()
+    logs = opened.log.topics(topics_now(opened), source.isolation)
+    return opened.log.open_transactions(logs, opened.log.high_watermarks(logs))
+
+
+def _first_positions(opened: OpenStream, asked: Request) -> tuple[Position, ...]:
+    """Where the ingest begins, in topics that may have changed since the ledger learned of them."""
+    known = known_to_ingest(opened, asked, _nothing_read(opened))
+    return _start_positions(opened, known, asked.topics)
+
+
+def _nothing_read(opened: OpenStream) -> Head:
+    stream, kind = opened.book.stream, LaneKind.INGEST
+    return Head(stream=stream, lane=INGEST, kind=kind, state=LaneState.OPEN, token="", seq=0, positions=())
+
+
+def _start_positions(opened: OpenStream, known: Known, topics: tuple[str, ...]) -> tuple[Position, ...]:
+    """Where the ingest begins, as the stream file says."""
+    start = opened.stream.source.start
+    if isinstance(start, str):
+        return starting.start_positions(known, topics, start)
+    if isinstance(start, StartOffsets):
+        given = {}
+        for name, offset in start.offsets.items():
+            topic, _, partition = name.rpartition("/")
+            given[topic, int(partition)] = offset
+        return starting.start_positions(known, topics, start.others, given)
+    found = opened.log.first_at_or_after(known.logs, milliseconds(start.time), opened.stream.source.isolation)
+    given = starting.offsets_at_time(known, found, start.time.isoformat(), start.if_none)
+    return starting.start_positions(known, topics, "earliest", given)
+
+
+def _pin_ingest(opened: OpenStream, run: str, goal: Mapping[TopicPartition, int] | None = None) -> Pending | None:
+    def plan(head: Head) -> tuple[Window | None, Known]:
+        return _next_of_ingest(opened, request(opened, run, topics_now(opened)), head, goal)
+
+    return pinning.pin(opened, INGEST, plan)
+
+
+def _next_of_ingest(
+    opened: OpenStream,
+    asked: Request,
+    head: Head,
+    goal: Mapping[TopicPartition, int] | None = None,
+    *,
+    learn: bool = True,
+) -> tuple[Window | None, Known]:
+    found = known = known_to_ingest(opened, asked, head, learn=learn)
+    if asked.guarantee == Guarantee.NONE or not head.positions:
+        head = structs.replace(head, positions=_positions_of_run(opened, known, asked, head))
+        # `start` does not say that the ingest has read up to there. Pinning checks what it has read.
+        known = replace(known, epoch_ends={})
+    return planner.next_window(head, known, sized(opened, known, asked), goal), found
+
+
+def _positions_of_run(opened: OpenStream, known: Known, asked: Request, head: Head) -> tuple[Position, ...]:
+    """For a lane without stored positions: where this run is after its last window, or where `start` says."""
+    if head.last is not None and head.last.window.run == asked.run:
+        return positions({one.at: one.until for one in head.last.window.ranges})
+    return _start_positions(opened, known, asked.topics)
+
+
+def open_selected(opened: OpenStream, kind: LaneKind, run: str, selection: RangeSet, reason: str) -> str:
+    """Open a backfill or replay lane over a selection, and claim its offsets. Gives the lane's name.
+
+    The name follows from the run's name, so that a retry finds the lane that the first try opened or closed. A replay
+    takes whole windows where a sink needs them.
+    """
+    if kind == LaneKind.REPLAY:
+        selection = whole_windows.widened(opened, selection)
+    if not selection:
+        raise WrongUse(f"there is nothing to {kind.value}: the selection is empty")
+    lane = lane_name(kind, run)
+    ref = opened.book.store_selection(selection)
+    starts = {one.partition: one.start for one in selection.hull()}
+    start = positions(starts)
+    open_lane(opened.book, lane, kind, run=run, start=start, selection=ref, reason=reason)
+    return lane
+
+
+def selected_before(opened: OpenStream, kind: LaneKind, run: str) -> SelectionRef | None:
+    """The selection of the lane that an earlier try of this run has opened; None when there was no such try."""
+    lane = lane_name(kind, run)
+    register, found = opened.book.register(), opened.book.head(lane)
+    entry = register[1].lanes.get(lane) if register else None
+    if entry is not None:
+        return entry.selection
+    last = found.head.last if found else None
+    return last.window.selection if last else None
+
+
+def lane_name(kind: LaneKind, run: str) -> str:
+    return selected_lane(kind, hashlib.sha256(run.encode()).hexdigest()[:12])
+
+
+def committed_before(opened: OpenStream, lane: str, run: str) -> list[Record]:
+    """The windows that a run has committed in a lane, in order; only among the newest `RETRIED_WITHIN` windows."""
+    found = opened.book.head(lane)
+    newest = newest_of_lane(opened.book, lane, found.head if found else None, RETRIED_WITHIN)
+    return sorted((record for record in newest if record.attempt.run == run), key=lambda record: record.seq)
+
+
+def is_done(opened: OpenStream, lane: str) -> bool:
+    """Whether a backfill or replay has read its whole selection. Raises LaneClosed if the lane was closed before that."""
+    found = opened.book.head(lane)
+    if found is None or found.head.state != LaneState.CLOSED:
+        return False
+    check_not_early(found.head)
+    return True
+
+
+def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
+    """Step 1 for a backfill or replay lane: its pending window, or the next part of its selection. None: the lane is done.
+
+    If the first window can never be planned, the lane is closed, which frees its claim. Raises LaneClosed for a lane that
+    was closed before it was done.
+    """
+    if is_done(opened, lane):
+        return None
+    found = opened.book.register()
+    entry = found[1].lanes.get(lane) if found else None
+    if entry is None or entry.selection is None:
+        raise WrongUse(f"{opened.book.stream} has no lane {lane} over a selection")
+    try:
+        return _pin_selected(opened, lane, run, entry, entry.selection)
+    except LaneClosed:
+        if is_done(opened, lane):
+            return None
+        raise
+    except (WrongUse, SourceChanged) as problem:
+        raise type(problem)(f"{problem} {_freed(opened, lane, problem)}") from problem
+
+
+def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref: SelectionRef) -> Pending | None:
+    selection = opened.book.selection(ref)
+    at_once = whole_windows.read_at_once(opened) if entry.kind == LaneKind.REPLAY else None
+    topics = tuple(sorted({at.topic for at in selection.partitions}))
+    asked = request(opened, run, topics, entry.reason)
+
+    def plan(head: Head) -> tuple[Window | None, Known]:
+        ingest, known = opened.book.head(INGEST), known_now(opened, topics)
+        known = with_epoch_ends(opened, known, ingest.head) if ingest else known
+        return planner.next_selected(head, known, sized(opened, known, asked), selection, ref, at_once), known
+
+    return pinning.pin(opened, lane, plan)
+
+
+def _freed(opened: OpenStream, lane: str, problem: TidemarkError) -> str:
+    """Close a lane if it has no committed and no pending window. Gives a sentence on what became of its claim."""
+    head = required_head(opened.book, lane).head
+    if head.seq == 0 and head.pending is None:
+        close_lane(opened.book, lane, because=f"{type(problem).__name__}: {problem}"[: protocol.MOST_REASON])
+        return f"Nothing was read, and what {lane} had claimed is free again."
+    return f"What {lane} has not read stays claimed. To free it: tidemark ledger close {opened.book.stream} {lane} --reason ..."
+
+
+def next_window(opened: OpenStream, lane: str, run: str, goal: tuple[Position, ...]) -> Pending | None:
+    """The window that a run goes on with after a commit; None when the run has reached its goal.
+
+    `goal`: the ends that the run saw when it pinned its first window. Without `goal`: the present ends.
+    """
+    if lane != INGEST:
+        return plan_lane(opened, lane, run)
+    ends = {position.at: position.offset for position in goal} or None
+    if ends is not None and _has_reached(opened, ends):
+        # A window that is pending now belongs to another run.
+        return None
+    return _pin_ingest(opened, run, ends)
+
+
+def _has_reached(opened: OpenStream, goal: Mapping[TopicPartition, int]) -> bool:
+    head = opened.book.head(INGEST)
+    if head is None or Guarantee(opened.stream.guarantee) == Guarantee.NONE:
+        return False
+    offsets = head.head.offsets()
+    return all(offsets.get(at, -1) >= end for at, end in goal.items())
+
+
+def finish(opened: OpenStream, lane: str) -> None:
+    """Settle a lane. Close the lane too if it is a backfill or replay that is done."""
+    protocol.settle(opened.book, opened.sweeper, lane)
+    if lane != INGEST:
+        close_lane(opened.book, lane)
+
+
+def with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:
+    """Offsets that people wrote in three parts, with the newest incarnation of each topic filled in.
+
+    Raises WrongUse for a topic that the stream has never read.
+    """
+    found = opened.book.register()
+    filled = []
+    for one in ranges:
+        known = found[1].topics.get(one.partition.topic) if found else None
+        if not known:
+            raise WrongUse(f"{one.partition.topic}: the stream {opened.book.stream} has never read this topic")
+        at = TopicPartition(one.partition.topic, one.partition.partition, max(topic.incarnation for topic in known))
+        filled.append(OffsetRange(at, one.start, one.until))
+    return RangeSet(filled)
+
+
+def everything_from_the_start(opened: OpenStream) -> RangeSet:
+    """The offsets from `start` on that windows have read and Kafka still holds. Ignores the stored positions."""
+    topics = topics_now(opened)
+    known = known_now(opened, topics)
+    start = _start_positions(opened, known, topics)
+    above = RangeSet(OffsetRange(one.at, one.offset, MAX_OFFSET) for one in start)
+    return planner.offsets_within(known, above) & opened.book.authority().covered()
+
+
+def before_the_first_window(opened: OpenStream) -> RangeSet:
+    """The offsets below the ingest's beginning that Kafka still holds and no lane has covered."""
+    known = known_now(opened, topics_now(opened))
+    found = opened.book.head(INGEST)
+    if found is None:
+        raise WrongUse(f"{opened.book.stream} has no ingest lane yet: run the ingest once first")
+    below = RangeSet(OffsetRange(at, 0, offset) for at, offset in found.head.offsets().items())
+    return planner.offsets_within(known, below) - opened.book.authority().covered()
+
+
+def stored_selection(opened: OpenStream, digest: str) -> RangeSet:
+    """The offsets of a stored selection. Raises WrongUse when no selection has this digest."""
+    found = opened.book.find_selection(digest)
+    if found is None:
+        raise WrongUse(f"{opened.book.stream} has no stored selection {digest}")
+    return found

@@ -1,0 +1,88 @@
+"""A stream with its servers. Every program that works on a stream opens it first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tidemark.clients.connections import Connections, file_system_settings, from_environment
+from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.clients.kafka.log import KafkaLog
+from tidemark.commit.protocol import Sweeper
+from tidemark.errors import WrongUse
+from tidemark.ledger.book import Book
+from tidemark.ledger.contract import Waits
+from tidemark.ledger.kinds import ledger_store
+from tidemark.schemes.kinds import Fields
+from tidemark.sinks.hbase.table import ResultTable, result_table
+from tidemark.sinks.sweeping import SinkSweeper
+from tidemark.streams.loading import StreamFile, load
+from tidemark.streams.model import Stream
+
+
+@dataclass(frozen=True)
+class OpenStream:
+    """A stream file with its ledger, its Kafka cluster and its connections. Opening it asks no server."""
+
+    file: StreamFile
+    book: Book
+    log: KafkaLog
+    sweeper: Sweeper
+    connections: Connections
+
+    def file_system_settings(self) -> dict[str, str]:
+        """Hadoop's settings for the files of all sinks. They hold secrets. Raises WrongUse when two connections disagree."""
+        names = sorted({sink.file_system for sink in self.stream.sinks if sink.file_system is not None})
+        found: dict[str, str] = {}
+        for name in names:
+            for setting, value in file_system_settings(self.connections(name)).items():
+                if found.setdefault(setting, value) != value:
+                    raise WrongUse(
+                        f"the connections {' and '.join(names)} give {setting} different values, and a Spark job has one; "
+                        "name the bucket in the setting, as in fs.s3a.bucket.NAME.secret.key"
+                    )
+        return found
+
+    @property
+    def stream(self) -> Stream:
+        return self.file.stream
+
+    @property
+    def fields(self) -> Fields:
+        """The fields of the result rows and their types."""
+        return self.stream.fields
+
+    def result_table(self, connection: str, table: str) -> ResultTable:
+        return result_table(self.connections, connection, table)
+
+    def dead_letter_table(self) -> ResultTable:
+        return self.result_table(self.stream.dead_letters.hbase, self.stream.dead_letters.table)
+
+
+def open_stream(
+    path: Path,
+    connections: Connections = from_environment,
+    *,
+    waits: Waits | None = None,
+    log: KafkaLog | None = None,
+) -> OpenStream:
+    """Open the stream of a file. Raises InvalidStreamFile, ConnectionMissing.
+
+    `waits`: the ledger's waits, instead of those that suit a job. `log`: a log to use instead of a new one.
+    """
+    file = load(path)
+    stream = file.stream
+    log = log or KafkaLog(kafka_endpoint(connections(stream.source.kafka)))
+    group = stream.source.export_group
+    return OpenStream(
+        file=file,
+        book=Book(
+            ledger_store(stream.ledger, stream.name, connections, waits),
+            stream.name,
+            export=partial(log.commit_group, group) if group else None,
+        ),
+        log=log,
+        sweeper=SinkSweeper(connections),
+        connections=connections,
+    )

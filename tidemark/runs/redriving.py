@@ -1,0 +1,64 @@
+"""Which dead letters a redrive takes. It leaves out those that Kafka no longer holds, or that were redriven too often."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidemark.errors import WrongUse
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.planning.planner import offsets_within
+from tidemark.runs.discovery import known_now
+from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.dead_letters import redrives
+from tidemark.sinks.hbase.table import StoredRow
+from tidemark.sinks.reading import hbase_rows
+
+EXPIRED = "expired: Kafka no longer holds them"
+
+
+@dataclass(frozen=True)
+class Redrive:
+    """The requested offsets: those to read again, those that Kafka no longer holds, and those redriven too often."""
+
+    ranges: RangeSet
+    expired: RangeSet
+    too_often: RangeSet
+
+
+def redrive(opened: OpenStream, reason: str | None) -> Redrive:
+    """The dead letters that count and have exactly this reason, or this error class; None for all.
+
+    Raises WrongUse when no dead letter has the reason. The error names the reasons that exist.
+    """
+    rows = hbase_rows(opened.book, opened.dead_letter_table())
+    found, tired = chosen(rows, reason, opened.stream.dead_letters.max_redrives, opened.book.stream)
+    topics = tuple(sorted({at.topic for at in found.partitions}))
+    held = offsets_within(known_now(opened, topics, learn=False), found)
+    return Redrive(held - tired, found - held, held & tired)
+
+
+def chosen(rows: Iterable[StoredRow], reason: str | None, most: int, stream: str) -> tuple[RangeSet, RangeSet]:
+    """The coordinates of the rows with the reason, and of those among them that were redriven `most` times or more."""
+    wanted = None if reason is None else reason.encode()
+    seen: Counter[str] = Counter()
+    found: list[OffsetRange] = []
+    tired: list[OffsetRange] = []
+    for row in rows:
+        why = row.fields.get("reason", b"")
+        seen[why.decode(errors="replace")] += 1
+        if wanted is None or wanted in (why, row.fields.get("error")):
+            at = OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1)
+            found.append(at)
+            if redrives(row) >= most:
+                tired.append(at)
+    if not found:
+        known = ", ".join(f"{why!r} ({number})" for why, number in seen.most_common()) or "there are none at all"
+        raise WrongUse(f"no dead letter of {stream} has the reason {reason!r}; reasons are: {known}")
+    return RangeSet(found), RangeSet(tired)
+
+
+def too_often(most: int) -> str:
+    """The text that tells people why dead letters were left out that were redriven so often."""
+    return f"redriven {most} times or more: name them by --records, or raise dead_letters.max_redrives"

@@ -1,0 +1,130 @@
+"""Requests for a backfill, a replay and an audit: the fields, and the rules over several fields.
+
+A form in Airflow and the command line have the same fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from tidemark.errors import WrongUse
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.coordinates import parse_coordinates, parse_ranges
+from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.times import read_time
+
+# The longest accepted text: about 30,000 records pasted as lines.
+MOST_TEXT = 1_000_000
+MOST_TIME = 40
+MOST_REASON = 500
+
+_Lines = Annotated[str, Field(max_length=MOST_TEXT)]
+_Reason = Annotated[str, Field(min_length=3, max_length=MOST_REASON)]
+_Digest = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
+_IfNone = Literal["fail", "end"]
+
+
+def _time(text: str) -> str:
+    if text:
+        try:
+            read_time(text)
+        except WrongUse as problem:
+            raise ValueError(str(problem)) from None
+    return text
+
+
+_Time = Annotated[str, Field(max_length=MOST_TIME), AfterValidator(_time)]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    # The ways to name offsets, each with its fields. A request uses exactly one of them.
+    _ways: ClassVar[tuple[tuple[str, ...], ...]] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _left_empty(cls, values: Any) -> Any:
+        """For an empty field, a form sends null and a command line an empty text. Both mean absent."""
+        if not isinstance(values, Mapping):
+            return values
+        return {name: value for name, value in values.items() if value is not None and str(value).strip()}
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> _Request:
+        given = [way for way in self._ways if any(getattr(self, name) for name in way)]
+        if self._ways and len(given) != 1:
+            ways, found = (["/".join(way) for way in some] for some in (self._ways, given))
+            raise ValueError(f"fill in exactly one of {', '.join(ways)}; found {' and '.join(found) or 'none of them'}")
+        return self
+
+
+class BackfillRequest(_Request):
+    """What a backfill reads: ranges, all before the first window, holes between windows, or the unread part of a time."""
+
+    ranges: _Lines = ""
+    everything_before: bool = False
+    holes: bool = False
+    since: _Time = ""
+    until_time: _Time = ""
+    if_none: _IfNone = "fail"
+    reason: _Reason
+    dry_run: bool = False
+
+    kind: ClassVar[LaneKind] = LaneKind.BACKFILL
+    _ways = (("ranges",), ("everything_before",), ("holes",), ("since", "until_time"))
+
+
+class ReplayRequest(_Request):
+    """What a replay reads again."""
+
+    records: _Lines = ""
+    ranges: _Lines = ""
+    dead_letters: Annotated[str, Field(max_length=200)] = ""
+    selection: _Digest = ""
+    ignore_stored: bool = False
+    since: _Time = ""
+    until_time: _Time = ""
+    if_none: _IfNone = "fail"
+    reason: _Reason
+    dry_run: bool = True
+
+    kind: ClassVar[LaneKind] = LaneKind.REPLAY
+    _ways = (("records",), ("ranges",), ("dead_letters",), ("selection",), ("ignore_stored",), ("since", "until_time"))
+
+
+class AuditRequest(_Request):
+    """What an audit looks at, and whether it hands its findings to a replay."""
+
+    ranges: _Lines = ""
+    records: _Lines = ""
+    repair: bool = False
+
+    def offsets(self) -> RangeSet:
+        """The requested offsets, in the newest incarnations. Empty: everything. Raises WrongUse naming the line."""
+        records = (one.as_range() for one in parse_coordinates(self.records))
+        return RangeSet([*parse_ranges(self.ranges), *records])
+
+
+Request = TypeVar("Request", bound=_Request)
+
+
+def checked(kind: type[Request], values: Mapping[str, Any], sent: Mapping[str, Any]) -> Request:
+    """The request in some values. `sent` has the values as they were sent, with unknown keys.
+
+    Raises WrongUse naming each wrong field and what was expected.
+    """
+    unknown = sorted(set(sent) - set(kind.model_fields))
+    if unknown:
+        raise WrongUse(f"unknown: {', '.join(unknown)}; known are {', '.join(kind.model_fields)}")
+    try:
+        return kind.model_validate({name: values[name] for name in kind.model_fields if name in values})
+    except ValidationError as problem:
+        lines = [
+            f"{'.'.join(map(str, error['loc'])) or 'request'}: {error['msg'].removeprefix('Value error, ')}"
+            for error in problem.errors()
+        ]
+        raise WrongUse("; ".join(lines)) from None

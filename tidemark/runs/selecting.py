@@ -1,0 +1,200 @@
+"""Which offsets a backfill or a replay reads: people's requests, as ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tidemark.audit.coverage import coverage
+from tidemark.errors import WrongUse
+from tidemark.ledger.records import INGEST, LaneKind
+from tidemark.offsets.coordinates import Coordinate, parse_coordinates, parse_ranges
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.times import milliseconds, read_time
+from tidemark.planning import checking
+from tidemark.planning.inputs import Known
+from tidemark.runs import lanes, redriving, whole_windows
+from tidemark.runs.discovery import known_now, topics_now
+from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.requests import BackfillRequest, ReplayRequest
+
+# The texts that tell people why offsets inside bounds in time are left out.
+READ_ALREADY = "a window has read them"
+NOT_READ = "no window has read them"
+THE_INGESTS = "at or above the ingest position"
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The offsets to read, and the requested offsets that are left out, by reason.
+
+    `added` was not requested, but is among the ranges: see `whole_windows`.
+    """
+
+    ranges: RangeSet
+    left_out: Mapping[str, RangeSet] = field(default_factory=dict)
+    added: RangeSet = field(default_factory=RangeSet)
+
+
+def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
+    """The offsets that a request names. Only requests by time or for dead letters leave some out.
+
+    A replay takes whole windows where a sink needs them. Raises WrongUse, OffsetsOutOfRange, TopicGone, Unreachable.
+    """
+    found = _selected(opened, request)
+    if not isinstance(request, ReplayRequest) or not found.ranges:
+        return found
+    wide = whole_windows.widened(opened, found.ranges)
+    return Selected(wide, found.left_out, wide - found.ranges)
+
+
+def _selected(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
+    if request.since or request.until_time:
+        within = within_times(opened, request.since, request.until_time, request.if_none)
+        return of_kind(opened, request.kind, within)
+    if isinstance(request, ReplayRequest) and request.dead_letters:
+        return _dead_letters(opened, None if request.dead_letters == "*" else request.dead_letters)
+    return Selected(_named(opened, request))
+
+
+def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> RangeSet:
+    if request.ranges:
+        return lanes.with_incarnations(opened, RangeSet(parse_ranges(request.ranges)))
+    if isinstance(request, BackfillRequest):
+        return _holes(opened) if request.holes else lanes.before_the_first_window(opened)
+    if request.selection:
+        return lanes.stored_selection(opened, request.selection)
+    if request.ignore_stored:
+        return lanes.everything_from_the_start(opened)
+    records = parse_coordinates(request.records)
+    return lanes.with_incarnations(opened, RangeSet(one.as_range() for one in records))
+
+
+def _dead_letters(opened: OpenStream, reason: str | None) -> Selected:
+    found = redriving.redrive(opened, reason)
+    most = opened.stream.dead_letters.max_redrives
+    left_out = {redriving.EXPIRED: found.expired, redriving.too_often(most): found.too_often}
+    return Selected(found.ranges, {why: ranges for why, ranges in left_out.items() if ranges})
+
+
+def _holes(opened: OpenStream) -> RangeSet:
+    """The offsets between windows that no window has read or jumped over. Raises WrongUse when there are none."""
+    found = RangeSet(hole for one in coverage(opened.book.committed()) for hole in one.holes)
+    if not found:
+        raise WrongUse(
+            f"{opened.book.stream} has no holes: every offset between its windows is in one, lost, or skipped"
+        )
+    return found
+
+
+def of_kind(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:
+    """The part of some offsets that a lane may take: a replay takes covered offsets, a backfill the others."""
+    parts = divided(opened, wanted)
+    left_out, chosen = dict(parts), NOT_READ if kind == LaneKind.BACKFILL else READ_ALREADY
+    return Selected(left_out.pop(chosen), {why: ranges for why, ranges in left_out.items() if ranges})
+
+
+def divided(opened: OpenStream, wanted: RangeSet) -> Mapping[str, RangeSet]:
+    """Split offsets: those that a window has read, those that the ingest will read, and the others."""
+    head = opened.book.head(INGEST)
+    positions = head.head.offsets() if head is not None else {}
+    below = RangeSet(OffsetRange(at, 0, offset) for at, offset in positions.items())
+    covered = opened.book.authority().covered()
+    return {
+        READ_ALREADY: wanted & covered,
+        NOT_READ: wanted & below - covered,
+        THE_INGESTS: wanted - below - covered,
+    }
+
+
+def within_times(opened: OpenStream, since: str, until: str, if_none: str) -> RangeSet:
+    """Per partition, from the first message at or after `since` up to the first at or after `until`. Empty: no bound.
+
+    The ends of the logs are taken first, so messages that arrive meanwhile are left out. Raises WrongUse.
+    """
+    topics = topics_now(opened)
+    known = known_now(opened, topics, learn=False)
+    checking.check_topics(known, topics, set())
+    bounds = [read_time(text) if text else None for text in (since, until)]
+    if bounds[0] is not None and bounds[1] is not None and bounds[0] >= bounds[1]:
+        raise WrongUse(f"since {since} until {until}: the first has to lie before the second")
+    return between(known, *(_at(opened, known, time) for time in bounds), since=since, if_none=if_none)
+
+
+FirstAt = Mapping[tuple[str, int], int | None]
+
+
+def between(known: Known, lower: FirstAt | None, upper: FirstAt | None, *, since: str, if_none: str) -> RangeSet:
+    """The offsets between two times. A bound has, per (topic, partition), the first offset at or after its time.
+
+    None for a bound: there is no bound. Where no message is at or after the upper time, the end of the log is the bound.
+    Where none is at or after the lower time, `if_none` decides: `fail` raises WrongUse naming the partitions, `end` takes
+    nothing of them.
+    """
+    logs = known.to_read()
+    if lower is not None and if_none == "fail":
+        missing = [str(at) for at in logs if lower.get((at.topic, at.partition)) is None]
+        if missing:
+            raise WrongUse(
+                f"no message at or after {since} in {', '.join(missing)}: take an earlier time, "
+                "or say if_none (--if-none) end to take nothing of such a partition"
+            )
+
+    def bound(found: FirstAt | None, at: TopicPartition, unbounded: int) -> int:
+        if found is None:
+            return unbounded
+        first = found.get((at.topic, at.partition))
+        return logs[at].end if first is None else min(max(first, known.begins(at, logs[at])), logs[at].end)
+
+    return RangeSet(
+        OffsetRange(at, start := bound(lower, at, known.begins(at, log)), max(start, bound(upper, at, log.end)))
+        for at, log in logs.items()
+    )
+
+
+def _at(opened: OpenStream, known: Known, time: datetime | None) -> FirstAt | None:
+    if time is None:
+        return None
+    return opened.log.first_at_or_after(known.logs, milliseconds(time), opened.stream.source.isolation)
+
+
+def between_offsets(
+    opened: OpenStream, lower: Sequence[Coordinate], upper: Sequence[Coordinate], *, to_the_end: bool = False
+) -> RangeSet:
+    """Per named partition, the offsets from its lower coordinate up to its upper one.
+
+    Without any lower coordinates, partitions begin at their log starts. Without any upper coordinates, they go up to the
+    ingest positions, or `to_the_end` of the logs.
+
+    Raises WrongUse for a partition that is named twice, or that Kafka does not have. Raises WrongUse too when both sides
+    name partitions, and one partition is named on one side only.
+    """
+    starts, ends = (_by_partition(found) for found in (lower, upper))
+    if starts and ends and (alone := starts.keys() ^ ends.keys()):
+        sides = ", ".join(f"{at} only in {'--from' if at in starts else '--until'}" for at in sorted(alone))
+        raise WrongUse(
+            f"--from and --until name different partitions: {sides}. Name each partition in both, or in one alone"
+        )
+    topics = tuple(sorted({at.topic for at in starts | ends}))
+    known = known_now(opened, topics, learn=False)
+    logs = known.partitions()
+    head = opened.book.head(INGEST)
+    positions = head.head.offsets() if head is not None else {}
+    newest = {(at.topic, at.partition): at for at in logs}
+    ranges = []
+    for named in sorted(starts | ends):
+        at = newest.get((named.topic, named.partition))
+        if at is None:
+            raise WrongUse(f"{named} does not exist, or its topic is not the one that {opened.book.stream} has read")
+        open_end = logs[at].end if to_the_end else positions.get(at, logs[at].end)
+        ranges.append(OffsetRange(at, starts.get(named, known.begins(at, logs[at])), ends.get(named, open_end)))
+    return RangeSet(ranges)
+
+
+def _by_partition(coordinates: Sequence[Coordinate]) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for one in coordinates:
+        if found.setdefault(one.partition, one.offset) != one.offset:
+            raise WrongUse(f"{one.partition} is named twice, at {found[one.partition]} and at {one.offset}")
+    return found

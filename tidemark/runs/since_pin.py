@@ -1,0 +1,67 @@
+"""What has happened to a window's topics in Kafka since the window was pinned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidemark.clients.kafka.log import KafkaLog
+from tidemark.clients.kafka.topics import TopicLog
+from tidemark.ledger.records import Window
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.runs.open_stream import OpenStream
+
+
+def changes_since_pin(kafka: KafkaLog, window: Window) -> list[str]:
+    """The changes since the window was pinned, in words; empty when all still fits (step 5)."""
+    now = kafka.topics(window.topic_ids, window.isolation)
+    ends = kafka.epoch_ends(newer_epochs(window, now))
+    changes = []
+    for topic, topic_id in sorted(window.topic_ids.items()):
+        if topic not in now:
+            changes.append(f"topic {topic} is gone")
+        elif now[topic].topic_id != topic_id:
+            changes.append(f"topic {topic} was recreated (id {now[topic].topic_id}, pinned {topic_id})")
+    for one in window.ranges:
+        log = now.get(one.topic)
+        if log is None or log.topic_id != window.topic_ids[one.topic]:
+            continue
+        partition = log.partitions.get(one.partition)
+        if partition is None:
+            changes.append(f"{one.at} is gone")
+        elif one.start < one.until and one.start < partition.start:
+            changes.append(f"{one.at}: the log now begins at {partition.start}, the window at {one.start}")
+        elif partition.end < one.until:
+            changes.append(f"{one.at}: the log now ends at {partition.end}, the window at {one.until}")
+        elif ends.get((one.topic, one.partition), one.until) < one.until:
+            cut = ends[one.topic, one.partition]
+            changes.append(f"{one.at}: the log was cut at {cut} and written anew, the window ends at {one.until}")
+    return changes
+
+
+def lost_since_pin(opened: OpenStream, window: Window) -> RangeSet:
+    """The offsets of a pinned window that Kafka has deleted since."""
+    logs = opened.log.topics(window.topic_ids, window.isolation)
+    return RangeSet(
+        OffsetRange(one.at, one.start, min(one.until, logs[one.topic].partitions[one.partition].start))
+        for one in window.ranges
+        if one.topic in logs
+        and one.partition in logs[one.topic].partitions
+        and logs[one.topic].topic_id == window.topic_ids[one.topic]
+        and one.start < min(one.until, logs[one.topic].partitions[one.partition].start)
+    )
+
+
+def newer_epochs(window: Window, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
+    """The partitions of a window that have a newer leader epoch now, with the epoch that the window was pinned under."""
+    found = {}
+    for one in window.ranges:
+        log = logs.get(one.topic)
+        now = log.partitions.get(one.partition) if log and log.topic_id == window.topic_ids.get(one.topic) else None
+        if (
+            now
+            and now.leader_epoch is not None
+            and one.leader_epoch is not None
+            and now.leader_epoch > one.leader_epoch
+        ):
+            found[one.topic, one.partition] = one.leader_epoch
+    return found

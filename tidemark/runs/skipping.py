@@ -1,0 +1,131 @@
+"""Moving the ingest forward over offsets that it will not read, when a person asks for it. Nothing moves it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from datetime import datetime
+
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Fence, Listener
+from tidemark.errors import Conflict, WrongUse
+from tidemark.ledger.newest import newest_of_lane
+from tidemark.ledger.records import INGEST, Attempt, Guarantee, Head, Receipt, Record, Window
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.times import milliseconds
+from tidemark.planning import planner, starting
+from tidemark.planning.inputs import Known
+from tidemark.runs import lanes, pinning
+from tidemark.runs.conditions import request
+from tidemark.runs.discovery import known_to_ingest, topics_now
+from tidemark.runs.open_stream import OpenStream
+
+# "latest", a time, or an offset for each (topic, partition).
+Target = str | datetime | Mapping[tuple[str, int], int]
+
+
+class NothingToRead:
+    """The work on a window whose ranges are empty: it moves positions, and writes only to the ledger."""
+
+    def __init__(self, now: int) -> None:
+        self._now = now
+
+    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
+        if covers:
+            raise ValueError(f"window {window.seq} has offsets to read: {covers!r}")
+
+    def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None: ...
+
+    def verify(self) -> Receipt:
+        return Receipt(tallies=(), sinks=(), dead_letters=None, started_at=self._now, finished_at=self._now)
+
+
+class _NoFence:
+    def check(self) -> None: ...
+
+
+def skip(opened: OpenStream, to: Target, reason: str, run: str, *, write: bool) -> Window:
+    """The window that jumps from the ingest's positions to `to`. With `write` it is committed, otherwise only shown.
+
+    `run` names this very skip, and is used once. By it the skip finds its own window again, even if another run committed
+    it. Raises WrongUse when a position would fall or there is nothing to skip, Conflict while a window is pending.
+    """
+    head = _movable(opened, reason)
+
+    def plan(head: Head) -> tuple[Window | None, Known]:
+        asked = request(opened, run, topics_now(opened), reason)
+        known = known_to_ingest(opened, asked, head, learn=write)
+        if _applied(opened, run) is not None:
+            return None, known
+        return planner.skipping(head, known, asked, _offsets(opened, known, to)), known
+
+    if not write:
+        shown, _ = plan(head)
+        if shown is None:
+            raise WrongUse(f"the skip {run} is done already")
+        return shown
+    pending = pinning.pin(opened, INGEST, plan)
+    try:
+        if pending is not None and pending.window.run == run:
+            return _commit(opened, pending.window.seq, run).window
+    except Conflict:
+        # Another run has taken the pinned window. The window reads nothing, so that run commits exactly the same.
+        if (done := _applied(opened, run)) is not None:
+            return done
+        raise
+    if (done := _applied(opened, run)) is not None:
+        return done
+    raise Conflict(f"another run of {opened.book.stream} has pinned a window meanwhile; nothing was skipped")
+
+
+def _movable(opened: OpenStream, reason: str) -> Head:
+    """The ingest's head, if it may be moved. Raises WrongUse, and Conflict while a window is pending."""
+    if not reason.strip():
+        raise WrongUse("a skip needs a reason; it stays in the ledger")
+    if opened.stream.guarantee == Guarantee.NONE.value:
+        raise WrongUse(f"{opened.book.stream} keeps no positions (guarantee: none): there is nothing to move")
+    found = opened.book.head(INGEST)
+    if found is None:
+        raise WrongUse(f"{opened.book.stream} has no positions yet: name where it begins as `start` in the stream file")
+    if found.head.pending is not None:
+        raise Conflict(
+            f"window {found.head.pending.window.seq} of {opened.book.stream} is pending: let it finish, or abandon it first"
+        )
+    return found.head
+
+
+def _applied(opened: OpenStream, run: str) -> Window | None:
+    """The window of this skip, if it is committed. The answer to its pin may have been lost, and another run committed it."""
+    found = opened.book.head(INGEST)
+    newest = newest_of_lane(opened.book, INGEST, found.head if found else None, lanes.RETRIED_WITHIN)
+    return next((record.window for record in newest if record.window.run == run), None)
+
+
+def _commit(opened: OpenStream, seq: int, run: str) -> Record:
+    return protocol.process(
+        opened.book,
+        opened.sweeper,
+        NothingToRead(opened.book.clock()),
+        lambda taken: nullcontext(_NoFence()),
+        INGEST,
+        seq,
+        lanes.this_run(opened, run),
+    )
+
+
+def _offsets(opened: OpenStream, known: Known, to: Target) -> dict[TopicPartition, int]:
+    """The offset that each partition goes to. Partitions that are not named stay where they are."""
+    logs = known.to_read()
+    if to == "latest":
+        return {at: log.end for at, log in logs.items()}
+    if isinstance(to, datetime):
+        found = opened.log.first_at_or_after(known.logs, milliseconds(to), opened.stream.source.isolation)
+        times = starting.offsets_at_time(known, found, to.isoformat(), "end")
+        return {at: times[at.topic, at.partition] for at in logs}
+    if isinstance(to, str):
+        raise WrongUse(f"{to!r}: expected latest, a time, or offsets")
+    by_name = {(at.topic, at.partition): at for at in logs}
+    for topic, partition in to:
+        if (topic, partition) not in by_name:
+            raise WrongUse(f"{topic}/{partition} is not among the partitions that {opened.book.stream} reads")
+    return {by_name[name]: offset for name, offset in to.items()}

@@ -1,0 +1,188 @@
+"""Spark's DDL of a schema, for types that JSON has values for: `id BIGINT NOT NULL, lines ARRAY<STRUCT<sku: STRING>>`.
+
+Tidemark reads the DDL without Spark, so that reading the stream file finds a wrong schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+# Spark's words for each type, by the word that Spark itself writes.
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "string": ("string",),
+    "boolean": ("boolean",),
+    "tinyint": ("tinyint", "byte"),
+    "smallint": ("smallint", "short"),
+    "int": ("int", "integer"),
+    "bigint": ("bigint", "long"),
+    "float": ("float", "real"),
+    "double": ("double",),
+    "decimal": ("decimal", "dec", "numeric"),
+    "date": ("date",),
+    "timestamp": ("timestamp", "timestamp_ltz"),
+    "timestamp_ntz": ("timestamp_ntz",),
+    "binary": ("binary",),
+    "variant": ("variant",),
+    "array": ("array",),
+    "map": ("map",),
+    "struct": ("struct",),
+}
+_TYPES = {word: name for name, words in _WORDS.items() for word in words}
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<quoted>`(?:[^`]|``)+`)|(?P<word>[A-Za-z0-9_]+)|(?P<text>'[^'\\]*'|"[^"\\]*")|(?P<mark>[<>(),:]))"""
+)
+# No real schema is nested deeper.
+_DEEPEST = 50
+
+
+@dataclass(frozen=True)
+class Type:
+    """A type by Spark's name for it. `of`: an array's elements or a map's values; `members`: a struct's fields."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+    of: Type | None = None
+    members: tuple[Member, ...] = ()
+
+    def __str__(self) -> str:
+        if self.name == "decimal":
+            return f"decimal({self.precision},{self.scale})"
+        if self.name == "struct":
+            return f"struct<{','.join(f'{one.name}:{one.type}' for one in self.members)}>"
+        if self.of is not None:
+            return f"map<string,{self.of}>" if self.name == "map" else f"array<{self.of}>"
+        return self.name
+
+
+@dataclass(frozen=True)
+class Member:
+    """A column of a schema, or a field of a struct."""
+
+    name: str
+    type: Type
+    required: bool = False
+
+
+def schema_of(ddl: str) -> tuple[Member, ...]:
+    """The columns of a schema, in order. Raises ValueError that names the field and what was expected."""
+    reader = _Reader(ddl)
+    members = reader.members("")
+    if (rest := reader.look()) is not None:
+        raise ValueError(f"expected a comma or the end behind {members[-1].name}, found {rest!r}")
+    return members
+
+
+class _Reader:
+    def __init__(self, ddl: str) -> None:
+        self._tokens: list[tuple[str, str]] = []
+        at = 0
+        while ddl[at:].strip():
+            found = _TOKEN.match(ddl, at)
+            if found is None:
+                raise ValueError(
+                    f"cannot be read from {ddl[at:].strip()[:20]!r} on; a name with other characters than letters, digits "
+                    "and _ stands between backticks"
+                )
+            self._tokens.append((str(found.lastgroup), str(found.group(found.lastgroup or 0))))
+            at = found.end()
+        self._at = 0
+
+    def look(self) -> str | None:
+        """The next token; None at the end."""
+        return self._tokens[self._at][1] if self._at < len(self._tokens) else None
+
+    def members(self, within: str) -> tuple[Member, ...]:
+        found = [self._member(within)]
+        while self._took(","):
+            found.append(self._member(within))
+        # Spark takes `id` and `ID` for the same column.
+        twice = [name for name, number in Counter(one.name.lower() for one in found).items() if number > 1]
+        if twice:
+            raise ValueError(f"{within}{twice[0]} is named twice (in whatever case)")
+        return tuple(found)
+
+    def _member(self, within: str) -> Member:
+        kind, token = self._tokens[self._at] if self._at < len(self._tokens) else ("end", "the end")
+        if kind not in ("word", "quoted") or token.isdigit():
+            raise ValueError(f"expected the name of a field{f' of {within[:-1]}' if within else ''}, found {token!r}")
+        self._at += 1
+        name = token[1:-1].replace("``", "`") if kind == "quoted" else token
+        path = within + name
+        self._took(":")
+        found = self._type(path)
+        required = self._took("not")
+        if required:
+            self._expect("null", path)
+        if self._took("comment"):
+            if self._at == len(self._tokens) or self._tokens[self._at][0] != "text":
+                raise ValueError(f"{path}: expected a text in quotes behind COMMENT, found {self._found()}")
+            self._at += 1
+        return Member(name, found, required)
+
+    def _type(self, path: str) -> Type:
+        if path.count(".") + path.count("[") + path.count("{") > _DEEPEST:
+            raise ValueError(f"{path}: too deep")
+        word = self.look()
+        name = _TYPES.get((word or "").lower())
+        if name is None:
+            raise ValueError(f"{path}: expected one of the types {', '.join(_WORDS)}; found {self._found()}")
+        self._at += 1
+        if name == "decimal":
+            return self._decimal(path)
+        if name == "array":
+            self._expect("<", path)
+            element = self._type(f"{path}[]")
+            self._expect(">", path)
+            return Type(name, of=element)
+        if name == "map":
+            self._expect("<", path)
+            if self._type(f"{path}{{}}").name != "string":
+                raise ValueError(f"{path}: the keys of a JSON object are strings; expected map<string, ...>")
+            self._expect(",", path)
+            of = self._type(f"{path}{{}}")
+            self._expect(">", path)
+            return Type(name, of=of)
+        if name == "struct":
+            self._expect("<", path)
+            members = self.members(f"{path}.")
+            self._expect(">", path)
+            return Type(name, members=members)
+        return Type(name)
+
+    def _decimal(self, path: str) -> Type:
+        if not self._took("("):
+            return Type("decimal", 10, 0)
+        precision, scale = self._number(path), 0
+        if self._took(","):
+            scale = self._number(path)
+        self._expect(")", path)
+        if not 1 <= precision <= 38 or scale > precision:
+            raise ValueError(
+                f"{path}: decimal({precision},{scale}); expected at most 38 digits, and no more behind the point"
+            )
+        return Type("decimal", precision, scale)
+
+    def _number(self, path: str) -> int:
+        word = self.look() or ""
+        if not word.isdecimal():
+            raise ValueError(f"{path}: expected a number of digits, found {self._found()}")
+        self._at += 1
+        return int(word)
+
+    def _took(self, word: str) -> bool:
+        if (self.look() or "").lower() != word:
+            return False
+        self._at += 1
+        return True
+
+    def _expect(self, word: str, path: str) -> None:
+        if not self._took(word):
+            raise ValueError(f"{path}: expected {word.upper()!r}, found {self._found()}")
+
+    def _found(self) -> str:
+        word = self.look()
+        return "the end" if word is None else repr(word)

@@ -1,0 +1,425 @@
+"""What a stream file may say of schemes: how the bytes of a message become the fields of a row.
+
+Each scheme says which fields it makes itself (`own_fields`). `fields` are all fields, in the order of digests: the
+scheme's own, then the parts of the message that `keep` names.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PrivateAttr,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+from tidemark.functions import FUNCTION_NAME
+from tidemark.functions.types import FieldType
+from tidemark.schemes.avro_schema import record_fields, schema_text
+from tidemark.schemes.ddl import Member, Type, schema_of
+from tidemark.schemes.parts import ConnectionName, FieldName, Items, Part
+
+# The types that text can be converted to. A `binary` field has the bytes of the message.
+TextType = Literal["string", "integer", "double", "timestamp", "boolean"]
+Fields = dict[str, FieldType]
+
+MessagePart = Literal["key", "value", "headers", "timestamp", "timestamp_type"]
+_PARTS: Mapping[MessagePart, FieldType] = {
+    "key": "binary",
+    "value": "binary",
+    "headers": "string",
+    "timestamp": "timestamp",
+    "timestamp_type": "string",
+}
+
+
+def _by_name(given: object) -> object:
+    """A list keeps each part under its own name."""
+    if isinstance(given, list) and all(isinstance(one, str) for one in given):
+        if len(set(given)) < len(given):
+            raise ValueError("a part is named twice")
+        return {one: one for one in given}
+    return given
+
+
+class SchemePart(Part):
+    """What all schemes have: `keep`, parts of the message beside the scheme's own fields, by the name of their field."""
+
+    type: str
+    keep: Annotated[dict[FieldName, MessagePart], BeforeValidator(_by_name)] = Field(
+        default_factory=dict, description="[Parts of the message](schemes.md#keep) as fields of their own."
+    )
+
+    @property
+    def fields(self) -> Fields:
+        """All fields of a row and their types, in order."""
+        return {**self.own_fields(), **{name: _PARTS[part] for name, part in self.keep.items()}}
+
+    @abstractmethod
+    def own_fields(self) -> Fields:
+        """The fields that the scheme itself makes of a message."""
+
+    @model_validator(mode="after")
+    def _named_once(self) -> SchemePart:
+        named_once([*self.own_fields(), *self.keep])
+        return self
+
+
+def named_once(names: Iterable[str]) -> None:
+    """Raises ValueError when two fields have one name."""
+    # Spark takes `id` and `ID` for the same column.
+    counts = Counter(name.lower() for name in names)
+    twice = [name for name, number in counts.items() if number > 1]
+    if twice:
+        raise ValueError(f"more than one field is named {twice[0]!r} (in whatever case); give each its own name")
+
+
+TextFields = Annotated[
+    dict[FieldName, TextType],
+    Field(min_length=1, alias="fields", description="Names and types; the order is kept. `integer` has 64 bits."),
+]
+
+
+class NamedFields(SchemePart):
+    """A scheme whose stream file names the fields, under `fields`."""
+
+    named: TextFields
+
+    def own_fields(self) -> Fields:
+        return {**self.named}
+
+
+def _compiled(regex: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", regex))
+
+
+def _java_regex(text: str) -> str:
+    """Check a regex in Java's syntax, as far as Python knows that syntax. Spark checks the rest when compiling."""
+    try:
+        names = _compiled(text).groupindex
+    except re.error as problem:
+        raise ValueError(f"not a regular expression: {problem}") from problem
+    if wrong := [name for name in names if not re.fullmatch("[A-Za-z][A-Za-z0-9]*", name)]:
+        raise ValueError(f"Java has only letters and digits in the names of groups, and one is named {wrong[0]!r}")
+    return text
+
+
+Regex = Annotated[str, AfterValidator(_java_regex)]
+
+
+class Pattern(Part):
+    """One form that a line may have: its groups are the named fields, by their names or in order."""
+
+    name: Annotated[FieldName, Field(description="For error messages.")]
+    regex: Annotated[
+        Regex,
+        Field(
+            description="Java's syntax; as many groups as fields. Groups with names, `(?<host>\\S+)`, give the fields of these "
+            "names."
+        ),
+    ]
+    fields: Items[FieldName] = Field(
+        default=(),
+        description="Which field each group gives, in the order of the groups; each pattern gives all fields. Not needed if "
+        "the groups have names, and refused if it contradicts them. Java allows only letters and digits in such names, so a "
+        "field `status_code` needs a group without a name, and this list.",
+    )
+    timestamp: str | None = Field(
+        default=None,
+        description="How this form writes its times, as [Spark's datetime patterns]"
+        "(https://spark.apache.org/docs/4.0.0/sql-ref-datetime-pattern.html) say. Needed if a field is a timestamp.",
+    )
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The field of each group, in order."""
+        return self.fields or tuple(_compiled(self.regex).groupindex)
+
+    @model_validator(mode="after")
+    def _as_many(self) -> Pattern:
+        compiled = _compiled(self.regex)
+        named = tuple(compiled.groupindex)
+        if named and len(named) < compiled.groups:
+            raise ValueError(
+                f"pattern {self.name}: {compiled.groups - len(named)} of its {compiled.groups} groups have no name; name "
+                "all, or none, or write `(?:` for one that is no field"
+            )
+        if named and self.fields and self.fields != named:
+            raise ValueError(
+                f"pattern {self.name}: its groups are named {', '.join(named)}, and `fields` says {', '.join(self.fields)}"
+            )
+        if compiled.groups != len(self.groups):
+            raise ValueError(f"the regex has {compiled.groups} groups, and {len(self.fields)} fields are named")
+        if not self.groups:
+            raise ValueError(f"pattern {self.name}: the regex has no groups, and each is a field")
+        return self
+
+
+class RegexScheme(NamedFields):
+    """UTF-8 text that matches one of several patterns; the first that matches gives the fields."""
+
+    type: Literal["regex"]
+    patterns: Annotated[
+        Items[Pattern], Field(min_length=1, description="The forms that a line may have, in the order of the tries.")
+    ]
+    max_line_bytes: Annotated[int, Field(ge=1, le=2_147_483_647, description="A longer line is invalid.")] = (
+        16 * 1024 * 1024
+    )
+    max_match_ms: Annotated[
+        int, Field(ge=1, le=600_000, description="How much processor time one pattern may take for one line.")
+    ] = 1_000
+
+    @model_validator(mode="after")
+    def _known_fields(self) -> RegexScheme:
+        for pattern in self.patterns:
+            if set(pattern.groups) != set(self.named) or len(pattern.groups) != len(self.named):
+                missing = sorted(set(self.named) ^ set(pattern.groups))
+                raise ValueError(
+                    f"pattern {pattern.name} and `fields` do not name the same fields once each: {missing}"
+                )
+            if "timestamp" in self.named.values() and pattern.timestamp is None:
+                raise ValueError(f"pattern {pattern.name} needs `timestamp`, the form of its times")
+        return self
+
+
+_DDL_TYPES: Mapping[TextType, str] = {
+    "string": "string",
+    "integer": "bigint",
+    "double": "double",
+    "timestamp": "timestamp",
+    "boolean": "boolean",
+}
+_STORED: Mapping[str, FieldType] = {
+    "boolean": "boolean",
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), "integer"),
+    **dict.fromkeys(("float", "double"), "double"),
+    "timestamp": "timestamp",
+    "binary": "binary",
+}
+_FIELD_NAME: TypeAdapter[str] = TypeAdapter(FieldName)
+
+
+def _known_schema(ddl: str) -> str:
+    for one in schema_of(ddl):
+        try:
+            _FIELD_NAME.validate_python(one.name)
+        except ValidationError:
+            raise ValueError(
+                f"{one.name!r} cannot be the name of a field: expected a letter, then letters, digits, _ or -, at most 63"
+            ) from None
+    return ddl
+
+
+# The field for keys that the stream file does not name.
+UNKNOWN = "unknown"
+
+
+class JsonScheme(SchemePart):
+    """A JSON object a message; keys that are not named are passed over or kept, a value of another type is invalid."""
+
+    type: Literal["json"]
+    given: Annotated[
+        dict[FieldName, TextType] | None,
+        Field(min_length=1, alias="fields", description="The names of the fields and their types."),
+    ] = None
+    ddl: Annotated[
+        str | None,
+        AfterValidator(_known_schema),
+        Field(alias="schema", description="Instead of `fields`: types in [Spark's DDL](#a-schema-instead-of-fields)."),
+    ] = None
+    unknown: Literal["drop", "keep"] = Field(
+        default="drop", description="What becomes of keys that are not named: ignored, or kept in a field `unknown`."
+    )
+    timestamp: str | None = Field(
+        default=None,
+        description="How times are written, as [Spark's datetime patterns]"
+        "(https://spark.apache.org/docs/4.0.0/sql-ref-datetime-pattern.html) say; ISO 8601 unless it is given.",
+    )
+
+    @property
+    def columns(self) -> tuple[Member, ...]:
+        """The named fields, with the types of Spark's DDL."""
+        if self.ddl is not None:
+            return schema_of(self.ddl)
+        return tuple(Member(name, Type(_DDL_TYPES[kind])) for name, kind in (self.given or {}).items())
+
+    def own_fields(self) -> Fields:
+        # A type without a counterpart in Tidemark is stored as text.
+        named: Fields = {one.name: _STORED.get(one.type.name, "string") for one in self.columns}
+        return {**named, UNKNOWN: "string"} if self.unknown == "keep" else named
+
+    @model_validator(mode="after")
+    def _one_way(self) -> JsonScheme:
+        if (self.given is None) == (self.ddl is None):
+            raise ValueError("expected one of fields and schema, like `schema: id BIGINT, tags ARRAY<STRING>`")
+        return self
+
+    @model_validator(mode="after")
+    def _unknown_is_free(self) -> JsonScheme:
+        if self.unknown == "keep" and any(one.name == UNKNOWN for one in self.columns):
+            raise ValueError(f"`unknown: keep` makes a field {UNKNOWN!r}, and `fields` or `schema` names one too")
+        return self
+
+
+class DelimitedScheme(NamedFields):
+    """UTF-8 text with a separator between its fields, which are given in their order."""
+
+    type: Literal["delimited"]
+    separator: Annotated[str, Field(min_length=1, max_length=20, description="One character or several.")] = ","
+    quote: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
+        default='"',
+        description="May enclose a field, which may then hold separators, line ends, and quotes written twice. Quotes anywhere "
+        "else are invalid. `null`: a quote is a character like any other.",
+    )
+    timestamp: str | None = Field(
+        default=None, description="How times are written, as for `regex`. Needed if a field is a timestamp."
+    )
+
+    @model_validator(mode="after")
+    def _readable(self) -> DelimitedScheme:
+        if self.quote is not None and self.quote in self.separator:
+            raise ValueError(f"the separator holds the quote {self.quote!r}; `quote: null` if nothing is quoted")
+        if "timestamp" in self.named.values() and self.timestamp is None:
+            raise ValueError("a field is a timestamp: `timestamp` has to say the form of its times")
+        return self
+
+
+class RawScheme(SchemePart):
+    """The bytes of key and value, whatever they are."""
+
+    type: Literal["raw"]
+
+    def own_fields(self) -> Fields:
+        return {"key": "binary", "value": "binary"}
+
+
+class StringScheme(SchemePart):
+    """The value as UTF-8 text."""
+
+    type: Literal["string"]
+
+    def own_fields(self) -> Fields:
+        return {"value": "string"}
+
+
+class KeyValueScheme(SchemePart):
+    """Key and value as UTF-8 text; the key may be null."""
+
+    type: Literal["key_value"]
+
+    def own_fields(self) -> Fields:
+        return {"key": "string", "value": "string"}
+
+
+class MessageMetadataScheme(SchemePart):
+    """Where and when the message is, in place of what it says."""
+
+    type: Literal["message_metadata"]
+
+    def own_fields(self) -> Fields:
+        return {"topic": "string", "partition": "integer", "offset": "integer", "timestamp": "timestamp"}
+
+
+# The key, in the context of the validation, for the folder of the stream file.
+FOLDER = "folder"
+
+
+class AvroScheme(SchemePart):
+    """One Avro record a message: written with the schema in a file, or with one that the message names in a registry."""
+
+    type: Literal["avro"]
+    given: Annotated[
+        dict[FieldName, FieldType],
+        Field(
+            min_length=1,
+            alias="fields",
+            description="Fields of the record by name, which the schema must have in that type. `string` is Avro's string or "
+            "enum, `integer` int or long, `double` float or double, `timestamp` timestamp-millis or -micros, `binary` bytes or "
+            "fixed; each may be a union with null. Other fields of the record may have any type, and are ignored.",
+        ),
+    ]
+    schema_file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$")] | None = Field(
+        default=None,
+        description="The schema that all messages are written with, as JSON, beside the stream file. A field that the schema "
+        "lacks, or has in another type, is refused with code 2. The digest in receipts covers both files.",
+    )
+    registry: ConnectionName | None = Field(
+        default=None,
+        description="A connection. Each message begins with a byte 0 and the number of its schema in four bytes (Confluent's "
+        "wire format).",
+    )
+    _writer: str = PrivateAttr("")
+    _writers: Mapping[int, str | None] | None = PrivateAttr(None)
+
+    def own_fields(self) -> Fields:
+        return {**self.given}
+
+    @property
+    def writer(self) -> str:
+        """The text of the schema in the file; empty with a registry."""
+        return self._writer
+
+    @property
+    def writers(self) -> Mapping[int, str | None]:
+        """The registry's schemas that are known so far, by number; None for a schema that the registry lacks."""
+        return self._writers or {}
+
+    @property
+    def asked(self) -> bool:
+        """Whether the registry has been asked."""
+        return self._writers is not None
+
+    def with_writers(self, writers: Mapping[int, str | None]) -> AvroScheme:
+        copied = self.model_copy()
+        copied._writers = dict(writers)  # noqa: SLF001 - its own, of a copy
+        return copied
+
+    @model_validator(mode="after")
+    def _read(self, info: ValidationInfo) -> AvroScheme:
+        if (self.schema_file is None) == (self.registry is None):
+            raise ValueError("expected one of schema_file and registry")
+        if self.schema_file is not None:
+            folder = (info.context or {}).get(FOLDER)
+            if folder is None:
+                raise ValueError("a schema file is looked for beside the stream file, and there is none")
+            self._writer = schema_text(Path(folder) / self.schema_file)
+            if missing := [name for name in self.given if name not in record_fields(self._writer)]:
+                known = ", ".join(record_fields(self._writer))
+                raise ValueError(f"fields: {self.schema_file} has no field {missing[0]}; it has {known}")
+        return self
+
+
+class FunctionScheme(SchemePart):
+    """What a Python function of the stream's owner makes of each message: no row, one, or many."""
+
+    type: Literal["function"]
+    function: Annotated[
+        str, Field(pattern=FUNCTION_NAME, max_length=200, description="The function, as `module:name`.")
+    ]
+    given: Annotated[
+        dict[FieldName, FieldType],
+        Field(min_length=1, alias="fields", description="The fields of the rows that it gives, and their types."),
+    ]
+
+    def own_fields(self) -> Fields:
+        return {**self.given}
+
+
+@dataclass(frozen=True)
+class SchemeKind:
+    """A scheme of a package of one's own: the class of its settings, and `module:function` of its parser."""
+
+    settings: type[SchemePart]
+    parser: str

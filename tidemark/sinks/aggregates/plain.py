@@ -1,0 +1,32 @@
+"""The sink `hbase_aggregates` without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
+from tidemark.sinks.aggregates.table import aggregate_table, totals
+from tidemark.sinks.contract import Columns, Opened, PlainSink
+from tidemark.sinks.texts import text
+
+
+class PlainAggregates(PlainSink):
+    # No sweep: a key that a window no longer contributes to keeps its old cell, which does not count.
+
+    def rows(self, opened: Opened, settings: HBaseAggregatesSink, limit: int) -> Iterator[dict[str, Any]]:
+        """Key and values of each key, without a coordinate."""
+        aggregates = settings.aggregates(opened.fields)
+        table = aggregate_table(opened.connections, settings.hbase, settings.table)
+        for key, values in totals(opened.book, table, aggregates):
+            yield {
+                "key": {name: text(part) for name, part in zip(settings.key, key, strict=True)},
+                "values": {one.name: text(values.get(one.name)) for one in aggregates},
+            }
+
+    def in_columns(
+        self, settings: HBaseAggregatesSink, fields: Sequence[str], rows: Sequence[dict[str, Any]]
+    ) -> Columns:
+        return Columns(
+            (*settings.key, *settings.values), [[*one["key"].values(), *one["values"].values()] for one in rows]
+        )

@@ -1,0 +1,199 @@
+"""What each type of sink brings without Spark: its settings, its sweep, and its reader."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from tidemark.clients.connections import Connections
+from tidemark.errors import WrongUse
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import Record
+from tidemark.offsets.ranges import RangeSet
+from tidemark.schemes.kinds import Fields
+from tidemark.schemes.parts import Name, Part
+
+if TYPE_CHECKING:
+    from tidemark.sinks.hbase.table import ResultTable
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """The parts of the stream file that a sink's settings have to fit.
+
+    `reads` says whether the stream reads a topic over a connection.
+    """
+
+    fields: Fields
+    guarantee: str
+    reads: Callable[[str, str], bool]
+
+
+@dataclass(frozen=True)
+class Owned:
+    """A place that no other sink of the stream may write to. `problem`: the error for a second sink that names it."""
+
+    place: tuple[str, ...]
+    problem: str
+
+
+def owned_table(table: str) -> Owned:
+    """A table of HBase."""
+    return Owned(("table", table), f"table {table!r} is named for two purposes")
+
+
+class SinkSettings(Part):
+    """What a stream file says of one sink. Each type of sink derives its own settings from this class."""
+
+    type: str
+    name: Name
+
+    # For a sink that keeps one contribution of each window: what users call these contributions, such as "aggregates".
+    # A replay then reads whole windows only: see `first_reads.FirstWindows`. Empty: a replay may read any offsets.
+    whole_windows: ClassVar[str] = ""
+
+    @property
+    @abstractmethod
+    def connection(self) -> str:
+        """The connection that the sink uses."""
+
+    @property
+    def file_system(self) -> str | None:
+        """The connection with the settings of the file system that Spark writes to, if the sink writes files."""
+        return None
+
+    def owned(self) -> Iterable[Owned]:
+        """The places that no other sink of the stream may write to."""
+        return ()
+
+    def problem_with(self, others: Surroundings) -> str | None:
+        """Why the settings do not fit the rest of the stream file, in words that name the sink."""
+        return None
+
+
+class Opened(Protocol):
+    """What a sink needs of an open stream."""
+
+    @property
+    def book(self) -> Book: ...
+
+    @property
+    def connections(self) -> Connections: ...
+
+    @property
+    def fields(self) -> Fields: ...
+
+
+class PlainSink:
+    """What Tidemark does without Spark with one type of sink. A sink overrides what it needs."""
+
+    def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
+        """Remove what older attempts have left at the offsets that a committed window covers.
+
+        `place` comes from the window's receipt, because today's stream file may name another place.
+        By default nothing is removed: readers leave out rows that do not count.
+        """
+
+    def table(self, opened: Opened, settings: Any) -> ResultTable | None:
+        """The table that holds each row under its coordinate, for `tidemark show`; None for other layouts."""
+        return None
+
+    def rows(self, opened: Opened, settings: Any, limit: int) -> Iterator[dict[str, Any]]:
+        """The rows that count, for `tidemark results`, ready for JSON. The caller takes at most `limit`."""
+        raise WrongUse(f"a sink of type {settings.type} has no reader without Spark")
+
+    def in_columns(self, settings: Any, fields: Sequence[str], rows: Sequence[dict[str, Any]]) -> Columns:
+        """The same rows as a table for the terminal."""
+        return in_columns(fields, rows)
+
+
+@dataclass(frozen=True)
+class Columns:
+    names: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+def in_columns(fields: Sequence[str], rows: Sequence[dict[str, Any]]) -> Columns:
+    """Rows with their coordinate and their fields."""
+    return Columns(
+        ("coordinate", *fields), [[row["coordinate"], *(row["fields"].get(name) for name in fields)] for row in rows]
+    )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to compact: windows committed `before` a time (milliseconds since 1970), at most so many `windows`.
+
+    `again`: also windows that a compaction has taken already.
+    """
+
+    before: int | None = None
+    windows: int | None = None
+    again: bool = False
+
+
+@dataclass(frozen=True)
+class Replaceable:
+    """Folders that a compaction would merge into one, and the names of the windows whose rows they hold."""
+
+    windows: list[str]
+    folders: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """A folder into which a compaction has merged the folders of some windows."""
+
+    windows: list[str]
+    rows: int
+    folder: str
+
+
+class Compaction(Protocol):
+    """What a type of sink says about its compaction. `tidemark_spark.sinks.contract.CompactingSink` does the work."""
+
+    def planned(self, opened: Opened, settings: Any, asked: Asked) -> Sequence[Replaceable]:
+        """What a compaction would take now. This call changes nothing."""
+        ...
+
+    def at_work(self, opened: Opened, settings: Any) -> str | None:
+        """The run that is compacting the sink, or that died before it was done."""
+        ...
+
+    def made(self, opened: Opened, settings: Any, run: str) -> Sequence[Replacement]:
+        """The folders that a run has made."""
+        ...
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type of sink: the class of its settings, and its other classes as `module:Class`, imported when needed.
+
+    `plain` names a PlainSink, `spark` a `tidemark_spark.sinks.contract.SparkSink`. `refused` says why a package's type
+    cannot be used. `compaction` names a Compaction if `tidemark compact` takes sinks of this type.
+    """
+
+    settings: type[SinkSettings]
+    plain: str
+    spark: str
+    refused: str = ""
+    compaction: str = ""
+
+    def without_spark(self) -> PlainSink:
+        return _made(self.plain)  # type: ignore[no-any-return]
+
+    def with_compaction(self) -> Compaction:
+        return _made(self.compaction)  # type: ignore[no-any-return]
+
+    def with_spark(self) -> Any:
+        return _made(self.spark)
+
+
+def _made(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)()

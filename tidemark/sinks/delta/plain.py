@@ -1,0 +1,25 @@
+"""The sink `delta` without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tidemark.clients.connections import Connections
+from tidemark.ledger.records import Record
+from tidemark.offsets.ranges import RangeSet
+from tidemark.sinks.contract import Opened, PlainSink
+from tidemark.sinks.delta.settings import DeltaSink
+from tidemark.sinks.reading import delta_rows
+from tidemark.sinks.texts import of_file
+
+
+class PlainDelta(PlainSink):
+    def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
+        # Needs an extra of the package, which other sinks do not need.
+        from tidemark.sinks.delta import table
+
+        table.sweep(place["base"], record, covers)
+
+    def rows(self, opened: Opened, settings: DeltaSink, limit: int) -> Iterator[dict[str, Any]]:
+        return map(of_file, delta_rows(opened.book, settings.name, limit))

@@ -1,0 +1,208 @@
+"""A Delta table of results, through delta-rs, without Spark.
+
+    BASE/_delta_log/...
+    BASE/_generation=GENERATION/part-*.parquet
+
+An attempt writes files and adds them in one commit of the table. The commit's transaction is named after stream and
+lane, and its version is the generation. Rows are never updated. Settling deletes rows that no longer count.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from tidemark.errors import LedgerContradiction, Unreachable, WrongUse
+from tidemark.functions.types import FieldType
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import Record
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.sinks.owners import check_owner
+from tidemark.sinks.parquet import folders
+from tidemark.sinks.parquet.compactions import described, spans
+from tidemark.sinks.parquet.parts import Part, parts
+
+try:
+    from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+    from deltalake.exceptions import TableNotFoundError
+    from deltalake.transaction import AddAction, RemoveAction
+except ModuleNotFoundError as problem:
+    raise WrongUse("a sink of type delta needs the package deltalake: install tidemark[delta]") from problem
+
+TYPE = "delta"
+GENERATION = "_generation"
+_STREAM, _LEDGER = "tidemark.stream", "tidemark.ledger"
+# Features that only Delta readers understand. Tidemark and Spark read the table's files as plain Parquet.
+_BEYOND = {"deletionVectors", "columnMapping"}
+# Each range is a condition of a delete. A sweep of more ranges takes several commits of the table.
+_MOST_RANGES = 200
+_PRUNED = ("_topic", "_incarnation", "_partition", "_offset")
+
+_TYPES: Mapping[FieldType, pa.DataType] = {
+    "string": pa.string(),
+    "integer": pa.int64(),
+    "double": pa.float64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+}
+
+
+def columns(fields: Mapping[str, FieldType]) -> pa.Schema:
+    """The table's columns: Tidemark's, the stream's fields, and the generation that the table is partitioned by."""
+    ours = [("_topic", pa.string()), ("_incarnation", pa.int32()), ("_partition", pa.int32()), ("_offset", pa.int64())]
+    ours += [("_index", pa.int32()), ("_tombstone", pa.bool_()), ("_digest", pa.int64())]
+    return pa.schema([*ours, *((name, _TYPES[kind]) for name, kind in fields.items()), (GENERATION, pa.int64())])
+
+
+def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
+    """Make the table, or check its owner and add the columns that it lacks.
+
+    Raises what `check_owner` raises. Raises WrongUse for a table that cannot be read as plain files, for a column of
+    another type, and for a place unknown to Arrow.
+    """
+    folders.path_of(base)
+    mark = {_STREAM: stream, _LEDGER: ledger}
+    wanted = Schema.from_arrow(schema)
+    # "ignore": another program may have made the table first. The mark is checked below.
+    configuration = {**mark, "delta.enableDeletionVectors": "false"}
+    try:
+        table = DeltaTable.create(
+            folders.escaped(base),
+            wanted,
+            mode="ignore",
+            partition_by=[GENERATION],
+            configuration=configuration,
+            raise_if_key_not_exists=False,
+        )
+    except (TableNotFoundError, OSError) as problem:
+        raise Unreachable(f"{base}: {problem}") from problem
+    found = table.metadata().configuration
+    check_owner(base, {"stream": found.get(_STREAM, "nobody"), "ledger": found.get(_LEDGER, "none")}, stream, ledger)
+    if beyond := _BEYOND & {*(table.protocol().reader_features or ())}:
+        raise WrongUse(f"{base}: Tidemark does not read tables with {', '.join(sorted(beyond))}; name another folder")
+    there = {field.name: field for field in table.schema().fields}
+    if wrong := [one.name for one in wanted.fields if one.name in there and there[one.name].type != one.type]:
+        raise WrongUse(
+            f"{base} has the column {wrong[0]} as {there[wrong[0]].type}, and the stream file now has another type for it: "
+            "name another folder"
+        )
+    if missing := [one for one in wanted.fields if one.name not in there]:
+        table.alter.add_columns(missing)
+
+
+def partition_folder(base: str, generation: int) -> str:
+    return f"{base}/{GENERATION}={generation}"
+
+
+def add(base: str, transaction: str, generation: int, window: str) -> None:
+    """Add the files in a generation's folder to the table, in one commit.
+
+    Does nothing when the transaction already has this version or a higher one. Callers that count rows read the table.
+    """
+    table = DeltaTable(folders.escaped(base))
+    if (table.transaction_version(transaction) or 0) >= generation:
+        return
+    actions: list[AddAction | RemoveAction] = [*_actions(base, generation)]
+    named = [Transaction(transaction, generation)]
+    properties = CommitProperties(custom_metadata={"tidemark.window": window}, app_transactions=named)
+    table.create_write_transaction(actions, "append", table.schema(), [GENERATION], commit_properties=properties)
+
+
+def _actions(base: str, generation: int) -> Iterator[AddAction]:
+    with folders.opened(partition_folder(base, generation)) as (filesystem, path):
+        for one in filesystem.get_file_info(fs.FileSelector(path)):
+            if one.type != fs.FileType.File or not one.base_name.endswith(".parquet") or one.base_name[0] in "._":
+                continue
+            with filesystem.open_input_file(one.path) as file:
+                statistics = json.dumps(_statistics(pq.read_metadata(file)))
+            name = posixpath.join(f"{GENERATION}={generation}", one.base_name)
+            values = {GENERATION: str(generation)}
+            yield AddAction(name, one.size, values, int(one.mtime_ns // 1_000_000), True, statistics)
+
+
+def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
+    """Statistics by which a delete or a reader skips a file: the bounds of its coordinates."""
+    least: dict[str, Any] = {}
+    most: dict[str, Any] = {}
+    for number in range(metadata.num_columns):
+        name = metadata.schema.column(number).name
+        if name not in _PRUNED:
+            continue
+        found = [metadata.row_group(group).column(number).statistics for group in range(metadata.num_row_groups)]
+        if found and all(one is not None and one.has_min_max for one in found):
+            least[name] = min(one.min for one in found)
+            most[name] = max(one.max for one in found)
+    return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": {}}
+
+
+def sweep(base: str, record: Record, covers: RangeSet) -> None:
+    """Delete the rows of lower generations at the offsets that a committed window covers."""
+    ranges = list(covers)
+    for start in range(0, len(ranges), _MOST_RANGES):
+        places = " or ".join(map(_condition, ranges[start : start + _MOST_RANGES]))
+        metadata = {"tidemark.window": f"{record.lane}/{record.seq}"}
+        DeltaTable(folders.escaped(base)).delete(
+            f"{GENERATION} < {record.attempt.generation} and ({places})",
+            commit_properties=CommitProperties(custom_metadata=metadata),
+        )
+
+
+def _condition(one: OffsetRange) -> str:
+    at = one.partition
+    return (
+        f"(_topic = '{at.topic}' and _incarnation = {at.incarnation} and _partition = {at.partition} "
+        f"and _offset >= {one.start} and _offset < {one.until})"
+    )
+
+
+def files_of(base: str) -> dict[int, list[str]]:
+    """The files of a table by generation, as paths that Spark and Arrow take; empty if the table does not exist."""
+    try:
+        added = DeltaTable(folders.escaped(base)).get_add_actions(flatten=True)
+    except TableNotFoundError:
+        return {}
+    found: dict[int, list[str]] = {}
+    table = pa.table(added)
+    for path, generation in zip(
+        table.column("path").to_pylist(), table.column(f"partition.{GENERATION}").to_pylist(), strict=True
+    ):
+        found.setdefault(generation, []).append(f"{base}/{path}")
+    return found
+
+
+def parts_that_count(book: Book, sink: str, *, gone: bool = False) -> tuple[Authority, list[Part]]:
+    """The files of each window of a sink, and the authority that goes with them.
+
+    A commit's sweep may have deleted rows that counted when the heads were read. So the heads are read again after the
+    table. After a delete, the files stay until a vacuum of the table. Raises LedgerContradiction when a window is not
+    in its table; with `gone`, skips that window.
+    """
+    while True:
+        view = book.view()
+        found = parts(view.windows, view.authority, sink, kind=TYPE)
+        files = {base: files_of(base) for base in {one.base for one in found}}
+        if not book.changed_since(view):
+            break
+    known = [with_files(one, files[one.base]) for one in found]
+    for part in known:
+        # A window may have lost exactly those offsets that had rows: then it is no error that it has no files.
+        if part.holds and not part.files and not part.lost and not gone:
+            raise LedgerContradiction(
+                f"the table {part.base} has nothing of {described(spans(part.names))}, whose results are there. "
+                "Replay their offsets to write them again."
+            )
+    return view.authority, [part for part in known if part.files]
+
+
+def with_files(part: Part, files: Mapping[int, list[str]]) -> Part:
+    """A window's part with its files, as `files_of` gives them."""
+    return replace(part, files=tuple(files.get(part.windows[0].generation, ())))

@@ -1,0 +1,102 @@
+"""Rows of HBase whose key consists of fields, and their cells, to the byte. All sinks by key use this layout.
+
+    key        salt         1 byte: XXH64 of the rest modulo 16
+               rest         as the sink says, with its fields in their order: for null a byte 0; otherwise a byte 1, the
+                            length in 4 bytes, the bytes
+    cell       length of the mark 2 bytes, the mark (see rows.py), then fields (see packed.py)
+
+All numbers are unsigned and big-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import xxhash
+
+from tidemark.errors import ProcessingFailed
+from tidemark.sinks.hbase.packed import pack, unpack
+from tidemark.sinks.hbase.rows import SALTS, Mark
+
+# Half of the longest row key of HBase (32,767 bytes): leaves room for filters and tools that lengthen keys.
+MOST_KEY_BYTES = 16_384
+
+_NULL, _VALUE = b"\x00", b"\x01"
+_LENGTH = struct.Struct(">I")
+_MARK_LENGTH = struct.Struct(">H")
+
+
+def encode_fields(key: Sequence[bytes | None]) -> bytes:
+    return b"".join(_NULL if one is None else _VALUE + _LENGTH.pack(len(one)) + one for one in key)
+
+
+def decode_fields(encoded: bytes) -> tuple[bytes | None, ...]:
+    """Raises ValueError for bytes that `encode_fields` does not give."""
+    found: list[bytes | None] = []
+    at = 0
+    while at < len(encoded):
+        if encoded[at : at + 1] == _NULL:
+            found.append(None)
+            at += 1
+            continue
+        behind = at + 1 + _LENGTH.size
+        if encoded[at : at + 1] != _VALUE or behind > len(encoded):
+            raise ValueError(f"not a row of this layout: its key ends with {encoded!r}")
+        at = behind + int(_LENGTH.unpack_from(encoded, at + 1)[0])
+        found.append(encoded[behind:at])
+    if at != len(encoded):
+        raise ValueError(f"not a row of this layout: its key ends with {encoded!r}")
+    return tuple(found)
+
+
+def salted(key: bytes, whose: str, sink_type: str) -> bytes:
+    """A key with its salt before it. Raises ProcessingFailed for a key of more than MOST_KEY_BYTES."""
+    if len(key) > MOST_KEY_BYTES:
+        raise ProcessingFailed(
+            f"{whose} takes {len(key)} bytes, and {MOST_KEY_BYTES} is the most of the sink {sink_type}; "
+            "set such messages aside with a check, or choose other fields for the key"
+        )
+    return _salt(key) + key
+
+
+def unsalted(row: bytes) -> bytes:
+    """The key of a row. Raises ValueError for a row whose salt is not that of its key."""
+    if row[:1] != _salt(row[1:]):
+        raise ValueError(f"not a row of this layout: {row!r}")
+    return row[1:]
+
+
+def _salt(key: bytes) -> bytes:
+    return bytes([xxhash.xxh64_intdigest(key) % SALTS])
+
+
+def salt_range(salt: int) -> tuple[bytes, bytes]:
+    """The rows with a salt, as (first key, key after the last)."""
+    return bytes([salt]), bytes([salt + 1])
+
+
+def encode_cell(mark: Mark, fields: Sequence[tuple[str, bytes | None]]) -> bytes:
+    encoded = mark.encode()
+    return _MARK_LENGTH.pack(len(encoded)) + encoded + pack(fields)
+
+
+def mark_of(cell: bytes) -> Mark:
+    """Raises ValueError for a cell that is not of this layout."""
+    return Mark.decode(cell[2 : 2 + _length_of_mark(cell)])
+
+
+def packed_of(cell: bytes) -> bytes:
+    """The packed fields, which follow the mark. Raises ValueError for a cell that is not of this layout."""
+    return cell[2 + _length_of_mark(cell) :]
+
+
+def fields_of(cell: bytes) -> dict[str, bytes]:
+    """The fields that are not null. Raises ValueError for a cell that is not of this layout."""
+    return unpack(packed_of(cell))
+
+
+def _length_of_mark(cell: bytes) -> int:
+    if len(cell) < _MARK_LENGTH.size:
+        raise ValueError(f"not a cell of this layout: {cell!r}")
+    return int(_MARK_LENGTH.unpack_from(cell)[0])

@@ -1,0 +1,27 @@
+"""The sink `hbase` without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tidemark.clients.connections import Connections
+from tidemark.ledger.records import Record
+from tidemark.offsets.ranges import RangeSet
+from tidemark.sinks.contract import Opened, PlainSink
+from tidemark.sinks.hbase.settings import HBaseSink
+from tidemark.sinks.hbase.table import ResultTable, result_table
+from tidemark.sinks.reading import hbase_rows
+from tidemark.sinks.texts import place, texts
+
+
+class PlainHBase(PlainSink):
+    def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
+        result_table(connections, place["connection"], place["table"]).sweep(covers, record.attempt.generation)
+
+    def table(self, opened: Opened, settings: HBaseSink) -> ResultTable:
+        return result_table(opened.connections, settings.hbase, settings.table)
+
+    def rows(self, opened: Opened, settings: HBaseSink, limit: int) -> Iterator[dict[str, Any]]:
+        for row in hbase_rows(opened.book, self.table(opened, settings)):
+            yield {**place(row.place), "fields": texts(row.fields)}

@@ -1,0 +1,220 @@
+"""A table of results or dead letters: makes, marks, writes, sweeps and reads it. Readers see only rows that count."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark.clients.connections import Connections, hbase_endpoint
+from tidemark.clients.hbase.gateway import Gateway, TableMissing
+from tidemark.clients.hbase.tables import ALL_VERSIONS, FOR_EVER, check_families, ensure_table
+from tidemark.clients.hbase.thrift import BatchMutation, Mutation
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.sinks.hbase.cells import CellLayout, TableLayout
+from tidemark.sinks.hbase.rows import (
+    DATA_FAMILY,
+    DATA_PREFIX,
+    MARK,
+    MARK_FAMILY,
+    Mark,
+    PartitionKeys,
+    Place,
+    parse_key,
+    split_keys,
+)
+from tidemark.sinks.hbase.settings import HBaseTableSettings
+from tidemark.sinks.owners import OWNER_ROW, check_owner
+
+_OWNER_CELL = b"t:owner"
+
+# HBase keeps all versions, so a row of an older attempt stays under that of a newer one until the sweep.
+# With one version, an attempt that never commits could overwrite rows that count.
+FAMILIES = {
+    DATA_FAMILY: {"maxVersions": ALL_VERSIONS, "timeToLive": FOR_EVER},
+    MARK_FAMILY: {"maxVersions": ALL_VERSIONS, "timeToLive": FOR_EVER},
+}
+
+# For rows of some hundred bytes: few enough round trips, and small enough for a gateway's memory.
+WRITE_ROWS = 2_000
+_SWEEP_ROWS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A row that counts: its place, its mark, and its fields as text or bytes. Null fields are absent."""
+
+    place: Place
+    mark: Mark
+    fields: Mapping[str, bytes]
+
+
+class ResultTable:
+    """One HBase table with rows by coordinate."""
+
+    def __init__(self, gateway: Gateway, table: str) -> None:
+        self._gateway = gateway
+        self._table = table
+        self._layout: CellLayout | None = None
+
+    def prepare(self, stream: str, ledger: str, layout: TableLayout | None = None) -> None:
+        """Make the table if it does not exist. Check that it keeps all versions, its owner, and its layout.
+
+        Raises WrongUse for another layout, and what `check_owner` raises.
+        """
+        layout = layout or CellLayout()
+        ensure_table(self._gateway, self._table, FAMILIES)
+        check_families(self._gateway, self._table, FAMILIES)
+        mine = json.dumps({"ledger": ledger, "stream": stream, **layout.marked()}, sort_keys=True).encode()
+        table = self._table.encode()
+        put = Mutation(isDelete=False, column=_OWNER_CELL, value=mine, writeToWAL=True)
+        self._gateway.repeated(
+            f"mark {self._table}",
+            lambda client: client.checkAndPut(table, OWNER_ROW, _OWNER_CELL, None, put, {}),
+        )
+        owner = self.owner()
+        check_owner(f"HBase table {self._table}", owner, stream, ledger)
+        layout.check(f"HBase table {self._table}", owner)
+
+    def owner(self) -> dict[str, Any]:
+        """The table's owner, and the layout that it was made with; empty while it has no mark."""
+        table = self._table.encode()
+        cells = self._gateway.repeated(
+            f"read {self._table}", lambda client: client.get(table, OWNER_ROW, _OWNER_CELL, {})
+        )
+        return dict(json.loads(cells[0].value)) if cells else {}
+
+    def write(self, rows: Iterable[tuple[bytes, list[Mutation]]], generation: int) -> None:
+        """Write a batch of rows, each cell with `generation` as its timestamp; writing it again changes nothing.
+
+        Returns when HBase has acknowledged all of them. Raises Unreachable.
+        """
+        batch = [BatchMutation(row=key, mutations=mutations) for key, mutations in rows]
+        table = self._table.encode()
+        self._gateway.repeated(
+            f"write {len(batch)} rows to {self._table}",
+            lambda client: client.mutateRowsTs(table, batch, generation, {}),
+        )
+
+    def rows_that_count(self, authority: Authority, wanted: OffsetRange) -> Iterator[StoredRow]:
+        """The rows in a range that carry exactly the authority's generation, in the order of (offset, index)."""
+        return (row for _, row in self.rows(authority, wanted) if row is not None)
+
+    def rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow | None]]:
+        """Every place in a range that has a row, with the row that counts there; None where there is only debris.
+
+        A table that does not exist has no rows: no window has written to it yet.
+        """
+        try:
+            yield from self._rows(authority, wanted)
+        except TableMissing:
+            return
+
+    def _rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow | None]]:
+        segments = authority.within(wanted)
+        segment = next(segments, None)
+        for start, stop in PartitionKeys(wanted.partition).scans(wanted):
+            for key, cells in self._gateway.scan(self._table, start, stop, include_timestamp=True):
+                place = parse_key(key)
+                while segment is not None and place.offset >= segment.until:
+                    segment = next(segments, None)
+                if segment is None or place.offset < segment.start:
+                    yield place, None
+                    continue
+                if _newest(cells) > segment.generation:
+                    # Uncommitted cells of a newer attempt lie over the cells that count.
+                    cells = self._below(key, segment.generation)
+                yield place, self._row_of(place, cells, segment.generation)
+
+    def _row_of(self, place: Place, cells: Mapping[bytes, tuple[bytes, int]], generation: int) -> StoredRow | None:
+        if MARK not in cells or cells[MARK][1] != generation:
+            return None
+        mark = Mark.decode(cells[MARK][0])
+        if mark.generation != generation:
+            return None
+        if self._layout is None:
+            self._layout = CellLayout.of_mark(self.owner())
+        data = {
+            column: value
+            for column, (value, timestamp) in cells.items()
+            if timestamp == generation and column.startswith(DATA_PREFIX)
+        }
+        return StoredRow(place, mark, self._layout.fields(data))
+
+    def _below(self, key: bytes, generation: int) -> dict[bytes, tuple[bytes, int]]:
+        """The newest cells of a row, up to a generation."""
+        table = self._table.encode()
+        rows = self._gateway.repeated(
+            f"read {self._table}",
+            # HBase takes the upper end of a time range as exclusive.
+            lambda client: client.getRowTs(table, key, generation + 1, {}),
+        )
+        cells: dict[bytes, Any] = rows[0].columns if rows else {}
+        return {column: (cell.value, cell.timestamp) for column, cell in cells.items()}
+
+    def sweep(self, covers: RangeSet, generation: int) -> int:
+        """Remove every cell older than `generation` at the covered offsets; returns the number of rows with such cells.
+
+        The sweep leaves cells of this and newer generations alone, so it may run at any time after the commit.
+        """
+        swept = 0
+        for one in covers:
+            for start, stop in PartitionKeys(one.partition).scans(one):
+                # The scan gives only rows that have a cell older than the generation.
+                scan = self._gateway.scan(self._table, start, stop, columns=[MARK], timestamp=generation)
+                for batch in _batches((key for key, _ in scan), _SWEEP_ROWS):
+                    self._delete_until(batch, generation - 1)
+                    swept += len(batch)
+        return swept
+
+    def _delete_until(self, keys: list[bytes], newest: int) -> None:
+        """Delete all cells of rows whose timestamp is `newest` or older."""
+        # Without a colon: `d:` would be the column whose qualifier is empty, not the family.
+        families = [
+            Mutation(isDelete=True, column=family.encode(), writeToWAL=True) for family in (DATA_FAMILY, MARK_FAMILY)
+        ]
+        batch = [BatchMutation(row=key, mutations=families) for key in keys]
+        table = self._table.encode()
+        self._gateway.repeated(f"sweep {self._table}", lambda client: client.mutateRowsTs(table, batch, newest, {}))
+
+
+def make_with_regions(connections: Connections, settings: HBaseTableSettings) -> None:
+    """Make a sink's table, if it does not exist and its settings ask for several regions."""
+    if settings.regions == 1:
+        return
+    # Thrift 2 takes a third of a second to load, and most streams do not need it.
+    from tidemark.clients.hbase.regions import ensure_table
+    from tidemark.clients.hbase.thrift2 import gateway2
+
+    regions = split_keys(settings.regions)
+    ensure_table(gateway2(connections, settings.hbase), settings.table, FAMILIES, regions)
+
+
+def result_table(connections: Connections, connection: str, table: str) -> ResultTable:
+    """The table of this name, over a connection. Sends no request yet."""
+    return ResultTable(Gateway(hbase_endpoint(connections(connection))), table)
+
+
+def cells_of(mark: Mark, fields: Iterable[tuple[bytes, bytes | None]]) -> list[Mutation]:
+    """A row's cells: the mark, and one for each field that is not null, as (qualifier with family, text)."""
+    # Positional: isDelete, column, value, writeToWAL. Keywords take twice the time, and every cell is made here.
+    cells = [Mutation(False, MARK, mark.encode(), True)]
+    cells += [Mutation(False, column, text, True) for column, text in fields if text is not None]
+    return cells
+
+
+def _newest(cells: Mapping[bytes, tuple[bytes, int]]) -> int:
+    return max(timestamp for _, timestamp in cells.values())
+
+
+def _batches(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    for key in keys:
+        batch.append(key)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch

@@ -1,0 +1,1 @@
+"""The sink `kafka`: messages in a topic, with their origin in headers."""

@@ -1,0 +1,235 @@
+"""Results in Kafka: the headers of every message, and a reader that gives only messages that count.
+
+    tidemark.format       1
+    tidemark.stream       the stream that wrote it
+    tidemark.topic        the coordinate: where the source message was read
+    tidemark.incarnation
+    tidemark.partition
+    tidemark.offset
+    tidemark.index        of the row in its message
+    tidemark.generation   of the attempt that wrote it
+    tidemark.lane         the window: its lane
+    tidemark.window       and its number there
+
+All values are UTF-8 text, numbers are decimal.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaTopicPartition
+from kafka.errors import TopicAuthorizationFailedError
+
+from tidemark.clients.kafka.admission import kafka_errors, lacking
+from tidemark.clients.kafka.clients import python_settings
+from tidemark.clients.kafka.endpoint import KafkaEndpoint
+from tidemark.errors import Unreachable, WrongUse
+from tidemark.ledger.book import Book
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.sinks.hbase.rows import Place
+
+TYPE = "kafka"
+FORMAT = "1"
+
+HEADER_NAMES = tuple(
+    f"tidemark.{name}"
+    for name in (
+        "format",
+        "stream",
+        "topic",
+        "incarnation",
+        "partition",
+        "offset",
+        "index",
+        "generation",
+        "lane",
+        "window",
+    )
+)
+_BLOCK_BITS = 16
+# A list of so many offsets is as large as a bit for each offset of the block.
+_FEW = 1 << (_BLOCK_BITS - 4)
+# A broker that is up answers in milliseconds; a leader election takes a few seconds.
+_TIMEOUT_MS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a message's headers say: the stream and coordinate of the result, and the attempt that wrote it."""
+
+    stream: str
+    place: Place
+    generation: int
+    lane: str
+    seq: int
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        at = self.place.partition
+        values = (FORMAT, self.stream, at.topic, at.incarnation, at.partition, self.place.offset, self.place.index)
+        texts = map(str, (*values, self.generation, self.lane, self.seq))
+        return [(name, text.encode()) for name, text in zip(HEADER_NAMES, texts, strict=True)]
+
+    @classmethod
+    def of(cls, headers: Iterable[tuple[str, bytes]]) -> Origin | None:
+        """The origin in these headers; None for a message of another program. Raises ValueError for another format."""
+        found = {name: value for name, value in headers if name in HEADER_NAMES}
+        if not found:
+            return None
+        if found.get("tidemark.format") != FORMAT.encode() or len(found) < len(HEADER_NAMES):
+            raise ValueError(f"not the headers of format {FORMAT}: {found!r}")
+        _, stream, topic, incarnation, partition, offset, index, generation, lane, seq = (
+            found[name].decode() for name in HEADER_NAMES
+        )
+        place = Place(TopicPartition(topic, int(partition), int(incarnation)), int(offset), int(index))
+        return cls(stream, place, int(generation), lane, int(seq))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message that counts: its origin, topic, key and value. `value` None: a tombstone."""
+
+    origin: Origin
+    topic: str
+    key: bytes | None
+    value: bytes | None
+
+
+def kafka_messages(book: Book, cluster: KafkaEndpoint, topics: Sequence[str]) -> Iterator[StoredMessage]:
+    """The messages of a stream that count when this is called, each once; partition after partition.
+
+    An attempt writes its messages before the commit makes them count, and Tidemark never removes messages. So the
+    reader takes the ledger first, then the ends of the topics, and has to read nothing again. Raises WrongUse,
+    Unreachable.
+    """
+    authority = book.authority()
+    return only_counting(_messages(cluster, topics), book.stream, authority)
+
+
+def only_counting(
+    messages: Iterable[tuple[Sequence[tuple[str, bytes]], str, bytes | None, bytes | None]],
+    stream: str,
+    authority: Authority,
+) -> Iterator[StoredMessage]:
+    """The messages (headers, topic, key, value) of the stream whose generation counts at their coordinate, each once.
+
+    A task that Spark ran twice has written its messages twice, with the same generation. The first of them is given.
+    """
+    seen = _Seen()
+    for headers, topic, key, value in messages:
+        origin = Origin.of(headers)
+        if origin is None or origin.stream != stream:
+            continue
+        if authority.of(origin.place.partition, origin.place.offset) == origin.generation and seen.add(origin.place):
+            yield StoredMessage(origin, topic, key, value)
+
+
+class _Seen:
+    """The places that the reader has given: for each index of a row, the offsets in blocks of 65,536."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[tuple[TopicPartition, int], dict[int, _Offsets]] = {}
+
+    def add(self, place: Place) -> bool:
+        """Whether the place is new."""
+        by_index = self._blocks.setdefault((place.partition, place.offset >> _BLOCK_BITS), {})
+        offsets = by_index.get(place.index)
+        if offsets is None:
+            offsets = by_index[place.index] = _Offsets()
+        return offsets.add(place.offset & ((1 << _BLOCK_BITS) - 1))
+
+
+class _Offsets:
+    """Offsets of a block: a few as a sorted list of two bytes each, many as a bit for each offset of the block.
+
+    A message with thousands of rows needs thousands of these objects, and most of them hold few other offsets.
+    """
+
+    __slots__ = ("_bits", "_few")
+
+    def __init__(self) -> None:
+        self._few: array[int] | None = array("H")
+        self._bits = bytearray()
+
+    def add(self, offset: int) -> bool:
+        """Whether the offset is new."""
+        if self._few is None:
+            return _set(self._bits, offset)
+        at = bisect_left(self._few, offset)
+        if at < len(self._few) and self._few[at] == offset:
+            return False
+        self._few.insert(at, offset)
+        if len(self._few) >= _FEW:
+            self._bits, few, self._few = bytearray(1 << (_BLOCK_BITS - 3)), self._few, None
+            for one in few:
+                _set(self._bits, one)
+        return True
+
+
+def _set(bits: bytearray, number: int) -> bool:
+    """Set a bit; returns whether it was unset before."""
+    at, bit = divmod(number, 8)
+    if bits[at] >> bit & 1:
+        return False
+    bits[at] |= 1 << bit
+    return True
+
+
+def _messages(
+    cluster: KafkaEndpoint, topics: Sequence[str]
+) -> Iterator[tuple[list[tuple[str, bytes]], str, bytes | None, bytes | None]]:
+    """Every message up to the present ends, partition after partition.
+
+    Reads uncommitted messages too: Tidemark writes without a transaction. Another program's open one must hide none.
+    """
+    with kafka_errors(cluster):
+        consumer = KafkaConsumer(
+            **python_settings(cluster),
+            group_id=None,
+            enable_auto_commit=False,
+            isolation_level="read_uncommitted",
+            allow_auto_create_topics=False,
+            bootstrap_timeout_ms=_TIMEOUT_MS,
+        )
+        with closing(consumer):
+            for topic in topics:
+                try:
+                    yield from _of_topic(consumer, cluster, topic)
+                except TopicAuthorizationFailedError as problem:
+                    raise lacking(cluster, "Read", f"topic {topic}") from problem
+
+
+def _of_topic(
+    consumer: Any, cluster: KafkaEndpoint, topic: str
+) -> Iterator[tuple[list[tuple[str, bytes]], str, bytes | None, bytes | None]]:
+    numbers = consumer.partitions_for_topic(topic)
+    if not numbers:
+        raise WrongUse(f"Kafka at {cluster} has no topic {topic}")
+    partitions = [KafkaTopicPartition(topic, number) for number in sorted(numbers)]
+    for at, end in sorted(consumer.end_offsets(partitions).items()):
+        for record in _until(consumer, at, end):
+            yield list(record.headers), topic, record.key, record.value
+
+
+def _until(consumer: Any, at: KafkaTopicPartition, end: int) -> Iterator[Any]:
+    consumer.assign([at])
+    consumer.seek_to_beginning(at)
+    last = None
+    while True:
+        position = consumer.position(at, timeout_ms=_TIMEOUT_MS)
+        if position is None:
+            raise Unreachable(f"Kafka did not say in time where {at.topic}/{at.partition} begins; its end is {end}")
+        if position >= end:
+            return
+        records = consumer.poll(timeout_ms=_TIMEOUT_MS).get(at, ())
+        if not records and position == last:
+            raise Unreachable(f"Kafka gave nothing of {at.topic}/{at.partition} from {position} on; its end is {end}")
+        last = position
+        yield from (record for record in records if record.offset < end)

@@ -1,0 +1,78 @@
+"""The registry of all types of sinks. A package of your own adds its types by the entry point `tidemark.sinks`.
+
+An entry point names a `Kind`:
+
+    [project.entry-points."tidemark.sinks"]
+    json_lines = "my_package.json_lines:KIND"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tidemark.errors import WrongUse
+from tidemark.schemes.packages import kinds_of_packages, refusing
+from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
+from tidemark.sinks.contract import Kind, SinkSettings
+from tidemark.sinks.delta.settings import DeltaSink
+from tidemark.sinks.hbase.settings import HBaseSink
+from tidemark.sinks.kafka.settings import KafkaSink
+from tidemark.sinks.latest.settings import HBaseLatestSink
+from tidemark.sinks.parquet.settings import ParquetSink
+
+GROUP = "tidemark.sinks"
+
+
+_BUILT_IN: dict[str, Kind] = {
+    "hbase": Kind(HBaseSink, "tidemark.sinks.hbase.plain:PlainHBase", "tidemark_spark.sinks.hbase:SparkHBase"),
+    "hbase_latest": Kind(
+        HBaseLatestSink, "tidemark.sinks.latest.plain:PlainLatest", "tidemark_spark.sinks.latest:SparkLatest"
+    ),
+    "hbase_aggregates": Kind(
+        HBaseAggregatesSink,
+        "tidemark.sinks.aggregates.plain:PlainAggregates",
+        "tidemark_spark.sinks.aggregates:SparkAggregates",
+    ),
+    "parquet": Kind(
+        ParquetSink,
+        "tidemark.sinks.parquet.plain:PlainParquet",
+        "tidemark_spark.sinks.parquet:SparkParquet",
+        compaction="tidemark.sinks.parquet.compacting:ParquetCompaction",
+    ),
+    "delta": Kind(DeltaSink, "tidemark.sinks.delta.plain:PlainDelta", "tidemark_spark.sinks.delta:SparkDelta"),
+    "kafka": Kind(KafkaSink, "tidemark.sinks.kafka.plain:PlainKafka", "tidemark_spark.sinks.kafka:SparkKafka"),
+}
+
+
+def kind_of(type_: str) -> Kind:
+    """The kind of a type that a stream file or a receipt names. Raises WrongUse for a type that is not registered."""
+    if type_ not in KINDS:
+        raise WrongUse(
+            f"the sink type {type_!r} is unknown here; known are {', '.join(sorted(KINDS))}. If a package of your own "
+            f"brings it, install that package here: it registers the type as an entry point of the group {GROUP}"
+        )
+    if KINDS[type_].refused:
+        raise WrongUse(f"the sink type {type_!r}: {KINDS[type_].refused}")
+    return KINDS[type_]
+
+
+def sink_to_compact(sinks: Iterable[SinkSettings], stream: str, name: str | None) -> Any:
+    """The settings of the sink to compact: the one of this name, or the only one when no name is given.
+
+    Raises WrongUse, naming the sinks that can be compacted.
+    """
+    types = sorted(type_ for type_, kind in KINDS.items() if kind.compaction)
+    found = [one for one in sinks if one.type in types]
+    chosen = [one for one in found if name in (None, one.name)]
+    if len(chosen) != 1:
+        known = ", ".join(one.name for one in found) or "none"
+        raise WrongUse(f"{stream}: name one sink of type {' or '.join(types)}; there are: {known}")
+    return chosen[0]
+
+
+def _refused(type_: str, why: str) -> Kind:
+    return Kind(refusing(SinkSettings, type_, why, name=(str, type_)), "", "", why)  # type: ignore[type-abstract]
+
+
+KINDS: dict[str, Kind] = {**_BUILT_IN, **kinds_of_packages(GROUP, Kind, SinkSettings, _refused, _BUILT_IN)}

@@ -1,0 +1,1 @@
+"""The sink `hbase_latest`: the newest value of each key."""

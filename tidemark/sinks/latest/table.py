@@ -1,0 +1,193 @@
+"""A table with the newest value of each key: makes, marks, writes and reads it. Readers see only values that count.
+
+Tidemark never removes a cell from such a table. So a reader loads the ledger once, before the rows, and sees the
+table as of that moment, whatever is written or committed meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from tidemark.clients.connections import Connections
+from tidemark.clients.hbase.regions import ensure_table, is_there
+from tidemark.clients.hbase.tables import ALL_VERSIONS, FOR_EVER
+from tidemark.clients.hbase.thrift2 import Gateway2, gateway2, thrift
+from tidemark.errors import WrongUse
+from tidemark.offsets.authority import Authority
+from tidemark.sinks.hbase.keyed_rows import fields_of, mark_of, salt_range
+from tidemark.sinks.hbase.rows import SALTS, Place, split_keys
+from tidemark.sinks.hbase.table import StoredRow
+from tidemark.sinks.latest.rows import Version, place_of, topic_of
+from tidemark.sinks.owners import OWNER_ROW, check_owner
+
+_FAMILY = b"d"
+_OWNER_FAMILY, _OWNER_COLUMN = b"t", b"owner"
+
+# For most keys, at most two cells that do not count lie above the newest value. For the others, more cells are read.
+_READ_VERSIONS = 3
+_OLDER_VERSIONS = 100
+
+# (row, column, timestamp, cell)
+Put = tuple[bytes, bytes, int, bytes]
+
+
+class LatestTable:
+    """One HBase table with rows by key."""
+
+    def __init__(self, gateway: Gateway2, table: str) -> None:
+        self._gateway = gateway
+        self._table = table
+
+    def prepare(self, stream: str, ledger: str, key: Sequence[str], regions: int = 1) -> None:
+        """Make the table, with its regions, if it does not exist. Check that it keeps all versions, its owner, its key.
+
+        Raises WrongUse for a table that drops versions or has another key, and what `check_owner` raises.
+        """
+        families = {
+            _FAMILY.decode(): {"maxVersions": ALL_VERSIONS, "timeToLive": FOR_EVER},
+            _OWNER_FAMILY.decode(): {"maxVersions": 1, "timeToLive": FOR_EVER},
+        }
+        ensure_table(self._gateway, self._table, families, split_keys(regions))
+        self._check_families()
+        mine = json.dumps({"key": list(key), "ledger": ledger, "stream": stream}, sort_keys=True).encode()
+        put = thrift.TPut(row=OWNER_ROW, columnValues=[_value(_OWNER_FAMILY, _OWNER_COLUMN, mine)])
+        table = self._table.encode()
+        # The owner is read afterwards, so it does not matter which of two tries has won.
+        self._gateway.repeated(
+            f"mark {self._table}",
+            lambda client: client.checkAndPut(table, OWNER_ROW, _OWNER_FAMILY, _OWNER_COLUMN, None, put),
+        )
+        get = thrift.TGet(row=OWNER_ROW, columns=[thrift.TColumn(family=_OWNER_FAMILY, qualifier=_OWNER_COLUMN)])
+        found = self._gateway.repeated(f"read {self._table}", lambda client: client.get(table, get))
+        owner = json.loads(found.columnValues[0].value)
+        check_owner(f"HBase table {self._table}", owner, stream, ledger)
+        if owner.get("key") != list(key):
+            raise WrongUse(
+                f"HBase table {self._table} was made with key {', '.join(owner.get('key') or ('none',))}, the stream file says "
+                f"{', '.join(key)}. Name another table, and fill it by a replay of everything"
+            )
+
+    def write(self, cells: Iterable[Put]) -> None:
+        """Write cells, each with its own timestamp; writing them again changes nothing.
+
+        Returns when HBase has acknowledged all of them. Raises Unreachable.
+        """
+        puts = [
+            thrift.TPut(row=row, columnValues=[_value(_FAMILY, column, cell, timestamp)])
+            for row, column, timestamp, cell in cells
+        ]
+        table = self._table.encode()
+        self._gateway.repeated(
+            f"write {len(puts)} rows to {self._table}", lambda client: client.putMultiple(table, puts)
+        )
+
+    def newest(self, authority: Authority, salts: Iterable[int] = range(SALTS)) -> Iterator[StoredRow]:
+        """The newest value that counts of every key that has one. A tombstone is a value, and its mark says so."""
+        for row, columns in self._rows(salts):
+            found = _newest(authority, topic_of(row), [self._versions(row, column) for column in columns])
+            if found is not None:
+                yield found
+
+    def places(
+        self, authority: Authority, salts: Iterable[int] = range(SALTS)
+    ) -> Iterator[tuple[Place, StoredRow | None]]:
+        """Every stored value that counts, with its row; and debris, with None.
+
+        Values of generations below the one that counts are left out: newer ones have replaced them.
+        """
+        for row, columns in self._rows(salts):
+            topic = topic_of(row)
+            for column in columns:
+                for qualifier, timestamp, cell in self._versions(row, column):
+                    place, generation = place_of(topic, qualifier, Version.decode(timestamp)), mark_of(cell).generation
+                    counts = authority.of(place.partition, place.offset)
+                    if counts == generation:
+                        yield place, StoredRow(place, mark_of(cell), fields_of(cell))
+                    elif counts is None or generation > counts:
+                        yield place, None
+
+    def _rows(self, salts: Iterable[int]) -> Iterator[tuple[bytes, list[list[Any]]]]:
+        """The rows with these salts, each with the newest cells of its columns."""
+        if not is_there(self._gateway, self._table):
+            return
+        for salt in salts:
+            for result in self._gateway.scan(
+                self._table, *salt_range(salt), columns=[_ALL], maxVersions=_READ_VERSIONS
+            ):
+                yield result.row, self._columns(result)
+
+    @staticmethod
+    def _columns(result: Any) -> list[list[Any]]:
+        """The cells of a result by column, each column's newest first, as HBase sorts them."""
+        return [list(cells) for _, cells in groupby(result.columnValues, key=lambda cell: cell.qualifier)]
+
+    def _versions(self, row: bytes, cells: list[Any]) -> Iterator[tuple[bytes, int, bytes]]:
+        """One column's (qualifier, timestamp, cell), the newest first. Older cells are read on demand."""
+        full = _READ_VERSIONS
+        while cells:
+            yield from ((cell.qualifier, cell.timestamp, cell.value) for cell in cells)
+            if len(cells) < full:
+                return
+            last, full = cells[-1], _OLDER_VERSIONS
+            # HBase takes the upper end of a time range as exclusive.
+            below = thrift.TTimeRange(minStamp=0, maxStamp=last.timestamp)
+            column = thrift.TColumn(family=_FAMILY, qualifier=last.qualifier)
+            cells = self._get(
+                thrift.TGet(row=row, columns=[column], timeRange=below, maxVersions=_OLDER_VERSIONS)
+            ).columnValues
+
+    def _get(self, get: Any) -> Any:
+        table = self._table.encode()
+        return self._gateway.repeated(f"read {self._table}", lambda client: client.get(table, get))
+
+    def _check_families(self) -> None:
+        name = thrift.TTableName(qualifier=self._table.encode())
+        found = self._gateway.repeated(f"describe {self._table}", lambda client: client.getTableDescriptor(name))
+        families = {column.name: column for column in found.columns}
+        if missing := sorted({_FAMILY, _OWNER_FAMILY} - families.keys()):
+            raise WrongUse(
+                f"HBase table {self._table} has no column family {missing[0].decode()!r}; name another table"
+            )
+        kept = families[_FAMILY]
+        if (kept.maxVersions, kept.timeToLive) != (ALL_VERSIONS, FOR_EVER):
+            raise WrongUse(
+                f"HBase table {self._table}, family {_FAMILY.decode()!r}: it keeps {kept.maxVersions} versions for "
+                f"{kept.timeToLive} s, expected {ALL_VERSIONS} and {FOR_EVER}. What counts may lie below what does not; "
+                "alter the family."
+            )
+
+
+_ALL = thrift.TColumn(family=_FAMILY)
+
+
+def latest_table(connections: Connections, connection: str, table: str) -> LatestTable:
+    """The table of this name, over a connection. Sends no request yet."""
+    return LatestTable(gateway2(connections, connection), table)
+
+
+def _value(family: bytes, column: bytes, value: bytes, timestamp: int | None = None) -> Any:
+    return thrift.TColumnValue(family=family, qualifier=column, value=value, timestamp=timestamp)
+
+
+def _newest(
+    authority: Authority, topic: str, columns: Iterable[Iterator[tuple[bytes, int, bytes]]]
+) -> StoredRow | None:
+    """The newest cell that counts over all columns: by epoch and offset, then by the column."""
+    best: tuple[tuple[int, int, bytes], Place, bytes] | None = None
+    for cells in columns:
+        for column, timestamp, cell in cells:
+            version = Version.decode(timestamp)
+            rank = (version.epoch, version.offset, column)
+            if best is not None and rank <= best[0]:
+                break
+            place = place_of(topic, column, version)
+            if authority.of(place.partition, place.offset) == mark_of(cell).generation:
+                best = rank, place, cell
+                break
+    if best is None:
+        return None
+    _, place, cell = best
+    return StoredRow(place, mark_of(cell), fields_of(cell))

@@ -1,0 +1,1 @@
+"""The sink `parquet`: files in a folder for each window and attempt."""

@@ -1,0 +1,168 @@
+"""A Parquet compaction without Spark: chooses its folders, lists those it made, and removes those it replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from tidemark.errors import LedgerContradiction
+from tidemark.ledger.book import Book
+from tidemark.offsets.authority import Authority
+from tidemark.sinks.contract import Asked, Opened, Replaceable, Replacement
+from tidemark.sinks.parquet import compactions, folders
+from tidemark.sinks.parquet.compactions import Compactions, Span, WindowName, described, spans
+from tidemark.sinks.parquet.files import COMPACTED, WINDOW_COLUMNS
+from tidemark.sinks.parquet.parts import Part, steady
+from tidemark.sinks.parquet.settings import ParquetSink
+
+# The columns of a folder, and their types.
+_Schema = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Size:
+    files: int
+    bytes: int
+
+
+class ParquetCompaction:
+    """The compaction of the sink `parquet`, without Spark."""
+
+    def planned(self, opened: Opened, settings: ParquetSink, asked: Asked) -> Sequence[Replaceable]:
+        base = settings.base(opened.connections)
+
+        def read(parts: list[Part], _: Authority) -> list[Replaceable]:
+            return [_replaceable(group) for group in groups(choose(parts, base, asked))]
+
+        return steady(opened.book, settings.name, read)
+
+    def at_work(self, opened: Opened, settings: ParquetSink) -> str | None:
+        found = compactions.find(opened.book, settings.name)
+        return found.value.claim.run if found is not None and found.value.claim is not None else None
+
+    def made(self, opened: Opened, settings: ParquetSink, run: str) -> Sequence[Replacement]:
+        found = compactions.find(opened.book, settings.name)
+        made = [one for one in found.value.folders if one.run == run] if found else []
+        return [Replacement(_named(one.windows), one.rows, one.folder) for one in made]
+
+
+def _replaceable(group: Sequence[Part]) -> Replaceable:
+    found = size(group)
+    return Replaceable(
+        _named(spans(name for part in group for name in part.names)), len(group), found.files, found.bytes
+    )
+
+
+def _named(windows: Sequence[Span]) -> list[str]:
+    return [described([one]) for one in windows]
+
+
+def choose(parts: Sequence[Part], base: str, asked: Asked) -> list[Part]:
+    """The folders below `base` that are asked for, the oldest commits first."""
+
+    def oldest(part: Part) -> int:
+        return min(window.record.committed_at for window in part.windows)
+
+    chosen: list[Part] = []
+    left = asked.windows
+    for part in sorted((one for one in parts if one.base == base), key=oldest):
+        newest = max(window.record.committed_at for window in part.windows)
+        if (part.compacted and not asked.again) or (asked.before is not None and newest >= asked.before):
+            continue
+        if left is not None and len(part.windows) > left:
+            break
+        left = None if left is None else left - len(part.windows)
+        chosen.append(part)
+    return chosen
+
+
+def groups(parts: Sequence[Part]) -> list[list[Part]]:
+    """Groups of folders that become one folder each. A group has one schema, so nothing is lost or converted.
+
+    Folders without a row that counts go with the first group. Raises LedgerContradiction when a folder is missing.
+    """
+    found: dict[_Schema, list[Part]] = {}
+    empty = []
+    for part in parts:
+        if (schema := _schema(part)) is None:
+            empty.append(part)
+        else:
+            found.setdefault(schema, []).append(part)
+    together = list(found.values())
+    if together:
+        together[0] = together[0] + empty
+    return [group for group in together if len(group) > 1]
+
+
+def _schema(part: Part) -> _Schema | None:
+    if not part.holds:
+        return None
+    with folders.opened(part.folder) as (filesystem, path):
+        first = next(_files(filesystem, path), None)
+        if first is None:
+            raise LedgerContradiction(
+                f"{part.folder} has no files, and {described(spans(part.names))} have their results there. "
+                "Replay their offsets to write them again; nothing was compacted."
+            )
+        with filesystem.open_input_file(first.path) as file:
+            schema = pq.read_schema(file)
+    return tuple((one.name, str(one.type)) for one in schema if one.name not in WINDOW_COLUMNS)
+
+
+def size(parts: Sequence[Part]) -> Size:
+    sizes: list[int] = []
+    for part in parts:
+        with folders.opened(part.folder) as (filesystem, path):
+            sizes += (one.size for one in _files(filesystem, path))
+    return Size(len(sizes), sum(sizes))
+
+
+def _files(filesystem: fs.FileSystem, path: str) -> Iterator[fs.FileInfo]:
+    for found in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True)):
+        if found.type == fs.FileType.File and found.base_name.endswith(".parquet") and found.base_name[0] not in "._":
+            yield found
+
+
+def remove_replaced(book: Book, known: Compactions, base: str, generation: int) -> None:
+    """Remove the folders of windows that a compacted folder holds, and what compactions before `generation` left.
+
+    `known` was read or changed under the claim of `generation`, so no older compaction of the sink can name a folder
+    any more. Folders of sinks with other names stay, even below the same base: the name may have changed.
+    Repeatable. The call also removes what a late attempt at a compacted window has written since.
+    """
+    for at in {base, *(one.base for one in known.folders)}:
+        held = {name for one in known.folders if one.base == at for name in one.names()}
+        with folders.opened(at) as (filesystem, path):
+            _remove_below(book, known, filesystem, path, held, generation)
+
+
+def _remove_below(
+    book: Book, known: Compactions, filesystem: fs.FileSystem, path: str, held: set[WindowName], generation: int
+) -> None:
+    for lane in {lane for lane, _ in held}:
+        for seq, found in _numbered(filesystem, f"{path}/lane={lane}", "seq"):
+            if (lane, seq) in held:
+                filesystem.delete_dir(found.path)
+    older = [
+        (written, found)
+        for _, number in _numbered(filesystem, f"{path}/lane={COMPACTED}", "seq")
+        for written, found in _numbered(filesystem, number.path, "generation")
+        if written < generation
+    ]
+    # Read after the folders were listed: the ledger claims a generation before its folder is made.
+    others = [one for one in compactions.of_all_sinks(book) if one.sink != known.sink]
+    claimed = {one.claim.generation for one in others if one.claim is not None}
+    named = {folders.path_of(one.folder) for value in (known, *others) for one in value.folders}
+    for written, found in older:
+        if written not in claimed and found.path not in named:
+            filesystem.delete_dir(found.path)
+
+
+def _numbered(filesystem: fs.FileSystem, path: str, key: str) -> Iterator[tuple[int, fs.FileInfo]]:
+    for found in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True)):
+        name, _, number = found.base_name.partition("=")
+        if name == key and number.isdecimal():
+            yield int(number), found

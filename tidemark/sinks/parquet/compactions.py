@@ -1,0 +1,199 @@
+"""Which folders hold the rows of windows after a compaction has replaced the windows' own folders.
+
+The ledger has one value for each Parquet sink, changed only by compare-and-set:
+
+1. A compaction claims the value. The claim fences earlier compactions: folders that they still write never count.
+2. The compaction writes a folder, and names it in the value instead of the windows' folders. From then on it counts.
+3. Only then the compaction removes the older folders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+
+from msgspec import Struct, structs
+
+from tidemark.errors import Fenced
+from tidemark.ledger.book import Book
+from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.doubt import NotMine
+from tidemark.ledger.records import FORMAT
+from tidemark.ledger.register import draw_generation, new_token
+from tidemark.ledger.sink_values import SinkValues
+
+# More changes than others can make while a write is retried (`doubt.PATIENCE_SECONDS`): each change rewrites rows.
+_TOKENS = 32
+
+# (lane, number) of a window
+WindowName = tuple[str, int]
+
+
+class Span(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The windows [start, until) of a lane, by their numbers."""
+
+    lane: str
+    start: int
+    until: int
+
+
+class CompactedFolder(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A folder that has replaced the folders of its windows. All of these are below `base`.
+
+    Its rows have the lane, number and generation of their window as columns. `generation` is that of the compaction.
+    """
+
+    base: str
+    folder: str
+    generation: int
+    windows: tuple[Span, ...]
+    rows: int
+    run: str
+    at: int
+
+    def names(self) -> Iterable[WindowName]:
+        return ((span.lane, seq) for span in self.windows for seq in range(span.start, span.until))
+
+
+class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The compaction that is running, or that died before it was done."""
+
+    generation: int
+    run: str
+    at: int
+
+
+class Compactions(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the compactions of a sink have replaced. `token` is new at each change, so no value ever recurs."""
+
+    format: int = FORMAT
+    stream: str
+    sink: str
+    token: str
+    claim: Claim | None = None
+    folders: tuple[CompactedFolder, ...] = ()
+    # Tokens of the last changes: a writer whose answer was lost finds its change, even after changes by others.
+    tokens: tuple[str, ...] = ()
+
+    def located(self) -> dict[WindowName, CompactedFolder]:
+        """By window: the folder of its results, if it is not the window's own."""
+        return {name: folder for folder in self.folders for name in folder.names()}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The value with the bytes that were read. A compare-and-set expects exactly these bytes."""
+
+    bytes: bytes
+    value: Compactions
+
+
+def _values(book: Book) -> SinkValues:
+    return SinkValues(book, "compacted")
+
+
+def _decoded(book: Book, sink: str, stored: bytes) -> Compactions:
+    return decode(stored, Compactions, _values(book).name(sink))
+
+
+def find(book: Book, sink: str) -> Stored | None:
+    """What compactions have replaced; None before the first compaction."""
+    stored = _values(book).find(sink)
+    return None if stored is None else Stored(stored, _decoded(book, sink, stored))
+
+
+def of_all_sinks(book: Book) -> list[Compactions]:
+    """What compactions have replaced in all sinks of a stream, also in sinks that the stream file no longer names."""
+    return [_decoded(book, sink, stored) for sink, stored in _values(book).of_all_sinks()]
+
+
+def spans(names: Iterable[WindowName]) -> tuple[Span, ...]:
+    """Windows as ranges of neighbouring numbers."""
+    found = []
+    # Consecutive numbers of a lane have the same distance from their indexes in the sorted list.
+    for (lane, _), run in groupby(enumerate(sorted(set(names))), key=lambda one: (one[1][0], one[1][1] - one[0])):
+        seqs = [seq for _, (_, seq) in run]
+        found.append(Span(lane, seqs[0], seqs[-1] + 1))
+    return tuple(found)
+
+
+def claim(book: Book, sink: str, run: str) -> Stored:
+    """Begin a compaction: from now on, earlier compactions can replace nothing."""
+    while True:
+        found = find(book, sink)
+        generation, _, _ = draw_generation(book)
+        value = found.value if found else Compactions(stream=book.stream, sink=sink, token="")
+        claimed = Claim(generation=generation, run=run, at=book.clock())
+        try:
+            return _swap(book, found.bytes if found else None, structs.replace(value, claim=claimed))
+        except NotMine:
+            continue
+
+
+def replaced(held: Stored, folder: CompactedFolder) -> Compactions:
+    """The value with a new folder. Compacted folders that share windows with the new one are left out."""
+    taken = set(folder.names())
+    kept = tuple(one for one in held.value.folders if taken.isdisjoint(one.names()))
+    return structs.replace(held.value, folders=(*kept, folder))
+
+
+def check_room(book: Book, value: Compactions) -> None:
+    """Raises TooLarge when the ledger would not take the value."""
+    todo = "compact fewer windows, or with `--again`, which makes one of several compacted folders"
+    _values(book).check_room(encode(value), f"what was compacted of {book.stream}/{value.sink}", todo)
+
+
+def replace(book: Book, held: Stored, folder: CompactedFolder) -> Stored:
+    """Make a folder count instead of the folders of its windows. Raises Fenced, OutcomeUnknown."""
+    return _hold(book, held, replaced(held, folder))
+
+
+def finish(book: Book, held: Stored) -> None:
+    """Release the claim, unless another compaction has taken it. The new folders count. Raises OutcomeUnknown."""
+    with suppress(NotMine):
+        _swap(book, held.bytes, structs.replace(held.value, claim=None))
+
+
+def check_held(book: Book, held: Stored) -> None:
+    """Raises Fenced when another compaction has begun: it may have removed the files of this one."""
+    found = find(book, held.value.sink)
+    if found is None or found.bytes != held.bytes:
+        raise _fenced(book, held.value.sink, found.value if found else None)
+
+
+def described(windows: Sequence[Span]) -> str:
+    return ", ".join(
+        f"{one.lane}/{one.start}" + (f" to {one.until - 1}" if one.until - one.start > 1 else "") for one in windows
+    )
+
+
+def _hold(book: Book, held: Stored, value: Compactions) -> Stored:
+    try:
+        return _swap(book, held.bytes, value)
+    except NotMine as problem:
+        newer = _decoded(book, value.sink, problem.current or b"")
+        raise _fenced(book, value.sink, newer) from None
+
+
+def _fenced(book: Book, sink: str, newer: Compactions | None) -> Fenced:
+    last = newer and (newer.claim or (newer.folders[-1] if newer.folders else None))
+    by = f"run {last.run}" if last else "another run"
+    return Fenced(
+        f"a compaction of {book.stream}/{sink} was begun by {by} after this one, which replaces nothing any more; what "
+        "it has replaced before counts. Nothing is lost: let one run at a time."
+    )
+
+
+def _swap(book: Book, expected: bytes | None, value: Compactions) -> Stored:
+    token = new_token()
+    value = structs.replace(value, token=token, tokens=(*value.tokens, token)[-_TOKENS:])
+    check_room(book, value)
+    stored = encode(value)
+
+    def is_mine(current: bytes) -> bool:
+        return token in _decoded(book, value.sink, current).tokens
+
+    _values(book).swap(value.sink, expected, stored, is_mine)
+    return Stored(stored, value)

@@ -1,0 +1,145 @@
+"""Folders of Parquet results: one for each window and attempt, or a compacted one for several windows.
+
+    BASE/_tidemark_owner.json
+    BASE/lane=LANE/seq=NUMBER/generation=GENERATION/[by_FIELD=.../...]part-*.parquet
+    BASE/lane=compacted/seq=NUMBER/generation=GENERATION/[by_FIELD=.../...]part-*.parquet
+
+One attempt, or one compaction, writes a folder once. Columns that begin with an underscore are Tidemark's.
+The files have all columns, so readers take nothing from the names of folders.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+from pyarrow import fs
+
+from tidemark.errors import LedgerContradiction, WrongUse
+from tidemark.ledger.records import Record
+from tidemark.offsets.authority import Authority, Segment
+from tidemark.sinks.owners import check_owner
+from tidemark.sinks.parquet import folders
+from tidemark.sinks.parquet.compactions import described, spans
+from tidemark.sinks.parquet.parts import TYPE, Part
+
+__all__ = ["TYPE", "WINDOW_COLUMNS"]
+
+# In a compacted folder: the window that wrote a row, and its generation.
+GENERATION = "_generation"
+WINDOW_COLUMNS = ("_lane", "_seq", GENERATION)
+# Stands for the lane in the folder's name. No lane has this name.
+COMPACTED = "compacted"
+_OWNER_FILE = "_tidemark_owner.json"
+# Spark's times have microseconds. Read as nanoseconds, times before 1678 or after 2262 would become other times.
+_FORMAT = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
+
+
+def _window_folder(base: str, lane: str, seq: int) -> str:
+    return f"{base}/lane={lane}/seq={seq:09d}"
+
+
+def attempt_folder(base: str, lane: str, seq: int, generation: int) -> str:
+    return f"{_window_folder(base, lane, seq)}/generation={generation}"
+
+
+def exists(folder: str) -> bool:
+    with folders.opened(folder) as (filesystem, path):
+        return bool(filesystem.get_file_info(path).type != fs.FileType.NotFound)
+
+
+def own(base: str, stream: str, ledger: str, sink: str) -> None:
+    """Mark a base folder with this stream and the name of the sink. Readers find the windows by that name.
+
+    Raises what `check_owner` raises, and WrongUse when the folder belongs to a sink of another name.
+    """
+    mine = {"stream": stream, "ledger": ledger, "sink": sink}
+    with folders.opened(base) as (filesystem, path):
+        mark = f"{path}/{_OWNER_FILE}"
+        if filesystem.get_file_info(mark).type == fs.FileType.NotFound:
+            filesystem.create_dir(path, recursive=True)
+            with filesystem.open_output_stream(mark) as out:
+                out.write(json.dumps(mine).encode())
+        with filesystem.open_input_stream(mark) as stored:
+            owner = json.loads(stored.read())
+    check_owner(base, owner, stream, ledger)
+    if owner.get("sink") != sink:
+        raise WrongUse(
+            f"{base} has the results of sink {owner.get('sink')}, and the stream file now has it for sink {sink}. Results are "
+            "found by the name of their sink: give it that name again, or name another folder and fill it by a replay."
+        )
+
+
+def sweep(base: str, record: Record) -> None:
+    """Remove the folders that older attempts at the same window left."""
+    with folders.opened(_window_folder(base, record.lane, record.seq)) as (filesystem, path):
+        for found in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True)):
+            name, _, number = found.base_name.partition("=")
+            if name == "generation" and number.isdecimal() and int(number) < record.attempt.generation:
+                filesystem.delete_dir(found.path)
+
+
+def tables_that_count(parts: Iterable[Part], authority: Authority) -> Iterator[pa.Table]:
+    """The rows that count, a table for each folder that has any, in the order of the folders.
+
+    Raises LedgerContradiction when a folder is missing.
+    """
+    for part in parts:
+        if not part.holds:
+            continue
+        table = _table(part)
+        if part.compacted:
+            generations = table.column(GENERATION).to_numpy()
+        else:
+            generations = np.full(table.num_rows, part.windows[0].generation)
+        kept = table.filter(pa.array(_counting(table, authority, generations)))
+        if kept.num_rows:
+            yield kept.drop_columns(list(WINDOW_COLUMNS)) if part.compacted else kept
+
+
+def _table(part: Part) -> pa.Table:
+    found = []
+    for place in part.paths:
+        with folders.opened(place) as (filesystem, path):
+            if filesystem.get_file_info(path).type == fs.FileType.NotFound:
+                raise LedgerContradiction(
+                    f"{place} is gone, and {described(spans(part.names))} have their results there. "
+                    "Replay their offsets to write them again."
+                )
+            found.append(_plain(ds.dataset(path, filesystem=filesystem, format=_FORMAT).to_table()))
+    # One of several files may have been rewritten after a change of the columns.
+    return found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="permissive")
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """The table without view types. Files that delta-rs has rewritten have them; Arrow hardly supports them yet."""
+    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return table.cast(pa.schema([one.with_type(views.get(one.type, one.type)) for one in table.schema]))
+
+
+def _counting(table: pa.Table, authority: Authority, generations: np.ndarray) -> np.ndarray:
+    """Whether each row has the generation that counts at its coordinate."""
+    counting = np.zeros(table.num_rows, dtype=bool)
+    offsets = table.column("_offset").to_numpy()
+    incarnations = table.column("_incarnation").to_numpy()
+    partitions = table.column("_partition").to_numpy()
+    topics = table.column("_topic").to_numpy()
+    for at in authority.partitions:
+        here = (partitions == at.partition) & (incarnations == at.incarnation) & (topics == at.topic)
+        if not here.any():
+            continue
+        counting |= here & _counting_at(authority.segments(at), offsets, generations)
+    return counting
+
+
+def _counting_at(segments: Sequence[Segment], offsets: np.ndarray, generations: np.ndarray) -> np.ndarray:
+    starts, untils, counts = (
+        np.array([getattr(one, name) for one in segments]) for name in ("start", "until", "generation")
+    )
+    # -1 for an offset before the first segment.
+    found = np.searchsorted(starts, offsets, side="right") - 1
+    counting: np.ndarray = (found >= 0) & (offsets < untils[found]) & (generations == counts[found])
+    return counting

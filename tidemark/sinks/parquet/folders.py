@@ -1,0 +1,55 @@
+"""Folders of files, by the names that receipts give them.
+
+Such a name is a URI without escapes, as Spark and Hadoop take it: `file:///data/my lake/orders`. Arrow and delta-rs
+take URIs with escapes, and name some schemes differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from tidemark.errors import Unreachable, WrongUse
+
+# Hadoop's names for the scheme that Arrow and delta-rs call `s3`.
+_SCHEMES = {"s3a": "s3", "s3n": "s3"}
+
+
+def escaped(folder: str) -> str:
+    """A folder or file as a URI with escapes."""
+    scheme, _, rest = folder.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{_SCHEMES.get(scheme, scheme)}://{host}{slash}{quote(path)}"
+
+
+@contextmanager
+def opened(folder: str) -> Iterator[tuple[fs.FileSystem, str]]:
+    """Arrow's file system of a folder or file, and the path there.
+
+    Raises WrongUse for a folder that Arrow cannot open. An OSError in the block becomes Unreachable.
+    """
+    try:
+        yield _located(folder)
+    except OSError as problem:
+        raise Unreachable(f"{folder}: {problem}") from problem
+
+
+def path_of(folder: str) -> str:
+    """The path of a folder on its file system, as Arrow lists it."""
+    with opened(folder) as (_, path):
+        return path
+
+
+def _located(folder: str) -> tuple[fs.FileSystem, str]:
+    try:
+        filesystem, path = fs.FileSystem.from_uri(escaped(folder))
+    except pa.ArrowInvalid as problem:
+        raise WrongUse(
+            f"{folder} is not a folder that can be read without Spark: {problem}. Correct the path among the extras of the "
+            "connection that the sink names in `files`"
+        ) from problem
+    return filesystem, path

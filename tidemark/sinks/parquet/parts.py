@@ -1,0 +1,98 @@
+"""Where the rows of a Parquet sink are: in the folders of its windows, or in the folders that replaced those."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from tidemark.ledger.book import Book, Committed
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import RangeSet
+from tidemark.sinks.parquet import compactions
+from tidemark.sinks.parquet.compactions import CompactedFolder, Compactions, WindowName
+
+TYPE = "parquet"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A folder, and the committed windows whose rows it has. With `files`, readers take only these files of it.
+
+    `lost`: by generation, the offsets at which a newer window counts. `holds`: whether any row in the folder can count.
+    """
+
+    base: str
+    folder: str
+    windows: tuple[Committed, ...]
+    compacted: bool
+    holds: bool
+    lost: Mapping[int, RangeSet] = field(default_factory=dict)
+    files: tuple[str, ...] | None = None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return (self.folder,) if self.files is None else self.files
+
+    @property
+    def names(self) -> list[WindowName]:
+        return [(one.record.lane, one.record.seq) for one in self.windows]
+
+
+def parts(
+    windows: Iterable[Committed], authority: Authority, sink: str, known: Compactions | None = None, kind: str = TYPE
+) -> list[Part]:
+    """The folders of a sink (of type `kind`), in the order of their first windows. Read `known` before the windows.
+
+    A compaction leaves out rows that do not count when it reads the ledger, and authority only rises. So a row that
+    counted for an older view may be missing in a newer folder. A row that counts for a newer view is never
+    missing in an older folder.
+    """
+    located = known.located() if known else {}
+    own: dict[tuple[str, str], list[Committed]] = {}
+    of: dict[tuple[str, str], CompactedFolder] = {}
+    for window in sorted(windows, key=lambda one: (one.record.lane, one.record.seq)):
+        place = next((one.place for one in window.record.places if one.name == sink and one.type == kind), None)
+        if place is None:
+            continue
+        folder = located.get((window.record.lane, window.record.seq))
+        at = (place["base"], place["folder"]) if folder is None else (folder.base, folder.folder)
+        own.setdefault(at, []).append(window)
+        if folder is not None:
+            of[at] = folder
+    return [_part(at, found, authority, compacted=at in of) for at, found in own.items()]
+
+
+def _part(at: tuple[str, str], windows: Sequence[Committed], authority: Authority, *, compacted: bool) -> Part:
+    lost, holds = {}, False
+    for window in windows:
+        held = authority.held_by(window.generation, window.covers)
+        holds |= bool(held) and any(tally.rows.number for tally in window.record.tallies)
+        if gone := window.covers - held:
+            lost[window.generation] = gone
+    return Part(*at, tuple(windows), compacted, holds, lost)
+
+
+def steady(book: Book, sink: str, read: Callable[[list[Part], Authority], T]) -> T:
+    """Read until no compaction has replaced a folder meanwhile. Gives the rows that counted when the heads were read.
+
+    The folder of a committed window stays unchanged until a compaction replaces it, so commits disturb no reader.
+    """
+    while True:
+        known = compactions.find(book, sink)
+        view = book.view()
+        try:
+            found = read(parts(view.windows, view.authority, sink, known.value if known else None), view.authority)
+        except Exception:
+            # A missing file is an error, unless a compaction has replaced its folder.
+            if _same_folders(known, compactions.find(book, sink)):
+                raise
+            continue
+        if _same_folders(known, compactions.find(book, sink)):
+            return found
+
+
+def _same_folders(before: compactions.Stored | None, now: compactions.Stored | None) -> bool:
+    return (before.value.folders if before else ()) == (now.value.folders if now else ())

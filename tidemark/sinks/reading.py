@@ -1,0 +1,155 @@
+"""Reading results without Spark: only the rows that count, also while commits happen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tidemark.ledger.book import Book, View
+from tidemark.ledger.lookup import Found, look_up
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.sinks.hbase.rows import BLOCK_BITS, Place
+from tidemark.sinks.hbase.table import ResultTable, StoredRow
+from tidemark.sinks.parquet.parts import Part, steady
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+# How many bytes of fields a reader holds until it has asked the ledger whether the rows still count.
+_PART_BYTES = 16 << 20
+
+
+def pieces(wanted: RangeSet) -> Iterator[OffsetRange]:
+    """A set of offsets, cut into pieces that take one scan each."""
+    for one in wanted:
+        at = one.start
+        while at < one.until:
+            until = min(one.until, ((at >> BLOCK_BITS) + 1) << BLOCK_BITS)
+            yield OffsetRange(one.partition, at, until)
+            at = until
+
+
+def hbase_rows(book: Book, table: ResultTable) -> Iterator[StoredRow]:
+    """Every row that counts in a table of results or dead letters, by partition and offset."""
+    view = book.view()
+    return rows_of_pieces(book, table, view, pieces(view.authority.covered()))
+
+
+def rows_of_pieces(book: Book, table: ResultTable, view: View, wanted: Iterable[OffsetRange]) -> Iterator[StoredRow]:
+    """The rows that count in some pieces."""
+    return (row for found in places_of_pieces(book, table, view, wanted) for _, row in found if row is not None)
+
+
+def places_of_pieces(
+    book: Book, table: ResultTable, view: View, wanted: Iterable[OffsetRange]
+) -> Iterator[list[tuple[Place, StoredRow | None]]]:
+    """The rows that count in some pieces; places that hold only debris have None. Given in parts, to limit the memory.
+
+    A commit may fall between reading the ledger and reading the rows. Its sweep may remove rows before they are read.
+    So the heads are read again after the rows of each part, and the rows too if the authority there has changed.
+    """
+    for piece in wanted:
+        rest = piece
+        while rest.start < rest.until:
+            view, (found, until) = _steady(book, view, partial(_first_part, table, rest), partial(_segments, rest))
+            yield found
+            rest = replace(rest, start=until)
+
+
+def rows_at(
+    book: Book, tables: Mapping[str, ResultTable], place: Coordinate
+) -> tuple[Found, dict[str, list[StoredRow]]]:
+    """What the ledger says of one coordinate, and its rows that count, by the name of their table.
+
+    The history is not read. The coordinate is looked up again after the rows. If a newer window has committed it, the
+    rows are read again.
+    """
+    found, wanted = look_up(book, place), place.as_range()
+    while True:
+        authority = Authority((window.attempt.generation, RangeSet([wanted])) for window in found.windows)
+        rows = {name: list(table.rows_that_count(authority, wanted)) for name, table in tables.items()}
+        newer = look_up(book, place)
+        if newer.generation == found.generation:
+            return newer, rows
+        found = newer
+
+
+def parquet_tables(book: Book, sink: str) -> list[pa.Table]:
+    """The rows of a Parquet sink that count, a table for each folder: one window, or several compacted ones."""
+    # Arrow takes a third of a second to load, and other readers do not need it.
+    from tidemark.sinks.parquet.files import tables_that_count
+
+    return steady(book, sink, lambda parts, authority: list(tables_that_count(parts, authority)))
+
+
+def parquet_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
+    """The first rows of a Parquet sink that count, at most `limit`, folder by folder; times are texts."""
+    from tidemark.sinks.parquet.files import tables_that_count
+
+    def read(parts: list[Part], authority: Authority) -> list[dict[str, Any]]:
+        return _first_rows(tables_that_count(parts, authority), limit)
+
+    return steady(book, sink, read)
+
+
+def delta_tables(book: Book, sink: str) -> list[pa.Table]:
+    """The rows of a Delta table that count, one table for each window."""
+    # Needs an extra of the package, which other readers do not need.
+    from tidemark.sinks.delta.table import parts_that_count
+    from tidemark.sinks.parquet.files import tables_that_count
+
+    authority, parts = parts_that_count(book, sink)
+    return list(tables_that_count(parts, authority))
+
+
+def delta_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
+    """The first rows of a Delta table that count, at most `limit`, window by window; times are texts."""
+    from tidemark.sinks.delta.table import parts_that_count
+    from tidemark.sinks.parquet.files import tables_that_count
+
+    authority, parts = parts_that_count(book, sink)
+    return _first_rows(tables_that_count(parts, authority), limit)
+
+
+def _first_rows(tables: Iterable[pa.Table], limit: int) -> list[dict[str, Any]]:
+    from tidemark.sinks.time_texts import with_texts
+
+    return list(islice((row for table in tables for row in with_texts(table.slice(0, limit)).to_pylist()), limit))
+
+
+def _steady(book: Book, view: View, read: Callable[[View], T], used: Callable[[View], object]) -> tuple[View, T]:
+    """Read until the `used` part of the ledger is the same before and after."""
+    while True:
+        found = read(view)
+        if not book.changed_since(view):
+            return view, found
+        newer = book.view()
+        if used(newer) == used(view):
+            return newer, found
+        view = newer
+
+
+def _first_part(
+    table: ResultTable, wanted: OffsetRange, view: View
+) -> tuple[list[tuple[Place, StoredRow | None]], int]:
+    """The rows of the first messages, some megabytes of them, and the offset from which to read on."""
+    found: list[tuple[Place, StoredRow | None]] = []
+    size = 0
+    for place, row in table.rows(view.authority, wanted):
+        if size >= _PART_BYTES and place.offset != found[-1][0].offset:
+            return found, place.offset
+        found.append((place, row))
+        if row is not None:
+            size += sum(map(len, row.fields.values()))
+    return found, wanted.until
+
+
+def _segments(wanted: OffsetRange, view: View) -> object:
+    return list(view.authority.within(wanted))

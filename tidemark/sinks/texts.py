@@ -1,0 +1,41 @@
+"""Rows as `tidemark results` shows them: coordinates and values as texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.sinks.hbase.rows import Place
+
+
+def place(of: Place) -> dict[str, Any]:
+    return {"coordinate": f"{of.partition}@{of.offset}", "index": of.index}
+
+
+def text(value: bytes | None) -> str | None:
+    return None if value is None else _decoded(value)
+
+
+def texts(fields: Mapping[str, bytes]) -> dict[str, str]:
+    return {name: _decoded(value) for name, value in fields.items()}
+
+
+def of_file(found: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a file, without the fields that are null."""
+    at = TopicPartition(found["_topic"], found["_partition"], found["_incarnation"])
+    fields = {name: _as_text(value) for name, value in found.items() if name[0] != "_" and value is not None}
+    return {**place(Place(at, found["_offset"], found["_index"])), "fields": fields}
+
+
+def _decoded(value: bytes) -> str:
+    return value.decode(errors="backslashreplace")
+
+
+def _as_text(value: str | bytes | bool | int | float) -> str:
+    """A value of a file as the text that HBase has for it. Very large and very small doubles may look different."""
+    if isinstance(value, bytes):
+        return _decoded(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)

@@ -1,0 +1,84 @@
+"""What a stream file may say of the engine: how Airflow starts the Spark jobs, and with which of Spark's settings."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from tidemark.schemes.parts import ConnectionName, Part, Text
+
+# Names of settings with secret values. Spark's own pattern for redaction matches fewer names.
+SENSITIVE = (
+    r"(?i)secret|passw(or)?d|passphrase|passcode|credential|token|jaas|account[._-]?key|access[._-]?key|api[._-]?key"
+    r"|private[._-]?key|encryption[._-]?key|azure[.]sas"
+)
+# Such names whose value is no secret: a switch, a time, a class, or the place of a secret.
+_HARMLESS = re.compile(
+    r"(?i)(enabled|file|path|dir|provider|providers|class|renewal[._-]?ratio|renewal[._-]?credentials|interval|wait|retries)$"
+)
+# JVM options and similar values contain names and values: -Djavax.net.ssl.trustStorePassword=...
+_WITHIN = re.compile(rf"[\s-][^\s=]*(?:{SENSITIVE[4:]})[^\s=]*=", re.IGNORECASE)
+_LOGIN_IN_ADDRESS = re.compile(r"://[^/\s@]*:[^/\s@]+@")
+_DEPLOY_MODE = "spark.submit.deployMode"
+
+
+def is_secret(name: str) -> bool:
+    """Whether the name of a setting says that its value is a secret."""
+    return re.search(SENSITIVE, name) is not None and _HARMLESS.search(name) is None
+
+
+def _shown_to_people(conf: dict[str, str]) -> dict[str, str]:
+    for name, value in conf.items():
+        if name == _DEPLOY_MODE and value.strip().lower() != "client":
+            raise ValueError(
+                f"{name} is {value}; expected client, or leave it out: Tidemark's jobs run in client mode, so that their "
+                "connections need not stand on a command line"
+            )
+        # The error leaves out the value, because people see the error too.
+        if is_secret(name) or _WITHIN.search(f" {value}") or _LOGIN_IN_ADDRESS.search(value):
+            raise ValueError(
+                f"{name} holds a secret, and what stands here is shown in lists of processes and on pages; put it into a "
+                "connection: settings of a file system (fs.*) into `hadoop` among the extras of the connection that a sink "
+                "names in `files`; what only Spark's own programs use into spark-defaults.conf, readable for its owner alone"
+            )
+    return conf
+
+
+PoolName = Annotated[Text, Field(min_length=1, max_length=256)]
+
+
+class Engine(Part):
+    """How Airflow runs the Spark jobs. With `master`, any other resolved master is refused."""
+
+    spark: ConnectionName = Field(default="spark_default", description="The Spark connection. It decides the master.")
+    master: Text | None = Field(
+        default=None,
+        description="The master that the connection must have; Tidemark refuses any other. `yarn` has to be written here, "
+        "because Airflow's provider also gives `yarn` for a connection that it cannot read.",
+    )
+    conf: Annotated[dict[Text, Text], AfterValidator(_shown_to_people)] = Field(
+        default_factory=dict,
+        description="Spark settings. No secrets: put them into [connections](engines.md#settings-of-a-file-system). No "
+        "deploy mode but `client`.",
+    )
+    pool: Annotated[PoolName, Field(description="Airflow pool for the Spark tasks of the ingest.")] = "default_pool"
+    replay_pool: PoolName | None = Field(
+        default=None,
+        description="Airflow pool for the Spark tasks of replays, backfills and audits, otherwise that of `pool`. With a "
+        "pool of their own, they never hold up an ingest.",
+    )
+    retries: Annotated[int, Field(ge=0, le=100, description="Of every task. A retry reads the pinned window.")] = 3
+    # At most a week for the delay, and 31 days for the time-out. Longer is a mistake, and Airflow cannot add any number.
+    retry_delay_seconds: Annotated[
+        int, Field(ge=1, le=604_800, description="The wait before a retry, at most a week.")
+    ] = 60
+    timeout_minutes: Annotated[
+        int, Field(ge=1, le=44_640, description="The time-out of the Spark task, at most 31 days.")
+    ] = 50
+
+    @property
+    def pool_on_request(self) -> str:
+        """The pool of the DAGs that people trigger: replay, backfill and audit."""
+        return self.replay_pool or self.pool
