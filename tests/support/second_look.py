@@ -2,7 +2,8 @@
 
 Two processes with servers of their own share a machine. So now and then a right answer comes too late, while a fault fails
 twice. Tests of the commit protocol are the exception: a fault of the protocol may show once in a thousand times. They are
-run again only when a deadline has passed, which says nothing about results.
+run again only when a deadline has passed, which says nothing about results. Unit tests share these processes, and the same
+holds for them: a deadline is waited for again, and nothing else.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LATE = [r"^TooLate\b", r"^TimeoutExpired\b", r"^TimeoutError\b"]
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.nodeid.startswith(PROTOCOL):
+        if item.nodeid.startswith((*PROTOCOL, "tests/unit/")):
             item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=LATE))
         elif item.nodeid.startswith(ON_SERVERS):
             item.add_marker(pytest.mark.flaky(reruns=1))

@@ -7,6 +7,8 @@ import faulthandler
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -17,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.covering import REPOSITORY
 from tests.support.waiting import until
 from tidemark import Message
 from tidemark.errors import Fenced
@@ -238,9 +241,26 @@ def test_a_child_ends_with_its_parent() -> None:
     os.close(write)
 
 
-def test_a_child_that_is_closed_leaves_nothing(child: Child) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    pid = child(messages("a"))[0].rows[0][0]
-    child.close()
-    assert not Path(f"/proc/{pid}").exists()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+# In a process of its own: threads of other tests' servers open and close files while this one counts.
+COUNTED = """
+import os
+from tidemark import Message
+from tidemark.functions.caller import Result
+from tidemark.functions.child import Child
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+before = open_files()
+child = Child(lambda message: Result(rows=((os.getpid(),),)), 60_000)
+pid = child([Message("t", 0, 0, None, None)])[0].rows[0][0]
+assert os.path.exists(f"/proc/{pid}")
+during = open_files()
+child.close()
+print(during - before, open_files() - before, os.path.exists(f"/proc/{pid}"))
+"""
+
+
+def test_a_child_that_is_closed_leaves_nothing() -> None:
+    done = subprocess.run([sys.executable, "-c", COUNTED], capture_output=True, text=True, cwd=REPOSITORY, timeout=60)
+    assert (done.stdout.split(), done.stderr) == (["4", "0", "False"], "")

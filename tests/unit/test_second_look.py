@@ -47,9 +47,8 @@ def test_what_fails_once_on_servers_passes_and_is_printed_whole(tmp_path: Path) 
         (ANY, "runs.clear(); assert 1 == 2"),
         (PROTOCOL[0], "assert 1 == 2"),
         ("tests/unit/test_it.py", "assert 1 == 2"),
-        ("tests/unit/test_it.py", "raise TooLate('late')"),
     ],
-    ids=["twice", "of the protocol", "without servers", "without servers, late"],
+    ids=["twice", "of the protocol", "without servers"],
 )
 def test_these_failures_are_final(tmp_path: Path, file: str, fails: str) -> None:
     code, said = run(tmp_path, file, fails)
@@ -65,8 +64,9 @@ def test_these_failures_are_final(tmp_path: Path, file: str, fails: str) -> None
     ],
     ids=["until", "a process", "the browser"],
 )
-def test_a_deadline_is_waited_for_again_in_tests_of_the_protocol_too(tmp_path: Path, fails: str) -> None:
-    code, said = run(tmp_path, PROTOCOL[-1], fails)
+@pytest.mark.parametrize("file", [PROTOCOL[-1], "tests/unit/test_it.py"], ids=["of the protocol", "without servers"])
+def test_a_deadline_is_waited_for_again_in_every_test(tmp_path: Path, fails: str, file: str) -> None:
+    code, said = run(tmp_path, file, fails)
     assert code == 0, said
     assert "1 passed, 1 rerun" in said
 
