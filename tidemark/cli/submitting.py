@@ -59,7 +59,7 @@ def process(
 
 def show_committed(opened: OpenStream, lane: str, run: str, *, as_json: bool) -> None:
     found = [{**one, "generation": str(one["generation"])} for one in windows(committed_by(opened, lane, run))]
-    columns = ("seq", "generation", "read", "stored", "set_aside")
+    columns = ("seq", "generation", "read", "stored", "dead_letters")
     rows = [[one[name] for name in columns] for one in found]
     value = {"stream": opened.book.stream, "lane": lane, "run": run, "windows": found}
-    data(value, as_json=as_json, rows=rows, columns=("window", "generation", "read", "stored", "set aside"))
+    data(value, as_json=as_json, rows=rows, columns=("window", "generation", "read", "stored", "dead letters"))

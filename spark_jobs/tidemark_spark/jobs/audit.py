@@ -99,7 +99,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
         code_version=lanes.code_version(),
         expected=sum(tally.read.number for tally in counts),
         stored=sum(tally.stored.number for tally in counts),
-        set_aside=sum(tally.invalid.number + tally.failed.number for tally in counts),
+        dead_letters=sum(tally.invalid.number + tally.failed.number for tally in counts),
         skipped=sum(tally.skipped.number for tally in counts),
         unproven=gone.count() - by_tallies,
         by_tallies=by_tallies,
@@ -177,7 +177,7 @@ def _places(audit: Audit) -> Iterator[Audited]:
         if (audited := kind_of(settings.type).with_spark().audit(audit, settings)) is not None:
             yield audited
     letters = opened.stream.dead_letters
-    expected = with_dead_letter_digest(outcomes.set_aside(audit.messages), letters)
+    expected = with_dead_letter_digest(outcomes.dead_letters(audit.messages), letters)
     table = opened.dead_letter_table()
     found = hbase_places(audit.spark, opened.book, table, (), audit.uncommitted, digested=digested)
     yield audit.compare("dead letters", expected, found, audit.forgotten.of_dead_letters(letters.table))
