@@ -258,7 +258,7 @@ def _opened(book: Book, lane: str, entry: LaneEntry) -> Stored:
     """The head of a lane in the register. An opening lane is marked as open."""
     head = _head_of(book, lane, entry)
     if entry.state == LaneState.OPENING:
-        change(book, lambda register: _marked(register, lane, LaneState.OPEN, opening=True))
+        change(book, lambda register: _marked(register, lane, LaneState.OPEN))
     return head
 
 
@@ -355,10 +355,10 @@ def _closed_by(token: str) -> Callable[[bytes], bool]:
     return lambda stored: decode(stored, Head, "the head").token == token
 
 
-def _marked(register: Register, lane: str, state: LaneState, *, opening: bool = False, **more: Any) -> Register:
-    """The register with this state of a lane. `opening`: only if the lane is still opening. Unknown lanes change nothing."""
+def _marked(register: Register, lane: str, state: LaneState, **more: Any) -> Register:
+    """The register with this state of a lane. Unknown lanes change nothing: a closed lane has left the register."""
     entry = register.lanes.get(lane)
-    if entry is None or (opening and entry.state != LaneState.OPENING):
+    if entry is None:
         return register
     return structs.replace(register, lanes={**register.lanes, lane: structs.replace(entry, state=state, **more)})
 
