@@ -23,6 +23,7 @@ from tidemark.cli.options import (
     TakeOver,
     Until,
     UntilTime,
+    Verbose,
 )
 from tidemark.cli.output import data, error
 from tidemark.cli.submitting import new_run, process, show_committed
@@ -59,6 +60,7 @@ def backfill(
     run_name: RunName = "",
     take_over: TakeOver = False,
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Read offsets that no window has read yet, in a lane of their own.
@@ -76,7 +78,7 @@ def backfill(
         "reason": reason,
         "dry_run": dry_run,
     }
-    _selected(opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, take_over, as_json)
+    _selected(opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, take_over, verbose, as_json)
 
 
 def replay(
@@ -99,6 +101,7 @@ def replay(
     run_name: RunName = "",
     take_over: TakeOver = False,
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Read again what windows have read before, in a lane of its own. The ingest's position does not move.
@@ -118,7 +121,7 @@ def replay(
         "reason": reason,
         "dry_run": dry_run,
     }
-    _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, take_over, as_json)
+    _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, take_over, verbose, as_json)
 
 
 def _selected(
@@ -128,6 +131,7 @@ def _selected(
     command: str,
     run_name: str,
     take_over: bool,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     kind, name = request.kind, run_name or new_run()
@@ -148,14 +152,14 @@ def _selected(
             return
         _show_more_or_less(opened, chosen)
         lanes.open_selected(opened, kind, name, chosen.ranges, asked.reason)
-    process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over)
+    process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over, verbose=verbose)
     show_committed(opened, lane, name, as_json=as_json)
 
 
-def repair(opened: OpenStream, run: str, findings: RangeSet, reason: str, command: str) -> None:
+def repair(opened: OpenStream, run: str, findings: RangeSet, reason: str, command: str, *, verbose: bool) -> None:
     """Replay an audit's findings."""
     lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason)
-    process(opened, command, lane, run, _planned(opened, lane, run))
+    process(opened, command, lane, run, _planned(opened, lane, run), verbose=verbose)
 
 
 def _planned(opened: OpenStream, lane: str, run: str) -> Pending | None:

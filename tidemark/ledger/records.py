@@ -17,6 +17,8 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
 
 INGEST = "ingest"
+# Not a lane: the place of an audit's signs of life. Of two audits at once, the newer sign stays.
+AUDIT = "audit"
 
 # The format of the values that this version writes; `codec.py` migrates older ones.
 FORMAT = 1

@@ -49,6 +49,7 @@ class SparkWork:
         self.progress = Progress(spark)
 
     def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
+        self.progress.begin("reading")
         self._window = window
         self._covers = covers
         self._block_size = block_size(covers, most_blocks(self._opened.book.store, covers.partitions))
@@ -89,9 +90,11 @@ class SparkWork:
         )
         self._context, self._attempt = context, attempt
         if any(tally.invalid.number or tally.failed.number for tally in self._tallies):
+            self.progress.begin("storing dead letters")
             self._dead = self._store_dead_letters(attempt, context)
         on_step(Step.DEAD_LETTERS_STORED)
         for sink in self._sinks:
+            self.progress.begin(f"storing {sink.name}")
             self._stored[sink.name] = sink.store(outcomes.stored(self._rows.frame), context)
             on_step(Step.SINK_STORED)
 
@@ -109,6 +112,7 @@ class SparkWork:
         return self._dead_letters.store(messages, context, attempt.code_version, now, earlier)
 
     def verify(self) -> Receipt:
+        self.progress.step = "verifying"
         verify(self._tallies, self._stored, self._dead)
         changes = changes_since_pin(self._opened.log, self._window)
         if changes:
