@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,7 @@ from tidemark.cli.progress import (
 from tidemark.cli.terminal import Display, JobLog, is_terminal
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Step
+from tidemark.errors import WrongUse
 from tidemark.ledger.records import Head, Heartbeat
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
@@ -210,3 +213,20 @@ def test_bars_need_a_terminal_that_draws_them(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("TERM", term)
     assert is_terminal(Tty()) == terminal
     assert not is_terminal(io.StringIO())
+
+
+def test_a_full_disk_does_not_stop_the_job(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from tidemark.cli.terminal import JobLog; "
+        f"log = JobLog('orders', Path('{tmp_path}')); log.write('tidemark: why'); "
+        "log.close(keep=True); print(log.why(), log.path.stat().st_size)"
+    )
+    # No file may have a byte.
+    command = ["bash", "-c", 'ulimit -f 0; exec "$0" "$@"', sys.executable, "-B", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("['tidemark: why'] 0\n", 0), done.stderr
+
+
+def test_without_a_place_for_the_log_nothing_is_started(tmp_path: Path) -> None:
+    with pytest.raises(WrongUse, match=r"no place for the job's log: .*No such file.*nowhere.*TMPDIR, or use -v"):
+        JobLog("orders", tmp_path / "nowhere")

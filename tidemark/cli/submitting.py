@@ -62,9 +62,10 @@ def submit(
             code = programs.run(command, job_environment(), log.write)
     finally:
         log.close(keep=code != EXIT_DONE)
-        if code is None or code not in accepted:
+        if code is not None and code not in accepted:
             for said in log.why():
                 error(said)
+        if code is None or code not in accepted:
             error(f"The job's log: {log.path}")
     return _ended(code, f"in {log.path}", accepted)
 

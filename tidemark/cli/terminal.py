@@ -30,7 +30,7 @@ from rich.text import Text
 
 from tidemark.cli.output import plain
 from tidemark.cli.progress import Shown, few, without_stages
-from tidemark.errors import TidemarkError
+from tidemark.errors import TidemarkError, WrongUse
 
 # How often the ledger is asked, in seconds. Jobs write a sign of life every three seconds (`tidemark.commit.fence`).
 LOOK_SECONDS = 1.0
@@ -48,10 +48,19 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 class JobLog:
-    """The file of a job's log, and what an error needs of it. Made anew for each job, and readable by its owner only."""
+    """The file of a job's log, and what an error needs of it. Made anew for each job, and readable by its owner only.
+
+    Raises WrongUse where no file can be made.
+    """
 
     def __init__(self, stream: str, folder: Path | None = None) -> None:
-        number, name = tempfile.mkstemp(".log", f"tidemark-{stream}-", folder)
+        try:
+            number, name = tempfile.mkstemp(".log", f"tidemark-{stream}-", folder)
+        except OSError as problem:
+            raise WrongUse(
+                f"there is no place for the job's log: {problem}. Make room there, name another folder in TMPDIR, "
+                "or use -v, which needs no file"
+            ) from problem
         self.path = Path(name)
         self._file = os.fdopen(number, "w", encoding="utf-8", errors="replace")
         self._answers: list[str] = []
@@ -65,8 +74,10 @@ class JobLog:
             # A bar; or spaces, with which Spark takes its bars back when a job has ended.
             self.tasks = tasks
             return
-        self._file.write(f"{said}\n")
-        self._file.flush()
+        # A full disk must not stop the job, which would wait for its output to be read.
+        with suppress(OSError):
+            self._file.write(f"{said}\n")
+            self._file.flush()
         self._last.append(said)
         if said.startswith("tidemark: "):
             self._answers.append(said)
@@ -76,7 +87,8 @@ class JobLog:
         return self._answers or list(self._last)
 
     def close(self, *, keep: bool) -> None:
-        self._file.close()
+        with suppress(OSError):
+            self._file.close()
         if not keep:
             self.path.unlink(missing_ok=True)
 
