@@ -116,6 +116,7 @@ class Display:
         self._now = self._step.add_task("", total=None, tasks="")
         self._window: str | None = None
         self.rendered = Group(self._step, self._bars)
+        self.show(Shown())
 
     def show(self, shown: Shown, tasks: tuple[int, int] | None = None) -> None:
         """Show this now. `tasks`: how many of Spark's tasks are done, of how many."""
