@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
+from contextlib import suppress
 from typing import Any
 
 
@@ -32,25 +33,22 @@ _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07")
 
 
 def at_a_terminal(*arguments: str, code: int = 0, **variables: str) -> str:
-    """Run the command at a terminal of its own, 100 columns wide. Gives all that it has drawn, without the codes."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    command = [sys.executable, "-m", "tidemark", *arguments]
-    environment = {**os.environ, "TERM": "xterm-256color", **variables}
-    child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
-    os.close(theirs)
-    drawn = b""
-    with os.fdopen(ours, "rb", buffering=0) as screen:
-        while True:
-            try:
-                found = screen.read(65536)
-            except OSError:
-                # EIO: so says a terminal on Linux whose programs have all ended.
-                break
-            if not found:
-                break
-            drawn += found
-    ended = child.wait(300)
-    said = _CODES.sub("", drawn.decode())
+    """Run the command at a terminal of its own. Gives all that it has drawn, without the codes."""
+    ended, said = drawn([sys.executable, "-m", "tidemark", *arguments], {**os.environ, **variables})
     assert ended == code, said
     return said
+
+
+def drawn(command: list[str], environment: dict[str, str]) -> tuple[int, str]:
+    """Run a program at a terminal, 100 columns wide. Gives its exit code, and what it has drawn, without the codes."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+    environment = {**environment, "TERM": "xterm-256color"}
+    child = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    found = b""
+    # EIO: so says a terminal on Linux whose programs have all ended.
+    with os.fdopen(ours, "rb", buffering=0) as screen, suppress(OSError):
+        while piece := screen.read(65536):
+            found += piece
+    return child.wait(300), _CODES.sub("", found.decode())
