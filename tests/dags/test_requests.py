@@ -66,7 +66,7 @@ def test_a_backfill_that_makes_no_sense_is_refused(values: dict[str, Any], said:
 
 FORMS = [(ReplayRequest, "replay"), (BackfillRequest, "backfill"), (AuditRequest, "audit")]
 # Values that no field of that name takes, in any form.
-NEVER = {
+NEVER: dict[str, list[Any]] = {
     "ranges": [5, ["logs/0@1-2"], "a" * 1_000_001],
     "records": [{"topic": "logs"}, "a" * 1_000_001],
     "dead_letters": [True, "a" * 201],

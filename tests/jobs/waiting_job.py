@@ -6,6 +6,7 @@ Arguments: the exit code of the job, and -v for its log. Needs no server.
 import sys
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest import mock
 
 import typer
 
@@ -34,8 +35,8 @@ def job(*_: Any) -> list[str]:
 
 
 if __name__ == "__main__":
-    submitting.submit_command = job
     try:
+        mock.patch.object(submitting, "submit_command", job).start()
         submitting.submit(cast("Any", OPENED), "job.py", [], look=lambda: SHOWN, verbose="-v" in sys.argv)
     except typer.Exit as ended:
         sys.exit(ended.exit_code)
