@@ -52,30 +52,32 @@ def beat_of(head: Head, step: str = "storing hbase", done: int = 4, later: int =
 
 def test_before_there_is_a_window_spark_starts() -> None:
     world = World()
-    assert of_window(None, None, RUN.name, ()) == Shown(STARTING)
+    assert of_window(None, None, RUN.name, (), 0) == Shown(STARTING)
     world.open()
-    assert of_window(world.head, None, RUN.name, ()) == Shown(STARTING)
+    assert of_window(world.head, None, RUN.name, (), 0) == Shown(STARTING)
     world.pin()
     window = window_of(world.head)
     assert window is not None
     assert bars_of(window.hull()) == BARS
-    assert of_window(world.head, None, RUN.name, BARS) == Shown(STARTING, "window 1 of s/ingest", BARS)
+    assert of_window(world.head, None, RUN.name, BARS, 0) == Shown(STARTING, "window 1 of s/ingest", BARS)
 
 
 def test_a_sign_of_life_says_the_step_and_how_many_are_done() -> None:
     head = taken(World())
-    shown = of_window(head, beat_of(head), RUN.name, BARS)
+    shown = of_window(head, beat_of(head), RUN.name, BARS, 0)
     assert shown == Shown("storing hbase", "window 1 of s/ingest", (Bar("logs/0", 10, 4),))
     # What a task did twice is counted twice.
-    assert of_window(head, beat_of(head, done=14), RUN.name, BARS).bars == (Bar("logs/0", 10, 10),)
+    assert of_window(head, beat_of(head, done=14), RUN.name, BARS, 0).bars == (Bar("logs/0", 10, 10),)
 
 
 def test_what_others_do_is_not_shown_as_this_runs() -> None:
     head = taken(World())
     waiting = Shown(STARTING, "window 1 of s/ingest", BARS)
     # An older attempt's sign of life, which stays in the ledger; and a window that another run holds.
-    assert of_window(head, beat_of(head, later=-1), RUN.name, BARS) == waiting
-    assert of_window(head, beat_of(head), OTHER.name, BARS) == waiting
+    assert of_window(head, beat_of(head, later=-1), RUN.name, BARS, 0) == waiting
+    assert of_window(head, beat_of(head), OTHER.name, BARS, 0) == waiting
+    # The run's own one, of an earlier try.
+    assert of_window(head, beat_of(head), RUN.name, BARS, since=2) == waiting
 
 
 def test_a_committed_window_is_done() -> None:
@@ -83,11 +85,11 @@ def test_a_committed_window_is_done() -> None:
     world.one_window()
     # Some messages were skipped, or were dead letters: the bar is full all the same.
     done = Shown("committed", "window 1 of s/ingest", (Bar("logs/0", 10, 10),))
-    assert of_window(world.head, None, RUN.name, BARS) == done
-    assert of_window(world.head, None, OTHER.name, BARS) == Shown(STARTING)
+    assert of_window(world.head, None, RUN.name, BARS, 0) == done
+    assert of_window(world.head, None, OTHER.name, BARS, 0) == Shown(STARTING)
     world.pin()
     protocol.process(world.book, world.sweeps, NoWork(), hold, "ingest", 2, RUN)
-    assert of_window(world.head, None, RUN.name, BARS).window == "window 2 of s/ingest"
+    assert of_window(world.head, None, RUN.name, BARS, 0).window == "window 2 of s/ingest"
 
 
 def test_the_bars_of_a_selection_are_as_long_as_what_is_selected() -> None:
@@ -98,8 +100,8 @@ def test_the_bars_of_a_selection_are_as_long_as_what_is_selected() -> None:
 
 def test_an_audit_says_its_step() -> None:
     sign = Heartbeat(generation=0, run="mine", at=1, step="comparing hbase")
-    assert of_audit(sign, "mine") == Shown("comparing hbase")
-    assert of_audit(sign, "another") == of_audit(None, "mine") == Shown(STARTING)
+    assert of_audit(sign, "mine", 1) == Shown("comparing hbase")
+    assert of_audit(sign, "another", 1) == of_audit(None, "mine", 1) == of_audit(sign, "mine", 2) == Shown(STARTING)
 
 
 BAR_LISTS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), max_size=40).map(

@@ -51,7 +51,7 @@ def audit(
         AUDIT_JOB,
         arguments,
         accepted=(EXIT_DONE, EXIT_DIFFERENCES),
-        look=lambda: of_audit(opened.book.last_beat(AUDIT), name),
+        look=lambda: of_audit(opened.book.last_beat(AUDIT), name, began),
         verbose=verbose,
     )
     stored = opened.book.report(name)

@@ -40,8 +40,11 @@ def bars_of(covers: RangeSet) -> tuple[Bar, ...]:
     return tuple(Bar(str(at), sum(until - start for start, until in covers.of(at))) for at in covers.partitions)
 
 
-def of_window(head: Head | None, beat: Heartbeat | None, run: str, bars: Sequence[Bar]) -> Shown:
-    """How far a run is with the window of `window_of`. `bars` are that window's, with nothing done yet."""
+def of_window(head: Head | None, beat: Heartbeat | None, run: str, bars: Sequence[Bar], since: int) -> Shown:
+    """How far a run is with the window of `window_of`. `bars` are that window's, with nothing done yet.
+
+    A sign of life from before `since` (ms since 1970) is of an earlier try of the run.
+    """
     window = window_of(head)
     if head is None or window is None:
         return Shown()
@@ -51,7 +54,13 @@ def of_window(head: Head | None, beat: Heartbeat | None, run: str, bars: Sequenc
         mine = last is not None and last.attempt.run == run
         return Shown("committed", name, tuple(replace(one, done=one.total) for one in bars)) if mine else Shown()
     attempt = head.pending.attempt
-    if attempt is None or beat is None or attempt.run != run or beat.generation != attempt.generation:
+    if (
+        attempt is None
+        or beat is None
+        or beat.at < since
+        or attempt.run != run
+        or beat.generation != attempt.generation
+    ):
         return Shown(window=name, bars=tuple(bars))
     # Spark counts twice what a task has done twice.
     done = {one.name: min(one.total, beat.done.get(one.name, 0)) for one in bars}
@@ -67,9 +76,9 @@ def window_of(head: Head | None) -> Window | None:
     return head.last.window if head.last is not None else None
 
 
-def of_audit(beat: Heartbeat | None, run: str) -> Shown:
-    """Which step an audit is at. The sign of life of another run says nothing about this one."""
-    return Shown(beat.step) if beat is not None and beat.run == run else Shown()
+def of_audit(beat: Heartbeat | None, run: str, since: int) -> Shown:
+    """Which step an audit is at. A sign of life of another run, or from before `since`, says nothing about this one."""
+    return Shown(beat.step) if beat is not None and beat.run == run and beat.at >= since else Shown()
 
 
 def few(bars: Sequence[Bar], most: int = MOST_BARS) -> tuple[Bar, ...]:

@@ -104,6 +104,7 @@ def process(
 def _windows_of(opened: OpenStream, lane: str, run: str) -> terminal.Look:
     """How far a run is with the windows of a lane."""
     known: tuple[Window | None, tuple[progress.Bar, ...]] = (None, ())
+    began = opened.book.clock()
 
     def look() -> progress.Shown:
         nonlocal known
@@ -113,7 +114,7 @@ def _windows_of(opened: OpenStream, lane: str, run: str) -> terminal.Look:
         if window != known[0]:
             # A selection may have very many offsets: they are counted once.
             known = (window, progress.bars_of(opened.book.covers(window)) if window is not None else ())
-        return progress.of_window(head, opened.book.last_beat(lane), run, known[1])
+        return progress.of_window(head, opened.book.last_beat(lane), run, known[1], began)
 
     return look
 
