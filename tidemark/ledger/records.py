@@ -396,6 +396,8 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     clock: AcceptedClock | None = None
     closed: int = 0
     closed_page: int = 0
+    # Why the ledger is used no more, for example where it has moved to. Then the register never changes again.
+    retired: str | None = None
 
 
 class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
