@@ -41,3 +41,4 @@ IfNone = Annotated[
 ]
 Reason = Annotated[str, typer.Option(help="why; it is kept in the ledger")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="only show what would be read")]
+Strict = Annotated[bool, typer.Option("--strict", help="refuse all if any of the offsets cannot be read")]
