@@ -11,13 +11,13 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.planning.inputs import Known
-from tidemark.runs import answers
 from tidemark.runs.answers import (
     CUT,
     DEAD_LETTER,
     EXPIRED,
     GONE,
     INVISIBLE,
+    MOST_LINES,
     NO_PARTITION,
     NOT_OF_THE_STREAM,
     NOT_READ,
@@ -33,6 +33,8 @@ from tidemark.runs.answers import (
     dead_letter,
     exact,
     said,
+    table,
+    totals,
 )
 
 A = TopicPartition("a", 0)
@@ -45,17 +47,10 @@ def knowns(draw: st.DrawFn) -> Known:
     """Some of the topics of `PARTITIONS`, with logs that may have been cut, and perhaps not all partitions chosen."""
     topics = draw(st.sets(st.sampled_from(["a", "a-b"])))
     newest = {topic: draw(st.sampled_from([1, 2])) for topic in topics}
-    logs = (
-        {
-            topic: TopicLog(
-                "id", {number: PartitionLog(*draw(bounds), 0) for number in draw(st.sets(st.integers(0, 1)))}
-            )
-            for topic in draw(st.sets(st.sampled_from(sorted(topics))))
-            if topics
-        }
-        if topics
-        else {}
-    )
+    logs = {}
+    for topic in sorted(draw(st.sets(st.sampled_from(sorted(topics))))) if topics else ():
+        found = {number: draw(bounds) for number in draw(st.sets(st.integers(0, 1)))}
+        logs[topic] = TopicLog("id", {number: PartitionLog(start, end, 0) for number, (start, end) in found.items()})
     starts = {at: draw(numbers) for at in PARTITIONS if newest.get(at.topic) == at.incarnation and draw(st.booleans())}
     chosen = draw(st.none() | st.dictionaries(st.sampled_from(["a", "a-b"]), st.sampled_from([(0,), (1,), (0, 1)])))
     return Known(logs, {topic: newest[topic] for topic in logs}, newest=newest, starts=starts, chosen=chosen)
@@ -173,4 +168,12 @@ def test_answers_as_people_and_programs_read_them() -> None:
         "offsets": 5,
         "answer": NOT_YET,
     }
-    assert answers.MOST_LINES > answers.MOST_NAMED
+    assert table([one, Answer(OffsetRange(A, 7, 12), 3, STORED)]) == [
+        "partition                 from                until  offsets  answer",
+        f"a/0        {2**60}  {2**60 + 5}        5  {NOT_YET}",
+        f"a/0                          7                   12        3  {STORED}",
+    ]
+    many = [Answer(OffsetRange(A, n, n + 1), 1, STORED) for n in range(MOST_LINES + 2)]
+    assert len(table(many[:-2])) == MOST_LINES + 1
+    assert table(many)[-1] == "2 more lines"
+    assert totals([one, *many[:3]]) == {NOT_YET: 5, STORED: 3}

@@ -62,7 +62,8 @@ def before(
     which planning refuses.
     """
     logs, chosen = known.partitions(), known.to_read()
-    rest, found = wanted, {}
+    rest = wanted
+    found: dict[str, RangeSet] = {}
 
     def answer(why: str, some: RangeSet) -> None:
         nonlocal rest
@@ -132,6 +133,29 @@ def after(covers: RangeSet, tallies: Sequence[PartitionTally], dead: Mapping[str
 def exact(answers: Mapping[str, RangeSet]) -> list[Answer]:
     """Each range with its answer, by partition and offset."""
     return sorted(Answer(one, len(one), why) for why, part in answers.items() for one in part)
+
+
+def totals(answers: Iterable[Answer]) -> dict[str, int]:
+    """How many offsets have each answer."""
+    found: dict[str, int] = {}
+    for one in answers:
+        found[one.answer] = found.get(one.answer, 0) + one.offsets
+    return found
+
+
+def table(answers: Sequence[Answer]) -> list[str]:
+    """The first answers as lines of a log, in columns."""
+    names = ("partition", "from", "until", "offsets", "answer")
+    rows = [names, *([str(one.as_fields()[name]) for name in names] for one in answers[:MOST_LINES])]
+    first, *numbers = (max(len(row[column]) for row in rows) for column in range(len(names) - 1))
+    lines = [
+        "  ".join(
+            [row[0].ljust(first), *(cell.rjust(width) for cell, width in zip(row[1:], numbers, strict=False)), row[4]]
+        )
+        for row in rows
+    ]
+    more = len(answers) - MOST_LINES
+    return [*lines, f"{more} more lines"] if more > 0 else lines
 
 
 def said(answers: Mapping[str, RangeSet]) -> str:
