@@ -16,7 +16,10 @@ from airflow.sdk import Param
 from tidemark.runs.requests import MOST_REASON, MOST_TEXT, MOST_TIME
 
 _RANGES = "Half-open offset ranges, one a line: topic/partition@from-until"
-_RECORDS = "Single records, one a line: topic/partition@offset or topic,partition,offset"
+_RECORDS = (
+    "Single records, one a line: topic/partition@offset or topic,partition,offset; or CSV with a header, or JSON, with "
+    "topic, partition and offset"
+)
 
 OTHER_WAYS = "What: other ways to choose offsets"
 TIMES = "When: offsets between two times"

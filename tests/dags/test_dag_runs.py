@@ -201,9 +201,7 @@ def test_nothing_new_skips_the_rest(dags: dict[str, DAG], opened: OpenStream) ->
     assert run.state == "success"
 
 
-def test_a_dry_run_changes_nothing(
-    dags: dict[str, DAG], opened: OpenStream, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_changes_nothing(dags: dict[str, DAG], opened: OpenStream, capfd: pytest.CaptureFixture[str]) -> None:
     before = dict(opened.book.store.scan(("head",)))
     conf = {"records": f"{STREAM}/0@5\n{STREAM}/1@7\n{STREAM}/9@1", "reason": "a test"}
     run = dags[f"{STREAM}__replay"].test(run_conf=conf)

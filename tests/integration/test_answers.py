@@ -47,6 +47,7 @@ def play(make: Make, site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pl
     return made
 
 
+@pytest.mark.covers("N4")
 def test_what_can_be_replayed_is_and_the_rest_is_answered(play: Playground) -> None:
     file, topic = str(play.file), play.topics[0]
     ranges = (f"{topic}/0@5-60", f"{topic}/1@0-5", f"{topic}/9@0-3", f"{play.name}-elsewhere/0@1-2")

@@ -22,8 +22,8 @@ Until = Annotated[
 Records = Annotated[
     list[str] | None,
     typer.Option(
-        help="topic/partition@offset, or @FILE: one a line, or a CSV or Parquet table with the columns topic, partition "
-        "and offset; may be repeated"
+        help="topic/partition@offset, or @FILE: one a line, or CSV, JSON or Parquet with topic, partition and offset; "
+        "may be repeated"
     ),
 ]
 Ranges = Annotated[
