@@ -52,12 +52,10 @@ def parse_coordinates(text: str) -> list[Coordinate]:
     """
     text = text.removeprefix("\ufeff")
     if text.lstrip().startswith(("[", "{")):
-        found, forms = _of_json(text), (_WITH_COMMAS,)
-    elif _names_columns(text):
-        found, forms = _of_csv(text), (_WITH_COMMAS,)
+        found = _of_json(text)
     else:
-        found, forms = _of_lines(text), (_WITH_AT, _WITH_COMMAS)
-    return [Coordinate(partition, start) for partition, start, _ in _matched(found, forms, "offset")]
+        found = _of_csv(text) if _names_columns(text) else _of_lines(text)
+    return [Coordinate(partition, start) for partition, start, _ in _matched(found, (_WITH_AT, _WITH_COMMAS), "offset")]
 
 
 def parse_ranges(text: str) -> list[OffsetRange]:
