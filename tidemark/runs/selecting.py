@@ -48,15 +48,15 @@ def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Sele
 
 
 def _check(request: BackfillRequest | ReplayRequest, found: Selected) -> None:
-    what, why = request.kind.value, answers.said(found.left_out)
+    what = request.kind.value
     if request.strict and found.left_out:
         number = sum(part.count() for part in found.left_out.values())
         raise WrongUse(
-            f"strict: {number} offsets cannot be read by a {what}. {why}. Nothing was changed. Leave these offsets out, or "
-            "leave out strict (--strict): the others are then read"
+            f"strict: {number} offsets cannot be read by a {what}. {answers.said(found.left_out)}. Nothing was changed. Leave "
+            "these offsets out, or leave out strict (--strict): the others are then read"
         )
     if not found.ranges and not request.dry_run:
-        raise WrongUse(f"there is nothing to {what}: {why or 'the selection is empty'}")
+        raise WrongUse(f"there is nothing to {what}: {answers.said(found.left_out) or 'the selection is empty'}")
 
 
 def _selected(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
