@@ -132,7 +132,14 @@ def after(covers: RangeSet, tallies: Sequence[PartitionTally], dead: Mapping[str
 
 def exact(answers: Mapping[str, RangeSet]) -> list[Answer]:
     """Each range with its answer, by partition and offset."""
-    return sorted(Answer(one, len(one), why) for why, part in answers.items() for one in part)
+    # A million records are sorted as numbers, and not as values.
+    return [
+        Answer(OffsetRange(at, start, until), until - start, why)
+        for at in sorted({at for part in answers.values() for at in part.partitions})
+        for start, until, why in sorted(
+            (start, until, why) for why, part in answers.items() for start, until in part.of(at)
+        )
+    ]
 
 
 def totals(answers: Iterable[Answer]) -> dict[str, int]:
