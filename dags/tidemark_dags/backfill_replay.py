@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
 from tidemark.streams.model import Stream
 from tidemark_dags.ingest import process_windows, task_defaults
-from tidemark_dags.steps import ON_REQUEST, airflow_errors, describe, publish, run_name
+from tidemark_dags.steps import ON_REQUEST, airflow_errors, answered, describe, publish, run_name
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,8 @@ def selected_dag(
 
             A retry gives the selection of the first try: by then the run may have read a part of it.
             """
-            from tidemark.runs import lanes
+            from tidemark.runs import estimates, lanes
+            from tidemark.runs.answers import TO_READ, exact
             from tidemark.runs.selecting import Selected, select
             from tidemark_dags.connections import open_here
 
@@ -59,15 +60,13 @@ def selected_dag(
                 before = lanes.selected_before(opened, kind, run_name(context))
                 selected = select(opened, asked) if before is None else Selected(opened.book.selection(before))
                 ref = opened.book.store_selection(selected.ranges)
-            found = {**describe(selected.ranges), "selection": ref.digest}
-            if selected.left_out:
-                found["left_out"] = {why: describe(ranges) for why, ranges in selected.left_out.items()}
-            context["ti"].xcom_push(key="found", value=found)
-            dry = "dry run: " if asked.dry_run else ""
+                guess = estimates.estimated(opened, selected.ranges.count())
             # In the log, because Airflow's pages fold the reason of a skipped task away.
-            log.info("%s%s offsets to read: %s", dry, found["offsets"], ", ".join(found["ranges"]))
-            for why, ranges in selected.left_out.items():
-                log.info("left out, %s: %s offsets", why, ranges.count())
+            log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", selected.ranges.count())
+            answers = answered(exact({TO_READ: selected.ranges, **selected.left_out}))
+            log.info("%s", estimates.said(guess))
+            found = {**describe(selected.ranges), "selection": ref.digest, **answers, "estimate": guess}
+            context["ti"].xcom_push(key="found", value=found)
             if asked.dry_run:
                 raise AirflowSkipException(f"dry run: {found['offsets']} offsets would be read: {found['ranges']}")
             return found

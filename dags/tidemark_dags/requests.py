@@ -16,7 +16,10 @@ from airflow.sdk import Param
 from tidemark.runs.requests import MOST_REASON, MOST_TEXT, MOST_TIME
 
 _RANGES = "Half-open offset ranges, one a line: topic/partition@from-until"
-_RECORDS = "Single records, one a line: topic/partition@offset or topic,partition,offset"
+_RECORDS = (
+    "Single records, one a line: topic/partition@offset or topic,partition,offset; or CSV with a header, or JSON, with "
+    "topic, partition and offset"
+)
 
 OTHER_WAYS = "What: other ways to choose offsets"
 TIMES = "When: offsets between two times"
@@ -27,6 +30,7 @@ def backfill_params() -> dict[str, Param]:
         "ranges": _lines("Ranges", f"{_RANGES}. Only offsets that no window has read yet."),
         "reason": _reason(),
         "dry_run": _switch("Dry run", "Only show what would be read", on=False),
+        "strict": _strict(),
         "everything_before": _switch(
             "Everything before",
             "Everything that Kafka still holds below the offsets that the ingest began with",
@@ -43,6 +47,7 @@ def replay_params() -> dict[str, Param]:
         "ranges": _lines("Ranges", f"{_RANGES}. Only offsets that a window has read before."),
         "reason": _reason(),
         "dry_run": _switch("Dry run", "Only show what would be read again. Switch it off to replay.", on=True),
+        "strict": _strict(),
         "dead_letters": _text(
             "Dead letters",
             "Dead letters with exactly this reason or this error class; * for all of them",
@@ -82,6 +87,13 @@ def _text(title: str, description: str, **schema: Any) -> Param:
 
 def _switch(title: str, description: str, *, on: bool = False, **schema: Any) -> Param:
     return Param(on, description, type="boolean", title=title, **schema)
+
+
+def _strict() -> Param:
+    return _switch(
+        "Strict",
+        "Fail when any of the offsets cannot be read. Otherwise the others are read, and the answers say which were not.",
+    )
 
 
 def _times(which: str) -> dict[str, Param]:

@@ -70,12 +70,12 @@ def test_the_others_run_on_request(dags: dict[str, DAG], name: str) -> None:
 
 FORMS = {
     "replay": {
-        "": ["records", "ranges", "reason", "dry_run"],
+        "": ["records", "ranges", "reason", "dry_run", "strict"],
         "What": ["dead_letters", "selection", "ignore_stored"],
         "When": ["since", "until_time", "if_none"],
     },
     "backfill": {
-        "": ["ranges", "reason", "dry_run"],
+        "": ["ranges", "reason", "dry_run", "strict"],
         "What": ["everything_before", "holes"],
         "When": ["since", "until_time", "if_none"],
     },

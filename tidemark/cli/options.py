@@ -23,8 +23,8 @@ Until = Annotated[
 Records = Annotated[
     list[str] | None,
     typer.Option(
-        help="topic/partition@offset, or @FILE: one a line, or a CSV or Parquet table with the columns topic, partition "
-        "and offset; may be repeated"
+        help="topic/partition@offset, or @FILE: one a line, or CSV, JSON or Parquet with topic, partition and offset; "
+        "may be repeated"
     ),
 ]
 Ranges = Annotated[
@@ -42,3 +42,4 @@ IfNone = Annotated[
 ]
 Reason = Annotated[str, typer.Option(help="why; it is kept in the ledger")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="only show what would be read")]
+Strict = Annotated[bool, typer.Option("--strict", help="refuse all if any of the offsets cannot be read")]
