@@ -33,7 +33,7 @@ from tidemark.ledger.records import (
     positions,
     selected_lane,
 )
-from tidemark.ledger.register import check_not_early, close_lane, open_lane, required_head
+from tidemark.ledger.register import check_not_early, check_not_paused, close_lane, open_lane, required_head
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds
 from tidemark.planning import planner, starting
@@ -235,7 +235,7 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
     """Step 1 for a backfill or replay lane: its pending window, or the next part of its selection. None: the lane is done.
 
     If the first window can never be planned, the lane is closed, which frees its claim. Raises LaneClosed for a lane that
-    was closed before it was done.
+    was closed before it was done, LanePaused for one that is paused.
     """
     if is_done(opened, lane):
         return None
@@ -244,13 +244,16 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
     if entry is None or entry.selection is None:
         raise WrongUse(f"{opened.book.stream} has no lane {lane} over a selection")
     try:
-        return _pin_selected(opened, lane, run, entry, entry.selection)
+        pending = _pin_selected(opened, lane, run, entry, entry.selection)
     except LaneClosed:
         if is_done(opened, lane):
             return None
         raise
     except (WrongUse, SourceChanged) as problem:
         raise type(problem)(f"{problem} {_freed(opened, lane, problem)}") from problem
+    if pending is not None:
+        check_not_paused(opened.book, lane)
+    return pending
 
 
 def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref: SelectionRef) -> Pending | None:
@@ -273,7 +276,9 @@ def _freed(opened: OpenStream, lane: str, problem: TidemarkError) -> str:
     if head.seq == 0 and head.pending is None:
         close_lane(opened.book, lane, because=f"{type(problem).__name__}: {problem}"[: protocol.MOST_REASON])
         return f"Nothing was read, and what {lane} had claimed is free again."
-    return f"What {lane} has not read stays claimed. To free it: tidemark ledger close {opened.book.stream} {lane} --reason ..."
+    return (
+        f"What {lane} has not read stays claimed. To free it: tidemark cancel {opened.book.stream} {lane} --reason ..."
+    )
 
 
 def next_window(opened: OpenStream, lane: str, run: str, goal: tuple[Position, ...]) -> Pending | None:

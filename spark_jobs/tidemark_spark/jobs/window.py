@@ -23,6 +23,7 @@ from tidemark.errors import (
     WrongUse,
 )
 from tidemark.ledger.records import Pending, Record
+from tidemark.ledger.register import check_not_paused
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import lanes
 from tidemark.runs.open_stream import OpenStream, open_stream
@@ -61,6 +62,7 @@ def process_windows(
     committed: list[Record] = []
     following: int | None = seq
     while following is not None:
+        check_not_paused(opened.book, lane)
         try:
             committed.append(_process_one(opened, lane, following, run, take_over=take_over, on_step=on_step))
         except AlreadyCommitted:
