@@ -71,6 +71,13 @@ class NotAuthorized(WrongUse):
     """
 
 
+class NotApproved(WrongUse):
+    """Raised when a replay or backfill takes more offsets than `limits.approve_above`, and no second person approved it.
+
+    To do: trigger the DAG, where [another person approves](replay.md#approval); on the command line, `--approved-by`.
+    """
+
+
 class TopicUnknown(WrongUse):
     """Raised when a topic that was never read does not exist, or no topic matches the pattern. Contrast
     `TopicGone`.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +12,7 @@ import typer
 from tidemark.cli import finding
 from tidemark.cli.estimates import counted, estimated, show_estimate
 from tidemark.cli.options import (
+    ApprovedBy,
     DryRun,
     From,
     IfNone,
@@ -33,6 +36,7 @@ from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import stored_before
 from tidemark.runs import lanes, whole_windows
+from tidemark.runs.approval import People
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
 from tidemark.runs.selecting import Selected, between_offsets, of_kind, select
@@ -56,6 +60,7 @@ def backfill(
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
     reason: Reason = "",
+    approved_by: ApprovedBy = "",
     run_name: RunName = "",
     take_over: TakeOver = False,
     dry_run: DryRun = False,
@@ -76,7 +81,7 @@ def backfill(
         "reason": reason,
         "dry_run": dry_run,
     }
-    _selected(opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, take_over, as_json)
+    _selected(opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, approved_by, take_over, as_json)
 
 
 def replay(
@@ -96,6 +101,7 @@ def replay(
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
     reason: Reason = "",
+    approved_by: ApprovedBy = "",
     run_name: RunName = "",
     take_over: TakeOver = False,
     dry_run: DryRun = False,
@@ -118,7 +124,7 @@ def replay(
         "reason": reason,
         "dry_run": dry_run,
     }
-    _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, take_over, as_json)
+    _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, approved_by, take_over, as_json)
 
 
 def _selected(
@@ -127,6 +133,7 @@ def _selected(
     values: dict[str, Any],
     command: str,
     run_name: str,
+    approved_by: str,
     take_over: bool,
     as_json: bool,
 ) -> None:
@@ -147,15 +154,23 @@ def _selected(
             _show(opened, kind, chosen, as_json=as_json)
             return
         _show_more_or_less(opened, chosen)
-        lanes.open_selected(opened, kind, name, chosen.ranges, asked.reason)
+        lanes.open_selected(opened, kind, name, chosen.ranges, asked.reason, People(_user(), approved_by or None))
     process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over)
     show_committed(opened, lane, name, as_json=as_json)
 
 
 def repair(opened: OpenStream, run: str, findings: RangeSet, reason: str, command: str) -> None:
     """Replay an audit's findings."""
-    lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason)
+    lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason, People(_user()))
     process(opened, command, lane, run, _planned(opened, lane, run))
+
+
+def _user() -> str:
+    """The user that this process runs as, by the operating system: its environment could name anybody."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def _planned(opened: OpenStream, lane: str, run: str) -> Pending | None:

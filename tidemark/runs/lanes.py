@@ -38,7 +38,8 @@ from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPart
 from tidemark.offsets.times import milliseconds
 from tidemark.planning import planner, starting
 from tidemark.planning.inputs import Known, Request
-from tidemark.runs import pinning, whole_windows
+from tidemark.runs import pacing, pinning, whole_windows
+from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved
 from tidemark.runs.conditions import request, sized
 from tidemark.runs.discovery import known_now, known_to_ingest, topics_now, with_epoch_ends
 from tidemark.runs.open_stream import OpenStream
@@ -182,21 +183,34 @@ def _positions_of_run(opened: OpenStream, known: Known, asked: Request, head: He
     return _start_positions(opened, known, asked.topics)
 
 
-def open_selected(opened: OpenStream, kind: LaneKind, run: str, selection: RangeSet, reason: str) -> str:
+def open_selected(
+    opened: OpenStream, kind: LaneKind, run: str, selection: RangeSet, reason: str, by: People = NOBODY_KNOWN
+) -> str:
     """Open a backfill or replay lane over a selection, and claim its offsets. Gives the lane's name.
 
     The name follows from the run's name, so that a retry finds the lane that the first try opened or closed. A replay
-    takes whole windows where a sink needs them.
+    takes whole windows where a sink needs them. Raises NotApproved for too many offsets without a second person.
     """
     if kind == LaneKind.REPLAY:
         selection = whole_windows.widened(opened, selection)
     if not selection:
         raise WrongUse(f"there is nothing to {kind.value}: the selection is empty")
+    check_approved(opened.stream.limits.approve_above, selection.count(), by)
     lane = lane_name(kind, run)
     ref = opened.book.store_selection(selection)
     starts = {one.partition: one.start for one in selection.hull()}
     start = positions(starts)
-    open_lane(opened.book, lane, kind, run=run, start=start, selection=ref, reason=reason)
+    open_lane(
+        opened.book,
+        lane,
+        kind,
+        run=run,
+        start=start,
+        selection=ref,
+        reason=reason,
+        asked_by=by.asked,
+        approved_by=by.approved,
+    )
     return lane
 
 
@@ -260,7 +274,9 @@ def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref
     selection = opened.book.selection(ref)
     at_once = whole_windows.read_at_once(opened) if entry.kind == LaneKind.REPLAY else None
     topics = tuple(sorted({at.topic for at in selection.partitions}))
-    asked = request(opened, run, topics, entry.reason)
+    limits = opened.stream.limits
+    most = pacing.most_records(limits.max_records, limits.max_records_per_second)
+    asked = replace(request(opened, run, topics, entry.reason), max_records=most)
 
     def plan(head: Head) -> tuple[Window | None, Known]:
         ingest, known = opened.book.head(INGEST), known_now(opened, topics)
