@@ -84,6 +84,10 @@ def wait_for(airflow: Airflow, run: str, name: str, state: str) -> None:
 def answer(airflow: Airflow, run: str, option: str, **token: str) -> None:
     """Answer what the run asks, once it does; as the administrator, who has triggered it, or with another one's token."""
     wait_for(airflow, run, "approve", "awaiting_input")
+    # Airflow 3.3 takes an answer for a mishap that comes before its scheduler has heard that the task waits. No person is so
+    # quick. A dry run passes through the scheduler meanwhile.
+    dry = {"ranges": f"{STREAM}/0@0-1", "reason": "a dry run", "dry_run": True}
+    assert airflow.run(DAG, dry) == "success"
     given = {"chosen_options": [option], "params_input": {}}
     status, said = airflow.call("PATCH", f"{task(airflow, run, 'approve')}/-1/hitlDetails", given, **token)
     assert status == 200, said
@@ -140,7 +144,7 @@ def test_a_second_person_approves_and_a_cancelled_replay_ends(
     assert open_lanes(opened) == {INGEST}
 
 
-@pytest.mark.covers("Q20")
+@pytest.mark.full
 def test_a_small_replay_waits_for_nobody_and_a_rejected_one_reads_nothing(
     airflow: Airflow, opened: OpenStream, second: str
 ) -> None:
