@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
+from tidemark.cli import finding, selected
 from tidemark.errors import InvalidStreamFile, NotApproved
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import LaneEntry, LaneKind
@@ -65,6 +68,28 @@ def test_a_large_one_is_refused_otherwise_and_claims_nothing(made: StreamInMemor
 
 def test_a_request_whose_user_is_not_known_can_be_approved_by_anybody(made: StreamInMemory) -> None:
     assert ask(made, offsets((0, 0, 5)), People(None, "bob")).approved_by == "bob"
+
+
+def test_on_the_command_line_a_person_names_who_has_approved(
+    made: StreamInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    # No Spark here: the lane is opened, and its first window pinned.
+    monkeypatch.setattr(selected, "process", lambda *_, **__: None)
+    monkeypatch.setenv("LOGNAME", "somebody-else")
+    me = pwd.getpwuid(os.getuid()).pw_name
+
+    def replay(approved_by: str) -> None:
+        selected.replay(
+            "orders", ranges=["orders/0@0-5"], reason="bug 17", run_name="mine", approved_by=approved_by, as_json=True
+        )
+
+    for approved_by, said in (("", "tidemark replay .* --approved-by NAME"), (me, f"{me} has asked for it")):
+        with pytest.raises(NotApproved, match=said):
+            replay(approved_by)
+    replay("bob")
+    entry = all_lanes(made.opened.book)[lanes.lane_name(LaneKind.REPLAY, "mine")]
+    assert (entry.asked_by, entry.approved_by) == (me, "bob")
 
 
 @given(limit=st.one_of(st.none(), st.integers(0, 20)), number=st.integers(0, 20), asked=NAMES, approved=NAMES)
