@@ -30,9 +30,17 @@ app = typer.Typer(
 streams = typer.Typer(help="Stream files.", no_args_is_help=True)
 app.add_typer(streams, name="streams")
 app.add_typer(ledger.app, name="ledger")
-for command in (running.run, selected.backfill, selected.replay, steering.pause, steering.resume, steering.cancel):
-    app.command()(command)
-for command in (auditing.audit, offsets.offsets, compacting.compact):
+for command in (
+    running.run,
+    selected.backfill,
+    selected.replay,
+    steering.pause,
+    steering.resume,
+    steering.cancel,
+    auditing.audit,
+    offsets.offsets,
+    compacting.compact,
+):
     app.command()(command)
 
 
