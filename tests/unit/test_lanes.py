@@ -244,7 +244,7 @@ class NoLongerThere:
 
 def stream_over(world: World, problem: Exception) -> OpenStream:
     source = SimpleNamespace(isolation="read_committed", by_topic={}, **dict.fromkeys(POLICIES, "fail"))
-    limits = SimpleNamespace(max_records=None, max_bytes=None, max_behind=None)
+    limits = SimpleNamespace(max_records=None, max_records_per_second=None, max_bytes=None, max_behind=None)
     stream = SimpleNamespace(source=source, limits=limits, sinks=(), guarantee="at_least_once")
     return cast(
         OpenStream,
