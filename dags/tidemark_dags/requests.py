@@ -25,10 +25,10 @@ OTHER_WAYS = "What: other ways to choose offsets"
 TIMES = "When: offsets between two times"
 
 
-def backfill_params() -> dict[str, Param]:
+def backfill_params(approve_above: int | None = None) -> dict[str, Param]:
     return {
         "ranges": _lines("Ranges", f"{_RANGES}. Only offsets that no window has read yet."),
-        "reason": _reason(),
+        "reason": _reason(approve_above),
         "dry_run": _switch("Dry run", "Only show what would be read", on=False),
         "strict": _strict(),
         "everything_before": _switch(
@@ -41,11 +41,11 @@ def backfill_params() -> dict[str, Param]:
     }
 
 
-def replay_params() -> dict[str, Param]:
+def replay_params(approve_above: int | None = None) -> dict[str, Param]:
     return {
         "records": _lines("Records", f"{_RECORDS}. Choose offsets in one way only."),
         "ranges": _lines("Ranges", f"{_RANGES}. Only offsets that a window has read before."),
-        "reason": _reason(),
+        "reason": _reason(approve_above),
         "dry_run": _switch("Dry run", "Only show what would be read again. Switch it off to replay.", on=True),
         "strict": _strict(),
         "dead_letters": _text(
@@ -123,10 +123,11 @@ def _times(which: str) -> dict[str, Param]:
     }
 
 
-def _reason() -> Param:
+def _reason(approve_above: int | None) -> Param:
+    read = f" Above {approve_above} offsets, another person reads it and approves." if approve_above is not None else ""
     # Without a default and without the type null: the one field that the form asks for.
     return Param(
-        description="Why. It is kept in the ledger.",
+        description=f"Why. It is kept in the ledger.{read}",
         type="string",
         minLength=3,
         maxLength=MOST_REASON,

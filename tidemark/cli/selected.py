@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +12,7 @@ import typer
 from tidemark.cli import finding
 from tidemark.cli.estimates import counted, show_estimate
 from tidemark.cli.options import (
+    ApprovedBy,
     DryRun,
     From,
     IfNone,
@@ -37,6 +40,7 @@ from tidemark.planning.estimating import stored_before
 from tidemark.runs import lanes, whole_windows
 from tidemark.runs.answering import answers_of
 from tidemark.runs.answers import TO_READ, exact
+from tidemark.runs.approval import People
 from tidemark.runs.estimates import estimated
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
@@ -62,6 +66,7 @@ def backfill(
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
     reason: Reason = "",
+    approved_by: ApprovedBy = "",
     run_name: RunName = "",
     take_over: TakeOver = False,
     strict: Strict = False,
@@ -85,7 +90,8 @@ def backfill(
         "dry_run": dry_run,
         "strict": strict,
     }
-    _selected(opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, take_over, verbose, as_json)
+    people = People(_user(), approved_by or None)
+    _selected(opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, people, take_over, verbose, as_json)
 
 
 def replay(
@@ -105,6 +111,7 @@ def replay(
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
     reason: Reason = "",
+    approved_by: ApprovedBy = "",
     run_name: RunName = "",
     take_over: TakeOver = False,
     strict: Strict = False,
@@ -130,7 +137,8 @@ def replay(
         "dry_run": dry_run,
         "strict": strict,
     }
-    _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, take_over, verbose, as_json)
+    people = People(_user(), approved_by or None)
+    _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, people, take_over, verbose, as_json)
 
 
 def _selected(
@@ -139,6 +147,7 @@ def _selected(
     values: dict[str, Any],
     command: str,
     run_name: str,
+    people: People,
     take_over: bool,
     verbose: bool,
     as_json: bool,
@@ -161,15 +170,23 @@ def _selected(
             _show(opened, asked, chosen, as_json=as_json)
             return
         _show_more_or_less(opened, chosen)
-        lanes.open_selected(opened, kind, name, chosen.ranges, asked.reason)
+        lanes.open_selected(opened, kind, name, chosen.ranges, asked.reason, people)
     process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over, verbose=verbose)
     _show_done(opened, lane, name, chosen, as_json=as_json)
 
 
 def repair(opened: OpenStream, run: str, findings: RangeSet, reason: str, command: str, *, verbose: bool) -> None:
     """Replay an audit's findings."""
-    lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason)
+    lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason, People(_user()))
     process(opened, command, lane, run, _planned(opened, lane, run), verbose=verbose)
+
+
+def _user() -> str:
+    """The user that this process runs as, by the operating system: its environment could name anybody."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def _planned(opened: OpenStream, lane: str, run: str) -> Pending | None:

@@ -346,6 +346,13 @@ class TopicIncarnation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     raised: tuple[Raised, ...] = ()
 
 
+class Paused(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Since when no further window of a lane begins, and why."""
+
+    reason: str
+    at: int
+
+
 class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A lane in the register. Every lane but `ingest` works on a selection, and this selection is its claim.
 
@@ -367,6 +374,10 @@ class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     windows: int | None = None
     # As in the head.
     closed_early: str | None = None
+    # Who asked for the lane, and the second person who approved it. None where no user is known, or none had to approve.
+    asked_by: str | None = None
+    approved_by: str | None = None
+    paused: Paused | None = None
 
 
 class AcceptedClock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
