@@ -175,6 +175,10 @@ def test_ingest(
         numbers = [sent[f"tidemark.{name}.{STREAM}.{STREAM}.{one['partition']}"] for name in GAUGES]
         assert numbers == [int(one[name]) for name in GAUGES]
     assert sent[f"tidemark.lag.{STREAM}"] == 0
+    assert [sent[f"tidemark.status.{STREAM}{place}"] for place in ("", *(f".{STREAM}.{at}" for at in range(4)))] == [
+        0
+    ] * 5
+    assert sent[f"tidemark.latency_ms.{STREAM}"] == shown["latency"]["last_ms"]
     counted = [sent[f"tidemark.{name}.{STREAM}"] for name in ("read", "stored", "set_aside")]
     assert counted == [shown["windows"][0][name] for name in ("read", "stored", "set_aside")]
     passed_over = {kind: sent[f"tidemark.offsets_{kind}.{STREAM}"] for kind in ("lost", "skipped")}
@@ -190,6 +194,7 @@ def test_ingest(
     places = [path for path in airflow_home.rglob("*") if path.is_file()]
     logged = "".join(capfd.readouterr())
     assert f"{STREAM}/ingest window 1: committed" in logged
+    assert f"status OK (no lag): {STREAM}/0: the lag is 0" in logged
     assert CANARY not in logged
     assert [path for path in places if CANARY.encode() in path.read_bytes()] == []
 

@@ -29,6 +29,7 @@ from tidemark.schemes.parts import (
 from tidemark.schemes.union import Scheme
 from tidemark.sinks.contract import SinkSettings, Surroundings, owned_table
 from tidemark.sinks.kinds import KINDS
+from tidemark.streams.alarm import Alarm
 from tidemark.streams.engine import Engine
 from tidemark.streams.explode import Explode
 from tidemark.streams.retry import Retry
@@ -178,6 +179,7 @@ class Stream(Part):
     ]
     ledger: Ledger = Field(default=HBaseLedger(), description="Where offsets and history are kept: [below](#ledger).")
     limits: Limits = Field(default=Limits(), description="What bounds a window: [below](#limits).")
+    alarm: Alarm = Field(default=Alarm(), description="When the stream is late: [below](#alarm).")
     guarantee: Literal["at_least_once", "at_most_once", "none"] = Field(
         default="at_least_once", description="What a crash may cost: [below](#guarantee)."
     )
