@@ -29,6 +29,7 @@ from demo.cdn_lines import produce
 from services.site import Site
 from tests.support.dag_streams import STREAM, STREAM_FILE
 from tests.support.playground import Kafka
+from tests.support.run_callbacks import SEEN
 from tests.support.servers import free_ports
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import TopicPartition
@@ -204,6 +205,8 @@ def test_nothing_new_skips_the_rest(dags: dict[str, DAG], opened: OpenStream) ->
     run = dags[f"{STREAM}__ingest"].test()
     assert states(run) == {"plan": "skipped", "process": "skipped", "publish": "skipped"}
     assert run.state == "success"
+    # The stream's callback was called, and its failure changed nothing.
+    assert SEEN[-1] == ("success", f"{STREAM}__ingest", run.run_id)
 
 
 def test_a_dry_run_changes_nothing(dags: dict[str, DAG], opened: OpenStream) -> None:
@@ -237,6 +240,7 @@ def test_a_request_that_cannot_be_carried_out_fails_before_spark(
     before = dict(opened.book.store.scan(("head",)))
     run = dags[f"{STREAM}__{dag}"].test(run_conf=conf)
     assert run.state == "failed"
+    assert SEEN[-1] == ("failure", f"{STREAM}__{dag}", run.run_id)
     # Spark was not started: its task has neither succeeded nor failed.
     assert states(run).get("process") not in ("success", "failed")
     assert dict(opened.book.store.scan(("head",))) == before
