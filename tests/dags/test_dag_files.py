@@ -7,6 +7,7 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -19,6 +20,7 @@ from tests.support.stream_text import MINIMAL
 from tidemark.runs.requests import AuditRequest, BackfillRequest, ReplayRequest
 from tidemark_dags import build_dags
 from tidemark_dags.callbacks import Callback
+from tidemark_dags.metrics import send_positions
 from tidemark_dags.spark_job import SparkJob
 
 DAGS = REPOSITORY / "dags"
@@ -180,6 +182,36 @@ def test_a_callback_that_fails_is_logged_and_goes_no_further(
     (record,) = caplog.records
     assert record.getMessage() == f"on_success: {name} has failed; the run's result stays as it is"
     assert said in caplog.text
+
+
+def test_the_tasks_log_says_what_a_person_should_know(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shown: dict[str, Any] = {
+        "partitions": [],
+        "status": {"word": "OK", "rule": "no lag", "sentence": "a/0: the lag is 0"},
+        "latency": {"last_ms": None, "alarm": None, "sentence": None},
+        "retention_alarms": [],
+        "retention_headroom": "a/0: offset 10, the next unread one, may be deleted in 31 h",
+    }
+    monkeypatch.setattr("tidemark.views.overview.overview", lambda opened: shown)
+    opened = cast("Any", SimpleNamespace(book=SimpleNamespace(stream="orders")))
+    caplog.set_level("INFO", logger="tidemark_dags.metrics")
+    send_positions(opened)
+    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
+        ("INFO", "status OK (no lag): a/0: the lag is 0"),
+        ("INFO", f"retention: {shown['retention_headroom']}"),
+    ]
+    caplog.clear()
+    shown["status"]["word"] = "STOPPED"
+    shown["latency"]["sentence"] = "late"
+    shown["retention_alarms"] = ["soon"]
+    send_positions(opened)
+    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
+        ("WARNING", "status STOPPED (no lag): a/0: the lag is 0"),
+        ("WARNING", "latency: late"),
+        ("WARNING", "retention: soon"),
+    ]
 
 
 def test_in_one_pool_the_ingest_comes_first(dags: dict[str, DAG]) -> None:

@@ -6,13 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import structs
 from pydantic import TypeAdapter, ValidationError
 
 from tests.support.streams_in_memory import StreamInMemory
-from tidemark.ledger.records import Position, exported, next_offsets
+from tidemark.ledger.records import Position, exported
 from tidemark.ledger.zookeeper import OffsetLayouts
 from tidemark.streams.model import Ledger
 
@@ -32,18 +30,6 @@ def test_a_recreated_topic_shows_no_partition_that_it_no_longer_has(tmp_path: Pa
     nodes = dict(OffsetLayouts("g", None, "/storm", "spout").nodes(exported(later), {("orders", 0): ("b", 9092)}))
     assert list(nodes) == ["/storm/spout/orders/partition_0"]
     assert json.loads(nodes["/storm/spout/orders/partition_0"])["broker"] == {"host": "b", "port": 9092}
-
-
-places = st.tuples(st.sampled_from("ab"), st.integers(1, 3), st.integers(0, 3))
-
-
-@given(st.dictionaries(places, st.integers(0, 9)))
-def test_next_offsets_are_of_the_newest_incarnation_alone(offsets: dict[tuple[str, int, int], int]) -> None:
-    found = next_offsets(Position(*place, offset) for place, offset in offsets.items())
-    newest = {topic: max(of for name, of, _ in offsets if name == topic) for topic, _, _ in offsets}
-    assert {(topic, number): at for topic, some in found.items() for number, at in some.items()} == {
-        (topic, number): offset for (topic, of, number), offset in offsets.items() if of == newest[topic]
-    }
 
 
 def test_group_root_and_id_of_a_stream_file() -> None:

@@ -267,7 +267,7 @@ class ZooKeeperLedgerStore:
         if self._layouts.storm is None or self._leaders is None:
             return {}
         try:
-            return self._leaders(offsets)
+            return self._leaders([topic for topic, partitions in offsets.items() if partitions])
         except TidemarkError as problem:
             # A commit does not fail for the sake of a field that no reader needs for its offsets.
             log.warning("Storm's nodes name no broker this time: %s", problem)
