@@ -16,8 +16,9 @@ from tidemark.runs.approval import People
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
 from tidemark.streams.model import Stream
 from tidemark_dags.approval import approved_by, second_person
-from tidemark_dags.ingest import process_windows, task_defaults
+from tidemark_dags.ingest import process_windows
 from tidemark_dags.steps import ON_REQUEST, airflow_errors, answered, describe, publish, run_name
+from tidemark_dags.stream_dag import stream_dag
 
 log = logging.getLogger(__name__)
 
@@ -34,18 +35,14 @@ def selected_dag(
     The lane's name follows from the run's name, so that a retried task finds the lane that it opened.
     """
     file, kind, approve_above = str(path), request.kind, stream.limits.approve_above
-    with DAG(
-        dag_id=f"{stream.name}__{kind.value}",
+    with stream_dag(
+        stream,
+        kind.value,
         description=description,
         doc_md=description,
         schedule=None,
-        catchup=False,
         params=params,
         allowed_run_types=ON_REQUEST,
-        default_args=task_defaults(stream),
-        tags=["tidemark", stream.name],
-        # The file that Airflow reads registers the DAGs: all four of a stream, or none.
-        auto_register=False,
     ) as dag:
 
         @task(retries=0)

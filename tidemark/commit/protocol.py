@@ -49,7 +49,7 @@ from tidemark.ledger.records import (
     Receipt,
     Record,
     Window,
-    next_offsets,
+    exported,
     positions,
 )
 from tidemark.ledger.register import check_not_early, draw_generation, new_token, open_lanes, required_head
@@ -229,7 +229,7 @@ def commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener 
     )
     value, recorded = encode(committed), encode(record)
     check_size(book.store, value, f"the head of {book.stream}/{head.lane}", "read fewer topics in one stream")
-    offsets = next_offsets(record.positions) if record.kind == LaneKind.INGEST else None
+    offsets = exported(record) if record.kind == LaneKind.INGEST else None
     key, history = head_key(head.lane), record_key(head.lane, window.seq)
     expected = taken.stored.bytes
 
@@ -271,7 +271,7 @@ def _settled(book: Book, sweeper: Sweeper, found: Stored, on_step: Listener = no
     if book.is_settled(record):
         return found
     if record.kind == LaneKind.INGEST:
-        book.publish(record.committed_at, next_offsets(record.positions))
+        book.publish(record.committed_at, exported(record))
         on_step(Step.PUBLISHED)
     if record.owes_sweep:
         sweeper.sweep(record, book.covers(record.window))

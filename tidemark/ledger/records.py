@@ -76,10 +76,10 @@ def positions(offsets: dict[TopicPartition, int]) -> tuple[Position, ...]:
 
 def next_offsets(positions: Iterable[Position]) -> Offsets:
     """{topic: {partition: next offset}}, of each topic's newest incarnation."""
-    found: Offsets = {}
-    for position in sorted(positions, key=lambda one: one.incarnation):
-        found.setdefault(position.topic, {})[position.partition] = position.offset
-    return found
+    found: dict[str, dict[int, dict[int, int]]] = {}
+    for one in positions:
+        found.setdefault(one.topic, {}).setdefault(one.incarnation, {})[one.partition] = one.offset
+    return {topic: incarnations[max(incarnations)] for topic, incarnations in found.items()}
 
 
 class SelectionRef(Struct, frozen=True, forbid_unknown_fields=True):
@@ -250,6 +250,21 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             return ()
         dead_letters = self.receipt.dead_letters
         return (*self.receipt.sinks, dead_letters) if dead_letters else self.receipt.sinks
+
+
+def exported(record: Record) -> Offsets:
+    """The next offsets that other tools are shown after a commit of the ingest: those of the partitions that it reads.
+
+    A partition that fell away is left out: its topic was deleted or recreated, or the stream file no longer names it. The
+    topic itself stays, so that a layout for several topics stays one.
+    """
+    read = {one.at for one in record.window.ranges}
+    found: Offsets = {}
+    for position in record.positions:
+        partitions = found.setdefault(position.topic, {})
+        if position.at in read:
+            partitions[position.partition] = position.offset
+    return found
 
 
 class Blocks(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
