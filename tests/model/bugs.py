@@ -42,12 +42,14 @@ BUGS = {
         "            reason = str(problem)\n",
         "            return\n",
         "an attempt was told that it was committed",
+        likely=26,
     ),
     "false is believed": Bug(
         DOUBT,
         "            if current is not None and is_mine(current):\n                return\n",
         "",
         "an attempt was told that it was not committed",
+        likely=14,
     ),
     "a take keeps the generation that it finds": Bug(
         PROTOCOL,
