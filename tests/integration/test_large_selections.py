@@ -34,7 +34,7 @@ def scattered(number: int, chance: random.Random) -> RangeSet:
     return RangeSet.of_intervals((at(one % PARTITIONS), [(one // PARTITIONS, one // PARTITIONS + 1)]) for one in chosen)
 
 
-@pytest.mark.covers("N17")
+@pytest.mark.covers("N19")
 @pytest.mark.parametrize("number", [100_000, pytest.param(1_000_000, marks=pytest.mark.full)])
 def test_very_many_scattered_records_are_replayed(stores: Stores, tmp_path: Path, number: int) -> None:
     store, chance = stores.new(), random.Random(3)
@@ -71,7 +71,9 @@ def test_very_many_scattered_records_are_replayed(stores: Stores, tmp_path: Path
             for one in (place, Coordinate(place.partition, next_of(wanted, place))):
                 counting = CountingStore(store)
                 found = look_up(Book(counting, "orders"), one)
-                within = [record for record, held in zip(windows, covers, strict=True) if (one.partition, one.offset) in held]
+                within = [
+                    record for record, held in zip(windows, covers, strict=True) if (one.partition, one.offset) in held
+                ]
                 assert [record for record in found.windows if record.kind == LaneKind.REPLAY] == within
                 # The register, the heads, a page of closed lanes, the index, one piece, and a few windows.
                 assert counting.values < 40

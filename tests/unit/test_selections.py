@@ -123,7 +123,9 @@ def test_a_missing_piece_is_named() -> None:
     ref = Book(store, "s").store_selection(MANY)
     piece = value_of(store, ref)["pieces"][2]
     del store.values["selection", piece[4]]
-    with pytest.raises(LedgerContradiction, match=f"s/selection/{piece[4]} is missing, a piece of s/selection/{ref.digest}"):
+    with pytest.raises(
+        LedgerContradiction, match=f"s/selection/{piece[4]} is missing, a piece of s/selection/{ref.digest}"
+    ):
         Book(store, "s").selection(ref)
     place = Coordinate(TopicPartition(piece[0], piece[2], piece[1]), piece[3])
     with pytest.raises(LedgerContradiction, match=f"{piece[4]} is missing"):

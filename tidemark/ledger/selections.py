@@ -84,9 +84,7 @@ class Selections:
         self.load(sorted(names))
         parts = {name: part for name in names if (part := self._part_around(name, place)) is not None}
         self.load(sorted(set(parts.values())))
-        return {
-            name for name, part in parts.items() if (place.partition, place.offset) in self._required(name, part)
-        }
+        return {name for name, part in parts.items() if (place.partition, place.offset) in self._required(name, part)}
 
     def _part_around(self, name: str, place: Coordinate) -> str | None:
         """The selection that says whether this one has an offset: itself, or one of its pieces; None for neither."""
