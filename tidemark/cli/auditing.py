@@ -9,7 +9,7 @@ import typer
 
 from tidemark.audit.report import AuditReport
 from tidemark.cli import finding
-from tidemark.cli.options import Json, Ranges, Records, RunName, Stream
+from tidemark.cli.options import Json, Ranges, Records, RecordsFile, RunName, Stream
 from tidemark.cli.output import data, error, line
 from tidemark.cli.selected import lines
 from tidemark.cli.selected import repair as replay_findings
@@ -27,6 +27,7 @@ def audit(
     stream: Stream,
     ranges: Ranges = None,
     records: Records = None,
+    records_file: RecordsFile = "",
     repair: Annotated[bool, typer.Option("--repair", help="replay the offsets with differences")] = False,
     run_name: RunName = "",
     as_json: Json = False,
@@ -36,7 +37,8 @@ def audit(
     Example: tidemark audit orders --ranges orders/3@0-5000
     """
     opened = finding.opened(stream)
-    asked = checked(AuditRequest, {"ranges": lines(ranges), "records": lines(records), "repair": repair}, {})
+    values = {"ranges": lines(ranges), "records": lines(records), "records_file": records_file, "repair": repair}
+    asked = checked(AuditRequest, values, {})
     name = run_name or new_run()
     arguments = ["--stream-file", str(opened.file.path), "--run", name]
     if offsets := asked.offsets():

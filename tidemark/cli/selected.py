@@ -17,6 +17,7 @@ from tidemark.cli.options import (
     Ranges,
     Reason,
     Records,
+    RecordsFile,
     RunName,
     Since,
     Stream,
@@ -82,11 +83,18 @@ def backfill(
 def replay(
     stream: Stream,
     records: Records = None,
+    records_file: RecordsFile = "",
     ranges: Ranges = None,
     from_: From = None,
     until: Until = None,
     dead_letters: Annotated[
-        str, typer.Option(help="the dead letters with exactly this reason or error class; * for all")
+        str,
+        typer.Option(
+            help="the dead letters with exactly this reason or error class, * for all; the times choose among them"
+        ),
+    ] = "",
+    dead_letters_window: Annotated[
+        str, typer.Option(help="only the dead letters of this lane, or of its window LANE/NUMBER")
     ] = "",
     selection: Annotated[str, typer.Option(help="an audit's findings, by the digest that its report names")] = "",
     ignore_stored: Annotated[
@@ -108,8 +116,10 @@ def replay(
     opened = finding.opened(stream)
     values = {
         "records": lines(records),
+        "records_file": records_file,
         "ranges": _ranges(opened, ranges, from_, until),
         "dead_letters": dead_letters,
+        "dead_letters_window": dead_letters_window,
         "selection": selection,
         "ignore_stored": ignore_stored,
         "since": since,

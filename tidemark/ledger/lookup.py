@@ -38,8 +38,9 @@ class Found:
 def look_up(book: Book, place: Coordinate) -> Found:
     """The windows that cover a coordinate: all that were committed when the search began, and perhaps newer ones.
 
-    Takes one read for the register, one for the heads, and one per some thousand closed lanes. Selections with holes around
-    the coordinate take one read per 64, and one more if they are in pieces; the history takes a few. A lane's history up to a window without positions is read whole.
+    Takes one read for the register, one for the heads, and one per some thousand closed lanes. Selections with holes
+    around the coordinate take one read per 64, and one more if they are in pieces; the history takes a few. A lane's
+    history up to a window without positions is read whole.
     Raises LedgerContradiction when a head or a record is missing.
     """
     register = book.register()

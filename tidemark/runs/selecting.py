@@ -17,6 +17,8 @@ from tidemark.planning.inputs import Known
 from tidemark.runs import lanes, redriving, whole_windows
 from tidemark.runs.discovery import known_now, topics_now
 from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.record_files import records_in
+from tidemark.runs.redriving import DeadLetters
 from tidemark.runs.requests import BackfillRequest, ReplayRequest
 
 # The texts that tell people why offsets inside bounds in time are left out.
@@ -50,11 +52,14 @@ def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Sele
 
 
 def _selected(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
+    within = None
     if request.since or request.until_time:
         within = within_times(opened, request.since, request.until_time, request.if_none)
-        return of_kind(opened, request.kind, within)
     if isinstance(request, ReplayRequest) and request.dead_letters:
-        return _dead_letters(opened, None if request.dead_letters == "*" else request.dead_letters)
+        reason = None if request.dead_letters == "*" else request.dead_letters
+        return _dead_letters(opened, DeadLetters(reason, request.dead_letters_window, within))
+    if within is not None:
+        return of_kind(opened, request.kind, within)
     return Selected(_named(opened, request))
 
 
@@ -67,12 +72,14 @@ def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Rang
         return lanes.stored_selection(opened, request.selection)
     if request.ignore_stored:
         return lanes.everything_from_the_start(opened)
+    if request.records_file:
+        return lanes.with_incarnations(opened, records_in(request.records_file))
     records = parse_coordinates(request.records)
     return lanes.with_incarnations(opened, RangeSet(one.as_range() for one in records))
 
 
-def _dead_letters(opened: OpenStream, reason: str | None) -> Selected:
-    found = redriving.redrive(opened, reason)
+def _dead_letters(opened: OpenStream, wanted: DeadLetters) -> Selected:
+    found = redriving.redrive(opened, wanted)
     most = opened.stream.dead_letters.max_redrives
     left_out = {redriving.EXPIRED: found.expired, redriving.too_often(most): found.too_often}
     return Selected(found.ranges, {why: ranges for why, ranges in left_out.items() if ranges})
