@@ -165,8 +165,12 @@ def test_dead_letters_of_a_window_and_between_two_times(
     orders: StreamInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[DeadLetters] = []
-    nothing = Redrive(offsets((0, 12, 13)), RangeSet(), RangeSet())
-    monkeypatch.setattr(redriving, "redrive", lambda _, wanted: [heard.append(wanted), nothing][1])
+
+    def redrive(opened: object, wanted: DeadLetters) -> Redrive:
+        heard.append(wanted)
+        return Redrive(offsets((0, 12, 13)), RangeSet(), RangeSet())
+
+    monkeypatch.setattr(redriving, "redrive", redrive)
     between_times = {"since": "1970-01-01T00:00:12Z", "until_time": "1970-01-01T00:00:15Z", "if_none": "end"}
     select(orders.opened, replay(dead_letters="too old", dead_letters_window="ingest/2", **between_times))
     select(orders.opened, replay(dead_letters="*", dead_letters_window="replay-1"))

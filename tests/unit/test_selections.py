@@ -46,7 +46,9 @@ def test_what_is_stored_is_found_whatever_its_size(ranges: RangeSet, most: int, 
     parts = list(selections.in_pieces(ranges, most))
     assert all(len(encode(part)) <= most or len(list(part.as_ranges())) == 1 for part in parts)
     store = MemoryStore()
-    ref = Book(store, "s").store_selection(ranges)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(selections, "PIECE_BYTES", most)
+        ref = Book(store, "s").store_selection(ranges)
     assert ref == selection_ref(ranges)
     assert Book(store, "s").selection(ref) == ranges
     for partition, offset in offsets(ranges | asked):
