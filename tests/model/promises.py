@@ -304,12 +304,15 @@ class Promises:
         return None if lane == INGEST else self.claims.get(lane, set())
 
     def _selection(self, at: int, key: tuple[str, ...], value: bytes) -> None:
+        stored = msgspec.json.decode(value)
+        missing = {digest for *_, digest in stored["pieces"]} - self._selections.keys()
+        assert not missing, f"the selection {key[1]} can be found, and has no {missing}"
         self._selections[key[1]] = {
             (topic, incarnation, partition, offset)
-            for topic, incarnation, partition, intervals in msgspec.json.decode(value)["partitions"]
+            for topic, incarnation, partition, intervals in stored["partitions"]
             for start, until in intervals
             for offset in range(start, until)
-        }
+        }.union(*(self._selections[digest] for *_, digest in stored["pieces"]))
 
     def _covers(self, lane: str, window: dict[str, Any]) -> list[Coordinate]:
         selected = self._selections[window["selection"]["digest"]] if window["selection"] else None

@@ -27,6 +27,13 @@ Records = Annotated[
         "may be repeated"
     ),
 ]
+RecordsFile = Annotated[
+    str,
+    typer.Option(
+        help="a file of any size below the folder TIDEMARK_SELECTIONS: CSV, JSON lines or Parquet with the columns topic, "
+        "partition and offset, or a folder of Parquet"
+    ),
+]
 Ranges = Annotated[
     list[str] | None,
     typer.Option(help="topic/partition@from-until, or @FILE with one a line; may be repeated"),

@@ -20,6 +20,7 @@ from tidemark.cli.options import (
     Ranges,
     Reason,
     Records,
+    RecordsFile,
     RunName,
     Since,
     Stream,
@@ -91,17 +92,26 @@ def backfill(
         "strict": strict,
     }
     people = People(_user(), approved_by or None)
-    _selected(opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, people, take_over, verbose, as_json)
+    _selected(
+        opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, people, take_over, verbose, as_json
+    )
 
 
 def replay(
     stream: Stream,
     records: Records = None,
+    records_file: RecordsFile = "",
     ranges: Ranges = None,
     from_: From = None,
     until: Until = None,
     dead_letters: Annotated[
-        str, typer.Option(help="the dead letters with exactly this reason or error class; * for all")
+        str,
+        typer.Option(
+            help="the dead letters with exactly this reason or error class, * for all; the times choose among them"
+        ),
+    ] = "",
+    dead_letters_window: Annotated[
+        str, typer.Option(help="only the dead letters of this lane, or of its window LANE/NUMBER")
     ] = "",
     selection: Annotated[str, typer.Option(help="an audit's findings, by the digest that its report names")] = "",
     ignore_stored: Annotated[
@@ -126,8 +136,10 @@ def replay(
     opened = finding.opened(stream)
     values = {
         "records": lines(records),
+        "records_file": records_file,
         "ranges": _ranges(opened, ranges, from_, until),
         "dead_letters": dead_letters,
+        "dead_letters_window": dead_letters_window,
         "selection": selection,
         "ignore_stored": ignore_stored,
         "since": since,

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from tidemark.ledger.store import Offsets
 from tidemark.offsets.blocks import PartitionBlocks
-from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
 
 INGEST = "ingest"
@@ -437,11 +437,26 @@ class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     done: dict[str, int] = {}
 
 
+class Piece(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A part of a selection that is stored as a selection of its own: where it begins, and its digest."""
+
+    topic: str
+    incarnation: int
+    partition: int
+    start: int
+    digest: str
+
+    @property
+    def begins(self) -> tuple[TopicPartition, int]:
+        return TopicPartition(self.topic, self.partition, self.incarnation), self.start
+
+
 class Selection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A stored set of offsets: per partition (start, until) pairs, ascending."""
+    """A stored set of offsets: per partition (start, until) pairs, ascending. Or its `pieces`, in order, without pairs."""
 
     format: int = FORMAT
-    partitions: tuple[tuple[str, int, int, tuple[tuple[int, int], ...]], ...]
+    partitions: tuple[tuple[str, int, int, tuple[Interval, ...]], ...] = ()
+    pieces: tuple[Piece, ...] = ()
 
     def __post_init__(self) -> None:
         for _, _, _, intervals in self.partitions:
@@ -450,10 +465,10 @@ class Selection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
                     raise ValueError(f"from {start} until {until} is not a range of offsets")
 
     def as_ranges(self) -> RangeSet:
-        return RangeSet(
-            OffsetRange(TopicPartition(topic, partition, incarnation), start, until)
+        """The offsets of a selection without pieces."""
+        return RangeSet.of_intervals(
+            (TopicPartition(topic, partition, incarnation), intervals)
             for topic, incarnation, partition, intervals in self.partitions
-            for start, until in intervals
         )
 
     @classmethod

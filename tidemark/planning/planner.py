@@ -134,7 +134,9 @@ def next_selected(
         return None
     check_topics(known, tuple(sorted({at.topic for at in left.partitions})), {at.topic for at in left.partitions})
     logs = known.partitions()
-    for one in left:
+    # A million ranges lie where the first and the last of each partition lie.
+    ends = (OffsetRange(at, *pair) for at in left.partitions for pair in (left.of(at)[0], left.of(at)[-1]))
+    for one in ends:
         if one.partition not in logs:
             raise PartitionsChanged(f"{one} cannot be read: the partition, or this incarnation of the topic, is gone")
         begins = known.starts.get(one.partition, 0)

@@ -333,13 +333,13 @@ def with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:
     """
     found = opened.book.register()
     filled = []
-    for one in ranges:
-        known = found[1].topics.get(one.partition.topic) if found else None
+    for at in ranges.partitions:
+        known = found[1].topics.get(at.topic) if found else None
         if not known:
-            raise WrongUse(f"{one.partition.topic}: the stream {opened.book.stream} has never read this topic")
-        at = TopicPartition(one.partition.topic, one.partition.partition, max(topic.incarnation for topic in known))
-        filled.append(OffsetRange(at, one.start, one.until))
-    return RangeSet(filled)
+            raise WrongUse(f"{at.topic}: the stream {opened.book.stream} has never read this topic")
+        newest = TopicPartition(at.topic, at.partition, max(topic.incarnation for topic in known))
+        filled.append((newest, ranges.of(at)))
+    return RangeSet.of_intervals(filled)
 
 
 def everything_from_the_start(opened: OpenStream) -> RangeSet:
