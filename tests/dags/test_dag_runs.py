@@ -166,7 +166,7 @@ def test_ingest(
         (extra,) = database.execute("select extra from asset_event order by id desc limit 1").fetchone()
     (window,) = json.loads(extra)["windows"]
     assert (window["seq"], window["read"]) == (1, 2_000)
-    assert window["stored"] + window["set_aside"] == 2_000
+    assert window["stored"] + window["dead_letters"] == 2_000
     assert f"{STREAM}/0 [0, {found.head.offsets()[TopicPartition(STREAM, 0)]})" in window["ranges"]
     # The same numbers as on the page.
     sent = metrics()
@@ -175,8 +175,8 @@ def test_ingest(
         numbers = [sent[f"tidemark.{name}.{STREAM}.{STREAM}.{one['partition']}"] for name in GAUGES]
         assert numbers == [int(one[name]) for name in GAUGES]
     assert sent[f"tidemark.lag.{STREAM}"] == 0
-    counted = [sent[f"tidemark.{name}.{STREAM}"] for name in ("read", "stored", "set_aside")]
-    assert counted == [shown["windows"][0][name] for name in ("read", "stored", "set_aside")]
+    counted = [sent[f"tidemark.{name}.{STREAM}"] for name in ("read", "stored", "dead_letters")]
+    assert counted == [shown["windows"][0][name] for name in ("read", "stored", "dead_letters")]
     passed_over = {kind: sent[f"tidemark.offsets_{kind}.{STREAM}"] for kind in ("lost", "skipped")}
     assert passed_over == shown["windows"][0]["passed_over"] == {"lost": 0, "skipped": 0}
     # A secret is on no command line, on no page of Spark's, in no log, and in nothing that Airflow has stored.

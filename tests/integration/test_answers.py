@@ -84,7 +84,7 @@ def test_what_can_be_replayed_is_and_the_rest_is_answered(play: Playground) -> N
 
     done = json.loads(tidemark(*command, "--json")[0])
     (window,) = done["windows"]
-    assert (window["read"], window["stored"], window["set_aside"]) == (20, 19, 1)
+    assert (window["read"], window["stored"], window["dead_letters"]) == (20, 19, 1)
     answers = [
         (one["partition"], int(one["from"]), int(one["until"]), one["offsets"], one["answer"])
         for one in done["answers"]

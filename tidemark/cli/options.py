@@ -9,6 +9,7 @@ import typer
 Stream = Annotated[str, typer.Argument(help="a stream's name, or its file")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
 RunName = Annotated[str, typer.Option("--run", help="the name of the run; to go on with a failed run, its name")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="the job's log on standard error, also at a terminal")]
 TakeOver = Annotated[bool, typer.Option("--take-over", help="take the window although its holder seems alive")]
 
 From = Annotated[

@@ -24,6 +24,7 @@ from tidemark.cli.options import (
     TakeOver,
     Until,
     UntilTime,
+    Verbose,
 )
 from tidemark.cli.output import data, error
 from tidemark.cli.submitting import new_run, process, show_answers, show_committed
@@ -65,6 +66,7 @@ def backfill(
     take_over: TakeOver = False,
     strict: Strict = False,
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Read offsets that no window has read yet, in a lane of their own.
@@ -83,7 +85,7 @@ def backfill(
         "dry_run": dry_run,
         "strict": strict,
     }
-    _selected(opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, take_over, as_json)
+    _selected(opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, take_over, verbose, as_json)
 
 
 def replay(
@@ -107,6 +109,7 @@ def replay(
     take_over: TakeOver = False,
     strict: Strict = False,
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Read again what windows have read before, in a lane of its own. The ingest's position does not move.
@@ -127,7 +130,7 @@ def replay(
         "dry_run": dry_run,
         "strict": strict,
     }
-    _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, take_over, as_json)
+    _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, take_over, verbose, as_json)
 
 
 def _selected(
@@ -137,6 +140,7 @@ def _selected(
     command: str,
     run_name: str,
     take_over: bool,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     kind, name = request.kind, run_name or new_run()
@@ -158,14 +162,14 @@ def _selected(
             return
         _show_more_or_less(opened, chosen)
         lanes.open_selected(opened, kind, name, chosen.ranges, asked.reason)
-    process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over)
+    process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over, verbose=verbose)
     _show_done(opened, lane, name, chosen, as_json=as_json)
 
 
-def repair(opened: OpenStream, run: str, findings: RangeSet, reason: str, command: str) -> None:
+def repair(opened: OpenStream, run: str, findings: RangeSet, reason: str, command: str, *, verbose: bool) -> None:
     """Replay an audit's findings."""
     lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason)
-    process(opened, command, lane, run, _planned(opened, lane, run))
+    process(opened, command, lane, run, _planned(opened, lane, run), verbose=verbose)
 
 
 def _planned(opened: OpenStream, lane: str, run: str) -> Pending | None:

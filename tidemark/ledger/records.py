@@ -17,6 +17,8 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
 
 INGEST = "ingest"
+# Not a lane: the place of an audit's signs of life. Of two audits at once, the newer sign stays.
+AUDIT = "audit"
 
 # The format of the values that this version writes; `codec.py` migrates older ones.
 FORMAT = 1
@@ -394,6 +396,8 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     clock: AcceptedClock | None = None
     closed: int = 0
     closed_page: int = 0
+    # Why the ledger is used no more, for example where it has moved to. Then the register never changes again.
+    retired: str | None = None
 
 
 class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

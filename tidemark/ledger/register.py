@@ -126,6 +126,7 @@ def change(book: Book, edit: Callable[[Register], Register]) -> Register:
             continue
         if edited is register:
             return register
+        _check_in_use(register)
         edited = given_up(book, edited)
         edited = structs.replace(edited, token=new_token())
         value = encode(edited)
@@ -135,6 +136,14 @@ def change(book: Book, edit: Callable[[Register], Register]) -> Register:
         except NotMine:
             continue
         return edited
+
+
+def _check_in_use(register: Register) -> None:
+    if register.retired is not None:
+        raise WrongUse(
+            f"this ledger of {register.stream} was retired, and is used no more: {register.retired}. Name the ledger that "
+            "replaces it in the stream file"
+        )
 
 
 def _has_token(token: str) -> Callable[[bytes], bool]:
@@ -241,8 +250,13 @@ def required_head(book: Book, lane: str) -> Stored:
 
 
 def open_lanes(book: Book) -> dict[str, Stored]:
-    """The heads of the open lanes. Finishes openings and closings that a crash interrupted, or that are under way."""
+    """The heads of the open lanes. Finishes openings and closings that a crash interrupted, or that are under way.
+
+    Raises WrongUse for a ledger that was retired.
+    """
     found = book.register()
+    if found is not None:
+        _check_in_use(found[1])
     open_now = found[1].lanes if found else {}
     heads = book.heads_of(open_now)
     for lane, entry in open_now.items():
@@ -258,7 +272,7 @@ def _opened(book: Book, lane: str, entry: LaneEntry) -> Stored:
     """The head of a lane in the register. An opening lane is marked as open."""
     head = _head_of(book, lane, entry)
     if entry.state == LaneState.OPENING:
-        change(book, lambda register: _marked(register, lane, LaneState.OPEN, opening=True))
+        change(book, lambda register: _marked(register, lane, LaneState.OPEN))
     return head
 
 
@@ -355,10 +369,10 @@ def _closed_by(token: str) -> Callable[[bytes], bool]:
     return lambda stored: decode(stored, Head, "the head").token == token
 
 
-def _marked(register: Register, lane: str, state: LaneState, *, opening: bool = False, **more: Any) -> Register:
-    """The register with this state of a lane. `opening`: only if the lane is still opening. Unknown lanes change nothing."""
+def _marked(register: Register, lane: str, state: LaneState, **more: Any) -> Register:
+    """The register with this state of a lane. Unknown lanes change nothing: a closed lane has left the register."""
     entry = register.lanes.get(lane)
-    if entry is None or (opening and entry.state != LaneState.OPENING):
+    if entry is None:
         return register
     return structs.replace(register, lanes={**register.lanes, lane: structs.replace(entry, state=state, **more)})
 

@@ -53,7 +53,7 @@ else:
 
 
 class DeadLetters(Part):
-    """The HBase table of the messages that were set aside."""
+    """The HBase table of the dead letters."""
 
     hbase: ConnectionName = Field(default="hbase_default", description="The connection of the table.")
     table: Annotated[Table, Field(description="The table.")]
