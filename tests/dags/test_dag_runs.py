@@ -29,6 +29,7 @@ from demo.cdn_lines import produce
 from services.site import Site
 from tests.support.dag_streams import STREAM, STREAM_FILE
 from tests.support.playground import Kafka
+from tests.support.run_callbacks import SEEN
 from tests.support.servers import free_ports
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import TopicPartition
@@ -175,6 +176,10 @@ def test_ingest(
         numbers = [sent[f"tidemark.{name}.{STREAM}.{STREAM}.{one['partition']}"] for name in GAUGES]
         assert numbers == [int(one[name]) for name in GAUGES]
     assert sent[f"tidemark.lag.{STREAM}"] == 0
+    assert [sent[f"tidemark.status.{STREAM}{place}"] for place in ("", *(f".{STREAM}.{at}" for at in range(4)))] == [
+        0
+    ] * 5
+    assert sent[f"tidemark.latency_ms.{STREAM}"] == shown["latency"]["last_ms"]
     counted = [sent[f"tidemark.{name}.{STREAM}"] for name in ("read", "stored", "dead_letters")]
     assert counted == [shown["windows"][0][name] for name in ("read", "stored", "dead_letters")]
     passed_over = {kind: sent[f"tidemark.offsets_{kind}.{STREAM}"] for kind in ("lost", "skipped")}
@@ -195,10 +200,17 @@ def test_ingest(
 
 
 @pytest.mark.covers("A19")
-def test_nothing_new_skips_the_rest(dags: dict[str, DAG], opened: OpenStream) -> None:
-    run = dags[f"{STREAM}__ingest"].test()
+def test_nothing_new_skips_the_rest(opened: OpenStream) -> None:
+    said = STREAM_FILE.read_text()
+    STREAM_FILE.write_text(f"{said}on_success: tests.support.run_callbacks:succeeded\n")
+    try:
+        run = DagBag(dag_folder=str(STREAM_FILE.parent.parent)).dags[f"{STREAM}__ingest"].test()
+    finally:
+        STREAM_FILE.write_text(said)
     assert states(run) == {"plan": "skipped", "process": "skipped", "publish": "skipped"}
     assert run.state == "success"
+    # The stream's callback was called, and its failure changed nothing.
+    assert SEEN[-1] == ("success", f"{STREAM}__ingest", run.run_id)
 
 
 def test_a_dry_run_changes_nothing(dags: dict[str, DAG], opened: OpenStream, capfd: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,12 @@ def test_a_replay_of_records() -> None:
     assert (asked.records, asked.dry_run) == ("logs/0@5", True)
 
 
+def test_times_and_a_window_choose_among_dead_letters() -> None:
+    values = {"dead_letters": "*", "dead_letters_window": "ingest/17", "since": "2026-11-21T07:00:00Z"}
+    asked = checked(ReplayRequest, {**REPLAY, **values}, values)
+    assert (asked.dead_letters, asked.dead_letters_window, asked.until_time) == ("*", "ingest/17", "")
+
+
 def test_a_time_has_two_bounds_at_most_and_one_at_least() -> None:
     for times in ({"since": "2026-11-21T07:00:00Z"}, {"until_time": "2026-11-21T15:00+08:00"}):
         assert checked(ReplayRequest, {**REPLAY, **times}, times).if_none == "fail"
@@ -32,19 +38,29 @@ def test_a_time_has_two_bounds_at_most_and_one_at_least() -> None:
         (
             {},
             {},
-            "exactly one of records, ranges, dead_letters, selection, ignore_stored, since/until_time; found none of them",
+            "exactly one of records, records_file, ranges, dead_letters, selection, ignore_stored, "
+            "since/until_time; found none of them",
         ),
         ({"records": "a", "ranges": "b"}, {}, "found records and ranges"),
         ({"records": "a", "reason": "x"}, {}, "reason: String should have at least 3 characters"),
         ({"records": "a", "dry_run": "false"}, {}, "dry_run: Input should be a valid boolean"),
         ({"selection": "abc"}, {}, "selection: String should match pattern"),
-        ({"records": "a"}, {"record": "b"}, "unknown: record; known are records, ranges"),
+        ({"records": "a"}, {"record": "b"}, "unknown: record; known are records, records_file, ranges"),
         ({"since": "2026-11-21T07:00:00Z", "ranges": "b"}, {}, "found ranges and since/until_time"),
         ({"since": "1795244400"}, {}, "since: a number is not taken as a time: .* if it is milliseconds"),
         ({"until_time": "2026-11-21T07:00:00"}, {}, "until_time: '2026-11-21T07:00:00' has no zone"),
         ({"until_time": "noon"}, {}, "until_time: 'noon' is not a time; expected one with its zone"),
         ({"since": "2026-11-21T07:00:00Z", "if_none": "start"}, {}, "if_none: Input should be 'fail' or 'end'"),
-        ({"records": "a" * 1_000_001}, {}, "records: String should have at most 1000000 characters"),
+        ({"records": "a" * 1_000_001}, {}, "records: 1000001 characters, .* up to 1000000; write .* records_file"),
+        ({"records_file": "a" * 1_001}, {}, "records_file: String should have at most 1000 characters"),
+        ({"records_file": "a.csv", "records": "a"}, {}, "found records and records_file"),
+        ({"dead_letters_window": "ingest/2", "ranges": "b"}, {}, "fill in dead_letters too"),
+        ({"dead_letters": "*", "dead_letters_window": "ingest/"}, {}, "dead_letters_window: String should match"),
+        (
+            {"dead_letters": "*", "ranges": "b", "since": "2026-11-21T07:00:00Z"},
+            {},
+            "found ranges and dead_letters and",
+        ),
     ],
 )
 def test_a_replay_that_makes_no_sense_is_refused(values: dict[str, Any], sent: dict[str, Any], said: str) -> None:

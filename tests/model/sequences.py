@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from tests.model.machine import ACTORS, SLOTS, Setting, Step, World
 from tests.model.transport import DEATHS, DOUBTS, MEANWHILE, STALE, Mishap
-from tidemark.ledger import doubt
+from tidemark.ledger import doubt, selections
 from tidemark.ledger.store import LedgerStore
 from tidemark.runs import discovery
 
@@ -95,7 +95,12 @@ def explore(
     takes to play it, so drawing and shortening are here.
     """
     counts: Counter[str] = Counter()
-    with patch.object(doubt, "_PAUSE_SECONDS", 0.0), patch.object(discovery, "_STALE_PAUSE_SECONDS", 0.0):
+    with (
+        patch.object(doubt, "_PAUSE_SECONDS", 0.0),
+        patch.object(discovery, "_STALE_PAUSE_SECONDS", 0.0),
+        # A few offsets in each piece, so that actors die between two of them.
+        patch.object(selections, "PIECE_BYTES", 90),
+    ):
         for seed in seeds:
             setting, steps = sequence(focus, seed)
             counts["sequences"] += 1

@@ -226,6 +226,16 @@ def test_a_task_that_is_tried_again_after_the_commit_gives_the_same(
     assert generations(opened) == before
 
 
+def test_airflows_own_backfill_of_an_ingest_is_refused(airflow: Airflow) -> None:
+    """It goes by dates. The DAG's own page says what to use instead."""
+    dag = "cdn_logs__ingest"
+    span = {"from_date": "2026-01-01T00:00:00Z", "to_date": "2026-01-02T00:00:00Z"}
+    for path in ("/api/v2/backfills/dry_run", "/api/v2/backfills"):
+        status, said = airflow.call("POST", path, {"dag_id": dag, **span})
+        assert (status, "does not allow backfill runs" in str(said)) == (400, True), said
+    assert "NAME__backfill" in airflow.call("GET", f"/api/v2/dags/{dag}/details")[1]["doc_md"]
+
+
 def open_form(page: Page, airflow: Airflow, kind: str) -> Locator:
     """The DAG's page, and on it the button Trigger."""
     page.goto(f"{airflow.url}/dags/{STREAM}__{kind}")

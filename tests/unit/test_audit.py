@@ -230,7 +230,6 @@ def test_a_report_with_a_difference_is_not_clean_and_says_so(found: dict[str, An
         ({"by_tallies": 3}, "; 3 offsets are no longer in Kafka, 3 of them were compared"),
         ({"places": (place(unproven=2), place(unproven=1))}, "; 3 contributions to aggregates"),
         ({"unfinished": 6}, "; 6 offsets were committed before they were read"),
-        ({"left_out": 8}, "; 8 offsets with a difference are not in the selection"),
         ({"gaps": (gap(compacted=3, aborted=1, markers=2),)}, SENTENCE),
     ],
 )

@@ -28,8 +28,8 @@ from tidemark.runs.answers import (
     READ_ALREADY,
     THE_INGESTS,
 )
-from tidemark.runs.redriving import Redrive, too_often
-from tidemark.runs.requests import BackfillRequest, ReplayRequest
+from tidemark.runs.redriving import DeadLetters, Redrive, too_often
+from tidemark.runs.requests import AuditRequest, BackfillRequest, ReplayRequest
 from tidemark.runs.selecting import between, between_offsets, divided, select
 
 
@@ -206,21 +206,48 @@ def test_dead_letters_by_their_reason(
     orders: StreamInMemory, monkeypatch: pytest.MonkeyPatch, asked: str, reason: str | None
 ) -> None:
     """Which rows there are is a matter of the table; here only what becomes of them."""
-    heard: list[str | None] = []
+    heard: list[DeadLetters] = []
 
-    def redrive(opened: object, why: str | None) -> Redrive:
-        heard.append(why)
+    def redrive(opened: object, wanted: DeadLetters) -> Redrive:
+        heard.append(wanted)
         return Redrive(offsets((0, 12, 13)), offsets((0, 2, 3)), RangeSet())
 
     monkeypatch.setattr(redriving, "redrive", redrive)
     found = select(orders.opened, replay(dead_letters=asked))
-    assert heard == [reason]
+    assert heard == [DeadLetters(reason)]
     assert found.ranges == offsets((0, 12, 13))
     # What is empty is not told.
     assert dict(found.left_out) == {EXPIRED: offsets((0, 2, 3))}
     most = orders.opened.stream.dead_letters.max_redrives
     monkeypatch.setattr(redriving, "redrive", lambda *_: Redrive(RangeSet(), RangeSet(), offsets((1, 0, 1))))
     assert dict(select(orders.opened, replay(dead_letters=asked)).left_out) == {too_often(most): offsets((1, 0, 1))}
+
+
+def test_dead_letters_of_a_window_and_between_two_times(
+    orders: StreamInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[DeadLetters] = []
+
+    def redrive(opened: object, wanted: DeadLetters) -> Redrive:
+        heard.append(wanted)
+        return Redrive(offsets((0, 12, 13)), RangeSet(), RangeSet())
+
+    monkeypatch.setattr(redriving, "redrive", redrive)
+    between_times = {"since": "1970-01-01T00:00:12Z", "until_time": "1970-01-01T00:00:15Z", "if_none": "end"}
+    select(orders.opened, replay(dead_letters="too old", dead_letters_window="ingest/2", **between_times))
+    select(orders.opened, replay(dead_letters="*", dead_letters_window="replay-1"))
+    assert heard == [DeadLetters("too old", "ingest/2", offsets((0, 12, 15))), DeadLetters(None, "replay-1")]
+
+
+def test_records_out_of_a_file(orders: StreamInMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMARK_SELECTIONS", str(tmp_path))
+    (tmp_path / "records.csv").write_text("topic,partition,offset\norders,0,14\norders,1,2\norders,0,12\n")
+    assert select(orders.opened, replay(records_file="records.csv")).ranges == offsets(
+        (0, 12, 13), (0, 14, 15), (1, 2, 3)
+    )
+    assert AuditRequest(records_file="records.csv", ranges="orders/0@20-22").offsets() == offsets(
+        (0, 12, 13), (0, 14, 15), (0, 20, 22), (1, 2, 3)
+    )
 
 
 AGGREGATES = TEXT.replace(

@@ -88,8 +88,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     `unfinished` offsets were committed before they were read (`at_most_once`), by attempts that have not finished.
 
-    `findings` is the stored selection of all coordinates with a difference, ready for a replay. The `left_out` last ones are
-    missing, since one value of the ledger has no room for them.
+    `findings` is the stored selection of all coordinates with a difference, ready for a replay.
     """
 
     format: int = FORMAT
@@ -109,7 +108,6 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     ledger_problems: tuple[str, ...]
     gaps: tuple[GapReport, ...] = ()
     findings: SelectionRef | None = None
-    left_out: int = 0
 
     @property
     def differences(self) -> int:
@@ -146,11 +144,6 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             text += f"; {unexplained} messages were counted when they were read and are gone, in topics that are not compacted"
         if self.unfinished:
             text += f"; {self.unfinished} offsets were committed before they were read, by attempts that did not finish"
-        if self.left_out:
-            text += (
-                f"; {self.left_out} offsets with a difference are not in the selection of the findings, which had no room for "
-                "them: replay it and audit again, or replay whole ranges"
-            )
         return text + "".join(f"; {problem}" for problem in self.ledger_problems)
 
     def naming(self, most: int) -> AuditReport:

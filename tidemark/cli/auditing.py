@@ -9,7 +9,7 @@ import typer
 
 from tidemark.audit.report import AuditReport
 from tidemark.cli import finding
-from tidemark.cli.options import Json, Ranges, Records, RunName, Stream, Verbose
+from tidemark.cli.options import Json, Ranges, Records, RecordsFile, RunName, Stream, Verbose
 from tidemark.cli.output import data, error, line
 from tidemark.cli.progress import of_audit
 from tidemark.cli.selected import lines
@@ -29,6 +29,7 @@ def audit(
     stream: Stream,
     ranges: Ranges = None,
     records: Records = None,
+    records_file: RecordsFile = "",
     repair: Annotated[bool, typer.Option("--repair", help="replay the offsets with differences")] = False,
     run_name: RunName = "",
     verbose: Verbose = False,
@@ -39,7 +40,8 @@ def audit(
     Example: tidemark audit orders --ranges orders/3@0-5000
     """
     opened = finding.opened(stream)
-    asked = checked(AuditRequest, {"ranges": lines(ranges), "records": lines(records), "repair": repair}, {})
+    values = {"ranges": lines(ranges), "records": lines(records), "records_file": records_file, "repair": repair}
+    asked = checked(AuditRequest, values, {})
     name = run_name or new_run()
     arguments = ["--stream-file", str(opened.file.path), "--run", name]
     if offsets := asked.offsets():
@@ -86,5 +88,4 @@ def _show(report: AuditReport, *, as_json: bool) -> None:
         for block in place.blocks_at:
             line(f"{place.name}: block {block}")
     if report.findings is not None:
-        which = "The first findings" if report.left_out else "All findings"
-        error(f"{which} are the selection {report.findings.digest}; a replay takes it.")
+        error(f"All findings are the selection {report.findings.digest}; a replay takes it.")

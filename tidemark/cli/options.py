@@ -27,6 +27,13 @@ Records = Annotated[
         "may be repeated"
     ),
 ]
+RecordsFile = Annotated[
+    str,
+    typer.Option(
+        help="a file of any size below the folder TIDEMARK_SELECTIONS: CSV, JSON lines or Parquet with the columns topic, "
+        "partition and offset, or a folder of Parquet"
+    ),
+]
 Ranges = Annotated[
     list[str] | None,
     typer.Option(help="topic/partition@from-until, or @FILE with one a line; may be repeated"),
@@ -41,5 +48,11 @@ IfNone = Annotated[
     str, typer.Option(help="where no message is at or after --since: fail, or end to take nothing of that partition")
 ]
 Reason = Annotated[str, typer.Option(help="why; it is kept in the ledger")]
+ApprovedBy = Annotated[
+    str,
+    typer.Option(
+        help="the second person who has approved it, where `limits.approve_above` asks for one; kept in the ledger"
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="only show what would be read")]
 Strict = Annotated[bool, typer.Option("--strict", help="refuse all if any of the offsets cannot be read")]

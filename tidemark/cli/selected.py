@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +12,7 @@ import typer
 from tidemark.cli import finding
 from tidemark.cli.estimates import counted, show_estimate
 from tidemark.cli.options import (
+    ApprovedBy,
     DryRun,
     From,
     IfNone,
@@ -17,6 +20,7 @@ from tidemark.cli.options import (
     Ranges,
     Reason,
     Records,
+    RecordsFile,
     RunName,
     Since,
     Stream,
@@ -37,6 +41,7 @@ from tidemark.planning.estimating import stored_before
 from tidemark.runs import lanes, whole_windows
 from tidemark.runs.answering import answers_of
 from tidemark.runs.answers import TO_READ, exact
+from tidemark.runs.approval import People
 from tidemark.runs.estimates import estimated
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
@@ -62,6 +67,7 @@ def backfill(
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
     reason: Reason = "",
+    approved_by: ApprovedBy = "",
     run_name: RunName = "",
     take_over: TakeOver = False,
     strict: Strict = False,
@@ -85,17 +91,27 @@ def backfill(
         "dry_run": dry_run,
         "strict": strict,
     }
-    _selected(opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, take_over, verbose, as_json)
+    people = People(_user(), approved_by or None)
+    _selected(
+        opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, people, take_over, verbose, as_json
+    )
 
 
 def replay(
     stream: Stream,
     records: Records = None,
+    records_file: RecordsFile = "",
     ranges: Ranges = None,
     from_: From = None,
     until: Until = None,
     dead_letters: Annotated[
-        str, typer.Option(help="the dead letters with exactly this reason or error class; * for all")
+        str,
+        typer.Option(
+            help="the dead letters with exactly this reason or error class, * for all; the times choose among them"
+        ),
+    ] = "",
+    dead_letters_window: Annotated[
+        str, typer.Option(help="only the dead letters of this lane, or of its window LANE/NUMBER")
     ] = "",
     selection: Annotated[str, typer.Option(help="an audit's findings, by the digest that its report names")] = "",
     ignore_stored: Annotated[
@@ -105,6 +121,7 @@ def replay(
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
     reason: Reason = "",
+    approved_by: ApprovedBy = "",
     run_name: RunName = "",
     take_over: TakeOver = False,
     strict: Strict = False,
@@ -119,8 +136,10 @@ def replay(
     opened = finding.opened(stream)
     values = {
         "records": lines(records),
+        "records_file": records_file,
         "ranges": _ranges(opened, ranges, from_, until),
         "dead_letters": dead_letters,
+        "dead_letters_window": dead_letters_window,
         "selection": selection,
         "ignore_stored": ignore_stored,
         "since": since,
@@ -130,7 +149,8 @@ def replay(
         "dry_run": dry_run,
         "strict": strict,
     }
-    _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, take_over, verbose, as_json)
+    people = People(_user(), approved_by or None)
+    _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, people, take_over, verbose, as_json)
 
 
 def _selected(
@@ -139,6 +159,7 @@ def _selected(
     values: dict[str, Any],
     command: str,
     run_name: str,
+    people: People,
     take_over: bool,
     verbose: bool,
     as_json: bool,
@@ -161,15 +182,23 @@ def _selected(
             _show(opened, asked, chosen, as_json=as_json)
             return
         _show_more_or_less(opened, chosen)
-        lanes.open_selected(opened, kind, name, chosen.ranges, asked.reason)
+        lanes.open_selected(opened, kind, name, chosen.ranges, asked.reason, people)
     process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over, verbose=verbose)
     _show_done(opened, lane, name, chosen, as_json=as_json)
 
 
 def repair(opened: OpenStream, run: str, findings: RangeSet, reason: str, command: str, *, verbose: bool) -> None:
     """Replay an audit's findings."""
-    lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason)
+    lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason, People(_user()))
     process(opened, command, lane, run, _planned(opened, lane, run), verbose=verbose)
+
+
+def _user() -> str:
+    """The user that this process runs as, by the operating system: its environment could name anybody."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def _planned(opened: OpenStream, lane: str, run: str) -> Pending | None:

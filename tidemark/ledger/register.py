@@ -9,7 +9,16 @@ from typing import Any
 
 from msgspec import structs
 
-from tidemark.errors import ClaimOverlap, ClockAhead, ClockBehind, Conflict, LaneClosed, LedgerContradiction, WrongUse
+from tidemark.errors import (
+    ClaimOverlap,
+    ClockAhead,
+    ClockBehind,
+    Conflict,
+    LaneClosed,
+    LanePaused,
+    LedgerContradiction,
+    WrongUse,
+)
 from tidemark.ledger.book import REGISTER, Book, Stored, head_key
 from tidemark.ledger.closed import given_up
 from tidemark.ledger.codec import decode, encode
@@ -23,6 +32,7 @@ from tidemark.ledger.records import (
     LaneEntry,
     LaneKind,
     LaneState,
+    Paused,
     Position,
     Register,
     SelectionRef,
@@ -193,6 +203,8 @@ def open_lane(
     start: tuple[Position, ...],
     selection: SelectionRef | None = None,
     reason: str | None = None,
+    asked_by: str | None = None,
+    approved_by: str | None = None,
 ) -> Stored:
     """Open a lane and give its head. Opening the same lane again, as after a crash, gives the same head.
 
@@ -226,6 +238,8 @@ def open_lane(
             start=start,
             until=_ends(book, start, selection),
             selection=selection,
+            asked_by=asked_by,
+            approved_by=approved_by,
         )
         return structs.replace(register, lanes={**register.lanes, lane: entry})
 
@@ -312,6 +326,31 @@ def _head_of(book: Book, lane: str, entry: LaneEntry) -> Stored:
     if found is None:
         raise LedgerContradiction(f"the head of {book.stream}/{lane} was made and is gone")
     return found
+
+
+def pause_lane(book: Book, lane: str, paused: Paused | None) -> None:
+    """Let no further window of an open lane begin; with None, let windows begin again. Raises WrongUse for other lanes."""
+    if lane == INGEST:
+        raise WrongUse(f"{book.stream}/{INGEST} is paused and resumed in Airflow, with its DAG")
+
+    def edit(register: Register) -> Register:
+        entry = register.lanes.get(lane)
+        if entry is None:
+            raise WrongUse(f"{book.stream} has no open lane {lane}")
+        return structs.replace(register, lanes={**register.lanes, lane: structs.replace(entry, paused=paused)})
+
+    change(book, edit)
+
+
+def check_not_paused(book: Book, lane: str) -> None:
+    """Raises LanePaused for a lane of which no further window may begin now."""
+    found = book.register()
+    entry = found[1].lanes.get(lane) if found else None
+    if entry is not None and entry.paused is not None:
+        raise LanePaused(
+            f"{book.stream}/{lane} is paused: {entry.paused.reason}. What it has committed stays, and what it has not read "
+            f"stays claimed. To go on: tidemark resume {book.stream} {lane}, then run it again (in Airflow: clear its task)"
+        )
 
 
 def close_lane(book: Book, lane: str, because: str | None = None) -> None:
@@ -424,7 +463,7 @@ def _check_claim(book: Book, register: Register, kind: LaneKind, selection: Sele
         if shared:
             raise ClaimOverlap(
                 f"{_some(shared)}: claimed by the open lane {name} (run {lane.run}); wait until it is closed. If that run is "
-                f"given up for good, free its claim: tidemark ledger close {book.stream} {name} --reason ..."
+                f"given up for good, free its claim: tidemark cancel {book.stream} {name} --reason ..."
             )
     covered = book.authority().covered()
     if kind == LaneKind.REPLAY and (unknown := wanted - covered):

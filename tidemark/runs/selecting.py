@@ -17,6 +17,8 @@ from tidemark.planning.inputs import Known
 from tidemark.runs import answers, lanes, redriving, whole_windows
 from tidemark.runs.discovery import known_now, newest_incarnations, topics_now
 from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.record_files import records_in
+from tidemark.runs.redriving import DeadLetters
 from tidemark.runs.requests import BackfillRequest, ReplayRequest
 
 
@@ -60,11 +62,13 @@ def _check(request: BackfillRequest | ReplayRequest, found: Selected) -> None:
 
 
 def _selected(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
-    if isinstance(request, ReplayRequest) and request.dead_letters:
-        return _dead_letters(opened, None if request.dead_letters == "*" else request.dead_letters)
+    within = None
     if request.since or request.until_time:
-        return _answered(opened, request.kind, within_times(opened, request.since, request.until_time, request.if_none))
-    return _answered(opened, request.kind, _named(opened, request))
+        within = within_times(opened, request.since, request.until_time, request.if_none)
+    if isinstance(request, ReplayRequest) and request.dead_letters:
+        reason = None if request.dead_letters == "*" else request.dead_letters
+        return _dead_letters(opened, DeadLetters(reason, request.dead_letters_window, within))
+    return _answered(opened, request.kind, _named(opened, request) if within is None else within)
 
 
 def _answered(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:
@@ -89,6 +93,8 @@ def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Rang
         return lanes.stored_selection(opened, request.selection)
     if request.ignore_stored:
         return lanes.everything_from_the_start(opened)
+    if request.records_file:
+        return _with_incarnations(opened, records_in(request.records_file))
     return _with_incarnations(opened, RangeSet(one.as_range() for one in parse_coordinates(request.records)))
 
 
@@ -103,8 +109,8 @@ def _with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:
     )
 
 
-def _dead_letters(opened: OpenStream, reason: str | None) -> Selected:
-    found = redriving.redrive(opened, reason)
+def _dead_letters(opened: OpenStream, wanted: DeadLetters) -> Selected:
+    found = redriving.redrive(opened, wanted)
     most = opened.stream.dead_letters.max_redrives
     left_out = {answers.EXPIRED: found.expired, redriving.too_often(most): found.too_often}
     return Selected(found.ranges, {why: ranges for why, ranges in left_out.items() if ranges})

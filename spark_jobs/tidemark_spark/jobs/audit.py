@@ -21,7 +21,6 @@ from tidemark.clients.kafka.clients import token_urls
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, TidemarkError, WrongUse
 from tidemark.ledger.book import View
 from tidemark.ledger.codec import encode
-from tidemark.ledger.limits import beginning_that_fits
 from tidemark.ledger.records import AUDIT, INGEST, Head, Heartbeat
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet
@@ -96,7 +95,6 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
         view.windows, {one.at: one.offset for one in register.lanes[INGEST].start}, ingest.head.offsets()
     )
     findings = RangeSet(one for place in places for one in place.findings)
-    kept = beginning_that_fits(opened.book.store, findings)
     report = AuditReport(
         stream=opened.book.stream,
         run=run,
@@ -125,8 +123,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
         ),
         ledger_problems=(*verify(opened.book), *forgotten.problems),
         gaps=gaps,
-        findings=opened.book.store_selection(kept) if kept else None,
-        left_out=findings.count() - kept.count(),
+        findings=opened.book.store_selection(findings) if findings else None,
     )
     _store(opened, run, report)
     rows.close()
