@@ -18,7 +18,7 @@ from tidemark_dags.requests import audit_params
 from tidemark_dags.spark_job import SparkJob
 from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, run_name
 
-DESCRIPTION = "Prove what is in the results: expected, stored, set aside, missing, different, extra"
+DESCRIPTION = "Prove what is in the results: expected, stored, dead letters, missing, different, extra"
 
 
 def audit_dag(path: Path, stream: Stream) -> DAG:

@@ -1,4 +1,7 @@
-"""NAME__ingest: reads on schedule, from the stored offsets to the current ends."""
+"""NAME__ingest: reads on schedule, from the stored offsets to the current ends.
+
+Airflow's own backfill, which goes by dates, is refused for this DAG. NAME__backfill reads what lies before or between.
+"""
 
 from __future__ import annotations
 

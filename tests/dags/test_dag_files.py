@@ -70,12 +70,12 @@ def test_the_others_run_on_request(dags: dict[str, DAG], name: str) -> None:
 
 FORMS = {
     "replay": {
-        "": ["records", "ranges", "reason", "dry_run"],
+        "": ["records", "ranges", "reason", "dry_run", "strict"],
         "What": ["dead_letters", "selection", "ignore_stored"],
         "When": ["since", "until_time", "if_none"],
     },
     "backfill": {
-        "": ["ranges", "reason", "dry_run"],
+        "": ["ranges", "reason", "dry_run", "strict"],
         "What": ["everything_before", "holes"],
         "When": ["since", "until_time", "if_none"],
     },
@@ -117,6 +117,24 @@ def test_the_fields_of_a_form_are_typed(dags: dict[str, DAG]) -> None:
     assert replay.get_param("records").schema["format"] == "multiline"
     assert dags["cdn_logs__backfill"].params["dry_run"] is False
     assert dags["cdn_logs__audit"].params["repair"] is False
+
+
+def test_a_stream_with_an_approval_has_one_task_more(tmp_path: Path) -> None:
+    (tmp_path / "plain.yaml").write_text(MINIMAL.replace("stream: orders", "stream: plain"))
+    text = MINIMAL.replace("stream: orders", "stream: approved")
+    (tmp_path / "approved.yaml").write_text(f"{text}limits:\n  approve_above: 1000\n")
+    dags = {dag.dag_id: dag for dag in build_dags(tmp_path)}
+    for kind in ("replay", "backfill"):
+        plain, approved = dags[f"plain__{kind}"], dags[f"approved__{kind}"]
+        assert [task.task_id for task in plain.topological_sort()] == ["check", "plan", "process", "publish"]
+        assert [task.task_id for task in approved.topological_sort()] == [
+            *("check", "approve", "plan", "process", "publish")
+        ]
+        said = "Above 1000 offsets, another person reads it and approves."
+        assert said in str(approved.params.get_param("reason").description)
+        assert "another person" not in str(plain.params.get_param("reason").description)
+        # A replay that waits for a person needs no worker and no place in a pool meanwhile.
+        assert approved.task_dict["approve"].retries == 0
 
 
 def test_what_is_triggered_has_the_pool_that_the_stream_file_gives_it(tmp_path: Path) -> None:

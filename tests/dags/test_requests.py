@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.errors import WrongUse
+from tidemark.offsets.coordinates import parse_ranges
 from tidemark.runs.requests import AuditRequest, BackfillRequest, ReplayRequest, checked
 
 REPLAY = {"records": "", "ranges": "", "dead_letters": "", "selection": "", "reason": "bug 17", "dry_run": True}
@@ -77,6 +78,71 @@ def test_a_replay_that_makes_no_sense_is_refused(values: dict[str, Any], sent: d
 def test_a_backfill_that_makes_no_sense_is_refused(values: dict[str, Any], said: str) -> None:
     with pytest.raises(WrongUse, match=said):
         checked(BackfillRequest, {**BACKFILL, **values}, {})
+
+
+FORMS = [(ReplayRequest, "replay"), (BackfillRequest, "backfill"), (AuditRequest, "audit")]
+# Values that no field of that name takes, in any form.
+NEVER: dict[str, list[Any]] = {
+    "ranges": [5, ["logs/0@1-2"], "a" * 1_000_001],
+    "records": [{"topic": "logs"}, "a" * 1_000_001],
+    "dead_letters": [True, "a" * 201],
+    "selection": ["abc", "0" * 65],
+    "since": [1795244400, "2" * 41],
+    "if_none": ["start", True],
+    "dry_run": ["yes", 1],
+    "repair": ["yes", 1],
+    "reason": ["no", "a" * 501, 7],
+}
+
+
+@pytest.mark.covers("Q6")
+@pytest.mark.parametrize(("request_of", "kind"), FORMS)
+def test_form_and_task_refuse_the_same_values(request_of: Any, kind: str) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    from tidemark_dags import requests
+
+    form = getattr(requests, f"{kind}_params")()
+    tried = [(name, value) for name in form for value in NEVER.get(name, [])]
+    assert len(tried) >= 7
+    for name, value in tried:
+        with pytest.raises(ParamValidationError):
+            form[name].resolve(value)
+        with pytest.raises(WrongUse, match=f"{name}: "):
+            checked(request_of, {name: value}, {name: value})
+
+
+@pytest.mark.covers("Q6")
+@pytest.mark.parametrize("kind", [ReplayRequest, BackfillRequest, AuditRequest])
+def test_an_unknown_key_is_refused(kind: Any) -> None:
+    with pytest.raises(WrongUse, match="unknown: topics; known are "):
+        checked(kind, {}, {"topics": "logs"})
+
+
+@pytest.mark.covers("Q6")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "lo gs/0@1-2",
+        "lögs/0@1-2",
+        "<b>/0@1-2",
+        f"{'t' * 250}/0@1-2",
+        "../0@1-2",
+        "logs/-1@1-2",
+        "logs/2147483648@1-2",
+        "logs/0@1-9223372036854775807",
+        "logs/0@2-99999999999999999999",
+    ],
+)
+def test_bad_topic_names_and_numbers_are_refused_by_their_line(line: str) -> None:
+    asked = checked(AuditRequest, {"ranges": f"logs/0@1-2\n{line}"}, {})
+    with pytest.raises(WrongUse, match="line 2: "):
+        asked.offsets()
+    with pytest.raises(WrongUse, match="line 2: "):
+        parse_ranges(f"logs/0@1-2\n{line}")
+    single = line.partition("-")[0] if "@1-2" in line else line.replace("@1-", "@").replace("@2-", "@")
+    with pytest.raises(WrongUse, match="line 2: "):
+        checked(AuditRequest, {"records": f"logs/0@5\n{single}"}, {}).offsets()
 
 
 def test_an_audit_needs_nothing() -> None:

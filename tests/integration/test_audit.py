@@ -55,7 +55,7 @@ def test_a_clean_stream(play: Playground) -> None:
     kept = {(tally.topic, tally.partition): tally.content for tally in record.tallies}
     assert kept == digests(play, wanted.rows) == digests(play, play.independent.hbase().by_place())
     assert report.clean, report.sentence()
-    assert (report.expected, report.stored, report.set_aside) == (300, len(wanted.rows), len(wanted.dead))
+    assert (report.expected, report.stored, report.dead_letters) == (300, len(wanted.rows), len(wanted.dead))
     assert "missing 0, different 0, extra 0, twice 0, debris 0" in report.sentence()
     assert report.findings is None
     assert {one.partition: (one.start, one.position) for one in report.coverage} == {

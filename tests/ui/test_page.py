@@ -34,7 +34,16 @@ def page(airflow: Airflow) -> Iterator[Page]:
         browser.close()
 
 
-ROUTES = ["/", "/files/page.js", "/files/page.css", "/files/index.html", "/streams", "/streams/cdn_logs"]
+ROUTES = [
+    "/",
+    "/run",
+    "/files/page.js",
+    "/files/run.js",
+    "/files/page.css",
+    "/files/index.html",
+    "/streams",
+    "/streams/cdn_logs",
+]
 # Whoever may see them, and which streams that are.
 NO_TEAM = {"cdn_logs", "evil"}
 SEEN = {
@@ -92,13 +101,14 @@ def _shown(airflow: Airflow, stream: str, token: str) -> tuple[int, Any]:
     return status, answer
 
 
+@pytest.mark.covers("Q13")
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 def test_the_page_changes_nothing(airflow: Airflow, method: str) -> None:
     for route in ROUTES:
         assert airflow.call(method, f"/tidemark{route}", {})[0] == 405
 
 
-@pytest.mark.covers("Q11")
+@pytest.mark.covers("Q11", "Q13")
 def test_every_route_of_the_page_asks_who_is_there() -> None:
     from fastapi.routing import APIRoute
 
@@ -141,6 +151,7 @@ def test_the_page_shows_which_offsets_are_where(airflow: Airflow, page: Page) ->
     page.wait_for_url("**/dags/cdn_logs__ingest/runs/**")
 
 
+@pytest.mark.covers("Q14")
 def test_other_peoples_words_are_shown_as_text(airflow: Airflow, page: Page) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

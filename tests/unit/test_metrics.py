@@ -62,7 +62,7 @@ def test_what_windows_have_done_is_added_up() -> None:
         run = Run("run", "code", "digest")
         records.append(protocol.process(world.book, world.sweeps, Counted(), hold, "ingest", seq, run))
     found = {one.name: one.value for one in counts(records)}
-    assert (found["windows"], found["read"], found["stored"], found["set_aside"]) == (2, 20, 14, 6)
+    assert (found["windows"], found["read"], found["stored"], found["dead_letters"]) == (2, 20, 14, 6)
     assert (found["offsets_lost"], found["offsets_skipped"]) == (3, 4)
     # What the documents list.
     assert found.keys() == COUNTERS.keys()

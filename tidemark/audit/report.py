@@ -98,7 +98,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     code_version: str
     expected: int
     stored: int
-    set_aside: int
+    dead_letters: int
     skipped: int
     unproven: int
     by_tallies: int = 0
@@ -127,7 +127,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         }
         counted = ", ".join(f"{name} {number}" for name, number in total.items())
         skipped = f"skipped {self.skipped}, " if self.skipped else ""
-        text = f"expected {self.expected}, stored {self.stored}, {skipped}set aside {self.set_aside}, {counted}"
+        text = f"expected {self.expected}, stored {self.stored}, {skipped}dead letters {self.dead_letters}, {counted}"
         holes = sum(len(one.holes) for one in self.coverage)
         overlaps = sum(len(one.overlaps) for one in self.coverage)
         if holes or overlaps:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli import auditing, compacting, finding, ledger, offsets, plans, results, running, selected
+from tidemark.cli import auditing, compacting, finding, ledger, offsets, plans, results, running, selected, steering
 from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, UntilTime
 from tidemark.cli.output import data, error, line
 from tidemark.cli.programs import Interrupted
@@ -30,7 +30,17 @@ app = typer.Typer(
 streams = typer.Typer(help="Stream files.", no_args_is_help=True)
 app.add_typer(streams, name="streams")
 app.add_typer(ledger.app, name="ledger")
-for command in (running.run, selected.backfill, selected.replay, auditing.audit, offsets.offsets, compacting.compact):
+for command in (
+    running.run,
+    selected.backfill,
+    selected.replay,
+    steering.pause,
+    steering.resume,
+    steering.cancel,
+    auditing.audit,
+    offsets.offsets,
+    compacting.compact,
+):
     app.command()(command)
 
 

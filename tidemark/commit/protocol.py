@@ -52,7 +52,7 @@ from tidemark.ledger.records import (
     next_offsets,
     positions,
 )
-from tidemark.ledger.register import draw_generation, new_token, open_lanes, required_head
+from tidemark.ledger.register import check_not_early, draw_generation, new_token, open_lanes, required_head
 from tidemark.offsets.ranges import RangeSet
 
 # A holder writes a heartbeat every few seconds (`fence.BEAT_SECONDS`). After ten missed ones it is gone or paused.
@@ -412,6 +412,7 @@ def _pending_window(book: Book, head: Head, seq: int) -> Pending:
         run = by[1].attempt.run if by else head.last.attempt.run if head.last else "unknown"
         raise AlreadyCommitted(f"window {seq} of {book.stream}/{head.lane} is already committed, by run {run}")
     if head.state == LaneState.CLOSED:
+        check_not_early(head)
         raise LaneClosed(f"{book.stream}/{head.lane} is closed")
     if head.pending is None or head.pending.window.seq != seq:
         raise StaleLedger(

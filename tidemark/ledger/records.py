@@ -17,6 +17,8 @@ from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartit
 from tidemark.offsets.tallies import PartitionTally
 
 INGEST = "ingest"
+# Not a lane: the place of an audit's signs of life. Of two audits at once, the newer sign stays.
+AUDIT = "audit"
 
 # The format of the values that this version writes; `codec.py` migrates older ones.
 FORMAT = 1
@@ -344,6 +346,13 @@ class TopicIncarnation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     raised: tuple[Raised, ...] = ()
 
 
+class Paused(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Since when no further window of a lane begins, and why."""
+
+    reason: str
+    at: int
+
+
 class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A lane in the register. Every lane but `ingest` works on a selection, and this selection is its claim.
 
@@ -365,6 +374,10 @@ class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     windows: int | None = None
     # As in the head.
     closed_early: str | None = None
+    # Who asked for the lane, and the second person who approved it. None where no user is known, or none had to approve.
+    asked_by: str | None = None
+    approved_by: str | None = None
+    paused: Paused | None = None
 
 
 class AcceptedClock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -394,6 +407,8 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     clock: AcceptedClock | None = None
     closed: int = 0
     closed_page: int = 0
+    # Why the ledger is used no more, for example where it has moved to. Then the register never changes again.
+    retired: str | None = None
 
 
 class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

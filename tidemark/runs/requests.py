@@ -91,6 +91,8 @@ class BackfillRequest(_Request):
     if_none: _IfNone = "fail"
     reason: _Reason
     dry_run: bool = False
+    # Refuse the whole request when any of its offsets cannot be read.
+    strict: bool = False
 
     kind: ClassVar[LaneKind] = LaneKind.BACKFILL
     _ways = (("ranges",), ("everything_before",), ("holes",), ("since", "until_time"))
@@ -112,6 +114,7 @@ class ReplayRequest(_Request):
     if_none: _IfNone = "fail"
     reason: _Reason
     dry_run: bool = True
+    strict: bool = False
 
     kind: ClassVar[LaneKind] = LaneKind.REPLAY
     _ways = (

@@ -53,7 +53,7 @@ else:
 
 
 class DeadLetters(Part):
-    """The HBase table of the messages that were set aside."""
+    """The HBase table of the dead letters."""
 
     hbase: ConnectionName = Field(default="hbase_default", description="The connection of the table.")
     table: Annotated[Table, Field(description="The table.")]
@@ -124,6 +124,14 @@ class Limits(Part):
         default=None,
         description="How many offsets a partition may lag when a run begins. The run skips what lies before that, and the "
         "ledger names it.",
+    )
+    max_records_per_second: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="The most offsets a second that a [replay or backfill](replay.md#how-fast) takes on average.",
+    )
+    approve_above: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="A replay or backfill of more offsets needs the [approval](replay.md#approval) of a second person.",
     )
     # A day: it falls into working hours, and is far below the seven days that Kafka keeps by default.
     warn_retention_hours: Annotated[

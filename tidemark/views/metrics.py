@@ -22,7 +22,7 @@ COUNTERS = {
     "read": "messages that they have read",
     "stored": "messages that are rows in the results",
     "skipped": "messages without a row, by a function, a transform or `explode`",
-    "set_aside": "dead letters: invalid and failed messages",
+    "dead_letters": "invalid and failed messages",
     "offsets_lost": "offsets that Kafka no longer had, and that a policy of the stream file let pass",
     "offsets_skipped": "offsets that a policy of the stream file has skipped",
 }

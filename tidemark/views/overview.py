@@ -199,7 +199,7 @@ def _pending(book: Book, lane: str, pending: Pending) -> dict[str, Any]:
         "read": None,
         "stored": sum(beat.done.values()) if beat is not None and working else None,
         "skipped": None,
-        "set_aside": None,
+        "dead_letters": None,
         "passed_over": None,
         "generation": str(pending.attempt.generation) if pending.attempt else None,
         "run": pending.attempt.run if pending.attempt else pending.window.run,

@@ -54,7 +54,7 @@ function windowRow(row, one) {
   cell(row, grouped(one.read), "number");
   cell(row, grouped(one.stored), "number");
   cell(row, grouped(one.skipped), "number");
-  cell(row, grouped(one.set_aside), "number");
+  cell(row, grouped(one.dead_letters), "number");
   const over = Object.entries(one.passed_over || {}).filter(([, offsets]) => offsets > 0);
   cell(row, over.map(([why, offsets]) => `${grouped(offsets)} ${why}`).join(", ") || null, over.length ? "busy" : "");
   const [dag, ...rest] = one.run.split("/");

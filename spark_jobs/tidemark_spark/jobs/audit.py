@@ -8,6 +8,7 @@ longer be computed. The job compares them with the windows' tallies, block by bl
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import and_
@@ -17,10 +18,10 @@ from pyspark.sql import SparkSession
 
 from tidemark.audit.report import SHOWN_COORDINATES, AuditReport, CoverageReport, prove_coverage, shown
 from tidemark.clients.kafka.clients import token_urls
-from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, WrongUse
+from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, TidemarkError, WrongUse
 from tidemark.ledger.book import View
 from tidemark.ledger.codec import encode
-from tidemark.ledger.records import INGEST, Head
+from tidemark.ledger.records import AUDIT, INGEST, Head, Heartbeat
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import PartitionTally, check_read
@@ -41,6 +42,8 @@ from tidemark_spark.runtime.session import open_session
 from tidemark_spark.schemes.function import check_function
 from tidemark_spark.sinks import make_sinks, refusals
 from tidemark_spark.sinks.hbase.writer import with_dead_letter_digest
+
+log = logging.getLogger(__name__)
 
 
 def main(arguments: list[str]) -> int:
@@ -72,6 +75,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
     unfinished = _unfinished(view) & covered
     in_kafka = _in_kafka(opened, covered - unfinished)
 
+    _begin(opened, run, f"reading {in_kafka.count()} offsets")
     incarnations = discovery.newest_incarnations(register)
     compacted = opened.log.compacted({at.topic for at in in_kafka.partitions})
     gone = covered - unfinished - in_kafka
@@ -80,7 +84,8 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
     expected = rows.frame
     check_read(counts, in_kafka)
     compared = Audit(spark, opened, expected, in_kafka, compacted, _uncommitted(opened), forgotten)
-    places = list(_places(compared)) if in_kafka or gone else []
+    places = list(_places(compared, run)) if in_kafka or gone else []
+    _begin(opened, run, "checking the ledger")
     by_tallies = reduce(
         and_, (place.by_blocks.offsets for place in places if place.by_blocks is not None), gone
     ).count()
@@ -97,7 +102,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
         code_version=lanes.code_version(),
         expected=sum(tally.read.number for tally in counts),
         stored=sum(tally.stored.number for tally in counts),
-        set_aside=sum(tally.invalid.number + tally.failed.number for tally in counts),
+        dead_letters=sum(tally.invalid.number + tally.failed.number for tally in counts),
         skipped=sum(tally.skipped.number for tally in counts),
         unproven=gone.count() - by_tallies,
         by_tallies=by_tallies,
@@ -123,6 +128,15 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> Audit
     _store(opened, run, report)
     rows.close()
     return report
+
+
+def _begin(opened: OpenStream, run: str, step: str) -> None:
+    """Say which step begins, in the log and in the ledger, for whoever waits. Nothing depends on it."""
+    log.info("audit of %s: %s", opened.book.stream, step)
+    try:
+        opened.book.beat(AUDIT, Heartbeat(generation=0, run=run, at=opened.book.clock(), step=step))
+    except TidemarkError as problem:
+        log.warning("the step of the audit of %s cannot be shown: %s", opened.book.stream, problem)
 
 
 def _store(opened: OpenStream, run: str, report: AuditReport) -> None:
@@ -167,14 +181,16 @@ def _expected(
         raise
 
 
-def _places(audit: Audit) -> Iterator[Audited]:
+def _places(audit: Audit, run: str) -> Iterator[Audited]:
     """Every sink that can be audited, and the dead letters."""
     opened = audit.opened
     for settings in opened.stream.sinks:
+        _begin(opened, run, f"comparing {settings.name}")
         if (audited := kind_of(settings.type).with_spark().audit(audit, settings)) is not None:
             yield audited
+    _begin(opened, run, "comparing dead letters")
     letters = opened.stream.dead_letters
-    expected = with_dead_letter_digest(outcomes.set_aside(audit.messages), letters)
+    expected = with_dead_letter_digest(outcomes.dead_letters(audit.messages), letters)
     table = opened.dead_letter_table()
     found = hbase_places(audit.spark, opened.book, table, (), audit.uncommitted, digested=digested)
     yield audit.compare("dead letters", expected, found, audit.forgotten.of_dead_letters(letters.table))
