@@ -13,10 +13,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.runs.requests import AuditRequest, checked
 from tidemark.streams.model import Stream
-from tidemark_dags.ingest import task_defaults
 from tidemark_dags.requests import audit_params
 from tidemark_dags.spark_job import SparkJob
 from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, run_name
+from tidemark_dags.stream_dag import stream_dag
 
 DESCRIPTION = "Prove what is in the results: expected, stored, dead letters, missing, different, extra"
 
@@ -24,18 +24,14 @@ DESCRIPTION = "Prove what is in the results: expected, stored, dead letters, mis
 def audit_dag(path: Path, stream: Stream) -> DAG:
     """Compare, report, hand the findings to a replay if the request asks for it, and fail if there are any."""
     file = str(path)
-    with DAG(
-        dag_id=f"{stream.name}__audit",
+    with stream_dag(
+        stream,
+        "audit",
         description=DESCRIPTION,
         doc_md=__doc__,
         schedule=None,
-        catchup=False,
         params=audit_params(),
         allowed_run_types=ON_REQUEST,
-        default_args=task_defaults(stream),
-        tags=["tidemark", stream.name],
-        # The file that Airflow reads registers the DAGs: all four of a stream, or none.
-        auto_register=False,
     ) as dag:
 
         @task(retries=0)

@@ -16,17 +16,21 @@ from airflow.sdk import Param
 from tidemark.runs.requests import MOST_REASON, MOST_TEXT, MOST_TIME
 
 _RANGES = "Half-open offset ranges, one a line: topic/partition@from-until"
-_RECORDS = "Single records, one a line: topic/partition@offset or topic,partition,offset"
+_RECORDS = (
+    "Single records, one a line: topic/partition@offset or topic,partition,offset; or CSV with a header, or JSON, with "
+    "topic, partition and offset"
+)
 
 OTHER_WAYS = "What: other ways to choose offsets"
 TIMES = "When: offsets between two times"
 
 
-def backfill_params() -> dict[str, Param]:
+def backfill_params(approve_above: int | None = None) -> dict[str, Param]:
     return {
         "ranges": _lines("Ranges", f"{_RANGES}. Only offsets that no window has read yet."),
-        "reason": _reason(),
+        "reason": _reason(approve_above),
         "dry_run": _switch("Dry run", "Only show what would be read", on=False),
+        "strict": _strict(),
         "everything_before": _switch(
             "Everything before",
             "Everything that Kafka still holds below the offsets that the ingest began with",
@@ -37,12 +41,13 @@ def backfill_params() -> dict[str, Param]:
     }
 
 
-def replay_params() -> dict[str, Param]:
+def replay_params(approve_above: int | None = None) -> dict[str, Param]:
     return {
         "records": _lines("Records", f"{_RECORDS}. Choose offsets in one way only."),
         "ranges": _lines("Ranges", f"{_RANGES}. Only offsets that a window has read before."),
-        "reason": _reason(),
+        "reason": _reason(approve_above),
         "dry_run": _switch("Dry run", "Only show what would be read again. Switch it off to replay.", on=True),
+        "strict": _strict(),
         "dead_letters": _text(
             "Dead letters",
             "Dead letters with exactly this reason or this error class; * for all of them",
@@ -84,6 +89,13 @@ def _switch(title: str, description: str, *, on: bool = False, **schema: Any) ->
     return Param(on, description, type="boolean", title=title, **schema)
 
 
+def _strict() -> Param:
+    return _switch(
+        "Strict",
+        "Fail when any of the offsets cannot be read. Otherwise the others are read, and the answers say which were not.",
+    )
+
+
 def _times(which: str) -> dict[str, Param]:
     """Bounds in time. They are texts, so that a number is not taken for a time."""
     form = "ISO 8601 with a zone, like 2026-11-21T07:00:00Z"
@@ -111,10 +123,11 @@ def _times(which: str) -> dict[str, Param]:
     }
 
 
-def _reason() -> Param:
+def _reason(approve_above: int | None) -> Param:
+    read = f" Above {approve_above} offsets, another person reads it and approves." if approve_above is not None else ""
     # Without a default and without the type null: the one field that the form asks for.
     return Param(
-        description="Why. It is kept in the ledger.",
+        description=f"Why. It is kept in the ledger.{read}",
         type="string",
         minLength=3,
         maxLength=MOST_REASON,

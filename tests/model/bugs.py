@@ -136,8 +136,8 @@ BUGS = {
     ),
     "a replay shows its offsets to other tools": Bug(
         PROTOCOL,
-        "next_offsets(record.positions) if record.kind == LaneKind.INGEST else None",
-        "next_offsets(record.positions)",
+        "exported(record) if record.kind == LaneKind.INGEST else None",
+        "exported(record)",
         "has shown its offsets",
         store=TransactionalStore,
     ),

@@ -34,7 +34,16 @@ def page(airflow: Airflow) -> Iterator[Page]:
         browser.close()
 
 
-ROUTES = ["/", "/files/page.js", "/files/page.css", "/files/index.html", "/streams", "/streams/cdn_logs"]
+ROUTES = [
+    "/",
+    "/run",
+    "/files/page.js",
+    "/files/run.js",
+    "/files/page.css",
+    "/files/index.html",
+    "/streams",
+    "/streams/cdn_logs",
+]
 # Whoever may see them, and which streams that are.
 NO_TEAM = {"cdn_logs", "evil"}
 SEEN = {
@@ -127,8 +136,10 @@ def test_the_page_shows_which_offsets_are_where(airflow: Airflow, page: Page) ->
     shown = rows.nth(0).locator("td").all_inner_texts()
     first = stream["partitions"][0]
     assert [text.replace(" ", "") for text in shown] == [
-        *("cdn-logs", "0", first["log_start"], first["position"], first["end"], "0", "safe")
+        *("cdn-logs", "0", first["log_start"], first["position"], first["end"], "0", "OK", "safe")
     ]
+    assert (stream["status"]["word"], stream["status"]["rule"]) == ("OK", "no lag")
+    assert section.locator(".status").inner_text() == f"OK (no lag): {stream['status']['sentence']}"
     window = section.locator(".windows tbody tr").nth(0).inner_text()
     newest = stream["windows"][0]
     assert f"cdn-logs/0 [{newest['ranges'][0]['from']}, {newest['ranges'][0]['until']})" in window

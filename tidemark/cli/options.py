@@ -23,8 +23,8 @@ Until = Annotated[
 Records = Annotated[
     list[str] | None,
     typer.Option(
-        help="topic/partition@offset, or @FILE: one a line, or a CSV or Parquet table with the columns topic, partition "
-        "and offset; may be repeated"
+        help="topic/partition@offset, or @FILE: one a line, or CSV, JSON or Parquet with topic, partition and offset; "
+        "may be repeated"
     ),
 ]
 Ranges = Annotated[
@@ -41,4 +41,11 @@ IfNone = Annotated[
     str, typer.Option(help="where no message is at or after --since: fail, or end to take nothing of that partition")
 ]
 Reason = Annotated[str, typer.Option(help="why; it is kept in the ledger")]
+ApprovedBy = Annotated[
+    str,
+    typer.Option(
+        help="the second person who has approved it, where `limits.approve_above` asks for one; kept in the ledger"
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="only show what would be read")]
+Strict = Annotated[bool, typer.Option("--strict", help="refuse all if any of the offsets cannot be read")]

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import typer
 
@@ -14,6 +15,7 @@ from tidemark.cli import programs, progress, terminal
 from tidemark.cli.output import data, error
 from tidemark.errors import EXIT_DONE, ProcessingFailed
 from tidemark.ledger.records import Pending, Window
+from tidemark.runs.answers import MOST_LINES, Answer
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.submit import WINDOW_JOB, job_environment, submit_command
 from tidemark.views.summary import committed_by, windows
@@ -119,9 +121,24 @@ def _windows_of(opened: OpenStream, lane: str, run: str) -> terminal.Look:
     return look
 
 
-def show_committed(opened: OpenStream, lane: str, run: str, *, as_json: bool) -> None:
+def show_committed(
+    opened: OpenStream, lane: str, run: str, *, as_json: bool, answers: Sequence[Answer] | None = None
+) -> None:
+    """The windows that a run has committed; after a backfill or replay also the answers to its offsets."""
     found = [{**one, "generation": str(one["generation"])} for one in windows(committed_by(opened, lane, run))]
     columns = ("seq", "generation", "read", "stored", "dead_letters")
     rows = [[one[name] for name in columns] for one in found]
-    value = {"stream": opened.book.stream, "lane": lane, "run": run, "windows": found}
+    value: dict[str, Any] = {"stream": opened.book.stream, "lane": lane, "run": run, "windows": found}
+    if answers is not None:
+        value["answers"] = [one.as_fields() for one in answers]
     data(value, as_json=as_json, rows=rows, columns=("window", "generation", "read", "stored", "dead letters"))
+    if answers and not as_json:
+        show_answers(answers)
+
+
+def show_answers(answers: Sequence[Answer]) -> None:
+    """A table of the first answers; `--json` has all of them."""
+    rows = [list(one.as_fields().values()) for one in answers[:MOST_LINES]]
+    data(None, as_json=False, rows=rows, columns=("partition", "from", "until", "offsets", "answer"))
+    if len(answers) > MOST_LINES:
+        error(f"{len(answers) - MOST_LINES} more lines: --json shows them")

@@ -129,7 +129,7 @@ def next_selected(
 
     `at_once` may add to what the limits allow.
     """
-    left = selection - RangeSet(OffsetRange(at, 0, offset) for at, offset in head.offsets().items())
+    left = not_read(head, selection)
     if not left:
         return None
     check_topics(known, tuple(sorted({at.topic for at in left.partitions})), {at.topic for at in left.partitions})
@@ -156,6 +156,11 @@ def next_selected(
         chosen = at_once(chosen, left)
     hull = {one.partition: (one.start, one.until) for one in chosen.hull()}
     return _window(head, known, request, hull, selection=ref)
+
+
+def not_read(head: Head, selection: RangeSet) -> RangeSet:
+    """The part of a lane's selection that none of its windows has read."""
+    return selection - RangeSet(OffsetRange(at, 0, offset) for at, offset in head.offsets().items())
 
 
 def limit_of(ranges: Mapping[TopicPartition, tuple[int, int]], request: Request) -> int | None:

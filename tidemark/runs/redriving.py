@@ -15,8 +15,6 @@ from tidemark.sinks.dead_letters import redrives
 from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.reading import hbase_rows
 
-EXPIRED = "expired: Kafka no longer holds them"
-
 
 @dataclass(frozen=True)
 class Redrive:

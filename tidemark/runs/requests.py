@@ -73,6 +73,8 @@ class BackfillRequest(_Request):
     if_none: _IfNone = "fail"
     reason: _Reason
     dry_run: bool = False
+    # Refuse the whole request when any of its offsets cannot be read.
+    strict: bool = False
 
     kind: ClassVar[LaneKind] = LaneKind.BACKFILL
     _ways = (("ranges",), ("everything_before",), ("holes",), ("since", "until_time"))
@@ -91,6 +93,7 @@ class ReplayRequest(_Request):
     if_none: _IfNone = "fail"
     reason: _Reason
     dry_run: bool = True
+    strict: bool = False
 
     kind: ClassVar[LaneKind] = LaneKind.REPLAY
     _ways = (("records",), ("ranges",), ("dead_letters",), ("selection",), ("ignore_stored",), ("since", "until_time"))
