@@ -91,7 +91,9 @@ def backfill(
         "strict": strict,
     }
     people = People(_user(), approved_by or None)
-    _selected(opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, people, take_over, verbose, as_json)
+    _selected(
+        opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, people, take_over, verbose, as_json
+    )
 
 
 def replay(
