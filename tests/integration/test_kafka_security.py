@@ -28,7 +28,7 @@ from tidemark.clients.zookeeper import ZooKeeper, _client
 from tidemark.errors import AuthenticationFailed, NotAuthorized, Unreachable
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs.redriving import redrive
+from tidemark.runs.redriving import DeadLetters, redrive
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.rows.reading import read_offsets
 from tidemark_spark.runtime.session import open_session
@@ -152,7 +152,7 @@ def test_all_that_people_do_with_a_stream(
 
         (replayed,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (2, 7), (20, 21)))
         assert [tally.read.number for tally in replayed.tallies if tally.read.number] == [6]
-        garbage = redrive(play.opened, "matches no pattern").ranges
+        garbage = redrive(play.opened, DeadLetters("matches no pattern")).ranges
         assert f"{topic}/0 [" in str(next(iter(garbage)))
         (redriven,) = play.select(LaneKind.REPLAY, garbage)
         assert sum(tally.invalid.number for tally in redriven.tallies) == garbage.count()

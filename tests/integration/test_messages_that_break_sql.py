@@ -12,7 +12,7 @@ from tests.support.playground import Make, Playground
 from tests.support.rows import GIVEN_BACK, SINKS
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
-from tidemark.runs.redriving import redrive
+from tidemark.runs.redriving import DeadLetters, redrive
 from tidemark_spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -61,7 +61,7 @@ def test_a_transform_that_fails_on_some_messages(make: Make) -> None:
     # With the bug mended, they are read again, alone.
     mended = f"SELECT {GIVEN_BACK}, int(try_divide(100, id)) AS share, int(of) AS of FROM messages"
     play.rewrite(transform={"sql": mended, **DIVIDED_FIELDS})
-    (again,) = play.select(LaneKind.REPLAY, redrive(play.opened, "DIVIDE_BY_ZERO").ranges)
+    (again,) = play.select(LaneKind.REPLAY, redrive(play.opened, DeadLetters("DIVIDE_BY_ZERO")).ranges)
     assert sum(one.read.number for one in again.tallies) == sum(one.stored.number for one in again.tallies) == 2
     assert dead(play) == []
 

@@ -58,7 +58,8 @@ def test_a_lost_ledger_comes_back_from_an_older_backup(play: Playground, ledger:
     # Committed, and lost with the ledger.
     play.produce(60)
     play.ingest()
-    play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 5)))
+    lost = play.ranges(0, 0, (3, 5))
+    play.select(LaneKind.REPLAY, lost)
     place = {"hbase": {"table": f"{play.name}_restored"}, "zookeeper": {"path": f"/{play.name}_restored"}}[ledger]
     play.rewrite(ledger={**LEDGERS[ledger], **place})
     tidemark("ledger", "restore", str(play.file), backup)
@@ -68,7 +69,11 @@ def test_a_lost_ledger_comes_back_from_an_older_backup(play: Playground, ledger:
     assert sum(one.read.number for one in record.tallies) == 60
     play.produce(30)
     play.ingest()
+    # The rows of the lost windows are debris: no reader takes them. Where the lost replay wrote over rows, they are missing.
     report = audit(play.opened, play.new_run())
     assert report.expected == 210
-    # The rows of the lost windows are debris: no reader takes them.
-    assert "missing 0, different 0, extra 0, twice 0" in report.sentence()
+    assert "different 0, extra 0, twice 0" in report.sentence()
+    if report.findings is not None:
+        assert play.opened.book.selection(report.findings) == lost
+    play.select(LaneKind.REPLAY, lost)
+    assert "missing 0, different 0, extra 0, twice 0" in audit(play.opened, play.new_run()).sentence()

@@ -15,7 +15,7 @@ from tidemark.ledger.register import close_lane
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import lanes
-from tidemark.runs.redriving import redrive
+from tidemark.runs.redriving import DeadLetters, redrive
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -70,13 +70,13 @@ def test_dead_letters_are_replayed_by_their_reason(make: Make) -> None:
     play.produce(600)
     play.ingest()
     wanted = {place for place, reason in play.expected().dead.items() if reason == "negative amount"}
-    found = redrive(play.opened, "negative amount").ranges
+    found = redrive(play.opened, DeadLetters("negative amount")).ranges
     assert {(one.partition.topic, one.partition.partition, one.start) for one in found} == wanted
     with pytest.raises(
         WrongUse, match=r"no dead letter of .* has the reason 'no such'; reasons are: .*'not one JSON value, "
     ):
-        redrive(play.opened, "no such")
-    everything = redrive(play.opened, None).ranges
+        redrive(play.opened, DeadLetters("no such"))
+    everything = redrive(play.opened, DeadLetters()).ranges
     assert everything.count() == len(play.expected().dead)
     # Without the check they are good messages.
     play.rewrite(checks=[])

@@ -24,7 +24,7 @@ from tidemark.commit import protocol
 from tidemark.errors import EXIT_FAILED, EXIT_WRONG_USE, Fenced, TooManyInvalid, WrongUse
 from tidemark.ledger.records import INGEST, LaneKind, Record
 from tidemark.runs import lanes
-from tidemark.runs.redriving import redrive
+from tidemark.runs.redriving import DeadLetters, redrive
 from tidemark.runs.requests import ReplayRequest
 from tidemark.runs.selecting import select
 from tidemark.sinks.kafka.messages import kafka_messages
@@ -90,7 +90,7 @@ def dead(play: Playground) -> dict[int, dict[str, Any]]:
 def redriven(play: Playground, **changes: Any) -> Record:
     """Redrive everything that may be, with the stream file changed as told."""
     play.rewrite(**changes)
-    (record,) = play.select(LaneKind.REPLAY, redrive(play.opened, None).ranges)
+    (record,) = play.select(LaneKind.REPLAY, redrive(play.opened, DeadLetters()).ranges)
     return record
 
 
@@ -147,7 +147,7 @@ def test_from_the_first_failure_to_the_last_redrive(make: Make, site: Any) -> No
     # A redrive reads 14 alone; it fails again, which is counted, and is not tried again by itself.
     limited = {"table": f"{play.name}_dead", "max_redrives": 1}
     play.rewrite(dead_letters=limited)
-    (again,) = play.select(LaneKind.REPLAY, redrive(play.opened, OUT_OF_STOCK).ranges)
+    (again,) = play.select(LaneKind.REPLAY, redrive(play.opened, DeadLetters(OUT_OF_STOCK)).ranges)
     assert counts(again) == {"read": 1, "stored": 0, "skipped": 0, "invalid": 0, "failed": 1, "rows": 0}
     assert {offset: one["fields"]["redrives"] for offset, one in dead(play).items()} == {5: "0", 6: "0", 14: "1"}
     assert play.ingest() == []
@@ -161,7 +161,9 @@ def test_from_the_first_failure_to_the_last_redrive(make: Make, site: Any) -> No
     # With a corrected function and a higher limit it becomes a row, and nothing else is touched.
     generations = play.independent.generations()
     play.rewrite(scheme=function("corrected"), dead_letters={**limited, "max_redrives": 2})
-    (good,) = play.select(LaneKind.REPLAY, redrive(play.opened, "tests.support.own_functions.OutOfStock").ranges)
+    (good,) = play.select(
+        LaneKind.REPLAY, redrive(play.opened, DeadLetters("tests.support.own_functions.OutOfStock")).ranges
+    )
     assert counts(good) == {"read": 1, "stored": 1, "skipped": 0, "invalid": 0, "failed": 0, "rows": 1}
     now = play.independent.generations()
     changed = {place for place, generation in now.items() if generations.get(place) != generation}

@@ -116,7 +116,7 @@ def test_every_route_of_the_page_asks_who_is_there() -> None:
     from tidemark_plugin.app import build_app
 
     routes = [route for route in build_app().routes if isinstance(route, APIRoute)]
-    assert {route.path for route in routes} == {"/", "/files/{name}", "/streams", "/streams/{name}"}
+    assert {route.path for route in routes} == {"/", "/files/{name}", "/run", "/streams", "/streams/{name}"}
     for route in routes:
         assert get_user in [dependency.call for dependency in route.dependant.dependencies]
         assert route.methods == {"GET"}
