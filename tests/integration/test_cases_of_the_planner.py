@@ -14,6 +14,7 @@ from kafka import KafkaProducer
 from tests.support.command_line import asked
 from tests.support.oracle import CDN, LEDGER, LEDGERS
 from tests.support.playground import Make, Playground
+from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.commit import protocol
@@ -165,8 +166,8 @@ def test_a_partition_that_was_added_is_noted(make: Make) -> None:
 class StaleLog(KafkaLog):
     """Answers a few times with an older end, as a broker that has just become leader may (KAFKA-7703)."""
 
-    def __init__(self, servers: str, stale: int, end: int) -> None:
-        super().__init__(servers)
+    def __init__(self, endpoint: KafkaEndpoint, stale: int, end: int) -> None:
+        super().__init__(endpoint)
         self._stale, self._end = stale, end
 
     def topics(self, names: Iterable[str], isolation: str) -> dict[str, TopicLog]:

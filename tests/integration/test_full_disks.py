@@ -45,7 +45,7 @@ def test_the_disk_of_a_sink(make: Make, tmp_path: Path, disk: Disk) -> None:
     lake = disk("16m")
     variables = {"AIRFLOW_CONN_LAKE_DEFAULT": json.dumps({"conn_type": "fs", "extra": {"path": str(lake)}})}
     # Twice of what there is room for.
-    fails_and_goes_on(play, 60, tmp_path, f"The disk of file:{lake}/", **variables)
+    fails_and_goes_on(play, 60, tmp_path, f"The disk of file:{lake}/", None, **variables)
 
 
 @pytest.mark.covers("F18")

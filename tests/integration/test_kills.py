@@ -34,7 +34,7 @@ def submit(tmp_path: Path) -> Iterator[Submit]:
 
     def start(play: Playground, script: Path, run: str, seq: int, **variables: str) -> Submitted:
         log = tmp_path / f"job-{len(started)}.log"
-        job = Submitted(play.site, log, script, *play.job_arguments(run, seq), **variables)
+        job = Submitted(play.site, log, script, *play.job_arguments(run, seq), conf=None, **variables)
         started.append(job)
         return job
 

@@ -63,7 +63,9 @@ def test_very_many_scattered_records_are_replayed(stores: Stores, tmp_path: Path
 
         book = Book(store, "orders")
         assert verify(book) == []
-        assert book.selection(windows[0].window.selection) == wanted
+        selection = windows[0].window.selection
+        assert selection is not None
+        assert book.selection(selection) == wanted
         covers = [book.covers(one.window) for one in windows]
         assert sum(one.count() for one in covers) == number
         for _ in range(20):

@@ -42,7 +42,7 @@ def plainly(play: Playground) -> dict[str, list[str]]:
         ]
         sums, keys = (list(connection.table(f"{play.name}_{name}").scan()) for name in ("sums", "keys"))
     files = ds.dataset(base, format="parquet", exclude_invalid_files=True).to_table().to_pylist()
-    messages = [json.loads(value) for _, _, _, value in written(play, f"{play.name}-out")]
+    messages = [json.loads(value or b"") for _, _, _, value in written(play, f"{play.name}-out")]
     found: dict[str, list[Any]] = {
         "hbase": [cells[b"d:amount"].decode() for cells in rows],
         "hbase_latest": [_netstring(top, b"6:amount") for top in tops if b"2:id1:2" in top],

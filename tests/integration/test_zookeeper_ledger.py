@@ -26,7 +26,7 @@ from tidemark.ledger import doubt
 from tidemark.ledger.book import Book, Stored
 from tidemark.ledger.records import INGEST, Head, LaneKind, Window, WindowRange, positions
 from tidemark.ledger.register import open_lane
-from tidemark.ledger.store import sortable
+from tidemark.ledger.store import LedgerStore, sortable
 from tidemark.ledger.verifying import verify
 from tidemark.ledger.zookeeper import OffsetLayouts, ZooKeeperLedgerStore
 from tidemark.offsets.ranges import TopicPartition
@@ -178,8 +178,9 @@ def test_a_record_that_the_head_does_not_know_is_a_contradiction(stores: Stores)
     assert store.read(HEAD) == b"pinned"
 
 
-def expire(store: ZooKeeperLedgerStore, site: Site) -> None:
+def expire(store: LedgerStore, site: Site) -> None:
     """Whoever knows a session's number and password may end it: for its client, it has expired."""
+    assert isinstance(store, ZooKeeperLedgerStore)
     thief = KazooClient(hosts=site.address("zookeeper"), client_id=store._zookeeper.client.client_id)
     thief.start()
     thief.stop()

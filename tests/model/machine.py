@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 from tests.model.kafka import TOPIC, Message, SmallKafka
 from tests.model.promises import INGEST, Promises
@@ -230,7 +230,7 @@ class Actor:
             book=self.book,
             log=world.kafka,
             sweeper=Sweeper(world.results, self.transport.send),
-            connections=None,
+            connections=cast("Any", None),
         )
         self.held: dict[str, Work] = {}
 

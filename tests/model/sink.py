@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from tidemark.errors import Fenced
 from tidemark.ledger.book import Book
@@ -111,14 +111,15 @@ class Table:
             found = self._results.rows.get(coordinate)
             if found:
                 place = Place(at, coordinate[3], 0)
-                row = found.get(authority.of(at, coordinate[3]))
+                generation = authority.of(at, coordinate[3])
+                row = None if generation is None else found.get(generation)
                 yield place, row and Stored(place, row.message)
 
 
 def rows_that_count(book: Book, results: Results) -> dict[Coordinate, int]:
     """What the product's reader gives: the message at each coordinate."""
     found: dict[Coordinate, int] = {}
-    rows: Iterable[Any] = hbase_rows(book, Table(results))
+    rows: Iterable[Any] = hbase_rows(book, cast("Any", Table(results)))
     for row in rows:
         coordinate = _of(row.place.partition, row.place.offset)
         assert coordinate not in found, f"a reader was given {coordinate} twice"

@@ -28,7 +28,7 @@ _ROW = re.compile(r"^\|\s*([A-Z]{1,3}\d{1,3})\s*\|\s*(.+?)\s*\|")
 
 def promises() -> dict[str, str]:
     """Every row of docs/features.md: its id and its promise."""
-    rows = [match.groups() for line in FEATURES.read_text().splitlines() if (match := _ROW.match(line))]
+    rows = [(match[1], match[2]) for line in FEATURES.read_text().splitlines() if (match := _ROW.match(line))]
     return dict(rows)
 
 

@@ -92,7 +92,7 @@ def test_a_stream_is_shown_to_those_who_may_see_its_dag(airflow: Airflow, tokens
     assert ["broken.yaml" in problem for problem in listed["problems"]] == [True] * (user == environment.ADMIN)
 
 
-def _shown(airflow: Airflow, stream: str, token: str) -> tuple[int, Any]:
+def _shown(airflow: Airflow, stream: str, token: str | None) -> tuple[int, Any]:
     """What a user is shown of a stream; on a slow machine, at the second or third look."""
     for _ in range(20):
         status, answer = airflow.call("GET", f"/tidemark/streams/{stream}", token=token)

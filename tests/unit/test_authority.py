@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.support.range_strategies import PARTITIONS, offsets, range_sets
 from tidemark.offsets.authority import Authority
-from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 windows = st.lists(st.tuples(st.integers(1, 50), range_sets), max_size=8, unique_by=lambda window: window[0])
 
@@ -33,7 +33,9 @@ def test_the_highest_generation_counts(found: list[tuple[int, RangeSet]]) -> Non
 
 
 @given(windows, st.sampled_from(PARTITIONS), st.integers(0, 40), st.integers(0, 20))
-def test_segments_within_a_range(found: list[tuple[int, RangeSet]], at: object, start: int, length: int) -> None:
+def test_segments_within_a_range(
+    found: list[tuple[int, RangeSet]], at: TopicPartition, start: int, length: int
+) -> None:
     expected = naive(found)
     segments = list(Authority(found).within(OffsetRange(at, start, start + length)))
     seen = {offset: one.generation for one in segments for offset in range(one.start, one.until)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Literal
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -40,7 +40,7 @@ def test_the_registry_says_which_sinks_can_be_compacted(monkeypatch: pytest.Monk
     kind = Kind(LinesSink, "", "", compaction=f"{__name__}:LinesCompaction")
     monkeypatch.setitem(KINDS, "json_lines", kind)
     assert sink_to_compact([parquet, lines], "orders", "lines") is lines
-    assert kind_of(lines.type).with_compaction().at_work(None, lines) == "theirs"
+    assert kind_of(lines.type).with_compaction().at_work(cast("Any", None), lines) == "theirs"
     with pytest.raises(
         WrongUse, match="orders: name one sink of type json_lines or parquet; there are: parquet, lines"
     ):

@@ -229,7 +229,7 @@ def test_folders_with_the_same_columns_go_together(base: str) -> None:
     # Window 5 was replayed as a whole: nothing of its folder counts, and it need not even be there.
     windows.append(committed(base, 1, range(50, 60), lane="replay-1", generation=9))
     for window in windows:
-        more = {"also": [1] * 10} if window.record.seq in (3, 4) else {}
+        more: dict[str, list[object]] = {"also": [1] * 10} if window.record.seq in (3, 4) else {}
         if (window.record.lane, window.record.seq) not in (("ingest", 5), ("ingest", 6)):
             write(folder_of(window), rows(range(window.covers.of(AT)[0][0], window.covers.of(AT)[0][1]), **more))
     chosen = choose(found_in(windows), base, Asked())

@@ -12,6 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.support.compactions import authority_of, committed
 from tidemark.errors import LedgerContradiction, OwnedByAnother, WrongUse
+from tidemark.functions.types import FieldType
 from tidemark.ledger.book import Committed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.delta import table as delta_table
@@ -19,7 +20,7 @@ from tidemark.sinks.parquet.files import tables_that_count
 from tidemark.sinks.parquet.parts import parts
 
 AT = TopicPartition("logs", 0)
-FIELDS = {"id": "string", "at": "timestamp", "raw": "binary"}
+FIELDS: dict[str, FieldType] = {"id": "string", "at": "timestamp", "raw": "binary"}
 
 
 @pytest.fixture

@@ -40,7 +40,8 @@ def test_of_a_message_as_it_was_read_null_and_empty_are_told_apart() -> None:
 
 
 def test_contents_that_differ_have_different_texts() -> None:
-    columns = [[b"a", None], [None, b"a"], [b"", b"a"], [b"a", b""], [b"-", b"a"], [b"1:a"], [b"a"], [b"1:a-"]]
+    columns: list[list[bytes | None]] = [[b"a", None], [None, b"a"], [b"", b"a"], [b"a", b""]]
+    columns += [[b"-", b"a"], [b"1:a"], [b"a"], [b"1:a-"]]
     texts = [content_text(one) for one in columns]
     assert len(set(texts)) == len(texts)
 

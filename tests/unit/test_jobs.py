@@ -54,8 +54,12 @@ def test_the_command_holds_settings_and_no_connection(stream: Stream) -> None:
     ("connection", "expected", "said"),
     [
         (spark("spark://other", 7077), "local[2]", "gives master spark://other:7077; the stream file expects local"),
-        (spark("yarn", **{"deploy-mode": "cluster"}), None, "jobs run in client mode"),
-        (spark("yarn", **{"spark-binary": "/bin/sh"}), None, "spark-binary '/bin/sh'; expected one of spark-submit"),
+        (spark("yarn", None, **{"deploy-mode": "cluster"}), None, "jobs run in client mode"),
+        (
+            spark("yarn", None, **{"spark-binary": "/bin/sh"}),
+            None,
+            "spark-binary '/bin/sh'; expected one of spark-submit",
+        ),
         (spark(""), None, "has no host, which is the Spark master"),
     ],
 )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.registry import LOGIN, PASSWORD, Misbehaviour, drip, redirect, serving
+from tests.support.registry import LOGIN, PASSWORD, Answers, Misbehaviour, drip, redirect, serving
 from tests.support.servers import free_ports
 from tidemark.clients.connections import Connection, registry_endpoint
 from tidemark.clients.schema_registry import SchemaRegistry
@@ -129,7 +129,7 @@ def test_a_redirect_to_another_server_is_not_followed(status: int) -> None:
 
 
 def test_a_redirect_on_the_same_server_is_followed() -> None:
-    answers = {1: redirect("/schemas/ids/2"), 2: {"schema": ORDER}, 3: redirect("/schemas/ids/3")}
+    answers: Answers = {1: redirect("/schemas/ids/2"), 2: {"schema": ORDER}, 3: redirect("/schemas/ids/3")}
     with serving(answers, with_login=True) as served:
         registry = SchemaRegistry(
             registry_endpoint(Connection("registry", served.url, None, LOGIN, PASSWORD, INSECURE))
