@@ -10,7 +10,7 @@ from tidemark.ledger.newest import newest_windows, open_heads
 from tidemark.ledger.records import Gap, LaneKind, Record, WindowRange
 from tidemark.offsets.coordinates import Coordinate
 
-WINDOWS, LANES, MOST_READS = 100_000, 50, 20
+LANES, MOST_READS = 50, 20
 
 
 def places(records: list[Record], chance: random.Random) -> Iterator[Coordinate]:

@@ -24,7 +24,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 KINDS = (MemoryStore, TransactionalStore)
 
 
-@pytest.mark.parametrize(("kind", "seeds"), [(MemoryStore, range(150)), (TransactionalStore, range(1_000, 1_150))])
+@pytest.mark.parametrize(("kind", "seeds"), [(MemoryStore, range(80)), (TransactionalStore, range(1_000, 1_080))])
 def test_a_backup_is_one_state_whatever_goes_on_meanwhile(kind: type[MemoryStore], seeds: range) -> None:
     counts = explore(ON_BACKUPS, kind, seeds)
     assert not unexplored(ON_BACKUPS, counts, least=2)

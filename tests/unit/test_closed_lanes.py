@@ -47,7 +47,7 @@ def pages(store: MemoryStore) -> Iterator[ClosedLanes]:
         yield decode(stored, ClosedLanes, "page")
 
 
-@pytest.mark.parametrize("lanes", [3_000, pytest.param(100_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("lanes", [1_500, pytest.param(100_000, marks=pytest.mark.full)])
 def test_closed_lanes_cost_little(lanes: int) -> None:
     store = MemoryStore(max_value_bytes=320 * 1024)
     load(store, many_closed(lanes))

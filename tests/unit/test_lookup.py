@@ -22,7 +22,7 @@ from tests.support.bulk import (
     load,
 )
 from tests.support.counting import CountingStore
-from tests.support.lookups import LANES, MOST_READS, WINDOWS, newest, places
+from tests.support.lookups import LANES, MOST_READS, newest, places
 from tests.support.memory import MemoryStore
 from tests.support.naive import Scan, named, names
 from tests.support.protocol_world import RUN, NoWork, World, hold, plan
@@ -43,10 +43,16 @@ from tidemark.sinks.reading import rows_at
 PARTITIONS = [*LOGS, ADDED, BEFORE, AGAIN]
 
 
+@pytest.fixture(scope="module", params=[20_000, pytest.param(100_000, marks=pytest.mark.full)])
+def windows(request: pytest.FixtureRequest) -> int:
+    number: int = request.param
+    return number
+
+
 @pytest.fixture(scope="module")
-def large() -> MemoryStore:
+def large(windows: int) -> MemoryStore:
     store = MemoryStore()
-    load(store, History(WINDOWS, LANES).values)
+    load(store, History(windows, LANES).values)
     return store
 
 
@@ -55,24 +61,24 @@ def scan(large: MemoryStore) -> Scan:
     return Scan(Book(large, STREAM))
 
 
-def test_the_large_ledger_is_whole(large: MemoryStore, scan: Scan) -> None:
+def test_the_large_ledger_is_whole(large: MemoryStore, scan: Scan, windows: int) -> None:
     book = Book(large, STREAM)
     assert verify(book) == []
     found = book.register()
     assert found is not None
-    assert (len(scan.records), len(all_lanes(book))) == (WINDOWS, LANES)
+    assert (len(scan.records), len(all_lanes(book))) == (windows, LANES)
     assert (len(found[1].lanes), found[1].closed) == (4, LANES - 4)
 
 
-def test_a_head_is_read_in_one_read_of_one_value(large: MemoryStore) -> None:
+def test_a_head_is_read_in_one_read_of_one_value(large: MemoryStore, windows: int) -> None:
     store = CountingStore(large)
     found = Book(store, STREAM).head("ingest")
     assert found is not None
-    assert found.head.seq > WINDOWS // 2
+    assert found.head.seq > windows // 2
     assert (store.reads, store.values) == (1, 1)
 
 
-def test_any_coordinate_is_found_among_many_windows(large: MemoryStore, scan: Scan) -> None:
+def test_any_coordinate_is_found_among_many_windows(large: MemoryStore, scan: Scan, windows: int) -> None:
     chance, seen = random.Random(5), Counter[str]()
     for place, _ in zip(places(scan.records, chance), range(300), strict=False):
         store = CountingStore(large)
@@ -80,7 +86,7 @@ def test_any_coordinate_is_found_among_many_windows(large: MemoryStore, scan: Sc
         assert named(found) == scan.at(place)
         assert store.reads <= MOST_READS
         # Most of what is read are records, and of those there are few too.
-        assert store.values < WINDOWS // 200
+        assert store.values < max(500, windows // 200)
         assert found.generation == max((one.attempt.generation for one in found.windows), default=None)
         seen.update({one.kind.value for one in found.windows} or {"uncovered"})
         seen.update({"jumped over": len(found.gaps), "again": len(found.windows) > 1})

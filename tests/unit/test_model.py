@@ -9,7 +9,15 @@ from tests.model.sequences import ON_THE_LEDGER, explore, unexplored
 from tests.support.memory import MemoryStore, TransactionalStore
 
 
-@pytest.mark.parametrize(("kind", "seeds"), [(MemoryStore, range(550)), (TransactionalStore, range(1_000, 1_550))])
+@pytest.mark.parametrize(
+    ("kind", "seeds"),
+    [
+        (MemoryStore, range(275)),
+        (TransactionalStore, range(1_000, 1_275)),
+        pytest.param(MemoryStore, range(275, 1_000), marks=pytest.mark.full),
+        pytest.param(TransactionalStore, range(1_275, 2_000), marks=pytest.mark.full),
+    ],
+)
 def test_whatever_happens_the_ledger_keeps_its_promises(kind: type[MemoryStore], seeds: range) -> None:
     if hypothesis.settings.get_current_profile_name() == "mutants":
         # They are played once for each change: what the first do not find, no later one has to.
