@@ -79,7 +79,7 @@ FORMS = {
         "What": ["everything_before", "holes"],
         "When": ["since", "until_time", "if_none"],
     },
-    "audit": {"": ["ranges", "records", "repair"]},
+    "audit": {"": ["ranges", "records", "level", "repair"]},
 }
 REQUESTS: dict[str, Any] = {"replay": ReplayRequest, "backfill": BackfillRequest, "audit": AuditRequest}
 
@@ -104,7 +104,7 @@ def test_a_form_has_its_fields_in_sections_and_asks_for_a_reason_only(dags: dict
             assert one.schema["type"] == ["null", "string"]
             assert one.resolve("") == ""
         else:
-            assert one.value in (False, "fail") or (kind, name) == ("replay", "dry_run")
+            assert one.value in (False, "fail", "full", "none") or (kind, name) == ("replay", "dry_run")
             assert one.resolve() is one.value
     assert sections == FORMS[kind]
 
@@ -116,7 +116,9 @@ def test_the_fields_of_a_form_are_typed(dags: dict[str, DAG]) -> None:
     assert replay.get_param("if_none").schema["enum"] == ["fail", "end"]
     assert replay.get_param("records").schema["format"] == "multiline"
     assert dags["cdn_logs__backfill"].params["dry_run"] is False
-    assert dags["cdn_logs__audit"].params["repair"] is False
+    audit = dags["cdn_logs__audit"].params
+    assert audit.get_param("level").schema["enum"] == ["full", "sinks", "source", "ledger"]
+    assert audit.get_param("repair").schema["enum"] == ["none", "plan", "execute"]
 
 
 def test_what_is_triggered_has_the_pool_that_the_stream_file_gives_it(tmp_path: Path) -> None:

@@ -30,7 +30,15 @@ app = typer.Typer(
 streams = typer.Typer(help="Stream files.", no_args_is_help=True)
 app.add_typer(streams, name="streams")
 app.add_typer(ledger.app, name="ledger")
-for command in (running.run, selected.backfill, selected.replay, auditing.audit, offsets.offsets, compacting.compact):
+for command in (
+    running.run,
+    selected.backfill,
+    selected.replay,
+    auditing.audit,
+    auditing.report,
+    offsets.offsets,
+    compacting.compact,
+):
     app.command()(command)
 
 

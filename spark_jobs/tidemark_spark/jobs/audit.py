@@ -3,6 +3,7 @@
 Today's code computes the expected rows again, from the messages that Kafka still holds. The found rows are read back from
 every sink. The job compares them row by row, so that every difference has a coordinate. Rows below the log starts can no
 longer be computed. The job compares them with the windows' tallies, block by block, and counts the rest as unproven.
+At the level `sinks` it compares all rows so.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tidemark.audit.report import SHOWN_COORDINATES, AuditReport, CoverageReport, prove_coverage, shown
+from tidemark.audit.levels import Level
+from tidemark.audit.report import AuditReport
 from tidemark.clients.kafka.clients import token_urls
-from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, WrongUse
+from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.ledger.book import View
-from tidemark.ledger.codec import encode
 from tidemark.ledger.limits import beginning_that_fits
-from tidemark.ledger.records import INGEST, Head
+from tidemark.ledger.records import Head
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import PartitionTally, check_read
 from tidemark.planning import planner
-from tidemark.runs import discovery, lanes
+from tidemark.runs import auditing, discovery, lanes
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.sinks.dead_letters import digested
 from tidemark.sinks.kinds import kind_of
@@ -49,92 +50,74 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--stream-file", type=Path, required=True)
     parser.add_argument("--run", required=True, help="the name under which the report is stored")
     parser.add_argument("--selection", default="", help="digest of a stored selection: audit only these offsets")
+    parser.add_argument("--level", choices=[Level.SINKS.value, Level.FULL.value], default=Level.FULL.value)
     options = parser.parse_args(arguments)
     opened = open_stream(options.stream_file)
     within = lanes.stored_selection(opened, options.selection) if options.selection else None
-    report = audit(opened, options.run, within)
+    report = audit(opened, options.run, within, Level(options.level))
     print(f"tidemark: audit of {report.stream}: {report.sentence()}", flush=True)
     return EXIT_DONE if report.clean else EXIT_DIFFERENCES
 
 
-def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> AuditReport:
-    """Audit a stream, or only some of its offsets. The ledger stores the report under the run's name."""
+def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: Level = Level.FULL) -> AuditReport:
+    """Audit a stream, or only some of its offsets. The ledger stores the report under the run's name.
+
+    At the level `sinks`, no message is read: every offset is compared as those are whose messages Kafka has deleted.
+    """
     check_function(opened.stream)
+    ledger = auditing.read_ledger(opened)
+    view = ledger.view
     spark = open_session(
         f"tidemark audit of {opened.book.stream}", opened.file_system_settings(), token_urls(opened.log.endpoint)
     )
-    found = opened.book.register()
-    ingest = opened.book.head(INGEST)
-    if found is None or ingest is None:
-        raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to audit")
-    register = found[1]
-    view = opened.book.view()
     covered = view.authority.covered() if within is None else view.authority.covered() & within
     unfinished = _unfinished(view) & covered
     in_kafka = _in_kafka(opened, covered - unfinished)
+    to_read = in_kafka if level == Level.FULL else RangeSet()
 
-    incarnations = discovery.newest_incarnations(register)
-    compacted = opened.log.compacted({at.topic for at in in_kafka.partitions})
-    gone = covered - unfinished - in_kafka
-    forgotten = forgotten_blocks(opened, view, gone)
-    rows, counts = whatever_time(lambda any_time: _expected(spark, opened, in_kafka, incarnations, any_time=any_time))
+    incarnations = discovery.newest_incarnations(ledger.register)
+    compacted = opened.log.compacted({at.topic for at in to_read.partitions})
+    not_read = covered - unfinished - to_read
+    forgotten = forgotten_blocks(opened, view, not_read)
+    rows, counts = whatever_time(lambda any_time: _expected(spark, opened, to_read, incarnations, any_time=any_time))
     expected = rows.frame
-    check_read(counts, in_kafka)
-    compared = Audit(spark, opened, expected, in_kafka, compacted, _uncommitted(opened), forgotten)
-    places = list(_places(compared)) if in_kafka or gone else []
-    by_tallies = reduce(
-        and_, (place.by_blocks.offsets for place in places if place.by_blocks is not None), gone
-    ).count()
+    check_read(counts, to_read)
+    compared = Audit(spark, opened, expected, to_read, compacted, _uncommitted(opened), forgotten)
+    places = list(_places(compared)) if to_read or not_read else []
+    blocks = [place.by_blocks for place in places if place.by_blocks is not None]
+    by_tallies = reduce(and_, (one.offsets for one in blocks), not_read).count()
     messages = outcomes.each_message(expected)
-    gaps = gap_reports(spark, opened, view.windows, in_kafka, messages, counts, compacted, incarnations)
-    coverage = prove_coverage(
-        view.windows, {one.at: one.offset for one in register.lanes[INGEST].start}, ingest.head.offsets()
-    )
+    gaps = gap_reports(spark, opened, view.windows, to_read, messages, counts, compacted, incarnations)
+    differing = RangeSet(one for found in blocks for one in found.differing)
     findings = RangeSet(one for place in places for one in place.findings)
+    if level == Level.SINKS:
+        findings |= differing & in_kafka
     kept = beginning_that_fits(opened.book.store, findings)
     report = AuditReport(
         stream=opened.book.stream,
         run=run,
         at=opened.book.clock(),
         code_version=lanes.code_version(),
+        level=level,
+        windows=len(view.windows),
         expected=sum(tally.read.number for tally in counts),
         stored=sum(tally.stored.number for tally in counts),
         set_aside=sum(tally.invalid.number + tally.failed.number for tally in counts),
         skipped=sum(tally.skipped.number for tally in counts),
-        unproven=gone.count() - by_tallies,
+        unproven=not_read.count() - by_tallies,
         by_tallies=by_tallies,
+        gone=(differing - in_kafka).count(),
         unfinished=unfinished.count(),
         places=tuple(place.report for place in places),
-        coverage=tuple(
-            CoverageReport(
-                partition=str(one.partition),
-                start=one.start,
-                position=one.position,
-                covered=one.covered.count(),
-                holes=shown(one.holes),
-                overlaps=shown(one.overlaps),
-                lost=shown(one.lost),
-                skipped=shown(one.skipped),
-            )
-            for one in coverage
-        ),
+        coverage=auditing.coverage_reports(ledger),
         ledger_problems=(*verify(opened.book), *forgotten.problems),
         gaps=gaps,
         findings=opened.book.store_selection(kept) if kept else None,
         left_out=findings.count() - kept.count(),
     )
-    _store(opened, run, report)
+    auditing.store_report(opened, report)
     rows.close()
     return report
-
-
-def _store(opened: OpenStream, run: str, report: AuditReport) -> None:
-    """Store the report, with fewer names if one value of the ledger has no room for all."""
-    for most in (SHOWN_COORDINATES, 10, 1, 0):
-        value = encode(report.naming(most))
-        if len(value) <= opened.book.store.max_value_bytes:
-            break
-    opened.book.store_report(run, value)
 
 
 def _unfinished(view: View) -> RangeSet:
