@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from bench.pairs import Pairs, in_pairs
 from bench.workbench import EXAMPLE, Workbench
 from tidemark.commit import protocol
-from tidemark.commit.protocol import Fence, Listener, Run, Taken
+from tidemark.commit.fence import unwatched
+from tidemark.commit.protocol import Fence, Listener, Run
 from tidemark.ledger.book import Book
 from tidemark.ledger.kinds import ledger_store
 from tidemark.ledger.records import (
@@ -67,7 +67,8 @@ def _windows(store: LedgerStore) -> float:
     for seq in range(1, _WINDOWS + 1):
         assert protocol.pin(book, _NoSweeps(), INGEST, _next_hundred) is not None
         run = Run(name=f"run {seq}", code_version="bench", stream_digest="0" * 64)
-        protocol.process(book, _NoSweeps(), _NoWork(), _hold, INGEST, seq, run)
+        # Without heartbeats, whose number depends on how long something takes.
+        protocol.process(book, _NoSweeps(), _NoWork(), unwatched, INGEST, seq, run)
     return time.perf_counter() - began
 
 
@@ -144,16 +145,6 @@ class _NoWork:
         )
         dead = SinkReceipt(name="dead_letters", type="hbase", place={})
         return Receipt(tallies=tallies, sinks=(), dead_letters=dead, started_at=1, finished_at=2)
-
-
-class _NoFence:
-    def check(self) -> None: ...
-
-
-@contextmanager
-def _hold(_: Taken) -> Iterator[Fence]:
-    """Without heartbeats, which depend on how long something takes."""
-    yield _NoFence()
 
 
 def _next_hundred(head: Head) -> Window:

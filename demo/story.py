@@ -122,8 +122,8 @@ class Story:
         self._claim(again.window == killed[0].window, f"the retry read the same window {again.seq}, range for range")
         first = killed[0].attempt.generation if killed[0].attempt else 0
         self._claim(again.attempt.generation > first, "under a newer generation, so the killed try can never count")
-        read, stored, aside = (_counted(records, name) for name in ("read", "stored", "set aside"))
-        self._claim(read == stored + aside == THIRD, f"expected {THIRD} = stored {stored} + set aside {aside}")
+        read, stored, dead = (_counted(records, name) for name in ("read", "stored", "dead letters"))
+        self._claim(read == stored + dead == THIRD, f"expected {THIRD} = stored {stored} + dead letters {dead}")
         self._audit(clean=True)
 
     def audit_and_repair(self) -> None:
@@ -256,7 +256,7 @@ class Story:
 
     def _show_window(self, record: Record) -> None:
         table = Table(
-            "partition", "from", "until", "read", "stored", "set aside", "ack value", box=None, pad_edge=False
+            "partition", "from", "until", "read", "stored", "dead letters", "ack value", box=None, pad_edge=False
         )
         tallies = {tally.at: tally for tally in record.tallies}
         for one in record.window.ranges:

@@ -172,8 +172,8 @@ def exit_codes() -> str:
     rows = []
     for code, one in EXIT_CODES.items():
         retried = "yes" if one.retried else "no" if code else ""
-        if one.but is not None:
-            retried += f", except `{one.but.__name__}`"
+        if one.but:
+            retried += f", except {' and '.join(f'`{error.__name__}`' for error in one.but)}"
         rows.append((str(code), one.meaning, retried, one.to_do))
     return table(("code", "meaning", "retried by Airflow", "what to do"), rows)
 

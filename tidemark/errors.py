@@ -71,6 +71,13 @@ class NotAuthorized(WrongUse):
     """
 
 
+class NotApproved(WrongUse):
+    """Raised when a replay or backfill takes more offsets than `limits.approve_above`, and no second person approved it.
+
+    To do: trigger the DAG, where [another person approves](replay.md#approval); on the command line, `--approved-by`.
+    """
+
+
 class TopicUnknown(WrongUse):
     """Raised when a topic that was never read does not exist, or no topic matches the pattern. Contrast
     `TopicGone`.
@@ -139,8 +146,8 @@ class StaleLedger(Conflict):
 class ClaimOverlap(Conflict):
     """Raised when an open lane, or the ingest, has claimed some of the offsets.
 
-    To do: wait until that lane is closed, or free its claim with `tidemark ledger close`; against the ingest, ask
-    for offsets below its position.
+    To do: wait until that lane is closed, or free its claim with `tidemark cancel`; against the ingest, ask for
+    offsets below its position.
     """
 
 
@@ -148,6 +155,13 @@ class LaneClosed(Conflict):
     """Raised when the lane is closed, for other offsets or before it was done; a name can be used only once.
 
     To do: give the run another name.
+    """
+
+
+class LanePaused(Conflict):
+    """Raised when a backfill or replay was paused: no further window of it begins.
+
+    To do: `tidemark resume`, then run it again. In Airflow, clear its task.
     """
 
 
@@ -318,12 +332,12 @@ class LedgerContradiction(TidemarkError):
 
 @dataclass(frozen=True)
 class ExitCode:
-    """What an exit code says, and whether Airflow tries the job again: always, never, or always `but` after one error."""
+    """What an exit code says, and whether Airflow tries the job again: always, never, or always `but` after some errors."""
 
     meaning: str
     to_do: str = ""
     retried: bool = False
-    but: type[TidemarkError] | None = None
+    but: tuple[type[TidemarkError], ...] = ()
 
 
 EXIT_CODES: Mapping[int, ExitCode] = {
@@ -339,6 +353,8 @@ EXIT_CODES: Mapping[int, ExitCode] = {
         "fenced, or in conflict with another run",
         "usually nothing: another run holds the window, or has committed it",
         retried=True,
+        # Nobody but a person ends a pause, and a lane that was cancelled is never opened again.
+        but=(LaneClosed, LanePaused),
     ),
     EXIT_SOURCE_CHANGED: ExitCode("data lost, or the source changed", "see [code 4](#code-4)"),
     EXIT_UNREACHABLE: ExitCode(
@@ -352,7 +368,7 @@ EXIT_CODES: Mapping[int, ExitCode] = {
         "read the log; nothing was committed. See "
         "[too many invalid messages](dead-letters.md#when-too-many-messages-are-invalid)",
         retried=True,
-        but=TooManyInvalid,
+        but=(TooManyInvalid,),
     ),
     EXIT_LEDGER_UNREADABLE: ExitCode("the ledger is unreadable or contradicts itself", "see [code 7](#code-7)"),
     EXIT_INTERNAL: ExitCode(

@@ -18,14 +18,14 @@ from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.runs.requests import AuditRequest, checked
 from tidemark.streams.model import Stream
 from tidemark_dags.audit_page import AuditPageLink, page_address
-from tidemark_dags.ingest import task_defaults
 from tidemark_dags.requests import audit_params
 from tidemark_dags.spark_job import SparkJob
 from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, run_name
+from tidemark_dags.stream_dag import stream_dag
 
 log = logging.getLogger(__name__)
 
-DESCRIPTION = "Prove what is in the results: expected, stored, set aside, missing, different, extra"
+DESCRIPTION = "Prove what is in the results: expected, stored, dead letters, missing, different, extra"
 # A replay takes at least the time in which Spark starts.
 _LOOK_AT_REPLAY_SECONDS = 5
 
@@ -36,18 +36,14 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
     The levels `ledger` and `source` need no Spark: a task reads the ledger instead of the Spark job.
     """
     file = str(path)
-    with DAG(
-        dag_id=f"{stream.name}__audit",
+    with stream_dag(
+        stream,
+        "audit",
         description=DESCRIPTION,
         doc_md=__doc__,
         schedule=None,
-        catchup=False,
         params=audit_params(),
         allowed_run_types=ON_REQUEST,
-        default_args=task_defaults(stream),
-        tags=["tidemark", stream.name],
-        # The file that Airflow reads registers the DAGs: all four of a stream, or none.
-        auto_register=False,
     ) as dag:
 
         @task.branch(retries=0)

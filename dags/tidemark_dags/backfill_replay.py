@@ -1,4 +1,7 @@
-"""What backfill and replay share: check the request, open a lane over a selection, process it, publish."""
+"""What backfill and replay share: check the request, open a lane over a selection, process it, publish.
+
+With `limits.approve_above`, a second person approves large requests before the lane is opened.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,13 @@ from typing import Any
 from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowSkipException
 
+from tidemark.runs.approval import People
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
 from tidemark.streams.model import Stream
-from tidemark_dags.ingest import process_windows, task_defaults
-from tidemark_dags.steps import ON_REQUEST, airflow_errors, describe, publish, run_name
+from tidemark_dags.approval import approved_by, second_person
+from tidemark_dags.ingest import process_windows
+from tidemark_dags.steps import ON_REQUEST, airflow_errors, answered, describe, publish, run_name
+from tidemark_dags.stream_dag import stream_dag
 
 log = logging.getLogger(__name__)
 
@@ -28,19 +34,15 @@ def selected_dag(
 
     The lane's name follows from the run's name, so that a retried task finds the lane that it opened.
     """
-    file, kind = str(path), request.kind
-    with DAG(
-        dag_id=f"{stream.name}__{kind.value}",
+    file, kind, approve_above = str(path), request.kind, stream.limits.approve_above
+    with stream_dag(
+        stream,
+        kind.value,
         description=description,
         doc_md=description,
         schedule=None,
-        catchup=False,
         params=params,
         allowed_run_types=ON_REQUEST,
-        default_args=task_defaults(stream),
-        tags=["tidemark", stream.name],
-        # The file that Airflow reads registers the DAGs: all four of a stream, or none.
-        auto_register=False,
     ) as dag:
 
         @task(retries=0)
@@ -49,7 +51,8 @@ def selected_dag(
 
             A retry gives the selection of the first try: by then the run may have read a part of it.
             """
-            from tidemark.runs import lanes
+            from tidemark.runs import estimates, lanes
+            from tidemark.runs.answers import TO_READ, exact
             from tidemark.runs.selecting import Selected, select
             from tidemark_dags.connections import open_here
 
@@ -59,22 +62,20 @@ def selected_dag(
                 before = lanes.selected_before(opened, kind, run_name(context))
                 selected = select(opened, asked) if before is None else Selected(opened.book.selection(before))
                 ref = opened.book.store_selection(selected.ranges)
-            found = {**describe(selected.ranges), "selection": ref.digest}
-            if selected.left_out:
-                found["left_out"] = {why: describe(ranges) for why, ranges in selected.left_out.items()}
-            context["ti"].xcom_push(key="found", value=found)
-            dry = "dry run: " if asked.dry_run else ""
+                guess = estimates.estimated(opened, selected.ranges.count())
             # In the log, because Airflow's pages fold the reason of a skipped task away.
-            log.info("%s%s offsets to read: %s", dry, found["offsets"], ", ".join(found["ranges"]))
-            for why, ranges in selected.left_out.items():
-                log.info("left out, %s: %s offsets", why, ranges.count())
+            log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", selected.ranges.count())
+            answers = answered(exact({TO_READ: selected.ranges, **selected.left_out}))
+            log.info("%s", estimates.said(guess))
+            found = {**describe(selected.ranges), "selection": ref.digest, **answers, "estimate": guess}
+            context["ti"].xcom_push(key="found", value=found)
             if asked.dry_run:
                 raise AirflowSkipException(f"dry run: {found['offsets']} offsets would be read: {found['ranges']}")
             return found
 
         @task
         def plan(found: Any, **context: Any) -> dict[str, Any]:
-            """Open the lane, which claims its offsets, and pin its first window.
+            """Open the lane, which claims its offsets, and pin its first window. What was approved is what is read.
 
             A retry after the job has committed gives the first window that the run has committed.
             """
@@ -85,7 +86,9 @@ def selected_dag(
             with airflow_errors():
                 opened = open_here(file)
                 chosen = lanes.stored_selection(opened, found["selection"])
-                lane = lanes.open_selected(opened, kind, run, chosen, context["params"]["reason"])
+                second = approved_by(context, found["selection"]) if approve_above is not None else None
+                by = People(context["dag_run"].triggering_user_name, second)
+                lane = lanes.open_selected(opened, kind, run, chosen, context["params"]["reason"], by)
                 pending = lanes.plan_lane(opened, lane, run)
                 if pending is None:
                     lanes.finish(opened, lane)
@@ -95,7 +98,10 @@ def selected_dag(
                     return {"lane": lane, "seq": before[0].seq}
             return {"lane": lane, "seq": pending.window.seq}
 
-        planned: Any = plan(check())
+        found = check()
+        planned: Any = plan(found)
+        if approve_above is not None:
+            found >> second_person(approve_above) >> planned
         process = process_windows(
             file,
             stream,

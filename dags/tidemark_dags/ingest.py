@@ -1,4 +1,7 @@
-"""NAME__ingest: reads on schedule, from the stored offsets to the current ends."""
+"""NAME__ingest: reads on schedule, from the stored offsets to the current ends.
+
+Airflow's own backfill, which goes by dates, is refused for this DAG. NAME__backfill reads what lies before or between.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from tidemark.ledger.records import INGEST
 from tidemark.streams.model import Stream
 from tidemark_dags.spark_job import SparkJob
 from tidemark_dags.steps import ON_SCHEDULE, RUN, airflow_errors, publish, run_name
+from tidemark_dags.stream_dag import stream_dag
 
 # Airflow's default weight of a task is the number of tasks that its DAG still has to run: six for an audit's first task.
 INGEST_PRIORITY = 10
@@ -22,22 +26,19 @@ INGEST_PRIORITY = 10
 def ingest_dag(path: Path, stream: Stream) -> DAG:
     """Plan a window, process it, publish what was committed. When nothing is new, the later tasks are skipped."""
     file = str(path)
-    with DAG(
-        dag_id=f"{stream.name}__ingest",
+    with stream_dag(
+        stream,
+        INGEST,
         description=stream.description or None,
         doc_md=__doc__,
         # The stored offsets define the data, not the clock. A missed hour needs no run of its own.
         schedule=CronTriggerTimetable(stream.schedule.cron, timezone=stream.schedule.timezone),
         start_date=pendulum.datetime(2025, 1, 1, tz="UTC"),
-        catchup=False,
         max_active_runs=1,
         # Airflow's own backfill is by dates; offsets have NAME__backfill.
         allowed_run_types=ON_SCHEDULE,
         # Before replays and audits, where they share a pool.
-        default_args={**task_defaults(stream), "priority_weight": INGEST_PRIORITY},
-        tags=["tidemark", stream.name],
-        # The file that Airflow reads registers the DAGs: all four of a stream, or none.
-        auto_register=False,
+        task_defaults={"priority_weight": INGEST_PRIORITY},
     ) as dag:
 
         @task
@@ -82,10 +83,3 @@ def process_windows(file: str, stream: Stream, *, pool: str, lane: str, seq: str
         execution_timeout=timedelta(minutes=stream.engine.timeout_minutes),
         pool=pool,
     )
-
-
-def task_defaults(stream: Stream) -> dict[str, Any]:
-    return {
-        "retries": stream.engine.retries,
-        "retry_delay": timedelta(seconds=stream.engine.retry_delay_seconds),
-    }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from airflow.configuration import conf
 from airflow.sdk.observability import stats
@@ -23,19 +23,36 @@ _WITH_TAGS = ("statsd_datadog_enabled", "statsd_influxdb_enabled", "otel_on")
 
 
 def send_positions(opened: OpenStream) -> None:
-    """Each partition's log start and end, the ingest's position, and the lag, as the page shows them."""
+    """Each partition's log start and end, the ingest's position, lag, status and so on, as the page shows them.
+
+    The task's log says what a person should know of them.
+    """
     from tidemark.views.metrics import gauges
     from tidemark.views.overview import overview
 
     try:
-        found = list(gauges(overview(opened)["partitions"]))
+        shown = overview(opened)
     except TidemarkError as problem:
         # A window does not fail because its metrics are unknown.
         log.warning("no metrics of %s: %s", opened.book.stream, problem)
         return
-    for one in found:
+    _log(shown)
+    for one in gauges(shown):
         name, tags = _named(opened.book.stream, one)
         stats.gauge(name, one.value, tags=tags)
+
+
+def _log(shown: Mapping[str, Any]) -> None:
+    status, late = shown["status"], shown["latency"]["sentence"]
+    if status is not None:
+        level = logging.INFO if status["word"] == "OK" else logging.WARNING
+        log.log(level, "status %s (%s): %s", status["word"], status["rule"], status["sentence"])
+    if late:
+        log.warning("latency: %s", late)
+    if shown["retention_alarms"]:
+        log.warning("retention: %s", "; ".join(shown["retention_alarms"]))
+    elif shown["retention_headroom"]:
+        log.info("retention: %s", shown["retention_headroom"])
 
 
 def send_counts(stream: str, records: Iterable[Record]) -> None:

@@ -17,4 +17,4 @@ DESCRIPTION = (
 
 
 def replay_dag(path: Path, stream: Stream) -> DAG:
-    return selected_dag(path, stream, ReplayRequest, replay_params(), DESCRIPTION)
+    return selected_dag(path, stream, ReplayRequest, replay_params(stream.limits.approve_above), DESCRIPTION)

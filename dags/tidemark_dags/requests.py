@@ -13,20 +13,28 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from tidemark.runs.requests import MOST_REASON, MOST_TEXT, MOST_TIME
+from tidemark.runs.requests import MOST_PATH, MOST_REASON, MOST_TEXT, MOST_TIME, WINDOW_PATTERN
 
 _RANGES = "Half-open offset ranges, one a line: topic/partition@from-until"
-_RECORDS = "Single records, one a line: topic/partition@offset or topic,partition,offset"
+_RECORDS = (
+    "Single records, one a line: topic/partition@offset or topic,partition,offset; or CSV with a header, or JSON, with "
+    "topic, partition and offset"
+)
+_FILE = (
+    "A file below the folder TIDEMARK_SELECTIONS, with any number of records: CSV, JSON lines or Parquet with the columns "
+    "topic, partition and offset"
+)
 
 OTHER_WAYS = "What: other ways to choose offsets"
 TIMES = "When: offsets between two times"
 
 
-def backfill_params() -> dict[str, Param]:
+def backfill_params(approve_above: int | None = None) -> dict[str, Param]:
     return {
         "ranges": _lines("Ranges", f"{_RANGES}. Only offsets that no window has read yet."),
-        "reason": _reason(),
+        "reason": _reason(approve_above),
         "dry_run": _switch("Dry run", "Only show what would be read", on=False),
+        "strict": _strict(),
         "everything_before": _switch(
             "Everything before",
             "Everything that Kafka still holds below the offsets that the ingest began with",
@@ -37,18 +45,26 @@ def backfill_params() -> dict[str, Param]:
     }
 
 
-def replay_params() -> dict[str, Param]:
+def replay_params(approve_above: int | None = None) -> dict[str, Param]:
     return {
         "records": _lines("Records", f"{_RECORDS}. Choose offsets in one way only."),
         "ranges": _lines("Ranges", f"{_RANGES}. Only offsets that a window has read before."),
-        "reason": _reason(),
+        "reason": _reason(approve_above),
         "dry_run": _switch("Dry run", "Only show what would be read again. Switch it off to replay.", on=True),
+        "strict": _strict(),
         "dead_letters": _text(
             "Dead letters",
-            "Dead letters with exactly this reason or this error class; * for all of them",
+            "Dead letters with exactly this reason or this error class; * for all of them. The times choose among them.",
             section=OTHER_WAYS,
             maxLength=200,
         ),
+        "dead_letters_window": _text(
+            "Dead letters of a window",
+            "Only the dead letters of this lane, such as ingest, or of one window of it, such as ingest/17",
+            section=OTHER_WAYS,
+            pattern=WINDOW_PATTERN,
+        ),
+        "records_file": _records_file(section=OTHER_WAYS),
         "selection": _text(
             "Selection",
             "The findings of an audit, by the digest that its report names",
@@ -68,6 +84,7 @@ def audit_params() -> dict[str, Param]:
     return {
         "ranges": _lines("Ranges", f"{_RANGES}. Without ranges and records, the audit covers everything."),
         "records": _lines("Records", f"{_RECORDS}."),
+        "records_file": _records_file(),
         "level": _choice(
             "Level",
             "How deep. ledger: the ledger alone, in seconds. source: and Kafka's offsets. sinks: the rows against their "
@@ -90,6 +107,10 @@ def _text(title: str, description: str, **schema: Any) -> Param:
     return Param(None, description, type=["null", "string"], title=title, **schema)
 
 
+def _records_file(**schema: Any) -> Param:
+    return _text("Records file", f"{_FILE}.", maxLength=MOST_PATH, **schema)
+
+
 def _switch(title: str, description: str, *, on: bool = False, **schema: Any) -> Param:
     return Param(on, description, type="boolean", title=title, **schema)
 
@@ -97,6 +118,13 @@ def _switch(title: str, description: str, *, on: bool = False, **schema: Any) ->
 def _choice(title: str, description: str, values: list[str], **schema: Any) -> Param:
     """One of some values; the first one is the default."""
     return Param(values[0], description, type="string", enum=values, title=title, **schema)
+
+
+def _strict() -> Param:
+    return _switch(
+        "Strict",
+        "Fail when any of the offsets cannot be read. Otherwise the others are read, and the answers say which were not.",
+    )
 
 
 def _times(which: str) -> dict[str, Param]:
@@ -124,10 +152,11 @@ def _times(which: str) -> dict[str, Param]:
     }
 
 
-def _reason() -> Param:
+def _reason(approve_above: int | None) -> Param:
+    read = f" Above {approve_above} offsets, another person reads it and approves." if approve_above is not None else ""
     # Without a default and without the type null: the one field that the form asks for.
     return Param(
-        description="Why. It is kept in the ledger.",
+        description=f"Why. It is kept in the ledger.{read}",
         type="string",
         minLength=3,
         maxLength=MOST_REASON,

@@ -61,7 +61,7 @@ class SparkJob(SparkSubmitOperator):
                 return int(code)
             outcome = errors.EXIT_CODES.get(code, errors.EXIT_CODES[errors.EXIT_INTERNAL])
             said = self._last_line()
-            excepted = outcome.but is not None and said.startswith(f"tidemark: {outcome.but.__name__}:")
+            excepted = any(said.startswith(f"tidemark: {one.__name__}:") for one in outcome.but)
             kind = SparkJobFailed if outcome.retried and not excepted else SparkJobRefused
             raise kind(f"the job ended with code {code}: {outcome.meaning}. Its last line: {said}") from problem
         return errors.EXIT_DONE

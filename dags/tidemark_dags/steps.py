@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,10 @@ from tidemark.errors import TidemarkError
 
 if TYPE_CHECKING:
     from tidemark.offsets.ranges import RangeSet
+    from tidemark.runs.answers import Answer
     from tidemark.streams.model import Stream
+
+log = logging.getLogger(__name__)
 
 # The runs that a DAG allows, as words that Airflow turns into an enum of its own (which is not public).
 ON_SCHEDULE: list[Any] = ["scheduled", "manual"]
@@ -48,12 +52,26 @@ def describe(ranges: RangeSet) -> dict[str, Any]:
     return {"offsets": ranges.count(), "ranges": shown}
 
 
+def answered(answers: Sequence[Answer]) -> dict[str, Any]:
+    """The answers to the offsets of a request, for a task's result: totals, and the first lines. Logs them as a table."""
+    from tidemark.runs.answers import MOST_LINES, table, totals
+
+    for line in table(answers):
+        log.info("%s", line)
+    return {"totals": totals(answers), "answers": [one.as_fields() for one in answers[:MOST_LINES]]}
+
+
 def publish(stream_file: str, stream: Stream, lane: Any) -> Any:
-    """The task `publish`: the ranges and counts of what the run committed in a lane, as an asset event and its result."""
+    """The task `publish`: the ranges and counts of what the run committed in a lane, as an asset event and its result.
+
+    After a backfill or replay, the result has the answer to each offset too.
+    """
     asset = _results_asset(stream)
 
     @task(task_id="publish", outlets=[asset])
     def publish_committed(lane: str, **context: Any) -> dict[str, Any]:
+        from tidemark.ledger.records import INGEST
+        from tidemark.runs.answering import answers_of
         from tidemark.views.summary import committed_by, windows
         from tidemark_dags.connections import open_here
         from tidemark_dags.metrics import send_counts, send_positions
@@ -63,8 +81,9 @@ def publish(stream_file: str, stream: Stream, lane: Any) -> Any:
             records = committed_by(opened, lane, run_name(context))
             send_counts(opened.book.stream, records)
             send_positions(opened)
+            answers = answers_of(opened, records) if lane != INGEST else []
         committed = {"lane": lane, "windows": windows(records)}
         context["outlet_events"][asset].extra = committed
-        return committed
+        return {**committed, **answered(answers)} if answers else committed
 
     return publish_committed(lane)

@@ -24,6 +24,8 @@ _FILES = {
     "index.html": "text/html; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",
     "page.css": "text/css; charset=utf-8",
+    "run.html": "text/html; charset=utf-8",
+    "run.js": "text/javascript; charset=utf-8",
 }
 # The page is shown inside Airflow, loads nothing from elsewhere, and runs no script but its own.
 _HEADERS = {
@@ -50,6 +52,11 @@ def build_app() -> FastAPI:
     @app.get("/")
     def page() -> Response:
         return _file("index.html")
+
+    @app.get("/run")
+    def run() -> Response:
+        """The answers to the offsets of a run. The page asks Airflow's own API for them."""
+        return _file("run.html")
 
     @app.get("/files/{name}")
     def file(name: str) -> Response:

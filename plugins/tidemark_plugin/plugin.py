@@ -1,4 +1,4 @@
-"""The plugin: one page, in Airflow's navigation."""
+"""The plugin: a page in Airflow's navigation, and a tab of each run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PREFIX = "/tidemark"
 
 
 class TidemarkPlugin(AirflowPlugin):
-    """Adds the page `Tidemark` to Airflow, for people who are logged in."""
+    """Adds the page `Tidemark` and the tab `Offsets` to Airflow, for people who are logged in."""
 
     name = "tidemark"
     external_views = [  # noqa: RUF012 (Airflow's own contract)
@@ -21,7 +21,13 @@ class TidemarkPlugin(AirflowPlugin):
             "url_route": "tidemark",
             "destination": "nav",
             "category": "browse",
-        }
+        },
+        {
+            "name": "Offsets",
+            "href": f"{PREFIX.lstrip('/')}/run?dag_id={{DAG_ID}}&run_id={{RUN_ID}}",
+            "url_route": "tidemark_offsets",
+            "destination": "dag_run",
+        },
     ]
 
     @classmethod

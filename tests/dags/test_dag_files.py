@@ -7,7 +7,8 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
@@ -18,6 +19,8 @@ from services.site import REPOSITORY
 from tests.support.stream_text import MINIMAL
 from tidemark.runs.requests import AuditRequest, BackfillRequest, ReplayRequest
 from tidemark_dags import build_dags
+from tidemark_dags.callbacks import Callback
+from tidemark_dags.metrics import send_positions
 from tidemark_dags.spark_job import SparkJob
 
 DAGS = REPOSITORY / "dags"
@@ -70,12 +73,12 @@ def test_the_others_run_on_request(dags: dict[str, DAG], name: str) -> None:
 
 FORMS = {
     "replay": {
-        "": ["records", "ranges", "reason", "dry_run"],
+        "": ["records", "ranges", "reason", "dry_run", "strict"],
         "What": ["dead_letters", "selection", "ignore_stored"],
         "When": ["since", "until_time", "if_none"],
     },
     "backfill": {
-        "": ["ranges", "reason", "dry_run"],
+        "": ["ranges", "reason", "dry_run", "strict"],
         "What": ["everything_before", "holes"],
         "When": ["since", "until_time", "if_none"],
     },
@@ -121,6 +124,24 @@ def test_the_fields_of_a_form_are_typed(dags: dict[str, DAG]) -> None:
     assert audit.get_param("repair").schema["enum"] == ["none", "plan", "execute"]
 
 
+def test_a_stream_with_an_approval_has_one_task_more(tmp_path: Path) -> None:
+    (tmp_path / "plain.yaml").write_text(MINIMAL.replace("stream: orders", "stream: plain"))
+    text = MINIMAL.replace("stream: orders", "stream: approved")
+    (tmp_path / "approved.yaml").write_text(f"{text}limits:\n  approve_above: 1000\n")
+    dags = {dag.dag_id: dag for dag in build_dags(tmp_path)}
+    for kind in ("replay", "backfill"):
+        plain, approved = dags[f"plain__{kind}"], dags[f"approved__{kind}"]
+        assert [task.task_id for task in plain.topological_sort()] == ["check", "plan", "process", "publish"]
+        assert [task.task_id for task in approved.topological_sort()] == [
+            *("check", "approve", "plan", "process", "publish")
+        ]
+        said = "Above 1000 offsets, another person reads it and approves."
+        assert said in str(approved.params.get_param("reason").description)
+        assert "another person" not in str(plain.params.get_param("reason").description)
+        # A replay that waits for a person needs no worker and no place in a pool meanwhile.
+        assert approved.task_dict["approve"].retries == 0
+
+
 def test_what_is_triggered_has_the_pool_that_the_stream_file_gives_it(tmp_path: Path) -> None:
     given = {"one": "pool: spark", "two": "pool: spark\n  replay_pool: replays", "neither": "retries: 3"}
     for name, engine in given.items():
@@ -130,6 +151,87 @@ def test_what_is_triggered_has_the_pool_that_the_stream_file_gives_it(tmp_path: 
     kinds = ("ingest", "backfill", "replay", "audit")
     expected = {"one": ["spark"] * 4, "two": ["spark", *["replays"] * 3], "neither": ["default_pool"] * 4}
     assert {name: [pools[f"{name}__{kind}"] for kind in kinds] for name in given} == expected
+
+
+OF_THE_TEAM = """\
+owner: payments
+tags: [payments, pii]
+access_control:
+  payments_team: {DAGs: [can_read, can_edit], DAG Runs: [can_create]}
+on_failure: tests.support.run_callbacks:failed
+engine: {queue: large, retries: 1}
+"""
+
+
+# Airflow warns of `access_control`, which its version 4 will not have.
+@pytest.mark.filterwarnings("ignore:The airflow.security.permissions module is deprecated")
+def test_owner_tags_queue_access_and_callbacks_are_those_of_the_stream_file(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(MINIMAL + OF_THE_TEAM)
+    (tmp_path / "two.yaml").write_text(MINIMAL.replace("stream: orders", "stream: others"))
+    found = {dag.dag_id: dag for dag in build_dags(tmp_path)}
+    for kind in ("ingest", "backfill", "replay", "audit"):
+        dag, other = found[f"orders__{kind}"], found[f"others__{kind}"]
+        assert dag.owner == "payments"
+        assert dag.tags == {"tidemark", "orders", "payments", "pii"}
+        assert {(task.queue, task.retries) for task in dag.tasks if task.task_id == "process"} <= {("large", 1)}
+        assert {task.queue for task in dag.tasks} == {"large"}
+        assert dag.access_control == {"payments_team": {"DAGs": {"can_read", "can_edit"}, "DAG Runs": {"can_create"}}}
+        assert (dag.on_failure_callback, dag.on_success_callback) == (
+            Callback("on_failure", "tests.support.run_callbacks:failed"),
+            None,
+        )
+        # Airflow's own defaults.
+        assert (other.owner, {task.queue for task in other.tasks}) == ("airflow", {"default"})
+        assert (other.tags, other.access_control, other.on_failure_callback) == ({"tidemark", "others"}, None, None)
+        DagSerialization.to_dict(dag)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("tests.support.run_callbacks:succeeded", "CallbackBug"),
+        ("tests.support.run_callbacks:failed", "SystemExit: 3"),
+        ("tests.support.run_callbacks:missing", "has no function missing"),
+        ("no.such.module:f", "has to be on the Python path of Airflow's DAG processor"),
+    ],
+)
+def test_a_callback_that_fails_is_logged_and_goes_no_further(
+    dags: dict[str, DAG], caplog: pytest.LogCaptureFixture, name: str, said: str
+) -> None:
+    Callback("on_success", name)(cast("Any", {"dag": dags["cdn_logs__ingest"], "run_id": "run 1"}))
+    (record,) = caplog.records
+    assert record.getMessage() == f"on_success: {name} has failed; the run's result stays as it is"
+    assert said in caplog.text
+
+
+def test_the_tasks_log_says_what_a_person_should_know(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shown: dict[str, Any] = {
+        "partitions": [],
+        "status": {"word": "OK", "rule": "no lag", "sentence": "a/0: the lag is 0"},
+        "latency": {"last_ms": None, "alarm": None, "sentence": None},
+        "retention_alarms": [],
+        "retention_headroom": "a/0: offset 10, the next unread one, may be deleted in 31 h",
+    }
+    monkeypatch.setattr("tidemark.views.overview.overview", lambda opened: shown)
+    opened = cast("Any", SimpleNamespace(book=SimpleNamespace(stream="orders")))
+    caplog.set_level("INFO", logger="tidemark_dags.metrics")
+    send_positions(opened)
+    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
+        ("INFO", "status OK (no lag): a/0: the lag is 0"),
+        ("INFO", f"retention: {shown['retention_headroom']}"),
+    ]
+    caplog.clear()
+    shown["status"]["word"] = "STOPPED"
+    shown["latency"]["sentence"] = "late"
+    shown["retention_alarms"] = ["soon"]
+    send_positions(opened)
+    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
+        ("WARNING", "status STOPPED (no lag): a/0: the lag is 0"),
+        ("WARNING", "latency: late"),
+        ("WARNING", "retention: soon"),
+    ]
 
 
 def test_in_one_pool_the_ingest_comes_first(dags: dict[str, DAG]) -> None:

@@ -30,6 +30,7 @@ from demo.cdn_lines import produce
 from services.site import Site
 from tests.support.dag_streams import STREAM, STREAM_FILE
 from tests.support.playground import Kafka
+from tests.support.run_callbacks import SEEN
 from tests.support.servers import free_ports
 from tidemark.ledger.records import INGEST, SelectionRef
 from tidemark.offsets.ranges import TopicPartition
@@ -167,7 +168,7 @@ def test_ingest(
         (extra,) = database.execute("select extra from asset_event order by id desc limit 1").fetchone()
     (window,) = json.loads(extra)["windows"]
     assert (window["seq"], window["read"]) == (1, 2_000)
-    assert window["stored"] + window["set_aside"] == 2_000
+    assert window["stored"] + window["dead_letters"] == 2_000
     assert f"{STREAM}/0 [0, {found.head.offsets()[TopicPartition(STREAM, 0)]})" in window["ranges"]
     # The same numbers as on the page.
     sent = metrics()
@@ -176,8 +177,12 @@ def test_ingest(
         numbers = [sent[f"tidemark.{name}.{STREAM}.{STREAM}.{one['partition']}"] for name in GAUGES]
         assert numbers == [int(one[name]) for name in GAUGES]
     assert sent[f"tidemark.lag.{STREAM}"] == 0
-    counted = [sent[f"tidemark.{name}.{STREAM}"] for name in ("read", "stored", "set_aside")]
-    assert counted == [shown["windows"][0][name] for name in ("read", "stored", "set_aside")]
+    assert [sent[f"tidemark.status.{STREAM}{place}"] for place in ("", *(f".{STREAM}.{at}" for at in range(4)))] == [
+        0
+    ] * 5
+    assert sent[f"tidemark.latency_ms.{STREAM}"] == shown["latency"]["last_ms"]
+    counted = [sent[f"tidemark.{name}.{STREAM}"] for name in ("read", "stored", "dead_letters")]
+    assert counted == [shown["windows"][0][name] for name in ("read", "stored", "dead_letters")]
     passed_over = {kind: sent[f"tidemark.offsets_{kind}.{STREAM}"] for kind in ("lost", "skipped")}
     assert passed_over == shown["windows"][0]["passed_over"] == {"lost": 0, "skipped": 0}
     # A secret is on no command line, on no page of Spark's, in no log, and in nothing that Airflow has stored.
@@ -196,21 +201,38 @@ def test_ingest(
 
 
 @pytest.mark.covers("A19")
-def test_nothing_new_skips_the_rest(dags: dict[str, DAG], opened: OpenStream) -> None:
-    run = dags[f"{STREAM}__ingest"].test()
+def test_nothing_new_skips_the_rest(opened: OpenStream) -> None:
+    said = STREAM_FILE.read_text()
+    STREAM_FILE.write_text(f"{said}on_success: tests.support.run_callbacks:succeeded\n")
+    try:
+        run = DagBag(dag_folder=str(STREAM_FILE.parent.parent)).dags[f"{STREAM}__ingest"].test()
+    finally:
+        STREAM_FILE.write_text(said)
     assert states(run) == {"plan": "skipped", "process": "skipped", "publish": "skipped"}
     assert run.state == "success"
+    # The stream's callback was called, and its failure changed nothing.
+    assert SEEN[-1] == ("success", f"{STREAM}__ingest", run.run_id)
 
 
-def test_a_dry_run_changes_nothing(dags: dict[str, DAG], opened: OpenStream) -> None:
+def test_a_dry_run_changes_nothing(dags: dict[str, DAG], opened: OpenStream, capfd: pytest.CaptureFixture[str]) -> None:
     before = dict(opened.book.store.scan(("head",)))
-    conf = {"records": f"{STREAM}/0@5\n{STREAM}/1@7", "reason": "a test"}
+    conf = {"records": f"{STREAM}/0@5\n{STREAM}/1@7\n{STREAM}/9@1", "reason": "a test"}
     run = dags[f"{STREAM}__replay"].test(run_conf=conf)
     assert states(run) == {"check": "skipped", "plan": "skipped", "process": "skipped", "publish": "skipped"}
     assert dict(opened.book.store.scan(("head",))) == before
     (found,) = [one.xcom_pull("check", key="found") for one in run.get_task_instances() if one.task_id == "check"]
     assert found["offsets"] == 2
     assert found["ranges"] == [f"{STREAM}/0 [5, 6)", f"{STREAM}/1 [7, 8)"]
+    assert [list(one.values()) for one in found["answers"]] == [
+        [f"{STREAM}/0", "5", "6", 1, "to be read"],
+        [f"{STREAM}/1", "7", "8", 1, "to be read"],
+        [f"{STREAM}/9", "1", "2", 1, "never in the topic: it has no such partition"],
+    ]
+    assert found["totals"] == {"to be read": 2, "never in the topic: it has no such partition": 1}
+    assert found["estimate"]["records"] == 2
+    said = " ".join("".join(capfd.readouterr()).split())
+    assert f"{STREAM}/9 1 2 1 never in the topic: it has no such partition" in said
+    assert "estimate: 2 records, " in said
 
 
 @pytest.mark.covers("A03")
@@ -220,7 +242,7 @@ def test_a_dry_run_changes_nothing(dags: dict[str, DAG], opened: OpenStream) -> 
         ("replay", {"reason": "a test"}),
         ("replay", {"records": f"{STREAM}/0@five", "reason": "a test", "dry_run": False}),
         ("replay", {"ranges": f"{STREAM}/0@-99-5", "reason": "a test", "dry_run": False}),
-        ("replay", {"ranges": f"{STREAM}/0@0-99999", "reason": "a test", "dry_run": False}),
+        ("replay", {"ranges": f"{STREAM}/0@0-99999", "reason": "a test", "dry_run": False, "strict": True}),
         ("replay", {"records": f"{STREAM}/0@1", "reason": "a test", "dryrun": False}),
         ("backfill", {"ranges": f"{STREAM}/0@0-5", "reason": "a test"}),
         ("backfill", {"everything_before": True, "reason": "a test"}),
@@ -275,6 +297,8 @@ def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream
     position = opened.book.head(INGEST)
     replay = dags[f"{STREAM}__replay"].test(run_conf=conf)
     assert states(replay) == dict.fromkeys(("check", "plan", "process", "publish"), "success")
+    (done,) = [one.xcom_pull("publish") for one in replay.get_task_instances() if one.task_id == "publish"]
+    assert done["totals"] == {"found and stored": 3}
     assert opened.book.head(INGEST) == position
     again = dags[f"{STREAM}__audit"].test(run_conf={})
     assert states(again)["verdict"] == "success"

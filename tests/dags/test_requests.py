@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.errors import WrongUse
+from tidemark.offsets.coordinates import parse_ranges
 from tidemark.runs.requests import AuditRequest, BackfillRequest, ReplayRequest, checked
 
 REPLAY = {"records": "", "ranges": "", "dead_letters": "", "selection": "", "reason": "bug 17", "dry_run": True}
@@ -18,6 +19,12 @@ BACKFILL = {"ranges": "", "everything_before": False, "reason": "bug 17", "dry_r
 def test_a_replay_of_records() -> None:
     asked = checked(ReplayRequest, {**REPLAY, "records": "logs/0@5"}, {"records": "logs/0@5", "reason": "bug 17"})
     assert (asked.records, asked.dry_run) == ("logs/0@5", True)
+
+
+def test_times_and_a_window_choose_among_dead_letters() -> None:
+    values = {"dead_letters": "*", "dead_letters_window": "ingest/17", "since": "2026-11-21T07:00:00Z"}
+    asked = checked(ReplayRequest, {**REPLAY, **values}, values)
+    assert (asked.dead_letters, asked.dead_letters_window, asked.until_time) == ("*", "ingest/17", "")
 
 
 def test_a_time_has_two_bounds_at_most_and_one_at_least() -> None:
@@ -31,19 +38,29 @@ def test_a_time_has_two_bounds_at_most_and_one_at_least() -> None:
         (
             {},
             {},
-            "exactly one of records, ranges, dead_letters, selection, ignore_stored, since/until_time; found none of them",
+            "exactly one of records, records_file, ranges, dead_letters, selection, ignore_stored, "
+            "since/until_time; found none of them",
         ),
         ({"records": "a", "ranges": "b"}, {}, "found records and ranges"),
         ({"records": "a", "reason": "x"}, {}, "reason: String should have at least 3 characters"),
         ({"records": "a", "dry_run": "false"}, {}, "dry_run: Input should be a valid boolean"),
         ({"selection": "abc"}, {}, "selection: String should match pattern"),
-        ({"records": "a"}, {"record": "b"}, "unknown: record; known are records, ranges"),
+        ({"records": "a"}, {"record": "b"}, "unknown: record; known are records, records_file, ranges"),
         ({"since": "2026-11-21T07:00:00Z", "ranges": "b"}, {}, "found ranges and since/until_time"),
         ({"since": "1795244400"}, {}, "since: a number is not taken as a time: .* if it is milliseconds"),
         ({"until_time": "2026-11-21T07:00:00"}, {}, "until_time: '2026-11-21T07:00:00' has no zone"),
         ({"until_time": "noon"}, {}, "until_time: 'noon' is not a time; expected one with its zone"),
         ({"since": "2026-11-21T07:00:00Z", "if_none": "start"}, {}, "if_none: Input should be 'fail' or 'end'"),
-        ({"records": "a" * 1_000_001}, {}, "records: String should have at most 1000000 characters"),
+        ({"records": "a" * 1_000_001}, {}, "records: 1000001 characters, .* up to 1000000; write .* records_file"),
+        ({"records_file": "a" * 1_001}, {}, "records_file: String should have at most 1000 characters"),
+        ({"records_file": "a.csv", "records": "a"}, {}, "found records and records_file"),
+        ({"dead_letters_window": "ingest/2", "ranges": "b"}, {}, "fill in dead_letters too"),
+        ({"dead_letters": "*", "dead_letters_window": "ingest/"}, {}, "dead_letters_window: String should match"),
+        (
+            {"dead_letters": "*", "ranges": "b", "since": "2026-11-21T07:00:00Z"},
+            {},
+            "found ranges and dead_letters and",
+        ),
     ],
 )
 def test_a_replay_that_makes_no_sense_is_refused(values: dict[str, Any], sent: dict[str, Any], said: str) -> None:
@@ -61,6 +78,71 @@ def test_a_replay_that_makes_no_sense_is_refused(values: dict[str, Any], sent: d
 def test_a_backfill_that_makes_no_sense_is_refused(values: dict[str, Any], said: str) -> None:
     with pytest.raises(WrongUse, match=said):
         checked(BackfillRequest, {**BACKFILL, **values}, {})
+
+
+FORMS = [(ReplayRequest, "replay"), (BackfillRequest, "backfill"), (AuditRequest, "audit")]
+# Values that no field of that name takes, in any form.
+NEVER: dict[str, list[Any]] = {
+    "ranges": [5, ["logs/0@1-2"], "a" * 1_000_001],
+    "records": [{"topic": "logs"}, "a" * 1_000_001],
+    "dead_letters": [True, "a" * 201],
+    "selection": ["abc", "0" * 65],
+    "since": [1795244400, "2" * 41],
+    "if_none": ["start", True],
+    "dry_run": ["yes", 1],
+    "repair": ["yes", 1],
+    "reason": ["no", "a" * 501, 7],
+}
+
+
+@pytest.mark.covers("Q6")
+@pytest.mark.parametrize(("request_of", "kind"), FORMS)
+def test_form_and_task_refuse_the_same_values(request_of: Any, kind: str) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    from tidemark_dags import requests
+
+    form = getattr(requests, f"{kind}_params")()
+    tried = [(name, value) for name in form for value in NEVER.get(name, [])]
+    assert len(tried) >= 7
+    for name, value in tried:
+        with pytest.raises(ParamValidationError):
+            form[name].resolve(value)
+        with pytest.raises(WrongUse, match=f"{name}: "):
+            checked(request_of, {name: value}, {name: value})
+
+
+@pytest.mark.covers("Q6")
+@pytest.mark.parametrize("kind", [ReplayRequest, BackfillRequest, AuditRequest])
+def test_an_unknown_key_is_refused(kind: Any) -> None:
+    with pytest.raises(WrongUse, match="unknown: topics; known are "):
+        checked(kind, {}, {"topics": "logs"})
+
+
+@pytest.mark.covers("Q6")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "lo gs/0@1-2",
+        "lögs/0@1-2",
+        "<b>/0@1-2",
+        f"{'t' * 250}/0@1-2",
+        "../0@1-2",
+        "logs/-1@1-2",
+        "logs/2147483648@1-2",
+        "logs/0@1-9223372036854775807",
+        "logs/0@2-99999999999999999999",
+    ],
+)
+def test_bad_topic_names_and_numbers_are_refused_by_their_line(line: str) -> None:
+    asked = checked(AuditRequest, {"ranges": f"logs/0@1-2\n{line}"}, {})
+    with pytest.raises(WrongUse, match="line 2: "):
+        asked.offsets()
+    with pytest.raises(WrongUse, match="line 2: "):
+        parse_ranges(f"logs/0@1-2\n{line}")
+    single = line.partition("-")[0] if "@1-2" in line else line.replace("@1-", "@").replace("@2-", "@")
+    with pytest.raises(WrongUse, match="line 2: "):
+        checked(AuditRequest, {"records": f"logs/0@5\n{single}"}, {}).offsets()
 
 
 def test_an_audit_needs_nothing() -> None:

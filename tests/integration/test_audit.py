@@ -19,6 +19,7 @@ from tidemark.audit.repair import verdict
 from tidemark.audit.report import AuditReport
 from tidemark.cli.results import readable, rows_of
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
+from tidemark.ledger import selections
 from tidemark.ledger.book import record_key
 from tidemark.ledger.codec import decode
 from tidemark.ledger.records import LaneKind
@@ -59,7 +60,7 @@ def test_a_clean_stream(play: Playground) -> None:
     kept = {(tally.topic, tally.partition): tally.content for tally in record.tallies}
     assert kept == digests(play, wanted.rows) == digests(play, play.independent.hbase().by_place())
     assert report.clean, report.sentence()
-    assert (report.expected, report.stored, report.set_aside) == (300, len(wanted.rows), len(wanted.dead))
+    assert (report.expected, report.stored, report.dead_letters) == (300, len(wanted.rows), len(wanted.dead))
     assert "missing 0, different 0, extra 0, twice 0, debris 0" in report.sentence()
     assert report.findings is None
     assert {one.partition: (one.start, one.position) for one in report.coverage} == {
@@ -258,22 +259,22 @@ def test_an_audit_of_some_offsets_looks_only_at_those(play: Playground) -> None:
 
 
 @pytest.mark.full
-def test_more_findings_than_one_value_of_the_ledger_holds(play: Playground) -> None:
+def test_findings_that_one_value_of_the_ledger_does_not_hold_are_replayed_at_once(
+    play: Playground, monkeypatch: pytest.MonkeyPatch
+) -> None:
     play.produce(300)
     play.ingest()
     gone = rows_at(play, 0, 1, 60)[::2]
     delete_rows(play, play.name, 0, 1, *gone)
     opened, run = play.opened, play.new_run()
-    opened.book.store.max_value_bytes = 150
+    monkeypatch.setattr(selections, "PIECE_BYTES", 150)
     report = audit(opened, run)
     assert report.findings is not None
-    assert (report.findings.offsets + report.left_out, place(report, "hbase").missing) == (len(gone), len(gone))
-    assert report.left_out > 0
-    assert f"; {report.left_out} offsets with a difference are not in the selection" in report.sentence()
+    assert (report.findings.offsets, place(report, "hbase").missing) == (len(gone), len(gone))
     stored = decode(play.opened.book.report(run) or b"", AuditReport, run)
-    assert (stored.left_out, stored.clean) == (report.left_out, False)
+    assert (stored.findings, stored.clean) == (report.findings, False)
     play.select(LaneKind.REPLAY, play.opened.book.selection(report.findings))
-    assert place(audited(play), "hbase").missing == report.left_out
+    assert audited(play).clean
 
 
 @pytest.mark.full

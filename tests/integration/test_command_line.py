@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.command_line import asked, tidemark
 from tests.support.oracle import CDN, LEDGERS
 from tests.support.playground import Make, Playground
 from tidemark.cli.results import where_is
+from tidemark.commit.protocol import Step
+from tidemark.errors import Fenced, LanePaused
 from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind
-from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.offsets.coordinates import parse_coordinates, parse_ranges
+from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import lanes
 
 
@@ -246,3 +251,50 @@ def test_wrong_use_is_named(make: Make) -> None:
     assert "missing.yaml: cannot be read: No such file or directory" in said
     _, said = tidemark("status", str(play.file), code=2, AIRFLOW_CONN_KAFKA_DEFAULT="")
     assert "tidemark: ConnectionMissing: there is no connection kafka_default: set AIRFLOW_CONN_KAFKA_DEFAULT" in said
+
+
+@pytest.mark.covers("N17")
+@pytest.mark.usefixtures("spark")
+def test_a_replay_is_paused_goes_on_and_is_cancelled(make: Make) -> None:
+    """As people do it: from a terminal, while the job runs. What is left is replayed later; nothing is missing or twice."""
+    play = make(CDN)
+    file, run = str(play.file), "mine"
+    play.produce(400)
+    play.ingest()
+    play.rewrite(limits={"max_records": 40})
+    chosen = play.ranges(0, 0, (0, 90)) | play.ranges(0, 3, (10, 80))
+    lane = lanes.lane_name(LaneKind.REPLAY, run)
+
+    def pausing(step: Step) -> None:
+        if step == Step.READ:
+            out, _ = tidemark("pause", file, run, "--reason", "the cluster is full")
+            assert out.startswith(f"{play.name}/{lane} is paused: no further window begins.")
+
+    with pytest.raises(LanePaused, match="the cluster is full"):
+        play.select(LaneKind.REPLAY, chosen, run, on_step=pausing)
+    assert play.head(lane).seq == 1
+    assert [one["state"] for one in asked("ledger", "show", file) if one["lane"] == lane] == ["paused"]
+    _, said = tidemark("replay", file, "--run", run, "--ranges", f"{play.topics[0]}/0@0-9", "--reason", "test", code=3)
+    assert "LanePaused" in said
+    tidemark("resume", file, lane)
+
+    def cancelling(step: Step) -> None:
+        # While the second of the windows that follow has stored its rows, and not committed them.
+        if step == Step.VERIFIED and play.head(lane).seq == 2:
+            found = asked("cancel", file, run, "--reason", "asked for the wrong hour")
+            assert (found["lane"], found["committed_windows"], found["given_up_window"]) == (lane, 2, 3)
+            left.append(found["not_read"])
+
+    left: list[dict[str, Any]] = []
+    with pytest.raises(Fenced, match="abandoned"):
+        play.select(LaneKind.REPLAY, chosen, run, on_step=cancelling)
+    (rest,) = left
+    read = sum(one.record.window.hull().count() for one in play.opened.book.committed() if one.record.lane == lane)
+    assert rest["offsets"] == 160 - read > 0
+    play.assert_exactly_what_was_read()
+    _, said = tidemark("replay", file, "--run", run, "--ranges", f"{play.topics[0]}/0@0-9", "--reason", "test", code=3)
+    assert "was closed before it was done: asked for the wrong hour" in said
+    text = "\n".join(f"{one['partition']}@{one['from']}-{one['until']}" for one in rest["ranges"])
+    again = play.select(LaneKind.REPLAY, lanes.with_incarnations(play.opened, RangeSet(parse_ranges(text))))
+    assert sum(tally.read.number for record in again for tally in record.tallies) == rest["offsets"]
+    play.assert_exactly_what_was_read()

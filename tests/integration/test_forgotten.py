@@ -45,7 +45,7 @@ def test_a_row_of_a_forgotten_message_is_missed_in_its_block(make: Make, ledger:
     at = TopicPartition(topic, 0)
     blocks = play.opened.book.blocks(record)
     assert blocks is not None
-    counted = {one.block: (one.stored, one.set_aside) for one in blocks.partitions[0].blocks}
+    counted = {one.block: (one.stored, one.dead_letters) for one in blocks.partitions[0].blocks}
     assert counted == {
         block: tuple(
             Count.of(len(chosen), reduce(int.__xor__, (coordinate_hash(at, offset) for offset in chosen), 0))

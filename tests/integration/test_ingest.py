@@ -33,7 +33,7 @@ def test_what_counts_is_what_the_topics_hold(play: Playground) -> None:
     assert sum(tally.read.number for tally in record.tallies) == 1_000
     assert sum(tally.invalid.number for tally in record.tallies) == len(wanted.dead)
     play.assert_exactly_what_was_read()
-    # Nothing is fetched again, what was set aside neither.
+    # Nothing is fetched again, dead letters neither.
     assert play.ingest() == []
 
 

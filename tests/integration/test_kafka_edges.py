@@ -193,7 +193,7 @@ def test_a_topic_that_does_not_exist_is_not_created(make: Make) -> None:
 @pytest.mark.covers("A33", "C4", "E46")
 @pytest.mark.usefixtures("spark")
 def test_messages_whose_time_is_no_time(make: Make) -> None:
-    """Nanoseconds where Kafka takes milliseconds, before and after the year 1970: those are set aside, and no other."""
+    """Nanoseconds where Kafka takes milliseconds, before and after the year 1970: those are dead letters, and no other."""
     play = make(CDN)
     settings = {"message.timestamp.after.max.ms": str(2**63 - 1)}
     play.kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, play.topics[0], settings)])

@@ -171,7 +171,7 @@ def test_topic_key_and_value_from_fields(make: Make) -> None:
     sinks = [{"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}]
     play.rewrite(checks=http, sinks=[*sinks, {"type": "kafka", **by_field}])
 
-    # A row that names no topic of the list is set aside, and so is a tombstone, which names none; no sink gets a row.
+    # A row that names no topic of the list is a dead letter, and so is a tombstone, which names none; no sink gets a row.
     play.ingest()
     reason = "sink kafka: host names none of its topics, and there is no other"
     assert Counter(fields["reason"] for _, fields in play.independent.hbase(f"{play.name}_dead").rows) == {reason: 41}

@@ -27,7 +27,7 @@ def test_more_than_the_memory_holds(make: Make, tmp_path: Path) -> None:
 
     said = _succeeds(play, tmp_path / "audit.log", AUDIT_JOB, "--stream-file", str(play.file), "--run", "audit")
     # Of both sinks together.
-    assert f"expected {_NUMBER}, stored {_NUMBER}, set aside 0, missing 0, different 0" in said
+    assert f"expected {_NUMBER}, stored {_NUMBER}, dead letters 0, missing 0, different 0" in said
 
 
 def _succeeds(play: Playground, log: Path, script: Path, *arguments: str) -> str:

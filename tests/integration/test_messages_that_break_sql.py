@@ -1,4 +1,4 @@
-"""Expressions of the stream's owner that cannot be computed for some messages: those are set aside, the others go on."""
+"""Expressions of the stream's owner that cannot be computed for some messages: those become dead letters, the others rows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_transform_that_fails_on_some_messages(make: Make) -> None:
     assert detail.startswith("[DIVIDE_BY_ZERO] Division by zero. Use `try_divide`")
     report = audit(play.opened, "an audit")
     assert report.clean, report.sentence()
-    assert report.set_aside == 2
+    assert report.dead_letters == 2
 
     # With the bug mended, they are read again, alone.
     mended = f"SELECT {GIVEN_BACK}, int(try_divide(100, id)) AS share, int(of) AS of FROM messages"

@@ -1,4 +1,4 @@
-"""Patterns of the scheme `regex` that use up a stack or never end: their messages are set aside, the others go on."""
+"""Patterns of the scheme `regex` that use up a stack or never end: their messages become dead letters, the others rows."""
 
 from __future__ import annotations
 

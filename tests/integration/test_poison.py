@@ -89,7 +89,7 @@ def dead(play: Playground) -> dict[tuple[int, int], tuple[str | None, ...]]:
     return {(place[1], place[2]): tuple(fields.get(name) for name in names) for place, fields in found.rows}
 
 
-def assert_only_the_bad_ones_are_set_aside(play: Playground, count: int, bad: set[tuple[int, int]]) -> None:
+def assert_only_the_bad_ones_are_dead_letters(play: Playground, count: int, bad: set[tuple[int, int]]) -> None:
     assert set(dead(play)) == bad
     stored = {(place[1], place[2]) for place, _ in play.independent.hbase().rows}
     assert stored == {(number % 3, number // 3) for number in range(count)} - bad
@@ -98,7 +98,7 @@ def assert_only_the_bad_ones_are_set_aside(play: Playground, count: int, bad: se
 def assert_an_audit_agrees(play: Playground, bad: set[tuple[int, int]]) -> None:
     report = audit(play.opened, f"audit {time.time_ns()}")
     assert report.clean, report.sentence()
-    assert report.set_aside == len(bad)
+    assert report.dead_letters == len(bad)
 
 
 @pytest.mark.covers("C4", "E46")
@@ -110,7 +110,7 @@ def test_jobs_do_not_grow_with_the_messages_that_a_transform_fails_on(make: Make
         with jobs(spark) as found:
             play.ingest()
         used += found
-        assert_only_the_bad_ones_are_set_aside(play, 600, bad)
+        assert_only_the_bad_ones_are_dead_letters(play, 600, bad)
     assert_an_audit_agrees(play, bad)
     assert used[0] == used[1]
     # Each for its own reason, in the words of its own error.
@@ -129,7 +129,7 @@ def test_a_python_function_that_raises(make: Make, count: int) -> None:
     play = make(EXAMPLE, transform={"function": f"{__name__}:in_python", **MADE})
     bad = produce(play, count, 10)
     play.ingest()
-    assert_only_the_bad_ones_are_set_aside(play, count, bad)
+    assert_only_the_bad_ones_are_dead_letters(play, count, bad)
     assert {one[1:] for one in dead(play).values() if one[2] != "CAST_INVALID_INPUT"} == {
         ("transform: LookupError", "LookupError", "LookupError: nothing for 0")
     }
@@ -142,7 +142,7 @@ def test_a_transform_with_a_shuffle_of_its_own(make: Make) -> None:
     play = make(EXAMPLE, transform={"function": f"{__name__}:shuffled", **MADE})
     bad = produce(play, 60, 20)
     play.ingest()
-    assert_only_the_bad_ones_are_set_aside(play, 60, bad)
+    assert_only_the_bad_ones_are_dead_letters(play, 60, bad)
     assert_an_audit_agrees(play, bad)
 
 
@@ -154,7 +154,7 @@ def test_a_thousand_among_twenty_thousand(make: Make, spark: SparkSession) -> No
     with jobs(spark) as found:
         play.ingest()
     assert found[0] < 40
-    assert_only_the_bad_ones_are_set_aside(play, 20_000, bad)
+    assert_only_the_bad_ones_are_dead_letters(play, 20_000, bad)
     assert_an_audit_agrees(play, bad)
 
 
@@ -164,7 +164,7 @@ def test_a_thousand_among_twenty_thousand(make: Make, spark: SparkSession) -> No
 def test_messages_that_name_more_schemas_than_there_can_be(
     make: Make, monkeypatch: pytest.MonkeyPatch, pages: int | None
 ) -> None:
-    """Bytes of something else, in place of the number of a schema: those are set aside, and the registry is asked little."""
+    """Bytes of something else, instead of the number of a schema: those are dead letters, and the registry is asked little."""
     scheme = {"type": "avro", "registry": "avro_registry", "fields": {"id": "integer", "name": "string"}}
     play = make(EXAMPLE, scheme=scheme)
     known, garbage = 4_000_000_000, 1_500

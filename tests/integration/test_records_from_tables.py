@@ -43,8 +43,10 @@ def test_the_coordinates_that_a_stream_stores_drive_a_replay_and_an_audit(
     wanted = fifth | {",".join(map(str, place[:3])) for place, fields in rows if not fields}
     assert set(lines_of(folder).splitlines()) == wanted
 
-    found = asked("replay", str(play.file), "--records", f"@{folder}", "--reason", "chosen elsewhere", "--dry-run")
-    assert (found["offsets"], found["refused"], found["left_out"]) == (len(wanted), {}, {})
+    monkeypatch.setenv("TIDEMARK_SELECTIONS", str(folder.parent))
+    for said in (("--records", f"@{folder}"), ("--records-file", folder.name)):
+        found = asked("replay", str(play.file), *said, "--reason", "chosen elsewhere", "--dry-run")
+        assert (found["offsets"], found["left_out"]) == (len(wanted), {})
 
     for name, value in {**environment.spark(play.site), **environment.connections(play.site)}.items():
         monkeypatch.setenv(name, value)

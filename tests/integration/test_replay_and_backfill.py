@@ -195,14 +195,25 @@ def test_a_backfill_fills_what_a_start_at_the_end_left_out(make: Make) -> None:
     assert not lanes.before_the_first_window(play.opened)
 
 
-@pytest.mark.covers("A30")
-def test_a_capped_replay_goes_on_to_the_end_of_its_selection(make: Make) -> None:
+@pytest.mark.covers("A30", "N18")
+@pytest.mark.parametrize("limits", [{"max_records": 60}, {"max_records_per_second": 1}])
+def test_a_capped_replay_goes_on_to_the_end_of_its_selection(make: Make, limits: dict[str, int]) -> None:
     play = make(CDN)
     play.produce(400)
     play.ingest()
-    play.rewrite(limits={"max_records": 60})
-    records = play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 90)) | play.ranges(0, 3, (7, 8), (50, 80)))
+    play.rewrite(limits=limits)
+    waits: list[float] = []
+    # By this clock, nothing takes any time.
+    opened = play.opened
+    now = opened.book.clock()
+    opened.book.clock = lambda: now
+    chosen = play.ranges(0, 0, (0, 90)) | play.ranges(0, 3, (7, 8), (50, 80))
+    records = play.select(LaneKind.REPLAY, chosen, opened=opened, wait=waits.append)
     assert len(records) == 3
+    # Between the windows, and not after the last one: a second for each message.
+    read = [sum(tally.read.number for tally in record.tallies) for record in records]
+    assert max(read) <= 60
+    assert waits == (read[:2] if "max_records_per_second" in limits else [0, 0])
     assert sum(tally.read.number for record in records for tally in record.tallies) == 121
     play.assert_exactly_what_was_read()
 

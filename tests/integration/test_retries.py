@@ -112,7 +112,7 @@ def test_from_the_first_failure_to_the_last_redrive(make: Make, site: Any) -> No
         6: "word is not a string but int",
     }
 
-    # Of [11, 19) the message at 14 can never be processed: the others are stored, and it is set aside.
+    # Of [11, 19) the message at 14 can never be processed: the others are stored, and it is a dead letter.
     headers = [("trace", b"1"), ("trace", b""), ("", b"\xff")]
     before = time.time()
     send(play, "row", "row", "row")
@@ -301,7 +301,7 @@ def test_what_a_cell_of_dead_letters_cannot_take_is_left_out(make: Make) -> None
 
 @pytest.mark.full
 def test_the_largest_cell_that_hbase_takes(make: Make) -> None:
-    """HBase's own limit is the one that is expected; and a message that is larger than any cell can be set aside too."""
+    """HBase's own limit is the one that is expected; and a message that is larger than any cell can be a dead letter too."""
     example = replace(EXAMPLE, stream={**STREAM, "scheme": {"type": "string"}, "sinks": STREAM["sinks"][:1]})
     example.stream.pop("retry")
     play = make(example)

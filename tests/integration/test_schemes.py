@@ -112,4 +112,4 @@ def test_a_scheme(make: Make, spark: SparkSession, topics: tuple[str, str], sent
     report = audit(play.opened, "an audit")
     assert report.clean, report.sentence()
     assert report.stored == len(wanted)
-    assert report.set_aside == len(dead)
+    assert report.dead_letters == len(dead)

@@ -121,7 +121,7 @@ def test_topics_by_a_pattern(make: Make) -> None:
     assert read(record) == {(f"{name}.{topic}", 1, 0): (0, 1) for topic in names}
     for places in (play.independent.hbase(), play.independent.parquet(play.fields)):
         assert sorted(place for place, _ in places.rows) == sorted((f"{name}.{topic}", 0, 0, 0) for topic in names)
-    lags = [one for one in gauges(overview(play.opened)["partitions"]) if one.name == "lag" and one.topic]
+    lags = [one for one in gauges(overview(play.opened)) if one.name == "lag" and one.topic]
     assert sorted((one.topic, one.value) for one in lags) == sorted((f"{name}.{topic}", 0) for topic in names)
     # A topic that comes later is found by the next plan, and read from its start.
     play.kafka.send([(f"{name}.in.a", 0, None, line)])

@@ -96,7 +96,7 @@ def zombie(
 
 @pytest.mark.covers("F5", "A46", "E40")
 def test_a_late_attempt_with_other_code_changes_nothing(make: Make, spark: SparkSession, example: Example) -> None:
-    """The newer attempt sets aside what the late one stores, and stores what the late one sets aside."""
+    """What the late attempt stores are dead letters of the newer one, and the other way round."""
     play = make(example)
     play.produce(300)
     run = play.new_run()
@@ -190,7 +190,7 @@ def test_rows_of_a_replay_that_was_abandoned_do_not_count(make: Make) -> None:
 @pytest.mark.covers("F5")
 @pytest.mark.parametrize("compacted", [False, True], ids=["fresh", "compacted"])
 def test_rows_that_only_the_old_attempt_produced_do_not_count(make: Make, spark: SparkSession, compacted: bool) -> None:
-    """Older code made three rows of a message, and a row of a message that is now set aside or dropped."""
+    """Older code made three rows of a message, and a row of a message that is now a dead letter or dropped."""
     play = make(CDN)
     play.produce(200)
     (record,) = play.ingest()

@@ -88,7 +88,7 @@ def test_an_offset_node_never_falls(stores: Stores, site: Site) -> None:
 
 def test_with_several_topics_storms_nodes_have_a_folder_for_each(stores: Stores) -> None:
     layouts = OffsetLayouts("s", None, "/storm")
-    nodes = dict(layouts.nodes({"a": {0: 1}, "b": {0: 2}}))
+    nodes = dict(layouts.nodes({"a": {0: 1}, "b": {0: 2}}, {}))
     assert list(nodes) == ["/storm/s/a/partition_0", "/storm/s/b/partition_0"]
 
 

@@ -11,6 +11,7 @@ PROTOCOL = "tidemark.commit.protocol"
 DOUBT = "tidemark.ledger.doubt"
 REGISTER = "tidemark.ledger.register"
 BOOK = "tidemark.ledger.book"
+SELECTIONS = "tidemark.ledger.selections"
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,14 @@ BUGS = {
         "            reason = str(problem)\n",
         "            return\n",
         "an attempt was told that it was committed",
+        likely=26,
     ),
     "false is believed": Bug(
         DOUBT,
         "            if current is not None and is_mine(current):\n                return\n",
         "",
         "an attempt was told that it was not committed",
+        likely=14,
     ),
     "a take keeps the generation that it finds": Bug(
         PROTOCOL,
@@ -136,8 +139,8 @@ BUGS = {
     ),
     "a replay shows its offsets to other tools": Bug(
         PROTOCOL,
-        "next_offsets(record.positions) if record.kind == LaneKind.INGEST else None",
-        "next_offsets(record.positions)",
+        "exported(record) if record.kind == LaneKind.INGEST else None",
+        "exported(record)",
         "has shown its offsets",
         store=TransactionalStore,
     ),
@@ -176,6 +179,12 @@ BUGS = {
         "or (head.kind != LaneKind.INGEST and head.seq == 0)",
         "",
         "share an ordinal",
+    ),
+    "a selection can be found before all its pieces are there": Bug(
+        SELECTIONS,
+        "        for piece, part in zip(found.pieces, parts, strict=False):\n",
+        "        self._put(ref.digest, value)\n        for piece, part in zip(found.pieces, parts, strict=False):\n",
+        "can be found, and has no",
     ),
     "the lanes that are open may overlap": Bug(
         REGISTER,

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.model.kafka import TOPIC, Message, SmallKafka
@@ -34,6 +35,7 @@ from tests.model.sink import (
     rows_that_count,
 )
 from tests.model.transport import FALSE_THOUGH_APPLIED, LATE, LOST_APPLIED, Died, Mishap, Network, Transport
+from tests.support.memory import MemoryStore, TransactionalStore
 from tidemark.commit import protocol
 from tidemark.commit.fence import HeadFence
 from tidemark.commit.protocol import Fence, Listener, Run, Taken
@@ -48,6 +50,7 @@ from tidemark.errors import (
     Unreachable,
     WrongUse,
 )
+from tidemark.ledger.backup import back_up, restore
 from tidemark.ledger.book import Book
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.lookup import look_up
@@ -652,6 +655,25 @@ class World:
             to = {(TOPIC, 0): self.kafka.topic.partitions[0].end}
         skipping.skip(actor.opened, to, "a test", f"skip {self.network.calls}", write=True)
 
+    def back_up(self, actor: Actor, step: Step) -> None:
+        """A backup, restored in a ledger of another kind too: it is one state that this ledger was in."""
+        before = {lane: head["seq"] for lane, head in self.promises.heads.items()}
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "backup")
+            back_up(actor.book, path)
+            for kind in (MemoryStore, TransactionalStore):
+                restored = Book(kind(), "s", clock=lambda: self.now)
+                lanes_there = restore(restored, path).lanes
+                assert verify(restored) == []
+                self.promises.look()
+                now = {lane: head["seq"] for lane, head in self.promises.heads.items()}
+                for lane, seq in lanes_there.items():
+                    assert before.get(lane, 0) <= seq <= now[lane], f"{lane} was never at {seq} meanwhile"
+                assert before.keys() <= lanes_there.keys(), "a lane is not in the backup"
+                found = {(one.record.lane, one.record.seq) for one in restored.committed()}
+                windows = {name for name in self.promises.windows if name[1] <= lanes_there.get(name[0], 0)}
+                assert found == windows, "other windows count after the restoration"
+
     # the end
 
     def come_to_rest(self) -> None:
@@ -788,4 +810,5 @@ OPERATIONS: dict[str, Callable[[World, Actor, Step], object]] = {
     "save plan": World.save_plan,
     "pin plan": World.pin_plan,
     "skip": World.skip,
+    "back up": World.back_up,
 }

@@ -249,7 +249,7 @@ class Promises:
                     f"{name[0]}/{name[1]} is settled, and a row of an older attempt is left at {coordinate}"
                 )
         if name[0] == INGEST and name[1] == self.heads[INGEST]["seq"]:
-            assert self._shown[1] == _next_offsets(committed.record["positions"]), (
+            assert self._shown[1] == _exported(committed.record), (
                 f"{name[0]}/{name[1]} is settled, and other tools see {self._shown[1]}"
             )
 
@@ -260,7 +260,7 @@ class Promises:
             assert lane == INGEST, f"{lane} has shown its offsets to other tools"
         else:
             commits = [one.record for one in self.windows.values() if one.record["committed_at"] == committed_at]
-            right = [one for one in commits if one["lane"] == INGEST and _next_offsets(one["positions"]) == offsets]
+            right = [one for one in commits if one["lane"] == INGEST and _exported(one) == offsets]
             assert right, "offsets were shown to other tools that are no commit's of the ingest"
         if committed_at >= self._shown[0]:
             self._shown = (committed_at, offsets)
@@ -304,12 +304,15 @@ class Promises:
         return None if lane == INGEST else self.claims.get(lane, set())
 
     def _selection(self, at: int, key: tuple[str, ...], value: bytes) -> None:
+        stored = msgspec.json.decode(value)
+        missing = {digest for *_, digest in stored["pieces"]} - self._selections.keys()
+        assert not missing, f"the selection {key[1]} can be found, and has no {missing}"
         self._selections[key[1]] = {
             (topic, incarnation, partition, offset)
-            for topic, incarnation, partition, intervals in msgspec.json.decode(value)["partitions"]
+            for topic, incarnation, partition, intervals in stored["partitions"]
             for start, until in intervals
             for offset in range(start, until)
-        }
+        }.union(*(self._selections[digest] for *_, digest in stored["pieces"]))
 
     def _covers(self, lane: str, window: dict[str, Any]) -> list[Coordinate]:
         selected = self._selections[window["selection"]["digest"]] if window["selection"] else None
@@ -394,8 +397,11 @@ def _at(position: list[Any]) -> tuple[str, int, int]:
     return position[0], position[1], position[2]
 
 
-def _next_offsets(positions: list[Any]) -> dict[str, dict[int, int]]:
-    found: dict[str, dict[int, int]] = {}
-    for topic, _, partition, offset in sorted(positions, key=lambda one: one[1]):
-        found.setdefault(topic, {})[partition] = offset
+def _exported(record: dict[str, Any]) -> dict[str, dict[int, int]]:
+    """The positions of the partitions that the window reads; of a topic that fell away, none."""
+    read = {(one["topic"], one["incarnation"], one["partition"]) for one in record["window"]["ranges"]}
+    found: dict[str, dict[int, int]] = {topic: {} for topic, *_ in record["positions"]}
+    for topic, incarnation, partition, offset in record["positions"]:
+        if (topic, incarnation, partition) in read:
+            found[topic][partition] = offset
     return found

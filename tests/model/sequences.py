@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from tests.model.machine import ACTORS, SLOTS, Setting, Step, World
 from tests.model.transport import DEATHS, DOUBTS, MEANWHILE, STALE, Mishap
-from tidemark.ledger import doubt
+from tidemark.ledger import doubt, selections
 from tidemark.ledger.store import LedgerStore
 from tidemark.runs import discovery
 
@@ -65,6 +65,10 @@ def _step(chance: random.Random, weights: tuple[tuple[str, int], ...], mishaps: 
         # While others replay, and sweep what it is about to read.
         other = Step("replay", (step.actor + 1) % ACTORS, step.slot)
         return replace(step, mishap=Mishap(MEANWHILE, chance.randrange(12)), other=other)
+    if step.name == "back up":
+        # Between any two of its reads, of which the first few decide what is in it.
+        other = replace(plain(), actor=(step.actor + 1) % ACTORS)
+        return replace(step, mishap=Mishap(MEANWHILE, chance.randrange(6)), other=other)
     if chance.random() >= mishaps:
         return step
     kind = chance.choice((*DEATHS, *DEATHS, *DOUBTS, STALE, MEANWHILE, MEANWHILE))
@@ -91,7 +95,12 @@ def explore(
     takes to play it, so drawing and shortening are here.
     """
     counts: Counter[str] = Counter()
-    with patch.object(doubt, "_PAUSE_SECONDS", 0.0), patch.object(discovery, "_STALE_PAUSE_SECONDS", 0.0):
+    with (
+        patch.object(doubt, "_PAUSE_SECONDS", 0.0),
+        patch.object(discovery, "_STALE_PAUSE_SECONDS", 0.0),
+        # A few offsets in each piece, so that actors die between two of them.
+        patch.object(selections, "PIECE_BYTES", 90),
+    ):
         for seed in seeds:
             setting, steps = sequence(focus, seed)
             counts["sequences"] += 1
@@ -161,6 +170,13 @@ ON_THE_LEDGER = Focus(
         "windows of a ingest, at_most_once",
         "windows of a ingest, none",
     ),
+)
+# Backups while others work.
+ON_BACKUPS = Focus(
+    tuple({"job": 6, "take": 3, "commit": 4, "open": 8, "finish": 4, "replay": 6, "back up": 12}.items()),
+    (Setting(), Setting("at_most_once"), Setting("none")),
+    mishaps=0.7,
+    wanted=("in the middle", "job: Died", *(f"windows of a {kind}, at_least_once" for kind in ("backfill", "replay"))),
 )
 ON_THE_SOURCE = Focus(
     tuple(SOURCE.items()),

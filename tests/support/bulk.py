@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 
 from tests.support.memory import MemoryStore
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
-from tidemark.ledger.book import REGISTER, Book, head_key, record_key, selection_ref, settled_key
+from tidemark.ledger.book import REGISTER, Book, head_key, record_key, settled_key
 from tidemark.ledger.closed import given_up
 from tidemark.ledger.codec import digest, encode
 from tidemark.ledger.hbase import HBaseLedgerStore
@@ -40,6 +40,7 @@ from tidemark.ledger.records import (
     WindowRange,
     positions,
 )
+from tidemark.ledger.selections import selection_ref
 from tidemark.ledger.store import Key, LedgerStore
 from tidemark.ledger.zookeeper import ZooKeeperLedgerStore
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition

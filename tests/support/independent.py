@@ -96,10 +96,13 @@ class Independent:
     def _selection(self, ref: dict[str, Any] | None) -> set[tuple[str, int, int]] | None:
         if ref is None:
             return None
-        stored = json.loads(self._ledger()[f"selection/{ref['digest']}"])
+        ledger = self._ledger()
+        stored = json.loads(ledger[f"selection/{ref['digest']}"])
+        pieces = [json.loads(ledger[f"selection/{digest}"]) for *_, digest in stored["pieces"]]
         return {
             (topic, partition, offset)
-            for topic, _, partition, intervals in stored["partitions"]
+            for one in pieces or [stored]
+            for topic, _, partition, intervals in one["partitions"]
             for start, until in intervals
             for offset in range(start, until)
         }

@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,7 @@ class Playground:
         *,
         on_step: Listener = nobody,
         opened: OpenStream | None = None,
+        wait: Callable[[float], None] = time.sleep,
     ) -> list[Record]:
         """Backfill or replay a selection in this process, as those DAGs do."""
         from tidemark_spark.jobs.window import process_windows
@@ -195,7 +197,7 @@ class Playground:
         lane = lanes.open_selected(opened, kind, run, selection, "a test")
         pending = lanes.plan_lane(opened, lane, run)
         assert pending is not None
-        return process_windows(opened, lane, pending.window.seq, run, on_step=on_step)
+        return process_windows(opened, lane, pending.window.seq, run, on_step=on_step, wait=wait)
 
     def ranges(self, topic: int, partition: int, *intervals: tuple[int, int]) -> RangeSet:
         """Ranges of one of the playground's partitions."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
 from tests.support.memory import MemoryStore
 from tidemark.commit import protocol
-from tidemark.commit.protocol import Fence, Listener, Run, Taken
+from tidemark.commit.fence import unwatched
+from tidemark.commit.protocol import Fence, Listener, Run
 from tidemark.ledger import doubt
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import (
@@ -30,6 +28,7 @@ AT = TopicPartition("logs", 0)
 LANE = "ingest"
 RUN = Run("run 1", "v1", "digest")
 OTHER = Run("run 2", "v1", "digest")
+hold = unwatched
 
 
 @pytest.fixture(autouse=True)
@@ -57,15 +56,6 @@ class Sweeps:
 
     def sweep(self, record: Record, covers: RangeSet) -> None:
         self.swept.append(record.attempt.generation)
-
-
-class NoFence:
-    def check(self) -> None: ...
-
-
-@contextmanager
-def hold(taken: Taken) -> Iterator[Fence]:
-    yield NoFence()
 
 
 def plan(head: Head) -> Window:

@@ -101,7 +101,7 @@ def assert_rows(play: Playground, made: Callable[[bytes | None], list[dict[str, 
     skipped = sum(found == [] for found in results.values())
     report = audit(play.opened, "an audit")
     assert report.clean, report.sentence()
-    assert (report.expected, report.skipped, report.set_aside) == (len(results), skipped, len(dead))
+    assert (report.expected, report.skipped, report.dead_letters) == (len(results), skipped, len(dead))
     if records:
         counted = [tally for record in records for tally in record.tallies]
         assert sum(tally.read.number for tally in counted) == len(results)

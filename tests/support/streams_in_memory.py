@@ -67,11 +67,11 @@ class StreamInMemory:
     folder: Path
     kafka: KafkaInMemory = field(default_factory=KafkaInMemory)
     text: str = TEXT
+    store: MemoryStore = field(default_factory=MemoryStore)
 
     def __post_init__(self) -> None:
         path = self.folder / "orders.yaml"
         path.write_text(self.text)
-        self.store = MemoryStore()
         self.now = 1_000_000
         self.sweeps = Sweeps()
         book = Book(self.store, "orders", clock=lambda: self.now)

@@ -22,8 +22,9 @@ from tests.support.playground import Kafka
 from tests.support.servers import free_ports
 from tests.support.stream_text import MINIMAL
 
-# Users besides the administrator: of a team, of another, of none; and one who may see nothing, since a role is missing.
-USERS = {"red_viewer": "viewer:red", "blue_viewer": "viewer:blue", "viewer": "viewer", "nobody": ""}
+# Users besides the administrator: of a team, of another, of none, an operator of none, and one without any role, who may
+# see nothing.
+USERS = {"red_viewer": "viewer:red", "blue_viewer": "viewer:blue", "viewer": "viewer", "operator": "op", "nobody": ""}
 # What each team's stream says of its ledger.
 TEAMS = {"red": "ledger: {type: zookeeper, zookeeper: zookeeper_other}\n", "blue": ""}
 # A team's DAGs come from a folder of its own.

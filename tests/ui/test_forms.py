@@ -6,6 +6,7 @@ One stream for all tests, in their order: its scheduler has run it once, and it 
 from __future__ import annotations
 
 import shutil
+import urllib.parse
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -104,7 +105,7 @@ def test_a_dry_run_of_a_replay(airflow: Airflow, opened: OpenStream, page: Page)
     form = open_form(page, airflow, "replay")
     send = form.get_by_role("button", name="Trigger", exact=True)
     expect(form.locator("#element_since")).to_be_hidden()
-    form.locator("#element_records").fill(f"{STREAM}/0@41\n{STREAM}/0@43")
+    form.locator("#element_records").fill(f"{STREAM}/0@41\n{STREAM}/0@43\n{STREAM}/0@{39}")
     # What is required is marked, and nothing else is.
     expect(send).to_be_disabled()
     form.locator("#element_reason").fill("bug 17")
@@ -113,6 +114,13 @@ def test_a_dry_run_of_a_replay(airflow: Airflow, opened: OpenStream, page: Page)
     path = f"/api/v2/dags/{STREAM}__replay/dagRuns/{run}/taskInstances/check/xcomEntries/found"
     _, found = airflow.call("GET", path)
     assert found["value"]["ranges"] == [f"{STREAM}/0 [41, 42)", f"{STREAM}/0 [43, 44)"]
+    assert answers(airflow, page, run, "Before the run") == {
+        f"{STREAM}/0 39 40 1 no window has read them",
+        f"{STREAM}/0 41 42 1 to be read",
+        f"{STREAM}/0 43 44 1 to be read",
+        "total 2 to be read",
+        "total 1 no window has read them",
+    }
     assert dict(opened.book.store.scan(("head",))) == before
 
 
@@ -132,6 +140,11 @@ def test_a_replay_of_records(airflow: Airflow, opened: OpenStream, page: Page) -
     after = generations(opened)
     assert {offset for offset in after if after[offset] > before[offset]} == {41, 43}
     assert opened.book.head(INGEST) == position
+    assert answers(airflow, page, run, "After the run") == {
+        f"{STREAM}/0 41 42 1 found and stored",
+        f"{STREAM}/0 43 44 1 found and stored",
+        "total 2 found and stored",
+    }
     # Tried again after it has committed, each task gives the same.
     clear(airflow, f"{STREAM}__replay", run, ["check", "plan", "process", "publish"])
     assert airflow.wait(f"{STREAM}__replay", run) == "success"
@@ -234,6 +247,16 @@ def test_a_task_that_is_tried_again_after_the_commit_gives_the_same(
     assert generations(opened) == before
 
 
+def test_airflows_own_backfill_of_an_ingest_is_refused(airflow: Airflow) -> None:
+    """It goes by dates. The DAG's own page says what to use instead."""
+    dag = "cdn_logs__ingest"
+    span = {"from_date": "2026-01-01T00:00:00Z", "to_date": "2026-01-02T00:00:00Z"}
+    for path in ("/api/v2/backfills/dry_run", "/api/v2/backfills"):
+        status, said = airflow.call("POST", path, {"dag_id": dag, **span})
+        assert (status, "does not allow backfill runs" in str(said)) == (400, True), said
+    assert "NAME__backfill" in airflow.call("GET", f"/api/v2/dags/{dag}/details")[1]["doc_md"]
+
+
 def open_form(page: Page, airflow: Airflow, kind: str) -> Locator:
     """The DAG's page, and on it the button Trigger."""
     page.goto(f"{airflow.url}/dags/{STREAM}__{kind}")
@@ -272,6 +295,16 @@ def clear(airflow: Airflow, dag: str, run: str, tasks: list[str]) -> None:
     body = {"dry_run": False, "dag_run_id": run, "only_failed": False, "task_ids": tasks}
     status, answer = airflow.call("POST", f"/api/v2/dags/{dag}/clearTaskInstances", body)
     assert (status, len(answer["task_instances"])) == (200, len(tasks))
+
+
+def answers(airflow: Airflow, page: Page, run: str, title: str) -> set[str]:
+    """The lines of a table of answers, in the tab of a run's page."""
+    page.goto(f"{airflow.url}/dags/{STREAM}__replay/runs/{urllib.parse.quote(run, safe='')}")
+    page.get_by_role("link", name="Offsets").click()
+    section = page.frame_locator("iframe[title=Offsets]").locator("section", has_text=title)
+    expect(section.locator("tr").last).to_contain_text("total")
+    page.screenshot(path=SCREENSHOTS / "answers.png")
+    return {" ".join(line.split()) for line in section.locator("tbody tr, tfoot tr").all_inner_texts()}
 
 
 def stored(opened: OpenStream) -> list[int]:

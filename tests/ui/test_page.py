@@ -34,7 +34,16 @@ def page(airflow: Airflow) -> Iterator[Page]:
         browser.close()
 
 
-ROUTES = ["/", "/files/page.js", "/files/page.css", "/files/index.html", "/streams", "/streams/cdn_logs"]
+ROUTES = [
+    "/",
+    "/run",
+    "/files/page.js",
+    "/files/run.js",
+    "/files/page.css",
+    "/files/index.html",
+    "/streams",
+    "/streams/cdn_logs",
+]
 # A run that nobody has made: 404 for those who may see the stream.
 REPORT = "/streams/cdn_logs/audit?run=nowhere"
 # Whoever may see them, and which streams that are.
@@ -98,13 +107,14 @@ def _shown(airflow: Airflow, stream: str, token: str) -> tuple[int, Any]:
     return status, answer
 
 
+@pytest.mark.covers("Q13")
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 def test_the_page_changes_nothing(airflow: Airflow, method: str) -> None:
     for route in ROUTES:
         assert airflow.call(method, f"/tidemark{route}", {})[0] == 405
 
 
-@pytest.mark.covers("Q11")
+@pytest.mark.covers("Q11", "Q13")
 def test_every_route_of_the_page_asks_who_is_there() -> None:
     from fastapi.routing import APIRoute
 
@@ -133,8 +143,10 @@ def test_the_page_shows_which_offsets_are_where(airflow: Airflow, page: Page) ->
     shown = rows.nth(0).locator("td").all_inner_texts()
     first = stream["partitions"][0]
     assert [text.replace(" ", "") for text in shown] == [
-        *("cdn-logs", "0", first["log_start"], first["position"], first["end"], "0", "safe")
+        *("cdn-logs", "0", first["log_start"], first["position"], first["end"], "0", "OK", "safe")
     ]
+    assert (stream["status"]["word"], stream["status"]["rule"]) == ("OK", "no lag")
+    assert section.locator(".status").inner_text() == f"OK (no lag): {stream['status']['sentence']}"
     window = section.locator(".windows tbody tr").nth(0).inner_text()
     newest = stream["windows"][0]
     assert f"cdn-logs/0 [{newest['ranges'][0]['from']}, {newest['ranges'][0]['until']})" in window
@@ -148,6 +160,7 @@ def test_the_page_shows_which_offsets_are_where(airflow: Airflow, page: Page) ->
     page.wait_for_url("**/dags/cdn_logs__ingest/runs/**")
 
 
+@pytest.mark.covers("Q14")
 def test_other_peoples_words_are_shown_as_text(airflow: Airflow, page: Page) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

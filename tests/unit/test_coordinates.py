@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+from collections.abc import Callable
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidemark.errors import WrongUse
-from tidemark.offsets.coordinates import parse_coordinates, parse_ranges
+from tidemark.offsets.coordinates import Coordinate, parse_coordinates, parse_ranges
 from tidemark.offsets.ranges import OffsetRange, TopicPartition
 
 
@@ -50,3 +57,87 @@ def test_a_range_from_a_negative_offset_is_refused() -> None:
 def test_a_range_that_runs_backwards_is_refused() -> None:
     with pytest.raises(WrongUse, match="from 3 until 1"):
         parse_ranges("logs/0@3-1")
+
+
+def as_lines(found: list[Coordinate]) -> str:
+    return "".join(f"{one}  # why\n\n" for one in found)
+
+
+def as_csv(found: list[Coordinate]) -> str:
+    made = io.StringIO()
+    rows = csv.writer(made)
+    rows.writerow(["_offset", "why, or not", "_topic", "_partition"])
+    rows.writerows([one.offset, "a, b\nand c", one.partition.topic, one.partition.partition] for one in found)
+    return made.getvalue()
+
+
+def as_objects(found: list[Coordinate]) -> str:
+    rows = [
+        {"offset": str(one.offset), "partition": one.partition.partition, "topic": one.partition.topic, "more": [{}]}
+        for one in found
+    ]
+    return json.dumps(rows, indent=2)
+
+
+def as_triples(found: list[Coordinate]) -> str:
+    return json.dumps([[one.partition.topic, one.partition.partition, one.offset] for one in found])
+
+
+def as_json_lines(found: list[Coordinate]) -> str:
+    rows: list[object] = [
+        [one.partition.topic, one.partition.partition, one.offset]
+        if one.offset % 2
+        else {"topic": one.partition.topic, "partition": one.partition.partition, "offset": one.offset}
+        for one in found
+    ]
+    return "\ufeff" + "\r\n".join(map(json.dumps, rows))
+
+
+coordinates = st.builds(
+    lambda topic, partition, offset: Coordinate(TopicPartition(topic, partition), offset),
+    st.sampled_from(["logs", "topic", "offset", "a.b-c_1", "7"]),
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 2**63 - 2),
+)
+
+
+@pytest.mark.parametrize("form", [as_lines, as_csv, as_objects, as_triples, as_json_lines])
+@given(found=st.lists(coordinates, max_size=5))
+def test_every_form_says_the_same(form: Callable[[list[Coordinate]], str], found: list[Coordinate]) -> None:
+    assert parse_coordinates(form(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("topic,partition,offset\nlogs,3,17\nlogs,3,x\n", "line 3: 'logs,3,x' is not a coordinate"),
+        ("topic,partition,offset\n\nlogs,3\n", "line 3: has fewer columns than the first line"),
+        (
+            "topic,partition\nlogs,3\n",
+            "line 1: expected the columns topic, partition and offset; it has topic, partition",
+        ),
+        ('topic,partition,offset\nlogs,3,"17\n' + "x" * 140_000, "not CSV: field larger than field limit"),
+        (
+            '[{"topic": "logs", "partition": 3, "offset": 17},\n {"topic": "logs", "offset": 5}]',
+            r"line 2: '\{.topic.: .logs",
+        ),
+        ('[["logs", 3, 17],\n\n["logs", 3]]', "line 3: .* is not a coordinate; expected"),
+        ('["logs", 3, 17]\n["logs", 3, -1]', "line 2: 'logs,3,-1' is not a coordinate"),
+        ('["logs", 3, 17.0]', "line 1: 'logs,3,17.0'"),
+        ('["logs", true, 17]', "line 1: 'logs,True,17'"),
+        ("[[true, 1, 17]]", r"line 1: '\[true, 1, 17\]' is not a coordinate"),
+        ('["logs/3@17"]', "line 1: .* is not a coordinate"),
+        ('[["logs", 3, 17]\n["logs", 3, 18]]', "line 2: expected a comma or the end of the array"),
+        ('[["logs", 3, 17]', "line 1: expected a comma or the end of the array"),
+        ('[["logs", 3, 17]]\nlogs/3@18', "line 1: expected nothing after the array, found 'logs/3@18'"),
+        ('{"topic": "logs",\n', r"line 1: '\{.topic.: .logs.,' is not JSON"),
+        ('["logs", 3, 17]\nlogs/3@18', "line 2: 'logs/3@18' is not JSON"),
+        ("[" * 100_000, "line 1: .* is not JSON"),
+        ('["logs", 3, ' + "9" * 5_000 + "]", "line 1: .* is not JSON"),
+        ("x" * 1_000, "line 1: 'x{100}...' is not a coordinate"),
+    ],
+)
+def test_what_is_wrong_in_csv_or_json_is_named_with_its_line(text: str, said: str) -> None:
+    with pytest.raises(WrongUse, match=said) as caught:
+        parse_coordinates(text)
+    assert len(str(caught.value)) < 500

@@ -97,7 +97,7 @@ def test_a_reason_of_several_lines_is_said_in_one() -> None:
 
 def test_what_failed_is_spent_like_what_is_invalid() -> None:
     used = Spent(invalid=1, read=10, failed=2)
-    assert (used.set_aside, used.share) == (3, 0.3)
+    assert (used.dead_letters, used.share) == (3, 0.3)
     assert used.exceeds(ErrorBudget(number=2))
     assert not used.exceeds(ErrorBudget(number=3, share=0.3))
     said = str(too_many("window 1", used, ErrorBudget(number=2), []))

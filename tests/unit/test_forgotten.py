@@ -286,7 +286,7 @@ def test_a_report_of_an_older_version_is_read() -> None:
         "code_version": "v",
         "expected": 1,
         "stored": 1,
-        "set_aside": 0,
+        "dead_letters": 0,
         "skipped": 0,
         "unproven": 15,
         "coverage": [],

@@ -175,7 +175,7 @@ def test_whoever_meets_a_lane_that_is_half_closed_frees_its_claim(world: World, 
         if closed:
             open_replay(world, "replay-y")
         else:
-            with pytest.raises(ClaimOverlap, match="tidemark ledger close s replay-x --reason"):
+            with pytest.raises(ClaimOverlap, match="tidemark cancel s replay-x --reason"):
                 open_replay(world, "replay-y")
 
 
@@ -244,7 +244,7 @@ class NoLongerThere:
 
 def stream_over(world: World, problem: Exception) -> OpenStream:
     source = SimpleNamespace(isolation="read_committed", by_topic={}, **dict.fromkeys(POLICIES, "fail"))
-    limits = SimpleNamespace(max_records=None, max_bytes=None, max_behind=None)
+    limits = SimpleNamespace(max_records=None, max_records_per_second=None, max_bytes=None, max_behind=None)
     stream = SimpleNamespace(source=source, limits=limits, sinks=(), guarantee="at_least_once")
     return cast(
         OpenStream,
@@ -269,7 +269,7 @@ def test_a_replay_that_is_half_read_keeps_its_claim_and_says_how_to_free_it(worl
     world.process(world.pin())
     open_replay(world, chosen=RangeSet([OffsetRange(AT, 0, 20)]))
     work_off(world)
-    with pytest.raises(OffsetsOutOfRange, match="tidemark ledger close s replay-x --reason"):
+    with pytest.raises(OffsetsOutOfRange, match="tidemark cancel s replay-x --reason"):
         lanes.plan_lane(stream_over(world, OffsetsOutOfRange("gone.")), NAME, "r")
     assert state(world) == LaneState.OPEN
     close_lane(world.book, NAME, because="gone for good")

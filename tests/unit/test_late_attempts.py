@@ -165,7 +165,7 @@ def test_a_lane_that_was_closed_takes_no_window(world: World) -> None:
     start = positions({AT: 0})
     open_lane(world.book, "replay-1", LaneKind.REPLAY, run="r", start=start, selection=selection, reason="a test")
     close_lane(world.book, "replay-1", because="not needed")
-    with pytest.raises(LaneClosed, match="s/replay-1 is closed"):
+    with pytest.raises(LaneClosed, match="s/replay-1 was closed before it was done: not needed"):
         protocol.take(world.book, "replay-1", 1, RUN)
     with pytest.raises(LaneClosed, match="s has no open lane replay-1"):
         protocol.pin(world.book, world.sweeps, "replay-1", plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -34,13 +35,15 @@ def window(seq: int, partitions: int = 1) -> Window:
     return Window(seq=seq, ranges=ranges, topic_ids={"logs": "i"}, isolation="read_committed", pinned_at=1, run="r")
 
 
+@pytest.mark.covers("Q22")
 def test_a_value_survives_the_trip_and_has_one_byte_form() -> None:
     stored = encode(HEAD)
+    assert isinstance(json.loads(stored), dict)
     assert decode(stored, Head, "here") == HEAD
     assert encode(decode(stored, Head, "here")) == stored
 
 
-@pytest.mark.covers("A37", "F19")
+@pytest.mark.covers("A37", "F19", "Q22")
 @pytest.mark.parametrize(
     "stored",
     [
@@ -83,6 +86,7 @@ def test_a_head_that_contradicts_itself_is_refused_and_left(stored: bytes, said:
     assert store.values[head_key("ingest")] == stored
 
 
+@pytest.mark.covers("Q22")
 def test_a_head_that_could_become_too_large_is_refused_at_pin() -> None:
     store = MemoryStore(max_value_bytes=20_000)
     check_pending(store, HEAD, Pending(window=window(1, 2), token="t", previous=None))

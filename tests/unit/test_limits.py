@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec import structs
 
 from tests.support.covering import REPOSITORY
@@ -15,30 +13,15 @@ from tidemark.commit.protocol import Run
 from tidemark.errors import TooLarge
 from tidemark.ledger.book import Book, head_key
 from tidemark.ledger.hbase import HBaseLedgerStore
-from tidemark.ledger.limits import beginning_that_fits
 from tidemark.ledger.records import Head, LaneKind, Receipt, Window, WindowRange, positions
 from tidemark.ledger.register import open_lane
 from tidemark.ledger.zookeeper import ZooKeeperLedgerStore
-from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.ranges import MAX_OFFSET, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
 
 TOPIC = "t" * 20
 LONG = 2**63 - 2
 MOST = Count(LONG, "f" * 16)
-
-
-@given(st.sets(st.tuples(st.integers(0, 2), st.integers(0, 10**12)), max_size=60), st.integers(60, 900))
-def test_of_a_set_of_offsets_the_most_that_one_value_holds(offsets: set[tuple[int, int]], most: int) -> None:
-    store = MemoryStore(max_value_bytes=most)
-    ranges = RangeSet(OffsetRange(TopicPartition(TOPIC, at), offset, offset + 1) for at, offset in offsets)
-    kept = list(beginning_that_fits(store, ranges))
-    every = list(ranges)
-    assert kept == every[: len(kept)]
-    book = Book(store, "s")
-    assert book.selection(book.store_selection(RangeSet(kept))) == RangeSet(kept)
-    if len(kept) < len(every):
-        with pytest.raises(TooLarge):
-            book.store_selection(RangeSet(every[: len(kept) + 1]))
 
 
 class LargestTallies(NoWork):

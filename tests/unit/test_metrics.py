@@ -9,21 +9,43 @@ from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
 from tidemark.ledger.records import Gap, GapKind, Head, Receipt, Window
 from tidemark.offsets.tallies import Count, PartitionTally
-from tidemark.views.metrics import COUNTERS, Metric, counts, gauges
+from tidemark.views.metrics import COUNTERS, GAUGES, Metric, counts, gauges
 
 
-def partition(number: int, position: str | None, lag: str | None) -> dict[str, object]:
-    return {"topic": "a.b", "partition": number, "log_start": "5", "position": position, "end": "90", "lag": lag}
+def partition(number: int, **known: object) -> dict[str, object]:
+    names = ("log_start", "position", "end", "lag", "retention_ms", "status")
+    return {"topic": "a.b", "partition": number, **dict.fromkeys(names), **known}
+
+
+def shown(*partitions: dict[str, object], status: str | None = None, **latency: object) -> dict[str, object]:
+    return {
+        "partitions": partitions,
+        "status": None if status is None else {"word": status},
+        "latency": {"last_ms": None, "alarm": None, **latency},
+    }
 
 
 def test_what_is_unknown_is_not_sent() -> None:
-    found = list(gauges([partition(0, "80", "10"), partition(1, None, None)]))
-    of_the_first = {"log_start": 5, "position": 80, "end": 90, "lag": 10}
+    known = {"log_start": "5", "position": "80", "end": "90", "lag": "10"}
+    found = list(gauges(shown(partition(0, **known), partition(1, log_start="5", end="90"))))
     assert found == [
-        *(Metric(name, value, "a.b", 0) for name, value in of_the_first.items()),
+        *(Metric(name, int(value), "a.b", 0) for name, value in known.items()),
         *(Metric(name, value, "a.b", 1) for name, value in {"log_start": 5, "end": 90}.items()),
         Metric("lag", 10),
     ]
+
+
+def test_status_headroom_and_latency_are_sent_for_partitions_and_for_the_stream() -> None:
+    words = ("OK", "WARNING", "STALLED", "REWOUND", "STOPPED")
+    partitions = [
+        partition(number, status=word, retention_ms=(5 - number) * 1_000) for number, word in enumerate(words)
+    ]
+    found = list(gauges(shown(*partitions, status="STOPPED", last_ms=70, alarm=True)))
+    assert [one.value for one in found if one.name == "status"] == [0, 1, 2, 3, 4, 4]
+    assert [one.value for one in found if one.name == "retention_ms"] == [5_000, 4_000, 3_000, 2_000, 1_000, 1_000]
+    assert found[-2:] == [Metric("latency_ms", 70), Metric("latency_alarm", 1)]
+    # What the documents list, and of the partitions what is known.
+    assert {one.name for one in found} == GAUGES.keys() - {"log_start", "position", "end"}
 
 
 class Counted(NoWork):
@@ -62,7 +84,7 @@ def test_what_windows_have_done_is_added_up() -> None:
         run = Run("run", "code", "digest")
         records.append(protocol.process(world.book, world.sweeps, Counted(), hold, "ingest", seq, run))
     found = {one.name: one.value for one in counts(records)}
-    assert (found["windows"], found["read"], found["stored"], found["set_aside"]) == (2, 20, 14, 6)
+    assert (found["windows"], found["read"], found["stored"], found["dead_letters"]) == (2, 20, 14, 6)
     assert (found["offsets_lost"], found["offsets_skipped"]) == (3, 4)
     # What the documents list.
     assert found.keys() == COUNTERS.keys()

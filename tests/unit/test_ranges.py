@@ -30,6 +30,19 @@ def test_ranges_are_sorted_disjoint_and_do_not_touch(ranges: RangeSet) -> None:
         assert all(one[1] < following[0] for one, following in pairwise(intervals))
 
 
+@given(range_sets, range_sets)
+def test_pairs_make_the_same_set_as_ranges(left: RangeSet, right: RangeSet) -> None:
+    pairs = [(at, one.of(at)) for one in (left, right) for at in one.partitions]
+    assert RangeSet.of_intervals(pairs) == left | right
+    assert RangeSet.of_intervals([*pairs, (PARTITIONS[0], [(7, 7)])]) == left | right
+
+
+@pytest.mark.parametrize("pair", [(-1, 2), (5, 3), (-1, -1), (0, MAX_OFFSET + 1)])
+def test_pairs_that_are_no_ranges_are_refused(pair: tuple[int, int]) -> None:
+    with pytest.raises(WrongUse, match="is not a range of offsets"):
+        RangeSet.of_intervals([(PARTITIONS[0], [(1, 2), pair])])
+
+
 @given(range_sets, st.integers(0, 20))
 def test_first_takes_the_lowest_offsets_of_each_partition(ranges: RangeSet, limit: int) -> None:
     for at in ranges.partitions:

@@ -91,6 +91,25 @@ def test_no_text_is_run_as_a_program() -> None:
     assert {path.name: found for path in files if (found := calls_that_run_a_text(path.read_text()))} == {}
 
 
+UNPICKLES = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+
+
+def modules_that_unpickle(source: str) -> set[str]:
+    nodes = list(ast.walk(ast.parse(source)))
+    named = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
+    return UNPICKLES & {
+        name.split(".")[0] for name in named | {str(n.module) for n in nodes if isinstance(n, ast.ImportFrom)}
+    }
+
+
+@pytest.mark.covers("Q22")
+def test_only_a_process_and_its_own_child_speak_pickle() -> None:
+    assert modules_that_unpickle("import pickle as p\nfrom shelve import open") == {"pickle", "shelve"}
+    files = [path for room in GENERAL for path in (REPOSITORY / room).rglob("*.py")]
+    found = {str(path.relative_to(REPOSITORY)) for path in files if modules_that_unpickle(path.read_text())}
+    assert found == {"tidemark/functions/child.py"}
+
+
 @pytest.mark.parametrize("room", ["planning", "commit", "ledger"])
 def test_the_core_names_no_sink(room: str) -> None:
     """Also not in words. HBase and Kafka are servers too, and `latest` is where a lane may begin."""

@@ -12,24 +12,25 @@ from hypothesis import strategies as st
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
-from tidemark.errors import TopicUnknown, WrongUse
+from tidemark.errors import LogTruncated, TopicGone, TopicRecreated, TopicUnknown, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import parse_coordinates
-from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.inputs import Known
 from tidemark.runs import lanes, redriving, whole_windows
-from tidemark.runs.redriving import EXPIRED, Redrive, too_often
-from tidemark.runs.requests import BackfillRequest, ReplayRequest
-from tidemark.runs.selecting import (
+from tidemark.runs.answers import (
+    EXPIRED,
+    GONE,
+    NO_PARTITION,
+    NOT_OF_THE_STREAM,
     NOT_READ,
+    NOT_YET,
     READ_ALREADY,
     THE_INGESTS,
-    between,
-    between_offsets,
-    divided,
-    of_kind,
-    select,
 )
+from tidemark.runs.redriving import DeadLetters, Redrive, too_often
+from tidemark.runs.requests import AuditRequest, BackfillRequest, ReplayRequest
+from tidemark.runs.selecting import between, between_offsets, divided, select
 
 
 @pytest.fixture
@@ -76,10 +77,71 @@ def test_a_selection_that_is_not_stored_is_refused(orders: StreamInMemory) -> No
         select(orders.opened, replay(selection="0" * 64))
 
 
-def test_a_topic_that_was_never_read_is_refused(orders: StreamInMemory) -> None:
-    for request in (replay(ranges="others/0@1-2"), replay(records="others/0@1"), backfill(ranges="others/0@1-2")):
-        with pytest.raises(WrongUse, match="others: the stream orders has never read this topic"):
-            select(orders.opened, request)
+def test_what_can_be_replayed_is_and_each_other_offset_gets_its_answer(orders: StreamInMemory) -> None:
+    """The log of partition 0 begins at 14 now, and the ingest has read 10 to 30 of it."""
+    orders.ends((14, 40), (0, 9))
+    asked = {"ranges": "orders/0@8-50\norders/1@5-7\norders/2@0-3\nothers/0@1-2"}
+    elsewhere = RangeSet([OffsetRange(TopicPartition("others", 0), 1, 2)])
+    rest = {
+        EXPIRED: offsets((0, 8, 14)),
+        NOT_YET: offsets((0, 40, 50)),
+        NO_PARTITION: offsets((2, 0, 3)),
+        NOT_OF_THE_STREAM: elsewhere,
+        THE_INGESTS: offsets((0, 30, 40), (1, 6, 7)),
+    }
+    found = select(orders.opened, replay(**asked, dry_run=False))
+    assert (found.ranges, dict(found.left_out)) == (offsets((0, 14, 30), (1, 5, 6)), rest)
+    # A backfill may read nothing of it: the error has every answer, and a dry run shows them.
+    said = (
+        r"nothing to backfill: .*expired.*: orders/0 \[8, 14\); .*a window has read them: orders/0 \[14, 30\), orders/1"
+    )
+    with pytest.raises(WrongUse, match=said):
+        select(orders.opened, backfill(**asked))
+    found = select(orders.opened, backfill(**asked, dry_run=True))
+    assert (found.ranges, dict(found.left_out)) == (
+        RangeSet(),
+        {**rest, READ_ALREADY: offsets((0, 14, 30), (1, 5, 6))},
+    )
+
+
+def test_a_strict_request_is_refused_with_the_first_offsets_of_each_answer(orders: StreamInMemory) -> None:
+    records = "\n".join(f"orders/0@{offset}" for offset in (*range(0, 14, 2), 20, 41))
+    said = (
+        r"^strict: 6 offsets cannot be read by a replay. expired: Kafka no longer holds them: orders/0 \[0, 1\); "
+        r"not in the topic yet.*: orders/0 \[41, 42\); no window has read them: orders/0 \[2, 3\), .*Nothing was changed"
+    )
+    for dry_run in (True, False):
+        with pytest.raises(WrongUse, match=said):
+            select(orders.opened, replay(records=records, strict=True, dry_run=dry_run))
+    good = select(orders.opened, replay(records="orders/0@20", strict=True))
+    assert good.ranges == offsets((0, 20, 21))
+
+
+def test_a_topic_that_is_gone_or_was_made_anew_refuses_all(orders: StreamInMemory) -> None:
+    asked = replay(ranges="orders/0@12-14")
+    orders.kafka.ids["orders"] = "another"
+    with pytest.raises(TopicRecreated):
+        select(orders.opened, asked)
+    orders.kafka.logs.clear()
+    with pytest.raises(TopicGone):
+        select(orders.opened, asked)
+
+
+def test_what_was_read_of_a_partition_that_is_gone(orders: StreamInMemory) -> None:
+    orders.ends((2, 40))
+    found = select(orders.opened, replay(ranges="orders/0@12-14\norders/1@5-9"))
+    assert found.ranges == offsets((0, 12, 14))
+    assert dict(found.left_out) == {GONE: offsets((1, 5, 6)), NO_PARTITION: offsets((1, 6, 9))}
+
+
+def test_a_log_that_was_cut_below_what_was_read_is_not_called_not_there_yet(orders: StreamInMemory) -> None:
+    """Planning refuses it, as it refuses every other lane over a log that was cut."""
+    orders.ends((2, 20), (0, 9))
+    found = select(orders.opened, replay(ranges="orders/0@15-35"))
+    assert (found.ranges, dict(found.left_out)) == (offsets((0, 15, 30)), {NOT_YET: offsets((0, 30, 35))})
+    lane = lanes.open_selected(orders.opened, LaneKind.REPLAY, "run 9", found.ranges, "a test")
+    with pytest.raises(LogTruncated):
+        lanes.plan_lane(orders.opened, lane, "run 9")
 
 
 def test_holes_are_what_lies_between_the_windows(orders: StreamInMemory) -> None:
@@ -144,21 +206,48 @@ def test_dead_letters_by_their_reason(
     orders: StreamInMemory, monkeypatch: pytest.MonkeyPatch, asked: str, reason: str | None
 ) -> None:
     """Which rows there are is a matter of the table; here only what becomes of them."""
-    heard: list[str | None] = []
+    heard: list[DeadLetters] = []
 
-    def redrive(opened: object, why: str | None) -> Redrive:
-        heard.append(why)
+    def redrive(opened: object, wanted: DeadLetters) -> Redrive:
+        heard.append(wanted)
         return Redrive(offsets((0, 12, 13)), offsets((0, 2, 3)), RangeSet())
 
     monkeypatch.setattr(redriving, "redrive", redrive)
     found = select(orders.opened, replay(dead_letters=asked))
-    assert heard == [reason]
+    assert heard == [DeadLetters(reason)]
     assert found.ranges == offsets((0, 12, 13))
     # What is empty is not told.
     assert dict(found.left_out) == {EXPIRED: offsets((0, 2, 3))}
     most = orders.opened.stream.dead_letters.max_redrives
     monkeypatch.setattr(redriving, "redrive", lambda *_: Redrive(RangeSet(), RangeSet(), offsets((1, 0, 1))))
     assert dict(select(orders.opened, replay(dead_letters=asked)).left_out) == {too_often(most): offsets((1, 0, 1))}
+
+
+def test_dead_letters_of_a_window_and_between_two_times(
+    orders: StreamInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[DeadLetters] = []
+
+    def redrive(opened: object, wanted: DeadLetters) -> Redrive:
+        heard.append(wanted)
+        return Redrive(offsets((0, 12, 13)), RangeSet(), RangeSet())
+
+    monkeypatch.setattr(redriving, "redrive", redrive)
+    between_times = {"since": "1970-01-01T00:00:12Z", "until_time": "1970-01-01T00:00:15Z", "if_none": "end"}
+    select(orders.opened, replay(dead_letters="too old", dead_letters_window="ingest/2", **between_times))
+    select(orders.opened, replay(dead_letters="*", dead_letters_window="replay-1"))
+    assert heard == [DeadLetters("too old", "ingest/2", offsets((0, 12, 15))), DeadLetters(None, "replay-1")]
+
+
+def test_records_out_of_a_file(orders: StreamInMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEMARK_SELECTIONS", str(tmp_path))
+    (tmp_path / "records.csv").write_text("topic,partition,offset\norders,0,14\norders,1,2\norders,0,12\n")
+    assert select(orders.opened, replay(records_file="records.csv")).ranges == offsets(
+        (0, 12, 13), (0, 14, 15), (1, 2, 3)
+    )
+    assert AuditRequest(records_file="records.csv", ranges="orders/0@20-22").offsets() == offsets(
+        (0, 12, 13), (0, 14, 15), (0, 20, 22), (1, 2, 3)
+    )
 
 
 AGGREGATES = TEXT.replace(
@@ -181,7 +270,7 @@ def test_a_replay_takes_whole_windows_where_a_sink_needs_them(tmp_path: Path) ->
     found = select(sums.opened, replay(ranges="orders/0@12-13"))
     assert (found.ranges, found.added) == (offsets((0, 10, 20)), offsets((0, 10, 12), (0, 13, 20)))
     # A backfill reads what no window has.
-    assert select(sums.opened, backfill(ranges="orders/0@12-13")).added == RangeSet()
+    assert select(sums.opened, backfill(ranges="orders/0@12-13", dry_run=True)).added == RangeSet()
     nothing = select(sums.opened, replay(since="1970-01-01T00:01:00Z", if_none="end"))
     assert (nothing.ranges, nothing.added) == (RangeSet(), RangeSet())
 
@@ -207,7 +296,6 @@ def test_every_offset_is_read_unread_or_the_ingests(orders: StreamInMemory) -> N
         NOT_READ: offsets((0, 0, 10)),
         THE_INGESTS: offsets((0, 30, 100), (1, 6, 100), (7, 0, 5)),
     }
-    assert of_kind(orders.opened, LaneKind.REPLAY, offsets((0, 12, 14))).left_out == {}
     assert sum(part.count() for part in parts.values()) == wanted.count()
 
 
@@ -292,7 +380,7 @@ def test_asking_before_the_first_run_teaches_the_ledger_nothing(tmp_path: Path) 
     made = StreamInMemory(tmp_path)
     made.ends((3, 9))
     between_offsets(made.opened, parse_coordinates("orders/0@4"), [])
-    select(made.opened, backfill(since="1970-01-01T00:00:04Z"))
+    select(made.opened, backfill(since="1970-01-01T00:00:04Z", dry_run=True))
     assert made.store.values == {}
 
 

@@ -40,54 +40,54 @@ GOOD = tally(
     read=STORED + DEAD + SKIPPED, stored=STORED, skipped=SKIPPED, invalid=DEAD, rows=Count.of(3, 77), content=CONTENT
 )
 HELD = {AT: Acknowledged(STORED, Count.of(3, 77), CONTENT)}
-SET_ASIDE = {AT: Acknowledged(DEAD, DEAD, "7" * 16)}
+DEAD_LETTERS = {AT: Acknowledged(DEAD, DEAD, "7" * 16)}
 
 
 @pytest.mark.covers("G1")
-def test_what_was_read_was_stored_skipped_or_set_aside() -> None:
-    verify([GOOD], {"table": HELD, "files": HELD}, SET_ASIDE)
+def test_what_was_read_was_stored_skipped_or_a_dead_letter() -> None:
+    verify([GOOD], {"table": HELD, "files": HELD}, DEAD_LETTERS)
 
 
 @pytest.mark.covers("G1", "E46")
 @pytest.mark.parametrize(
-    ("held", "set_aside", "said"),
+    ("held", "dead_letters", "said"),
     [
-        ({}, SET_ASIDE, "messages to store: 3, acknowledged by sink files: 0"),
+        ({}, DEAD_LETTERS, "messages to store: 3, acknowledged by sink files: 0"),
         (
             {AT: Acknowledged(Count.of(2, 0b1001), Count.of(3, 77), CONTENT)},
-            SET_ASIDE,
+            DEAD_LETTERS,
             "3, acknowledged by sink files: 2",
         ),
         (
             {AT: Acknowledged(Count.of(3, 0b1111), Count.of(3, 77), CONTENT)},
-            SET_ASIDE,
+            DEAD_LETTERS,
             "store: 3, .* sink files: 3, but not the same ones",
         ),
         (
             {AT: Acknowledged(STORED, Count.of(4, 77), CONTENT)},
-            SET_ASIDE,
+            DEAD_LETTERS,
             "rows to store: 3, acknowledged by sink files: 4",
         ),
         (
             {AT: Acknowledged(STORED, Count.of(3, 77), "f" * 16)},
-            SET_ASIDE,
+            DEAD_LETTERS,
             "acknowledged by sink files have other contents",
         ),
         (HELD, {}, "invalid or failed: 1, acknowledged by the dead letters: 0"),
     ],
 )
 def test_a_commit_is_refused_when_a_sink_holds_something_else(
-    held: dict[TopicPartition, Acknowledged], set_aside: dict[TopicPartition, Acknowledged], said: str
+    held: dict[TopicPartition, Acknowledged], dead_letters: dict[TopicPartition, Acknowledged], said: str
 ) -> None:
     with pytest.raises(VerificationFailed, match=said):
-        verify([GOOD], {"table": HELD, "files": held}, set_aside)
+        verify([GOOD], {"table": HELD, "files": held}, dead_letters)
 
 
 @pytest.mark.covers("G1")
 def test_other_contents_are_refused_with_a_reason() -> None:
     other = {AT: Acknowledged(STORED, Count.of(3, 77), "f" * 16)}
     with pytest.raises(VerificationFailed) as refused:
-        verify([GOOD], {"table": HELD, "files": other}, SET_ASIDE)
+        verify([GOOD], {"table": HELD, "files": other}, DEAD_LETTERS)
     assert str(refused.value) == (
         "logs/0: rows to store and those acknowledged by sink files have other contents (digests 00000000000000ff and "
         "ffffffffffffffff). Spark computed them more than once, for example after it lost an executor, and they came out "
@@ -106,17 +106,19 @@ def test_a_message_without_an_outcome_is_seen() -> None:
 def test_an_acknowledgement_for_a_partition_that_was_not_read_is_refused() -> None:
     elsewhere = {TopicPartition("logs", 9): Acknowledged(STORED, STORED, CONTENT)}
     with pytest.raises(VerificationFailed, match="logs/9, of which nothing was read"):
-        verify([GOOD], {"table": {**HELD, **elsewhere}}, SET_ASIDE)
+        verify([GOOD], {"table": {**HELD, **elsewhere}}, DEAD_LETTERS)
 
 
 @pytest.mark.covers("A22")
 @pytest.mark.parametrize("who", ["the sink", "the dead letters"])
 def test_an_acknowledgement_of_nothing_is_refused_where_nothing_was_read(who: str) -> None:
     elsewhere = {TopicPartition("logs", 9): Acknowledged(DEAD, DEAD, CONTENT)}
-    held, set_aside = ({**HELD, **elsewhere}, SET_ASIDE) if who == "the sink" else (HELD, {**SET_ASIDE, **elsewhere})
+    held, dead_letters = (
+        ({**HELD, **elsewhere}, DEAD_LETTERS) if who == "the sink" else (HELD, {**DEAD_LETTERS, **elsewhere})
+    )
     name = "table" if who == "the sink" else "dead letters"
     with pytest.raises(VerificationFailed, match=f"{name} acknowledged logs/9, of which nothing was read"):
-        verify([GOOD], {"table": held}, set_aside)
+        verify([GOOD], {"table": held}, dead_letters)
 
 
 acks = st.integers(0, 2**64 - 1)
@@ -163,7 +165,7 @@ def test_what_became_of_messages_is_put_to_how_they_were_read(read: PartitionTal
 def test_a_block_counts_all_dead_letters_together(one: PartitionTally) -> None:
     block = BlockTally.of(7, one)
     assert (block.block, block.stored, block.rows, block.content) == (7, one.stored, one.rows, one.content)
-    assert block.set_aside == one.invalid + one.failed
+    assert block.dead_letters == one.invalid + one.failed
 
 
 def test_nothing_is_no_message_and_no_bits() -> None:

@@ -148,7 +148,7 @@ def compare_rows(block: WindowBlock, found: Found, fields: str) -> Verdict:
 
 def compare_dead_letters(block: WindowBlock, found: Found) -> Verdict:
     """As `compare_rows`, for dead letters. Their contents are not compared."""
-    return _compare_messages(block, block.tally.set_aside, found)
+    return _compare_messages(block, block.tally.dead_letters, found)
 
 
 def _compare_messages(block: WindowBlock, expected: Count, found: Found) -> Verdict:

@@ -75,8 +75,8 @@ def _audit(report: AuditReport) -> Iterable[str]:
     if report.places:
         yield from _places(report)
     if report.findings is not None:
-        which = f"The first {report.findings.offsets}" if report.left_out else f"All {report.findings.offsets}"
-        yield f"<p>{which} offsets with differences are the selection <code>{escape(report.findings.digest)}</code>.</p>"
+        selection = f"<code>{escape(report.findings.digest)}</code>"
+        yield f"<p>The findings, {report.findings.offsets} offsets, are the selection {selection}.</p>"
     if report.gaps:
         yield _heading("Offsets without a message")
         yield _fields(_GAPS, report.gaps)

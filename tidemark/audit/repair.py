@@ -50,6 +50,6 @@ def beyond_repair(report: AuditReport) -> tuple[str, ...]:
         left.append(f"{report.gone} offsets of blocks that differ, whose messages Kafka has deleted")
     # Rows, not coordinates: with fewer wrong rows than that, the findings have all of their coordinates.
     cut = any(one.missing + one.different + one.extra + one.twice >= MOST_FINDINGS for one in report.places)
-    if report.left_out or cut:
+    if cut:
         left.append("more differences than the findings have room for: audit again, or replay whole ranges")
     return (*left, *report.problems)

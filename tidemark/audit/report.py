@@ -88,7 +88,7 @@ class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The outcome of an audit. `level` says what it has looked at: the numbers of all else are 0, and mean nothing.
 
-    Messages (`expected`, `stored`, `set_aside`, `skipped`) are those that Kafka still holds, at the level `full` alone.
+    Messages (`expected`, `stored`, `dead_letters`, `skipped`) are those that Kafka still holds, at the level `full` alone.
 
     For offsets whose messages were not read: `by_tallies` were compared with the tallies of their blocks, in every place.
     `unproven` are the others. At the level `full` those are the offsets below the log starts, at `sinks` all of them.
@@ -96,8 +96,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     `unfinished` offsets were committed before they were read (`at_most_once`), by attempts that have not finished.
 
-    `findings` is the stored selection of all coordinates with a difference, ready for a replay. The `left_out` last ones are
-    missing, since one value of the ledger has no room for them.
+    `findings` is the stored selection of all coordinates with a difference, ready for a replay.
     """
 
     format: int = FORMAT
@@ -109,7 +108,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     windows: int = 0
     expected: int = 0
     stored: int = 0
-    set_aside: int = 0
+    dead_letters: int = 0
     skipped: int = 0
     unproven: int = 0
     by_tallies: int = 0
@@ -121,7 +120,6 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     source: tuple[SourceReport, ...] = ()
     gaps: tuple[GapReport, ...] = ()
     findings: SelectionRef | None = None
-    left_out: int = 0
 
     @property
     def differences(self) -> int:
@@ -158,11 +156,6 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             text += f"; {unexplained} messages were counted when they were read and are gone, in topics that are not compacted"
         if self.unfinished:
             text += f"; {self.unfinished} offsets were committed before they were read, by attempts that did not finish"
-        if self.left_out:
-            text += (
-                f"; {self.left_out} offsets with a difference are not in the selection of the findings, which had no room for "
-                "them: replay it and audit again, or replay whole ranges"
-            )
         return text + "".join(f"; {problem}" for problem in self.problems)
 
     def _counted(self) -> str:
@@ -186,7 +179,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         }
         counted = ", ".join(f"{name} {number}" for name, number in total.items())
         skipped = f"skipped {self.skipped}, " if self.skipped else ""
-        return f"expected {self.expected}, stored {self.stored}, {skipped}set aside {self.set_aside}, {counted}"
+        return f"expected {self.expected}, stored {self.stored}, {skipped}dead letters {self.dead_letters}, {counted}"
 
     def _not_computed(self) -> str:
         return "could not be computed again" if self.level == Level.FULL else "were not computed again"

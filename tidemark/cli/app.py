@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli import auditing, compacting, finding, ledger, offsets, plans, results, running, selected
+from tidemark.cli import auditing, compacting, finding, ledger, offsets, plans, results, running, selected, steering
 from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, UntilTime
 from tidemark.cli.output import data, error, line
 from tidemark.cli.programs import Interrupted
@@ -20,6 +20,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import lanes
 from tidemark.streams.loading import load, stream_files
 from tidemark.views.overview import overview, transactions_shown
+from tidemark.views.status import Word
 
 app = typer.Typer(
     help="Kafka topics become tables in bounded batches. These commands run the batches, and show what is where.",
@@ -34,6 +35,9 @@ for command in (
     running.run,
     selected.backfill,
     selected.replay,
+    steering.pause,
+    steering.resume,
+    steering.cancel,
     auditing.audit,
     auditing.report,
     offsets.offsets,
@@ -64,17 +68,21 @@ def check(
 
 @app.command()
 def status(stream: Stream, as_json: Json = False) -> None:
-    """Position, end and lag of each partition, the end of a pending window, and when retention may delete unread messages.
+    """Position, end, lag and status of each partition, a pending window's end, and when retention may delete what is unread.
 
-    Also names open transactions that hold an end back.
+    Also the worst partition's status with its rule, a raised latency alarm, and open transactions that hold an end back.
 
     Example: tidemark status orders
     """
     found = overview(finding.opened(stream))
-    columns = ("topic", "partition", "log_start", "position", "end", "lag", "pending", "retention_shown")
+    columns = ("topic", "partition", "log_start", "position", "end", "lag", "status", "pending", "retention_shown")
     rows = [[one[column] for column in columns] for one in found["partitions"]]
-    headings = ("topic", "partition", "log start", "position", "end", "lag", "pending until", "retention")
+    headings = ("topic", "partition", "log start", "position", "end", "lag", "status", "pending until", "retention")
     data(found, as_json=as_json, rows=rows, columns=headings)
+    if (worst := found["status"]) is not None and worst["word"] != Word.OK:
+        error(f"{worst['word']} ({worst['rule']}): {worst['sentence']}")
+    if found["latency"]["sentence"]:
+        error(f"latency: {found['latency']['sentence']}")
     for topic in found["missing_topics"]:
         error(f"topic {topic} does not exist")
     for said in found["retention_alarms"]:

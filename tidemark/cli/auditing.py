@@ -13,12 +13,14 @@ from tidemark.audit.page import page_of
 from tidemark.audit.repair import name_after_repair, verdict
 from tidemark.audit.report import AuditReport
 from tidemark.cli import finding
-from tidemark.cli.options import Html, Json, Ranges, Records, RunName, Stream
+from tidemark.cli.options import Html, Json, Ranges, Records, RecordsFile, RunName, Stream, Verbose
 from tidemark.cli.output import data, error, line
+from tidemark.cli.progress import of_audit
 from tidemark.cli.selected import lines
 from tidemark.cli.selected import repair as replay_findings
 from tidemark.cli.submitting import new_run, submit
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, ProcessingFailed, WrongUse
+from tidemark.ledger.records import AUDIT
 from tidemark.runs import auditing, lanes
 from tidemark.runs.auditing import Repair
 from tidemark.runs.open_stream import OpenStream
@@ -35,6 +37,7 @@ def audit(
     stream: Stream,
     ranges: Ranges = None,
     records: Records = None,
+    records_file: RecordsFile = "",
     level: Annotated[
         str,
         typer.Option(
@@ -49,6 +52,7 @@ def audit(
     ] = "none",
     run_name: RunName = "",
     html: Html = None,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Compare what should be in the results with what is there. Ends with 1 when there are differences.
@@ -58,22 +62,27 @@ def audit(
     Example: tidemark audit orders --ranges orders/3@0-5000 --repair plan
     """
     opened = finding.opened(stream)
-    values = {"ranges": lines(ranges), "records": lines(records), "level": level, "repair": repair}
+    values = {
+        "ranges": lines(ranges),
+        "records": lines(records),
+        "records_file": records_file,
+        "level": level,
+        "repair": repair,
+    }
     asked = checked(AuditRequest, values, {})
     name = run_name or new_run()
     selection = None
     if offsets := asked.offsets():
         selection = opened.book.store_selection(lanes.with_incarnations(opened, offsets)).digest
-    first = _audited(opened, name, asked.depth, selection)
+    first = _audited(opened, name, asked.depth, selection, verbose=verbose)
     planned = auditing.repair_of(opened, first) if asked.repair != "none" else None
     again = None
     if asked.repair == "execute" and planned is not None:
         error(first.sentence())
         error(planned.sentence())
-        replay_findings(
-            opened, new_run(), planned.findings, f"repair of what {name} found", f"tidemark replay {stream}"
-        )
-        again = _audited(opened, name_after_repair(name), Level.FULL, planned.reads_selection)
+        reason = f"repair of what {name} found"
+        replay_findings(opened, new_run(), planned.findings, reason, f"tidemark replay {stream}", verbose=verbose)
+        again = _audited(opened, name_after_repair(name), Level.FULL, planned.reads_selection, verbose=verbose)
     _write(html, first, again)
     outcome = verdict(first, again)
     if as_json:
@@ -117,7 +126,7 @@ def report(
         line(verdict(found, again).sentence)
 
 
-def _audited(opened: OpenStream, name: str, level: Level, selection: str | None) -> AuditReport:
+def _audited(opened: OpenStream, name: str, level: Level, selection: str | None, *, verbose: bool) -> AuditReport:
     """Run an audit and give its report. Raises ProcessingFailed when its job left none."""
     if not level.needs_spark:
         return auditing.audit_without_spark(opened, name, level)
@@ -125,11 +134,20 @@ def _audited(opened: OpenStream, name: str, level: Level, selection: str | None)
     if selection is not None:
         arguments += ["--selection", selection]
     began = opened.book.clock()
-    code = submit(opened, AUDIT_JOB, arguments, accepted=(EXIT_DONE, EXIT_DIFFERENCES))
+    ended = submit(
+        opened,
+        AUDIT_JOB,
+        arguments,
+        accepted=(EXIT_DONE, EXIT_DIFFERENCES),
+        look=lambda: of_audit(opened.book.last_beat(AUDIT), name, began),
+        verbose=verbose,
+    )
     found = auditing.find_report(opened, name)
     if found is None or found.at < began:
         # spark-submit also ends with 1 when it could not start the job.
-        raise ProcessingFailed(f"the Spark job ended with code {code} and left no report. Its log is above.")
+        raise ProcessingFailed(
+            f"the Spark job ended with code {ended.code} and left no report. Its log is {ended.log}."
+        )
     return found
 
 
@@ -169,8 +187,7 @@ def _show(report: AuditReport) -> None:
         for block in place.blocks_at:
             line(f"{place.name}: block {block}")
     if report.findings is not None:
-        which = "The first findings" if report.left_out else "All findings"
-        error(f"{which} are the selection {report.findings.digest}; a replay takes it.")
+        error(f"All findings are the selection {report.findings.digest}; a replay takes it.")
 
 
 def _show_repair(planned: Repair | None, again: AuditReport | None) -> None:

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from tidemark.cli import finding
-from tidemark.cli.options import Json, RunName, Stream
+from tidemark.cli.options import Json, RunName, Stream, Verbose
 from tidemark.cli.output import data, error
+from tidemark.cli.progress import Shown
 from tidemark.cli.submitting import new_run, submit
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.runs.open_stream import OpenStream
@@ -31,6 +32,7 @@ def compact(
     again: Annotated[bool, typer.Option("--again", help="take folders that were compacted before too")] = False,
     write: Annotated[bool, typer.Option("--write", help="do it; without this, only show what would be done")] = False,
     run_name: RunName = "",
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Rewrite the Parquet folders of many windows into few with larger files. The rows that count stay the same.
@@ -49,7 +51,8 @@ def compact(
     arguments = ["--stream-file", str(opened.file.path), "--sink", chosen.name, "--run", name]
     arguments += ["--before", str(until)] if until is not None else []
     arguments += ["--windows", str(windows)] if windows is not None else []
-    submit(opened, COMPACT_JOB, [*arguments, *(["--again"] if again else [])])
+    arguments += ["--again"] if again else []
+    submit(opened, COMPACT_JOB, arguments, look=lambda: Shown(f"compacting {chosen.name}"), verbose=verbose)
     made = kind_of(chosen.type).with_compaction().made(opened, chosen, name)
     _show(opened, chosen, made, Replacement, as_json=as_json)
 

@@ -10,11 +10,13 @@ import typer
 
 from tidemark.audit.coverage import coverage as coverage_of
 from tidemark.cli import finding
+from tidemark.cli.backups import backup, restore
 from tidemark.cli.migrating import export, import_
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, line, moment
 from tidemark.commit import protocol
 from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
+from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.newest import open_heads
 from tidemark.ledger.records import INGEST, LaneState
 from tidemark.ledger.register import accept_generation, close_lane, new_token
@@ -34,7 +36,7 @@ def show(
     closed: Annotated[bool, typer.Option("--closed", help="closed lanes too")] = False,
     as_json: Json = False,
 ) -> None:
-    """The open lanes: how many windows each has committed, and what is pending.
+    """The open lanes: how many windows each has committed, what is pending, and who asked for it and approved it.
 
     Example: tidemark ledger show orders
     """
@@ -42,20 +44,28 @@ def show(
     book = finding.opened(stream).book
     register = book.register()
     heads = book.heads() if closed or register is None else open_heads(book, register[1])
+    entries = all_lanes(book) if closed else register[1].lanes if register else {}
     for lane, stored in heads.items():
         head, attempt = stored.head, stored.head.pending.attempt if stored.head.pending else None
+        entry = entries.get(lane)
+        paused = entry is not None and entry.paused is not None and head.state != LaneState.CLOSED
         found.append(
             {
                 "lane": lane,
-                "state": head.state.value,
+                "state": "paused" if paused else head.state.value,
                 "windows": head.seq,
                 "pending": head.pending.window.seq if head.pending else None,
                 "held_by": attempt.run if attempt else None,
+                "run": entry.run if entry else None,
+                "reason": entry.reason if entry else None,
+                "asked_by": entry.asked_by if entry else None,
+                "approved_by": entry.approved_by if entry else None,
                 "positions": {str(position.at): str(position.offset) for position in head.positions},
             }
         )
-    columns = ("lane", "state", "windows", "pending", "held_by")
-    data(found, as_json=as_json, rows=[[one[name] for name in columns] for one in found], columns=columns)
+    columns = ("lane", "state", "windows", "pending", "held_by", "asked_by", "approved_by", "reason")
+    headings = [name.replace("_", " ") for name in columns]
+    data(found, as_json=as_json, rows=[[one[name] or "" for name in columns] for one in found], columns=headings)
     if not closed and register is not None and (others := register[1].closed):
         error(f"{others} lanes are closed: --closed shows them too")
 
@@ -206,6 +216,8 @@ def skip(
         error("Nothing was written: say --write to skip them.")
 
 
+app.command()(backup)
+app.command()(restore)
 app.command("import")(import_)
 app.command()(export)
 

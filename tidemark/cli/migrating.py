@@ -15,7 +15,7 @@ from tidemark.clients.connections import hbase_endpoint, zookeeper_endpoint
 from tidemark.clients.hbase.gateway import Gateway, TableMissing
 from tidemark.clients.zookeeper import ZooKeeper
 from tidemark.errors import WrongUse
-from tidemark.ledger.records import INGEST, next_offsets
+from tidemark.ledger.records import INGEST, exported, next_offsets
 from tidemark.ledger.store import Offsets
 from tidemark.ledger.zookeeper import OffsetLayouts
 from tidemark.migrate import exporting, importing
@@ -92,7 +92,8 @@ def export(
     head = opened.book.head(INGEST)
     if head is None:
         raise WrongUse(f"{opened.book.stream} has no positions yet: there is nothing to export")
-    offsets = next_offsets(head.head.positions)
+    last = head.head.last
+    offsets = next_offsets(head.head.positions) if last is None else exported(last)
     if write:
         _write(opened, kind, place, group, connection, offsets)
     found = [
@@ -157,4 +158,4 @@ def _write(opened: OpenStream, kind: str, place: str, group: str, connection: st
             zookeeper = ZooKeeper(zookeeper_endpoint(opened.connections(connection or "zookeeper_default")))
             root = place or "/consumers"
             layouts = OffsetLayouts(group, **{kind: root})
-            exporting.to_nodes(zookeeper, layouts, offsets)
+            exporting.to_nodes(zookeeper, layouts, offsets, opened.log.leaders(offsets) if kind == "storm" else {})

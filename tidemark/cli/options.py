@@ -11,6 +11,7 @@ Stream = Annotated[str, typer.Argument(help="a stream's name, or its file")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
 Html = Annotated[Path | None, typer.Option("--html", help="also write the report into this file, as a page of its own")]
 RunName = Annotated[str, typer.Option("--run", help="the name of the run; to go on with a failed run, its name")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="the job's log on standard error, also at a terminal")]
 TakeOver = Annotated[bool, typer.Option("--take-over", help="take the window although its holder seems alive")]
 
 From = Annotated[
@@ -24,8 +25,15 @@ Until = Annotated[
 Records = Annotated[
     list[str] | None,
     typer.Option(
-        help="topic/partition@offset, or @FILE: one a line, or a CSV or Parquet table with the columns topic, partition "
-        "and offset; may be repeated"
+        help="topic/partition@offset, or @FILE: one a line, or CSV, JSON or Parquet with topic, partition and offset; "
+        "may be repeated"
+    ),
+]
+RecordsFile = Annotated[
+    str,
+    typer.Option(
+        help="a file of any size below the folder TIDEMARK_SELECTIONS: CSV, JSON lines or Parquet with the columns topic, "
+        "partition and offset, or a folder of Parquet"
     ),
 ]
 Ranges = Annotated[
@@ -42,4 +50,11 @@ IfNone = Annotated[
     str, typer.Option(help="where no message is at or after --since: fail, or end to take nothing of that partition")
 ]
 Reason = Annotated[str, typer.Option(help="why; it is kept in the ledger")]
+ApprovedBy = Annotated[
+    str,
+    typer.Option(
+        help="the second person who has approved it, where `limits.approve_above` asks for one; kept in the ledger"
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="only show what would be read")]
+Strict = Annotated[bool, typer.Option("--strict", help="refuse all if any of the offsets cannot be read")]

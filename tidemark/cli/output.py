@@ -20,19 +20,19 @@ def data(value: Any, *, as_json: bool, rows: Iterable[Sequence[object]] = (), co
         return
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*(Text(_plain(cell)) for cell in row))
+        table.add_row(*(Text(plain(cell)) for cell in row))
     # A pipe has no width: nothing is cut or wrapped there.
     Console(width=None if sys.stdout.isatty() else 10_000, soft_wrap=not sys.stdout.isatty()).print(table)
 
 
 def line(text: str) -> None:
-    sys.stdout.write(_plain(text) + "\n")
+    sys.stdout.write(plain(text) + "\n")
 
 
 def error(text: str) -> None:
     """Print lines to standard error."""
     for one in text.splitlines():
-        sys.stderr.write(_plain(one) + "\n")
+        sys.stderr.write(plain(one) + "\n")
 
 
 def moment(at: int | None) -> str | None:
@@ -40,7 +40,7 @@ def moment(at: int | None) -> str | None:
     return None if at is None else f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
 
 
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
     """As text in which control characters are shown and not obeyed."""
     if value is None:
         return "-"

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tidemark.cli.estimates import counted, estimated, show_estimate
+from tidemark.cli.estimates import counted, show_estimate
 from tidemark.cli.output import data, error
 from tidemark.errors import WrongUse
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.splitting import share_of, tasks
 from tidemark.runs import saved_plans
+from tidemark.runs.estimates import estimated
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.selecting import between_offsets, divided, within_times
 from tidemark.runs.submit import local_cores, master

@@ -60,7 +60,7 @@ def results(
     stream: Stream,
     sink: Annotated[str | None, typer.Option(help="a sink by its name; the first one unless named")] = None,
     dead_letters: Annotated[
-        bool, typer.Option("--dead-letters", help="in their place, the messages that were set aside, with the reason")
+        bool, typer.Option("--dead-letters", help="the dead letters instead of the results, with their reasons")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, help="at most so many rows")] = 20,
     as_json: Json = False,

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli import finding
-from tidemark.cli.options import Json, RunName, Stream, TakeOver
+from tidemark.cli.options import Json, RunName, Stream, TakeOver, Verbose
 from tidemark.cli.output import error
 from tidemark.cli.submitting import new_run, process, show_committed
 from tidemark.ledger.records import INGEST
@@ -20,6 +20,7 @@ def run(
     run_name: RunName = "",
     take_over: TakeOver = False,
     plan: Annotated[Path | None, typer.Option(help="read exactly this plan, saved by `tidemark plan --save`")] = None,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Read what is new, from the positions to the current ends, and show the committed windows.
@@ -43,5 +44,5 @@ def run(
         done = bool(run_name or plan) and lanes.committed_before(opened, INGEST, name)
         error(f"run {name} is done" if done else "nothing is new")
         lanes.finish(opened, INGEST)
-    process(opened, command, INGEST, name, pending, take_over=take_over)
+    process(opened, command, INGEST, name, pending, take_over=take_over, verbose=verbose)
     show_committed(opened, INGEST, name, as_json=as_json)

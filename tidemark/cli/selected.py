@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tidemark.cli import finding
-from tidemark.cli.estimates import counted, estimated, show_estimate
+from tidemark.cli.estimates import counted, show_estimate
 from tidemark.cli.options import (
+    ApprovedBy,
     DryRun,
     From,
     IfNone,
@@ -17,15 +20,18 @@ from tidemark.cli.options import (
     Ranges,
     Reason,
     Records,
+    RecordsFile,
     RunName,
     Since,
     Stream,
+    Strict,
     TakeOver,
     Until,
     UntilTime,
+    Verbose,
 )
 from tidemark.cli.output import data, error
-from tidemark.cli.submitting import new_run, process, show_committed
+from tidemark.cli.submitting import new_run, process, show_answers, show_committed
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind, Pending
 from tidemark.offsets.coordinate_files import lines_of
@@ -33,9 +39,14 @@ from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import stored_before
 from tidemark.runs import lanes, whole_windows
+from tidemark.runs.answering import answers_of
+from tidemark.runs.answers import TO_READ, exact
+from tidemark.runs.approval import People
+from tidemark.runs.estimates import estimated
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
-from tidemark.runs.selecting import Selected, between_offsets, of_kind, select
+from tidemark.runs.selecting import Selected, between_offsets, select
+from tidemark.views.summary import committed_by
 
 Requests = type[BackfillRequest] | type[ReplayRequest]
 
@@ -56,9 +67,12 @@ def backfill(
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
     reason: Reason = "",
+    approved_by: ApprovedBy = "",
     run_name: RunName = "",
     take_over: TakeOver = False,
+    strict: Strict = False,
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Read offsets that no window has read yet, in a lane of their own.
@@ -75,18 +89,29 @@ def backfill(
         "if_none": if_none,
         "reason": reason,
         "dry_run": dry_run,
+        "strict": strict,
     }
-    _selected(opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, take_over, as_json)
+    people = People(_user(), approved_by or None)
+    _selected(
+        opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, people, take_over, verbose, as_json
+    )
 
 
 def replay(
     stream: Stream,
     records: Records = None,
+    records_file: RecordsFile = "",
     ranges: Ranges = None,
     from_: From = None,
     until: Until = None,
     dead_letters: Annotated[
-        str, typer.Option(help="the dead letters with exactly this reason or error class; * for all")
+        str,
+        typer.Option(
+            help="the dead letters with exactly this reason or error class, * for all; the times choose among them"
+        ),
+    ] = "",
+    dead_letters_window: Annotated[
+        str, typer.Option(help="only the dead letters of this lane, or of its window LANE/NUMBER")
     ] = "",
     selection: Annotated[str, typer.Option(help="an audit's findings, by the digest that its report names")] = "",
     ignore_stored: Annotated[
@@ -96,9 +121,12 @@ def replay(
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
     reason: Reason = "",
+    approved_by: ApprovedBy = "",
     run_name: RunName = "",
     take_over: TakeOver = False,
+    strict: Strict = False,
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Read again what windows have read before, in a lane of its own. The ingest's position does not move.
@@ -108,8 +136,10 @@ def replay(
     opened = finding.opened(stream)
     values = {
         "records": lines(records),
+        "records_file": records_file,
         "ranges": _ranges(opened, ranges, from_, until),
         "dead_letters": dead_letters,
+        "dead_letters_window": dead_letters_window,
         "selection": selection,
         "ignore_stored": ignore_stored,
         "since": since,
@@ -117,8 +147,10 @@ def replay(
         "if_none": if_none,
         "reason": reason,
         "dry_run": dry_run,
+        "strict": strict,
     }
-    _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, take_over, as_json)
+    people = People(_user(), approved_by or None)
+    _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, people, take_over, verbose, as_json)
 
 
 def _selected(
@@ -127,7 +159,9 @@ def _selected(
     values: dict[str, Any],
     command: str,
     run_name: str,
+    people: People,
     take_over: bool,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     kind, name = request.kind, run_name or new_run()
@@ -135,27 +169,36 @@ def _selected(
     if lanes.is_done(opened, lane):
         lanes.finish(opened, lane)
         error(f"the {kind.value} of run {name} is done; a run's name is used once")
-        show_committed(opened, lane, name, as_json=as_json)
+        _show_done(opened, lane, name, Selected(RangeSet()), as_json=as_json)
         return
     found = opened.book.register()
+    chosen = Selected(RangeSet())
     if found is not None and lane in found[1].lanes:
         error(f"going on with the {kind.value} that run {name} has begun, with the offsets that it has selected")
     else:
         asked = checked(request, values, {})
         chosen = select(opened, asked)
         if asked.dry_run:
-            _show(opened, kind, chosen, as_json=as_json)
+            _show(opened, asked, chosen, as_json=as_json)
             return
         _show_more_or_less(opened, chosen)
-        lanes.open_selected(opened, kind, name, chosen.ranges, asked.reason)
-    process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over)
-    show_committed(opened, lane, name, as_json=as_json)
+        lanes.open_selected(opened, kind, name, chosen.ranges, asked.reason, people)
+    process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over, verbose=verbose)
+    _show_done(opened, lane, name, chosen, as_json=as_json)
 
 
-def repair(opened: OpenStream, run: str, findings: RangeSet, reason: str, command: str) -> None:
+def repair(opened: OpenStream, run: str, findings: RangeSet, reason: str, command: str, *, verbose: bool) -> None:
     """Replay an audit's findings."""
-    lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason)
-    process(opened, command, lane, run, _planned(opened, lane, run))
+    lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason, People(_user()))
+    process(opened, command, lane, run, _planned(opened, lane, run), verbose=verbose)
+
+
+def _user() -> str:
+    """The user that this process runs as, by the operating system: its environment could name anybody."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def _planned(opened: OpenStream, lane: str, run: str) -> Pending | None:
@@ -166,27 +209,31 @@ def _planned(opened: OpenStream, lane: str, run: str) -> Pending | None:
     return pending
 
 
-def _show(opened: OpenStream, kind: LaneKind, chosen: Selected, *, as_json: bool) -> None:
-    """A dry run: the offsets to read, how many are stored already, and an estimate by earlier windows."""
-    possible = of_kind(opened, kind, chosen.ranges)
-    guess = estimated(opened, possible.ranges.count())
-    stored = stored_before(opened.book.view(), possible.ranges)
+def _show(opened: OpenStream, asked: BackfillRequest | ReplayRequest, chosen: Selected, *, as_json: bool) -> None:
+    """A dry run: the answer to each offset, how many are stored already, and an estimate by earlier windows."""
+    guess = estimated(opened, chosen.ranges.count())
+    stored = stored_before(opened.book.view(), chosen.ranges)
     value = {
-        "kind": kind.value,
+        "kind": asked.kind.value,
         **counted(chosen.ranges),
         "added": counted(chosen.added),
         "left_out": {why: counted(ranges) for why, ranges in chosen.left_out.items()},
-        "refused": {why: counted(ranges) for why, ranges in possible.left_out.items()},
         "stored_before": stored,
         "estimate": guess,
     }
-    rows = [(one.partition, one.start, one.until, len(one)) for one in chosen.ranges]
-    data(value, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets"))
+    if as_json:
+        data(value, as_json=True)
+    else:
+        show_answers(exact({TO_READ: chosen.ranges, **chosen.left_out}))
     error(f"dry run: {chosen.ranges.count()} offsets would be read; of about {stored} messages of them rows are stored")
     show_estimate(guess)
     _show_more_or_less(opened, chosen)
-    for why, ranges in possible.left_out.items():
-        error(f"would be refused, {why}: {ranges.count()} offsets")
+
+
+def _show_done(opened: OpenStream, lane: str, run: str, chosen: Selected, *, as_json: bool) -> None:
+    """What the run has committed, and the answer to each of its offsets."""
+    found = answers_of(opened, committed_by(opened, lane, run))
+    show_committed(opened, lane, run, as_json=as_json, answers=sorted([*found, *exact(chosen.left_out)]))
 
 
 def _show_more_or_less(opened: OpenStream, chosen: Selected) -> None:

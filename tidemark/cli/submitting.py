@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import typer
 
 from tidemark import errors
-from tidemark.cli import programs
+from tidemark.cli import programs, progress, terminal
 from tidemark.cli.output import data, error
 from tidemark.errors import EXIT_DONE, ProcessingFailed
-from tidemark.ledger.records import Pending
+from tidemark.ledger.records import Pending, Window
+from tidemark.runs.answers import MOST_LINES, Answer
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.submit import WINDOW_JOB, job_environment, submit_command
 from tidemark.views.summary import committed_by, windows
@@ -21,29 +24,72 @@ from tidemark.views.summary import committed_by, windows
 _OWN_CODES = {*range(errors.EXIT_WRONG_USE, errors.EXIT_LEDGER_UNREADABLE + 1), errors.EXIT_INTERNAL}
 
 
+@dataclass(frozen=True)
+class Ended:
+    """The accepted exit code of a job, and where its log is, in the words of an error."""
+
+    code: int
+    log: str
+
+
 def new_run() -> str:
     """A name for a run without a given name."""
     return f"cli/{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
-def submit(opened: OpenStream, script: str, arguments: Sequence[str], accepted: Sequence[int] = (EXIT_DONE,)) -> int:
-    """Run a job with its log on standard error. Gives an accepted exit code, and ends the program with any other.
+def submit(
+    opened: OpenStream,
+    script: str,
+    arguments: Sequence[str],
+    accepted: Sequence[int] = (EXIT_DONE,),
+    *,
+    look: terminal.Look,
+    verbose: bool,
+) -> Ended:
+    """Run a job. Gives an accepted exit code, and ends the program with any other.
+
+    At a terminal, standard error shows what `look` finds, and the job's log goes to a file, which stays unless the job
+    ended with 0. Elsewhere, and with `verbose`, the log is on standard error.
 
     Raises ProcessingFailed when the job did not end by itself, and Interrupted when this program was told to end.
     """
     connection = opened.connections(opened.stream.engine.spark)
-    command = submit_command(opened.stream, connection, script, [*arguments])
-    code = programs.run(command, job_environment(), error)
+    if verbose or not terminal.on_terminal():
+        command = submit_command(opened.stream, connection, script, [*arguments])
+        return _ended(programs.run(command, job_environment(), error), "above", accepted)
+    command = submit_command(opened.stream, connection, script, [*arguments], {terminal.STAGES: "true"})
+    log, code = terminal.JobLog(opened.stream.name), None
+    try:
+        with terminal.displayed(look, log):
+            code = programs.run(command, job_environment(), log.write)
+    finally:
+        log.close(keep=code != EXIT_DONE)
+        if code is not None and code not in accepted:
+            for said in log.why():
+                error(said)
+        if code is None or code not in accepted:
+            error(f"The job's log: {log.path}")
+    return _ended(code, f"in {log.path}", accepted)
+
+
+def _ended(code: int, log: str, accepted: Sequence[int]) -> Ended:
     if code in accepted:
-        return code
+        return Ended(code, log)
     if code in _OWN_CODES:
         raise typer.Exit(code)
     ended = f"was killed by signal {-code}" if code < 0 else f"ended with code {code} and did not say why"
-    raise ProcessingFailed(f"the Spark job {ended}; what it has not committed does not count. Its log is above.")
+    raise ProcessingFailed(f"the Spark job {ended}; what it has not committed does not count. Its log is {log}.")
 
 
 def process(
-    opened: OpenStream, command: str, lane: str, run: str, pending: Pending | None, *, take_over: bool = False
+    opened: OpenStream,
+    command: str,
+    lane: str,
+    run: str,
+    pending: Pending | None,
+    *,
+    take_over: bool = False,
+    verbose: bool = False,
 ) -> None:
     """Process a pinned window (None: there is none) and those after it. `command` is how to go on after a failure."""
     if pending is not None:
@@ -51,15 +97,48 @@ def process(
         arguments = ["--stream-file", str(opened.file.path), "--lane", lane]
         arguments += ["--seq", str(pending.window.seq), "--run", run, *(["--take-over"] if take_over else [])]
         try:
-            submit(opened, WINDOW_JOB, arguments)
+            submit(opened, WINDOW_JOB, arguments, look=_windows_of(opened, lane, run), verbose=verbose)
         except BaseException:
             error(f"To go on: {command} --run {run}")
             raise
 
 
-def show_committed(opened: OpenStream, lane: str, run: str, *, as_json: bool) -> None:
+def _windows_of(opened: OpenStream, lane: str, run: str) -> terminal.Look:
+    """How far a run is with the windows of a lane."""
+    known: tuple[Window | None, tuple[progress.Bar, ...]] = (None, ())
+    began = opened.book.clock()
+
+    def look() -> progress.Shown:
+        nonlocal known
+        found = opened.book.head(lane)
+        head = found.head if found else None
+        window = progress.window_of(head)
+        if window != known[0]:
+            # A selection may have very many offsets: they are counted once.
+            known = (window, progress.bars_of(opened.book.covers(window)) if window is not None else ())
+        return progress.of_window(head, opened.book.last_beat(lane), run, known[1], began)
+
+    return look
+
+
+def show_committed(
+    opened: OpenStream, lane: str, run: str, *, as_json: bool, answers: Sequence[Answer] | None = None
+) -> None:
+    """The windows that a run has committed; after a backfill or replay also the answers to its offsets."""
     found = [{**one, "generation": str(one["generation"])} for one in windows(committed_by(opened, lane, run))]
-    columns = ("seq", "generation", "read", "stored", "set_aside")
+    columns = ("seq", "generation", "read", "stored", "dead_letters")
     rows = [[one[name] for name in columns] for one in found]
-    value = {"stream": opened.book.stream, "lane": lane, "run": run, "windows": found}
-    data(value, as_json=as_json, rows=rows, columns=("window", "generation", "read", "stored", "set aside"))
+    value: dict[str, Any] = {"stream": opened.book.stream, "lane": lane, "run": run, "windows": found}
+    if answers is not None:
+        value["answers"] = [one.as_fields() for one in answers]
+    data(value, as_json=as_json, rows=rows, columns=("window", "generation", "read", "stored", "dead letters"))
+    if answers and not as_json:
+        show_answers(answers)
+
+
+def show_answers(answers: Sequence[Answer]) -> None:
+    """A table of the first answers; `--json` has all of them."""
+    rows = [list(one.as_fields().values()) for one in answers[:MOST_LINES]]
+    data(None, as_json=False, rows=rows, columns=("partition", "from", "until", "offsets", "answer"))
+    if len(answers) > MOST_LINES:
+        error(f"{len(answers) - MOST_LINES} more lines: --json shows them")

@@ -43,17 +43,17 @@ class Spent:
     failed: int = 0
 
     @property
-    def set_aside(self) -> int:
+    def dead_letters(self) -> int:
         return self.invalid + self.failed
 
     @property
     def share(self) -> float:
         """Dead letters as a share of the messages read; 0 when the window read nothing."""
-        return self.set_aside / self.read if self.read else 0.0
+        return self.dead_letters / self.read if self.read else 0.0
 
     def exceeds(self, budget: ErrorBudget) -> bool:
         """Whether the window has more dead letters than the budget allows. Exactly the limit is allowed."""
-        if budget.number is not None and self.set_aside > budget.number:
+        if budget.number is not None and self.dead_letters > budget.number:
             return True
         # Compare shares: 21 / 300 rounds to the same float as the literal 0.07, but 300 * 0.07 is not exactly 21.
         return budget.share is not None and self.share > budget.share
@@ -74,12 +74,12 @@ def too_many(window: str, used: Spent, budget: ErrorBudget, frequent: Sequence[F
     shown = [
         f"{one.number} x '{' '.join(one.reason.split())}', such as {one.example}" for one in frequent[:SHOWN_REASONS]
     ]
-    others = used.set_aside - sum(one.number for one in frequent[:SHOWN_REASONS])
+    others = used.dead_letters - sum(one.number for one in frequent[:SHOWN_REASONS])
     if others:
         shown.append(f"{others} with other reasons")
     what = f"invalid or failed ({used.failed} failed)" if used.failed else "invalid"
     return TooManyInvalid(
-        f"{used.set_aside} of the {used.read} messages of {window} are {what} (share {used.share:.4g}); limits.max_invalid "
+        f"{used.dead_letters} of the {used.read} messages of {window} are {what} (share {used.share:.4g}); limits.max_invalid "
         f"allows {budget}. Reasons: {'; '.join(shown)}. Nothing was written and nothing was committed; the window stays "
         "pinned. Correct the stream file or the code, or raise limits.max_invalid, and run again."
     )

@@ -6,10 +6,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from tidemark.commit.protocol import Taken
+from tidemark.commit.protocol import Fence, Taken
 from tidemark.errors import Fenced, TidemarkError
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Guarantee, Heartbeat
@@ -62,6 +62,17 @@ class HeadFence:
         """As `check`, if this copy last looked more than FENCE_SECONDS ago. Callers use it between two batches."""
         if self._looked is None or time.monotonic() - self._looked > FENCE_SECONDS:
             self.check()
+
+
+class NoFence:
+    """The fence of work that writes nothing outside the ledger."""
+
+    def check(self) -> None: ...
+
+
+def unwatched(_: Taken) -> AbstractContextManager[Fence]:
+    """Hold a window as `holding` does, but without heartbeats and without a fence to look at."""
+    return nullcontext(NoFence())
 
 
 Progress = Callable[[], tuple[str, dict[str, int]]]

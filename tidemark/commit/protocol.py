@@ -49,10 +49,10 @@ from tidemark.ledger.records import (
     Receipt,
     Record,
     Window,
-    next_offsets,
+    exported,
     positions,
 )
-from tidemark.ledger.register import draw_generation, new_token, open_lanes, required_head
+from tidemark.ledger.register import check_not_early, draw_generation, new_token, open_lanes, required_head
 from tidemark.offsets.ranges import RangeSet
 
 # A holder writes a heartbeat every few seconds (`fence.BEAT_SECONDS`). After ten missed ones it is gone or paused.
@@ -229,7 +229,7 @@ def commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener 
     )
     value, recorded = encode(committed), encode(record)
     check_size(book.store, value, f"the head of {book.stream}/{head.lane}", "read fewer topics in one stream")
-    offsets = next_offsets(record.positions) if record.kind == LaneKind.INGEST else None
+    offsets = exported(record) if record.kind == LaneKind.INGEST else None
     key, history = head_key(head.lane), record_key(head.lane, window.seq)
     expected = taken.stored.bytes
 
@@ -271,7 +271,7 @@ def _settled(book: Book, sweeper: Sweeper, found: Stored, on_step: Listener = no
     if book.is_settled(record):
         return found
     if record.kind == LaneKind.INGEST:
-        book.publish(record.committed_at, next_offsets(record.positions))
+        book.publish(record.committed_at, exported(record))
         on_step(Step.PUBLISHED)
     if record.owes_sweep:
         sweeper.sweep(record, book.covers(record.window))
@@ -412,6 +412,7 @@ def _pending_window(book: Book, head: Head, seq: int) -> Pending:
         run = by[1].attempt.run if by else head.last.attempt.run if head.last else "unknown"
         raise AlreadyCommitted(f"window {seq} of {book.stream}/{head.lane} is already committed, by run {run}")
     if head.state == LaneState.CLOSED:
+        check_not_early(head)
         raise LaneClosed(f"{book.stream}/{head.lane} is closed")
     if head.pending is None or head.pending.window.seq != seq:
         raise StaleLedger(

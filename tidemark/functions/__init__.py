@@ -57,8 +57,14 @@ class ProcessEnded(Exception):
     """The failure of a message whose call ended its process, or whose process the system ended meanwhile."""
 
 
-def load_function(key: str, name: str) -> Callable[..., Any]:
-    """The function `module:name` that a stream file names under `key`. Raises WrongUse when Python finds none."""
+_OF_THE_JOB = "of the Spark job: beside the job's script, in PYTHONPATH, or installed"
+
+
+def load_function(key: str, name: str, path: str = _OF_THE_JOB) -> Callable[..., Any]:
+    """The function `module:name` that a stream file names under `key`. Raises WrongUse when Python finds none.
+
+    `path` is whose Python path the error names.
+    """
     module, _, attribute = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute, None)
@@ -66,7 +72,7 @@ def load_function(key: str, name: str) -> Callable[..., Any]:
         # Whatever the module raises at its import, it is not Tidemark's error.
         raise WrongUse(
             f"{key}: the module {module} cannot be imported ({type(problem).__name__}: {problem}). It has to be on the Python "
-            "path of the Spark job: beside the job's script, in PYTHONPATH, or installed"
+            f"path {path}"
         ) from problem
     if not callable(found):
         raise WrongUse(f"{key}: the module {module} has no function {attribute}")

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
 from msgspec import structs
 
@@ -27,21 +26,19 @@ from tidemark.ledger.records import (
     Receipt,
     Record,
     Register,
-    Selection,
     SelectionRef,
     Window,
     covers,
 )
+from tidemark.ledger.selections import Selections
 from tidemark.ledger.store import Key, LedgerStore, Offsets, sortable
 from tidemark.offsets.authority import Authority
+from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 log = logging.getLogger(__name__)
 
 REGISTER: Key = ("register",)
-
-# Most take some hundred bytes. The store limits the largest: in ZooKeeper, to what one request can hold.
-_SELECTIONS_AT_ONCE = 64
 
 
 def now_ms() -> int:
@@ -115,7 +112,7 @@ class Book:
         self._export = export
         self.stream = stream
         self.clock = clock
-        self._selections: dict[str, RangeSet] = {}
+        self._selections = Selections(store, stream)
 
     # register and heads
 
@@ -254,7 +251,7 @@ class Book:
             known = found.setdefault(place, record)
             if known != record:
                 raise self._contradicting(record, encode(known))
-        self.read_selections(record.window.selection for record in found.values())
+        self._selections.load(record.window.selection.digest for record in found.values() if record.window.selection)
         return [Committed(self.with_receipt(record), self.covers(record.window)) for record in found.values()]
 
     def _open_heads(self, register: tuple[bytes, Register] | None) -> dict[str, Stored]:
@@ -360,39 +357,15 @@ class Book:
 
     def find_selection(self, digest: str) -> RangeSet | None:
         """The offsets of a stored selection; None when no selection has this digest."""
-        if digest not in self._selections:
-            stored = self.store.read(("selection", digest))
-            if stored is None:
-                return None
-            self._selections[digest] = self._selection_in(digest, stored)
-        return self._selections[digest]
+        return self._selections.find(digest)
 
-    def read_selections(self, refs: Iterable[SelectionRef | None]) -> None:
-        """Read some selections into memory, many in each request."""
-        missing = list({ref.digest for ref in refs if ref is not None} - self._selections.keys())
-        for first in range(0, len(missing), _SELECTIONS_AT_ONCE):
-            names = missing[first : first + _SELECTIONS_AT_ONCE]
-            stored = self.store.read_several([("selection", name) for name in names])
-            for name, value in zip(names, stored, strict=True):
-                if value is not None:
-                    self._selections[name] = self._selection_in(name, value)
-
-    def _selection_in(self, digest: str, stored: bytes) -> RangeSet:
-        name = self._name(("selection", digest))
-        ranges = decode(stored, Selection, name).as_ranges()
-        if selection_ref(ranges).digest != digest:
-            raise LedgerUnreadable(f"{name} does not hold what its name says")
-        return ranges
+    def holding(self, refs: Iterable[SelectionRef | None], place: Coordinate) -> set[str]:
+        """Which of some selections have an offset, by their digests. Of a large selection, one piece is read."""
+        return self._selections.holding((ref.digest for ref in refs if ref is not None), place)
 
     def store_selection(self, ranges: RangeSet) -> SelectionRef:
-        """Store a set of offsets and give its reference. Raises TooLarge when the set has too many separate ranges."""
-        ref = selection_ref(ranges)
-        value = encode(Selection.of(ranges))
-        check_size(
-            self.store, value, f"a selection of {ref.offsets} offsets", "select fewer, or ranges in place of records"
-        )
-        self.store.put(("selection", ref.digest), value)
-        return ref
+        """Store a set of offsets and give its reference. Raises TooLarge for tens of millions of separate ranges."""
+        return self._selections.store(ranges)
 
     # audit reports, by the run that made them
 
@@ -413,11 +386,6 @@ class Book:
 
     def _name(self, key: Key) -> str:
         return "/".join((self.stream, *key))
-
-
-def selection_ref(ranges: RangeSet) -> SelectionRef:
-    lines = "".join(f"{one}\n" for one in ranges)
-    return SelectionRef(sha256(lines.encode()).hexdigest(), ranges.count())
 
 
 def _closed(register: tuple[bytes, Register] | None) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import ClassVar
+from typing import ClassVar, Protocol, runtime_checkable
 
 from tidemark.clients.connections import Connections
-from tidemark.ledger.store import LedgerStore
+from tidemark.ledger.store import Leaders, LedgerStore
 from tidemark.schemes.parts import Part
 
 
@@ -37,6 +37,15 @@ class LedgerSettings(Part):
     def tables(self) -> Iterable[str]:
         """The tables of HBase that no sink of the stream may write to."""
         return ()
+
+
+@runtime_checkable
+class NamesLeaders(Protocol):
+    """A store whose layouts for other tools name the leader of each partition."""
+
+    def name_leaders(self, leaders: Callable[[Iterable[str]], Leaders]) -> None:
+        """Take the function that gives the leaders of some topics' partitions. It asks Kafka, and raises TidemarkError."""
+        ...
 
 
 @dataclass(frozen=True)

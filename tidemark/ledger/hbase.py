@@ -30,7 +30,7 @@ def open_store(settings: HBaseLedger, stream: str, connections: Connections, wai
         if waits
         else Gateway(endpoint)
     )
-    return HBaseLedgerStore(gateway, settings.table, stream, settings.offsets_table)
+    return HBaseLedgerStore(gateway, settings.table, stream, settings.offsets_table, settings.group)
 
 
 class HBaseLedgerStore:
@@ -40,11 +40,15 @@ class HBaseLedgerStore:
     max_value_bytes = 4 * 1024 * 1024
     commits_records = False
 
-    def __init__(self, gateway: Gateway, table: str, stream: str, offsets_table: str | None = None) -> None:
+    def __init__(
+        self, gateway: Gateway, table: str, stream: str, offsets_table: str | None = None, group: str | None = None
+    ) -> None:
+        """`group` names the stream's rows in the table of offsets; None for the stream's own name."""
         self._gateway = gateway
         self._table = table
         self._stream = stream
         self._offsets_table = offsets_table
+        self._group = group or stream
 
     def prepare(self) -> None:
         """Create missing tables. Raises WrongUse when the ledger's table exists and would lose values."""
@@ -124,7 +128,7 @@ class HBaseLedgerStore:
             return
         rows = [
             BatchMutation(
-                row=f"{topic}:{self._stream}:{committed_at}".encode(),
+                row=f"{topic}:{self._group}:{committed_at}".encode(),
                 mutations=[
                     Mutation(
                         isDelete=False, column=f"{_OFFSETS_FAMILY}:{partition}".encode(), value=str(until).encode()
@@ -133,6 +137,7 @@ class HBaseLedgerStore:
                 ],
             )
             for topic, partitions in offsets.items()
+            if partitions
         ]
         if rows:
             table = self._offsets_table.encode()

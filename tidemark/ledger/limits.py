@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable
 
 from msgspec import structs
 
 from tidemark.errors import TooLarge
 from tidemark.ledger.codec import encode
-from tidemark.ledger.records import Blocks, Head, Pending, Selection, WindowRange, positions
+from tidemark.ledger.records import Blocks, Head, Pending, WindowRange, positions
 from tidemark.ledger.store import LedgerStore
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
-from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
 
 # Attempt, receipt and record without the tallies, with the longest names and places that a stream file allows.
@@ -24,16 +23,6 @@ _MOST = Count(_LARGEST, "f" * 16)
 def check_size(store: LedgerStore, value: bytes, what: str, advice: str) -> None:
     if len(value) > store.max_value_bytes:
         raise TooLarge(f"{what} takes {len(value)} bytes; this ledger holds up to {store.max_value_bytes}: {advice}")
-
-
-def beginning_that_fits(store: LedgerStore, ranges: RangeSet) -> RangeSet:
-    """The longest beginning of a set of offsets that fits into one selection."""
-    every = list(ranges)
-
-    def is_too_large(number: int) -> bool:
-        return len(encode(Selection.of(RangeSet(every[:number])))) > store.max_value_bytes
-
-    return RangeSet(every[: bisect_left(range(1, len(every) + 1), True, key=is_too_large)])
 
 
 def check_pending(store: LedgerStore, head: Head, pending: Pending) -> None:

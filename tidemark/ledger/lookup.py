@@ -38,8 +38,9 @@ class Found:
 def look_up(book: Book, place: Coordinate) -> Found:
     """The windows that cover a coordinate: all that were committed when the search began, and perhaps newer ones.
 
-    Takes one read for the register, one for the heads, and one per some thousand closed lanes. Selections with holes around
-    the coordinate take one read per 64, the history a few. A lane's history up to a window without positions is read whole.
+    Takes one read for the register, one for the heads, and one per some thousand closed lanes. Selections with holes
+    around the coordinate take one read per 64, and one more if they are in pieces; the history takes a few. A lane's
+    history up to a window without positions is read whole.
     Raises LedgerContradiction when a head or a record is missing.
     """
     register = book.register()
@@ -50,8 +51,9 @@ def look_up(book: Book, place: Coordinate) -> Found:
         lanes |= {lane: entry for lane, entry in part.items() if _may_claim(entry, place)}
     heads = _heads(book, lanes)
     within = {lane: entry for lane, entry in lanes.items() if _may_claim(entry, place)}
-    book.read_selections(entry.selection for entry in within.values() if not _is_whole(entry))
-    claiming = [lane for lane, entry in within.items() if _claims(book, entry, place)]
+    scattered = {lane: entry.selection for lane, entry in within.items() if not _is_whole(entry)}
+    holding = book.holding(scattered.values(), place)
+    claiming = [lane for lane in within if (ref := scattered.get(lane)) is None or ref.digest in holding]
     passing = _passing(book, _searches(lanes, heads, claiming, place), place)
     passing |= {(one.lane, one.seq): one for stored in heads.values() for one in _unpositioned(book, stored.head)}
     windows, gaps = [], []
@@ -76,13 +78,6 @@ def _may_claim(entry: LaneEntry, place: Coordinate) -> bool:
     return not ends or place.offset < ends.get(place.partition, 0)
 
 
-def _claims(book: Book, entry: LaneEntry, place: Coordinate) -> bool:
-    """Whether a lane claims a coordinate that its entry allows."""
-    if entry.selection is None or _is_whole(entry):
-        return True
-    return (place.partition, place.offset) in book.selection(entry.selection)
-
-
 def _is_whole(entry: LaneEntry) -> bool:
     """Whether a lane's selection has no holes: then its start and end describe all of it."""
     between = sum(until - position.offset for position, until in zip(entry.start, entry.until, strict=False))
@@ -93,7 +88,7 @@ def _selects(book: Book, entry: LaneEntry, record: Record, place: Coordinate) ->
     selection = record.window.selection
     if selection is None or (selection == entry.selection and _is_whole(entry)):
         return True
-    return (place.partition, place.offset) in book.selection(selection)
+    return bool(book.holding([selection], place))
 
 
 def _holds(part: WindowRange | Gap, place: Coordinate) -> bool:

@@ -13,10 +13,12 @@ from msgspec import Struct, field
 
 from tidemark.ledger.store import Offsets
 from tidemark.offsets.blocks import PartitionBlocks
-from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
 
 INGEST = "ingest"
+# Not a lane: the place of an audit's signs of life. Of two audits at once, the newer sign stays.
+AUDIT = "audit"
 
 # The format of the values that this version writes; `codec.py` migrates older ones.
 FORMAT = 1
@@ -74,10 +76,10 @@ def positions(offsets: dict[TopicPartition, int]) -> tuple[Position, ...]:
 
 def next_offsets(positions: Iterable[Position]) -> Offsets:
     """{topic: {partition: next offset}}, of each topic's newest incarnation."""
-    found: Offsets = {}
-    for position in sorted(positions, key=lambda one: one.incarnation):
-        found.setdefault(position.topic, {})[position.partition] = position.offset
-    return found
+    found: dict[str, dict[int, dict[int, int]]] = {}
+    for one in positions:
+        found.setdefault(one.topic, {}).setdefault(one.incarnation, {})[one.partition] = one.offset
+    return {topic: incarnations[max(incarnations)] for topic, incarnations in found.items()}
 
 
 class SelectionRef(Struct, frozen=True, forbid_unknown_fields=True):
@@ -250,6 +252,21 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return (*self.receipt.sinks, dead_letters) if dead_letters else self.receipt.sinks
 
 
+def exported(record: Record) -> Offsets:
+    """The next offsets that other tools are shown after a commit of the ingest: those of the partitions that it reads.
+
+    A partition that fell away is left out: its topic was deleted or recreated, or the stream file no longer names it. The
+    topic itself stays, so that a layout for several topics stays one.
+    """
+    read = {one.at for one in record.window.ranges}
+    found: Offsets = {}
+    for position in record.positions:
+        partitions = found.setdefault(position.topic, {})
+        if position.at in read:
+            partitions[position.partition] = position.offset
+    return found
+
+
 class Blocks(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The tallies of a window by blocks of `size` offsets. An attempt stores them before its commit; its receipt names them."""
 
@@ -344,6 +361,13 @@ class TopicIncarnation(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     raised: tuple[Raised, ...] = ()
 
 
+class Paused(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Since when no further window of a lane begins, and why."""
+
+    reason: str
+    at: int
+
+
 class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A lane in the register. Every lane but `ingest` works on a selection, and this selection is its claim.
 
@@ -365,6 +389,10 @@ class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     windows: int | None = None
     # As in the head.
     closed_early: str | None = None
+    # Who asked for the lane, and the second person who approved it. None where no user is known, or none had to approve.
+    asked_by: str | None = None
+    approved_by: str | None = None
+    paused: Paused | None = None
 
 
 class AcceptedClock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -394,6 +422,8 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     clock: AcceptedClock | None = None
     closed: int = 0
     closed_page: int = 0
+    # Why the ledger is used no more, for example where it has moved to. Then the register never changes again.
+    retired: str | None = None
 
 
 class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -407,11 +437,26 @@ class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     done: dict[str, int] = {}
 
 
+class Piece(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A part of a selection that is stored as a selection of its own: where it begins, and its digest."""
+
+    topic: str
+    incarnation: int
+    partition: int
+    start: int
+    digest: str
+
+    @property
+    def begins(self) -> tuple[TopicPartition, int]:
+        return TopicPartition(self.topic, self.partition, self.incarnation), self.start
+
+
 class Selection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A stored set of offsets: per partition (start, until) pairs, ascending."""
+    """A stored set of offsets: per partition (start, until) pairs, ascending. Or its `pieces`, in order, without pairs."""
 
     format: int = FORMAT
-    partitions: tuple[tuple[str, int, int, tuple[tuple[int, int], ...]], ...]
+    partitions: tuple[tuple[str, int, int, tuple[Interval, ...]], ...] = ()
+    pieces: tuple[Piece, ...] = ()
 
     def __post_init__(self) -> None:
         for _, _, _, intervals in self.partitions:
@@ -420,10 +465,10 @@ class Selection(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
                     raise ValueError(f"from {start} until {until} is not a range of offsets")
 
     def as_ranges(self) -> RangeSet:
-        return RangeSet(
-            OffsetRange(TopicPartition(topic, partition, incarnation), start, until)
+        """The offsets of a selection without pieces."""
+        return RangeSet.of_intervals(
+            (TopicPartition(topic, partition, incarnation), intervals)
             for topic, incarnation, partition, intervals in self.partitions
-            for start, until in intervals
         )
 
     @classmethod

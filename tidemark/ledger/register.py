@@ -9,7 +9,16 @@ from typing import Any
 
 from msgspec import structs
 
-from tidemark.errors import ClaimOverlap, ClockAhead, ClockBehind, Conflict, LaneClosed, LedgerContradiction, WrongUse
+from tidemark.errors import (
+    ClaimOverlap,
+    ClockAhead,
+    ClockBehind,
+    Conflict,
+    LaneClosed,
+    LanePaused,
+    LedgerContradiction,
+    WrongUse,
+)
 from tidemark.ledger.book import REGISTER, Book, Stored, head_key
 from tidemark.ledger.closed import given_up
 from tidemark.ledger.codec import decode, encode
@@ -23,6 +32,7 @@ from tidemark.ledger.records import (
     LaneEntry,
     LaneKind,
     LaneState,
+    Paused,
     Position,
     Register,
     SelectionRef,
@@ -126,6 +136,7 @@ def change(book: Book, edit: Callable[[Register], Register]) -> Register:
             continue
         if edited is register:
             return register
+        _check_in_use(register)
         edited = given_up(book, edited)
         edited = structs.replace(edited, token=new_token())
         value = encode(edited)
@@ -135,6 +146,14 @@ def change(book: Book, edit: Callable[[Register], Register]) -> Register:
         except NotMine:
             continue
         return edited
+
+
+def _check_in_use(register: Register) -> None:
+    if register.retired is not None:
+        raise WrongUse(
+            f"this ledger of {register.stream} was retired, and is used no more: {register.retired}. Name the ledger that "
+            "replaces it in the stream file"
+        )
 
 
 def _has_token(token: str) -> Callable[[bytes], bool]:
@@ -184,6 +203,8 @@ def open_lane(
     start: tuple[Position, ...],
     selection: SelectionRef | None = None,
     reason: str | None = None,
+    asked_by: str | None = None,
+    approved_by: str | None = None,
 ) -> Stored:
     """Open a lane and give its head. Opening the same lane again, as after a crash, gives the same head.
 
@@ -217,6 +238,8 @@ def open_lane(
             start=start,
             until=_ends(book, start, selection),
             selection=selection,
+            asked_by=asked_by,
+            approved_by=approved_by,
         )
         return structs.replace(register, lanes={**register.lanes, lane: entry})
 
@@ -241,8 +264,13 @@ def required_head(book: Book, lane: str) -> Stored:
 
 
 def open_lanes(book: Book) -> dict[str, Stored]:
-    """The heads of the open lanes. Finishes openings and closings that a crash interrupted, or that are under way."""
+    """The heads of the open lanes. Finishes openings and closings that a crash interrupted, or that are under way.
+
+    Raises WrongUse for a ledger that was retired.
+    """
     found = book.register()
+    if found is not None:
+        _check_in_use(found[1])
     open_now = found[1].lanes if found else {}
     heads = book.heads_of(open_now)
     for lane, entry in open_now.items():
@@ -258,7 +286,7 @@ def _opened(book: Book, lane: str, entry: LaneEntry) -> Stored:
     """The head of a lane in the register. An opening lane is marked as open."""
     head = _head_of(book, lane, entry)
     if entry.state == LaneState.OPENING:
-        change(book, lambda register: _marked(register, lane, LaneState.OPEN, opening=True))
+        change(book, lambda register: _marked(register, lane, LaneState.OPEN))
     return head
 
 
@@ -298,6 +326,31 @@ def _head_of(book: Book, lane: str, entry: LaneEntry) -> Stored:
     if found is None:
         raise LedgerContradiction(f"the head of {book.stream}/{lane} was made and is gone")
     return found
+
+
+def pause_lane(book: Book, lane: str, paused: Paused | None) -> None:
+    """Let no further window of an open lane begin; with None, let windows begin again. Raises WrongUse for other lanes."""
+    if lane == INGEST:
+        raise WrongUse(f"{book.stream}/{INGEST} is paused and resumed in Airflow, with its DAG")
+
+    def edit(register: Register) -> Register:
+        entry = register.lanes.get(lane)
+        if entry is None:
+            raise WrongUse(f"{book.stream} has no open lane {lane}")
+        return structs.replace(register, lanes={**register.lanes, lane: structs.replace(entry, paused=paused)})
+
+    change(book, edit)
+
+
+def check_not_paused(book: Book, lane: str) -> None:
+    """Raises LanePaused for a lane of which no further window may begin now."""
+    found = book.register()
+    entry = found[1].lanes.get(lane) if found else None
+    if entry is not None and entry.paused is not None:
+        raise LanePaused(
+            f"{book.stream}/{lane} is paused: {entry.paused.reason}. What it has committed stays, and what it has not read "
+            f"stays claimed. To go on: tidemark resume {book.stream} {lane}, then run it again (in Airflow: clear its task)"
+        )
 
 
 def close_lane(book: Book, lane: str, because: str | None = None) -> None:
@@ -355,10 +408,10 @@ def _closed_by(token: str) -> Callable[[bytes], bool]:
     return lambda stored: decode(stored, Head, "the head").token == token
 
 
-def _marked(register: Register, lane: str, state: LaneState, *, opening: bool = False, **more: Any) -> Register:
-    """The register with this state of a lane. `opening`: only if the lane is still opening. Unknown lanes change nothing."""
+def _marked(register: Register, lane: str, state: LaneState, **more: Any) -> Register:
+    """The register with this state of a lane. Unknown lanes change nothing: a closed lane has left the register."""
     entry = register.lanes.get(lane)
-    if entry is None or (opening and entry.state != LaneState.OPENING):
+    if entry is None:
         return register
     return structs.replace(register, lanes={**register.lanes, lane: structs.replace(entry, state=state, **more)})
 
@@ -410,7 +463,7 @@ def _check_claim(book: Book, register: Register, kind: LaneKind, selection: Sele
         if shared:
             raise ClaimOverlap(
                 f"{_some(shared)}: claimed by the open lane {name} (run {lane.run}); wait until it is closed. If that run is "
-                f"given up for good, free its claim: tidemark ledger close {book.stream} {name} --reason ..."
+                f"given up for good, free its claim: tidemark cancel {book.stream} {name} --reason ..."
             )
     covered = book.authority().covered()
     if kind == LaneKind.REPLAY and (unknown := wanted - covered):

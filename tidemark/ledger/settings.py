@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from tidemark.ledger.contract import LedgerSettings
-from tidemark.schemes.parts import ConnectionName, Table
+from tidemark.schemes.parts import ConnectionName, Part, Table
+
+# What other tools call the reader of offsets. In ZooKeeper it is a part of a path, where `.` and `..` mean others.
+Group = Annotated[str, Field(pattern=r"^[^./\x00-\x1f\x7f][^/\x00-\x1f\x7f]*$", max_length=200)]
 
 
 class HBaseLedger(LedgerSettings):
@@ -23,6 +26,10 @@ class HBaseLedger(LedgerSettings):
         default="stream_kafka_offsets",
         description="The table of offsets for other tools, written after each commit. `null` for none.",
     )
+    group: Group | None = Field(
+        default=None,
+        description="The group in the [rows of that table](layouts.md#offsets-for-other-tools), otherwise the stream's name.",
+    )
 
     @property
     def connection(self) -> str:
@@ -33,6 +40,17 @@ class HBaseLedger(LedgerSettings):
 
 
 NodePath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", max_length=200)]
+
+
+class StormNodes(Part):
+    """The offset nodes of Storm's Kafka spout: `ZK_ROOT/ID/partition_N`, as its `SpoutConfig` names them."""
+
+    zk_root: Annotated[NodePath, Field(description="The root of the spout's nodes, `zkRoot`.")]
+    id: Group | None = Field(default=None, description="The spout's `id`, otherwise the stream's name.")
+
+
+def _root_alone(said: object) -> object:
+    return {"zk_root": said} if isinstance(said, str) else said
 
 
 class ZooKeeperLedger(LedgerSettings):
@@ -50,8 +68,12 @@ class ZooKeeperLedger(LedgerSettings):
         default="/consumers",
         description="The root of the offset nodes of Kafka's old consumers, for other tools. `null` for none.",
     )
-    storm: NodePath | None = Field(
-        default=None, description="The root of offset nodes in the form of Storm's Kafka spout, for other tools."
+    group: Group | None = Field(
+        default=None, description="The group of the nodes below `consumers`, otherwise the stream's name."
+    )
+    storm: Annotated[StormNodes, BeforeValidator(_root_alone)] | None = Field(
+        default=None,
+        description="Offset nodes in the form of Storm's Kafka spout, for other tools: `zk_root` and `id`, or the root alone.",
     )
 
     @property

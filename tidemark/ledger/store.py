@@ -14,6 +14,8 @@ Key = tuple[str, ...]
 CLOCK_KEY: Key = ("clock",)
 # {topic: {partition: next offset}}
 Offsets = dict[str, dict[int, int]]
+# Where the leader of each partition is: {(topic, partition): (host, port)}.
+Leaders = dict[tuple[str, int], tuple[str, int]]
 
 
 class InDoubt(Exception):

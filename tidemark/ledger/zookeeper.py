@@ -10,7 +10,8 @@ A commit is one transaction: the head, the history record, and the offset nodes 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -22,10 +23,12 @@ from kazoo.security import make_acl
 
 from tidemark.clients.connections import Connections, zookeeper_endpoint
 from tidemark.clients.zookeeper import TROUBLE, ZooKeeper, reason
-from tidemark.errors import LedgerContradiction, TooLarge, WrongUse
+from tidemark.errors import LedgerContradiction, TidemarkError, TooLarge, WrongUse
 from tidemark.ledger.contract import Waits
 from tidemark.ledger.settings import ZooKeeperLedger
-from tidemark.ledger.store import CLOCK_KEY, InDoubt, Key, Offsets
+from tidemark.ledger.store import CLOCK_KEY, InDoubt, Key, Leaders, Offsets
+
+log = logging.getLogger(__name__)
 
 # ZooKeeper takes requests of up to 1 MiB (jute.maxbuffer). The rest, about 47 KiB, is for the protocol.
 MAX_REQUEST_BYTES = 1_000_000
@@ -45,21 +48,32 @@ class OffsetLayouts:
     """Which offset nodes a commit writes for other tools; None for none.
 
     `consumers` is the root of `/consumers/GROUP/offsets/TOPIC/PARTITION`. `storm` is the root of Storm's
-    `ZKROOT/ID/partition_N` (with several topics `ZKROOT/ID/TOPIC/partition_N`).
+    `ZKROOT/ID/partition_N` (with several topics `ZKROOT/ID/TOPIC/partition_N`); `storm_id` is `group` unless given.
     """
 
     group: str
     consumers: str | None = None
     storm: str | None = None
+    storm_id: str | None = None
 
-    def nodes(self, offsets: Offsets) -> Iterator[tuple[str, bytes]]:
+    def nodes(self, offsets: Offsets, leaders: Leaders) -> Iterator[tuple[str, bytes]]:
         for topic, partitions in sorted(offsets.items()):
             for partition, offset in sorted(partitions.items()):
                 if self.consumers is not None:
                     yield f"{self.consumers}/{self.group}/offsets/{topic}/{partition}", str(offset).encode()
                 if self.storm is not None:
-                    place = f"{self.storm}/{self.group}" + (f"/{topic}" if len(offsets) > 1 else "")
-                    yield f"{place}/partition_{partition}", _storm_state(self.group, topic, partition, offset)
+                    identity = self.storm_id or self.group
+                    place = f"{self.storm}/{identity}" + (f"/{topic}" if len(offsets) > 1 else "")
+                    host, port = leaders.get((topic, partition), ("", 0))
+                    state = {
+                        "topology": {"id": identity, "name": identity},
+                        "offset": offset,
+                        "partition": partition,
+                        "broker": {"host": host, "port": port},
+                        "topic": topic,
+                    }
+                    # As `PartitionManager.commit` of storm-kafka writes it.
+                    yield f"{place}/partition_{partition}", json.dumps(state, separators=(",", ":")).encode()
 
     def offset_in(self, path: str, value: bytes) -> int | None:
         """The offset that such a node holds; None when its value has neither layout."""
@@ -78,7 +92,13 @@ def open_store(
         if waits
         else ZooKeeper(endpoint)
     )
-    layouts = OffsetLayouts(stream, settings.consumers, settings.storm)
+    storm = settings.storm
+    layouts = OffsetLayouts(
+        settings.group or stream,
+        settings.consumers,
+        storm.zk_root if storm else None,
+        (storm.id or stream) if storm else None,
+    )
     return ZooKeeperLedgerStore(zookeeper, settings.path, stream, layouts)
 
 
@@ -92,6 +112,11 @@ class ZooKeeperLedgerStore:
         self._zookeeper = zookeeper
         self._base = f"{root.rstrip('/')}/{stream}"
         self._layouts = layouts or OffsetLayouts(stream)
+        self._leaders: Callable[[Iterable[str]], Leaders] | None = None
+
+    def name_leaders(self, leaders: Callable[[Iterable[str]], Leaders]) -> None:
+        """As `NamesLeaders`: for the broker in Storm's nodes."""
+        self._leaders = leaders
 
     def prepare(self) -> None:
         """Create the stream's folder."""
@@ -130,7 +155,7 @@ class ZooKeeperLedgerStore:
         found = self._get(path)
         if found is None or found[0] != expected:
             return False
-        nodes = dict(self._layouts.nodes(offsets)) if offsets else {}
+        nodes = dict(self._layouts.nodes(offsets, self._leaders_of(offsets))) if offsets else {}
         _check_request(path, [len(value), len(history) + len(recorded), *(len(p) + len(v) for p, v in nodes.items())])
         known = self._known(nodes)
         self._make_folder(_parent(history))
@@ -237,6 +262,17 @@ class ZooKeeperLedgerStore:
         found: list[bytes | None] = self._zookeeper.repeated("read", lambda client: client.sync_async(self._base), ask)
         return found
 
+    def _leaders_of(self, offsets: Offsets) -> Leaders:
+        """The leaders of the partitions; empty when no node names one, or when Kafka does not answer."""
+        if self._layouts.storm is None or self._leaders is None:
+            return {}
+        try:
+            return self._leaders([topic for topic, partitions in offsets.items() if partitions])
+        except TidemarkError as problem:
+            # A commit does not fail for the sake of a field that no reader needs for its offsets.
+            log.warning("Storm's nodes name no broker this time: %s", problem)
+            return {}
+
     def _known(self, nodes: Mapping[str, bytes]) -> dict[str, tuple[int | None, int]]:
         """The offset nodes that exist, each with its offset and version."""
         found = {path: self._get(path) for path in nodes}
@@ -315,15 +351,3 @@ def shown_acl(client: KazooClient, *, create: bool = False) -> Any:
     if client.default_acl is None:
         return None
     return [*client.default_acl, make_acl("world", "anyone", read=True, create=create)]
-
-
-def _storm_state(group: str, topic: str, partition: int, offset: int) -> bytes:
-    """As `PartitionManager.commit` of storm-kafka writes it."""
-    state = {
-        "topology": {"id": group, "name": group},
-        "offset": offset,
-        "partition": partition,
-        "broker": {"host": "", "port": 0},
-        "topic": topic,
-    }
-    return json.dumps(state, separators=(",", ":")).encode()

@@ -12,7 +12,7 @@ from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.zookeeper import ZooKeeper
 from tidemark.errors import WrongUse
 from tidemark.ledger.hbase import HBaseLedgerStore
-from tidemark.ledger.store import Offsets
+from tidemark.ledger.store import Leaders, Offsets
 from tidemark.ledger.zookeeper import OffsetLayouts, shown_acl
 from tidemark.migrate.importing import CSV_COLUMNS, harmless
 
@@ -35,9 +35,9 @@ def to_hbase_rows(gateway: Gateway, table: str, group: str, at: int, offsets: Of
     HBaseLedgerStore(gateway, "", group, table).publish(at, offsets)
 
 
-def to_nodes(zookeeper: ZooKeeper, layouts: OffsetLayouts, offsets: Offsets) -> None:
+def to_nodes(zookeeper: ZooKeeper, layouts: OffsetLayouts, offsets: Offsets, leaders: Leaders) -> None:
     """The nodes of Kafka's old consumers, or of Storm. Other logins may read them. An existing node gets the new offset."""
-    for path, value in layouts.nodes(offsets):
+    for path, value in layouts.nodes(offsets, leaders):
         _put(zookeeper, path, value)
 
 

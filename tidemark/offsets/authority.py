@@ -9,14 +9,13 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """Neighbouring offsets [start, until) of a partition with one authority."""
 
     start: int
@@ -31,8 +30,9 @@ class Authority:
         """`windows`: (generation, offsets covered) of each committed window, in any order."""
         edges: dict[TopicPartition, list[tuple[int, int, int]]] = {}
         for generation, covered in windows:
-            for one in covered:
-                edges.setdefault(one.partition, []).append((one.start, one.until, generation))
+            for partition in covered.partitions:
+                ranges = edges.setdefault(partition, [])
+                ranges += [(start, until, generation) for start, until in covered.of(partition)]
         self._segments = {partition: _segments(ranges) for partition, ranges in sorted(edges.items())}
 
     def __eq__(self, other: object) -> bool:
@@ -73,10 +73,9 @@ class Authority:
         )
 
     def covered(self) -> RangeSet:
-        return RangeSet(
-            OffsetRange(partition, segment.start, segment.until)
+        return RangeSet.of_intervals(
+            (partition, ((segment.start, segment.until) for segment in segments))
             for partition, segments in self._segments.items()
-            for segment in segments
         )
 
 

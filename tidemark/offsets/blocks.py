@@ -28,7 +28,7 @@ class BlockTally(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
     stored: Count = NOTHING
     rows: Count = NOTHING
     content: str = "0" * 16
-    set_aside: Count = NOTHING
+    dead_letters: Count = NOTHING
 
     @classmethod
     def of(cls, block: int, tally: PartitionTally) -> BlockTally:

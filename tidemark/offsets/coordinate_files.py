@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.errors import WrongUse
-
-# The first names are those of people and of the scheme `message_metadata`, the second those of Tidemark's own files.
-_NAMES = (("topic", "partition", "offset"), ("_topic", "_partition", "_offset"))
+from tidemark.offsets.coordinates import columns
 
 
 def lines_of(path: Path) -> str:
@@ -54,7 +52,7 @@ def _of_parquet(path: Path) -> str:
 
 
 def _columns(path: Path, there: Sequence[str]) -> tuple[str, ...]:
-    found = next((names for names in _NAMES if set(names) <= set(there)), None)
+    found = columns(there)
     if found is None:
         raise WrongUse(f"{path}: expected the columns topic, partition and offset; it has {', '.join(there) or 'none'}")
     return found

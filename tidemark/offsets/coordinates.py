@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from tidemark.errors import WrongUse
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, TopicPartition
@@ -15,6 +18,13 @@ _WITH_AT = re.compile(rf"{_TOPIC}/(?P<partition>\d{{1,10}})@(?P<offset>\d{{1,19}
 _WITH_COMMAS = re.compile(rf"{_TOPIC}\s*,\s*(?P<partition>\d{{1,10}})\s*,\s*(?P<offset>\d{{1,19}})")
 _RANGE = re.compile(rf"{_TOPIC}/(?P<partition>\d{{1,10}})@(?P<start>\d{{1,19}})-(?P<until>\d{{1,19}})")
 _MAX_PARTITION = 2**31 - 1
+
+# The first names are those of people and of the scheme `message_metadata`, the second those of Tidemark's own files.
+_COLUMNS = (("topic", "partition", "offset"), ("_topic", "_partition", "_offset"))
+_ARRAY = re.compile(r"\s*\[\s*(?=[\[{\]])")
+_SPACE = re.compile(r"\s*")
+# How much of a wrong line an error shows.
+_MOST_SHOWN = 100
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -32,33 +42,133 @@ class Coordinate:
 
 
 def parse_coordinates(text: str) -> list[Coordinate]:
-    """Coordinates, one per line: `topic/partition@offset` or `topic,partition,offset`. Skips empty lines, `#` comments.
+    """Coordinates as lines, CSV or JSON; the text itself shows which.
+
+    Lines: `topic/partition@offset` or `topic,partition,offset`; empty lines and `#` comments are skipped. CSV: the first line
+    names the columns topic, partition and offset, among others. JSON: an array, or one value a line; each is an object with
+    these names, or `["topic", partition, offset]`.
 
     People write three parts; a caller that knows the ledger adds the incarnation. Raises WrongUse naming the line.
     """
-    return [Coordinate(partition, start) for partition, start, _ in _lines(text, (_WITH_AT, _WITH_COMMAS), "offset")]
+    text = text.removeprefix("\ufeff")
+    if text.lstrip().startswith(("[", "{")):
+        found = _of_json(text)
+    else:
+        found = _of_csv(text) if _names_columns(text) else _of_lines(text)
+    return [Coordinate(partition, start) for partition, start, _ in _matched(found, (_WITH_AT, _WITH_COMMAS), "offset")]
 
 
 def parse_ranges(text: str) -> list[OffsetRange]:
     """Half-open ranges, one per line: `topic/partition@from-until`. Raises WrongUse naming the line."""
-    return [OffsetRange(*parts) for parts in _lines(text, (_RANGE,), "from-until")]
+    return [OffsetRange(*parts) for parts in _matched(_of_lines(text), (_RANGE,), "from-until")]
 
 
-def _lines(text: str, forms: Iterable[re.Pattern[str]], last: str) -> Iterable[tuple[TopicPartition, int, int]]:
+def columns(there: Iterable[str]) -> tuple[str, str, str] | None:
+    """The names of topic, partition and offset among some columns; None unless all three are there."""
+    found = set(there)
+    return next((names for names in _COLUMNS if found.issuperset(names)), None)
+
+
+# Each form gives the number of a line, and what it says of a coordinate.
+_Said = Iterator[tuple[int, str]]
+
+
+def _of_lines(text: str) -> _Said:
     for number, line in enumerate(text.splitlines(), start=1):
-        words = line.split("#", 1)[0].strip()
-        if not words:
-            continue
+        if words := line.split("#", 1)[0].strip():
+            yield number, words
+
+
+def _names_columns(text: str) -> bool:
+    """Whether the first line is the header of a table. A topic may be called topic, so numbers are no header."""
+    first = text.lstrip().partition("\n")[0].strip()
+    cells = {cell.strip().strip('"') for cell in first.split(",")}
+    return any(names[0] in cells for names in _COLUMNS) and not _WITH_COMMAS.fullmatch(first)
+
+
+def _of_csv(text: str) -> _Said:
+    rows = csv.reader(text.splitlines(), skipinitialspace=True)
+    try:
+        header = next([cell.strip() for cell in row] for row in rows if row)
+        names = columns(header)
+        if names is None:
+            raise WrongUse(
+                f"line {rows.line_num}: expected the columns topic, partition and offset; it has {', '.join(header)}"
+            )
+        places = [header.index(name) for name in names]
+        for row in rows:
+            if row and len(row) <= max(places):
+                raise WrongUse(f"line {rows.line_num}: has fewer columns than the first line, which names them")
+            if row:
+                yield rows.line_num, ",".join(row[place].strip() for place in places)
+    except csv.Error as problem:
+        raise WrongUse(f"line {rows.line_num}: not CSV: {problem}") from problem
+
+
+def _of_json(text: str) -> _Said:
+    for line, value in _values(text):
+        named = columns(value) if isinstance(value, dict) else None
+        parts = [value[name] for name in named] if named else value
+        if not isinstance(parts, list) or len(parts) != 3 or not isinstance(parts[0], str):
+            raise WrongUse(
+                f"line {line}: {_shown(json.dumps(value))} is not a coordinate; expected "
+                '{"topic": "logs", "partition": 3, "offset": 17} or ["logs", 3, 17]'
+            )
+        yield line, ",".join(map(str, parts))
+
+
+def _values(text: str) -> Iterator[tuple[int, Any]]:
+    """The values of an array, or those that follow each other, with the lines at which they begin."""
+    decoder, array = json.JSONDecoder(), _ARRAY.match(text)
+    before, line, at = 0, 1, array.end() if array else _after_space(text, 0)
+    more = True
+    while True:
+        line, before = line + text.count("\n", before, at), at
+        if array and text[at : at + 1] == "]":
+            if rest := text[at + 1 :].strip():
+                raise WrongUse(f"line {line}: expected nothing after the array, found {_shown(rest)}")
+            return
+        if at == len(text) and not array:
+            return
+        if not more:
+            raise WrongUse(f"line {line}: expected a comma or the end of the array, found {_shown(text[at:])}")
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError) as problem:
+            said = problem.msg if isinstance(problem, json.JSONDecodeError) else problem
+            raise WrongUse(f"line {line}: {_shown(text[at:])} is not JSON: {said}") from problem
+        yield line, value
+        at = _after_space(text, end)
+        if array:
+            more = text[at : at + 1] == ","
+            at = _after_space(text, at + 1) if more else at
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _shown(text: str) -> str:
+    first = text.partition("\n")[0]
+    return repr(first[:_MOST_SHOWN] + ("..." if len(first) > _MOST_SHOWN else ""))
+
+
+def _matched(said: _Said, forms: Iterable[re.Pattern[str]], last: str) -> Iterator[tuple[TopicPartition, int, int]]:
+    for number, words in said:
         match = next((found for form in forms if (found := form.fullmatch(words))), None)
         if match is None:
             raise WrongUse(
-                f"line {number}: {words!r} is not a coordinate; expected topic/partition@{last}, for example logs/3@17"
+                f"line {number}: {_shown(words)} is not a coordinate; expected topic/partition@{last}, for example "
+                f"logs/3@17{'-20' if last != 'offset' else ''}"
             )
         parts = match.groupdict()
         start = int(parts.get("offset") or parts["start"])
         until = int(parts.get("until") or start)
         if int(parts["partition"]) > _MAX_PARTITION or max(start, until) >= MAX_OFFSET:
-            raise WrongUse(f"line {number}: {words!r} is beyond Kafka's numbers (partition 2^31-1, offset 2^63-2)")
+            raise WrongUse(
+                f"line {number}: {_shown(words)} is beyond Kafka's numbers (partition 2^31-1, offset 2^63-2)"
+            )
         if parts["topic"] in (".", ".."):
             raise WrongUse(f"line {number}: {parts['topic']!r} is not a topic name")
         yield TopicPartition(parts["topic"], int(parts["partition"])), start, until

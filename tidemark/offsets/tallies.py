@@ -176,7 +176,7 @@ _NOT_WRITTEN = "Nothing was written; the next attempt reads the same offsets aga
 
 
 def verify(
-    tallies: Iterable[PartitionTally], stored: Mapping[str, Acknowledgements], set_aside: Acknowledgements
+    tallies: Iterable[PartitionTally], stored: Mapping[str, Acknowledgements], dead_letters: Acknowledgements
 ) -> None:
     """Check that each message read was skipped, stored by every sink, or stored as a dead letter; and rows' contents.
 
@@ -187,14 +187,14 @@ def verify(
         outcomes = tally.stored + tally.skipped + tally.invalid + tally.failed
         _same(f"{tally.at}: read", tally.read, "given an outcome", outcomes)
         dead = tally.invalid + tally.failed
-        kept = set_aside.get(tally.at, NONE_ACKNOWLEDGED).messages
+        kept = dead_letters.get(tally.at, NONE_ACKNOWLEDGED).messages
         _same(f"{tally.at}: invalid or failed", dead, "acknowledged by the dead letters", kept)
         for sink, acknowledged in stored.items():
             got = acknowledged.get(tally.at, NONE_ACKNOWLEDGED)
             _same(f"{tally.at}: messages to store", tally.stored, f"acknowledged by sink {sink}", got.messages)
             _same(f"{tally.at}: rows to store", tally.rows, f"acknowledged by sink {sink}", got.rows)
             _same_content(tally, sink, got)
-    for sink, acknowledged in [*stored.items(), ("dead letters", set_aside)]:
+    for sink, acknowledged in [*stored.items(), ("dead letters", dead_letters)]:
         for partition in acknowledged.keys() - known.keys():
             raise VerificationFailed(f"{sink} acknowledged {partition}, of which nothing was read in this window")
 

@@ -39,7 +39,7 @@ def check_topics(known: Known, topics: tuple[str, ...], read: set[str]) -> None:
                 "To read it as a new topic, set `on_recreated: accept` in the stream file."
             )
         there = known.logs[topic].partitions
-        for partition in known.chosen[topic] if known.chosen else ():
+        for partition in known.chosen.get(topic, ()) if known.chosen else ():
             if partition not in there:
                 raise WrongUse(f"source.partitions: {topic}/{partition} does not exist; there are {_numbers(there)}")
 

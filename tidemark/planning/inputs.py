@@ -84,5 +84,5 @@ class Known:
         return {
             at: log
             for at, log in sorted(self.partitions().items())
-            if chosen is None or at.partition in chosen[at.topic]
+            if chosen is None or at.partition in chosen.get(at.topic, ())
         }

@@ -129,12 +129,14 @@ def next_selected(
 
     `at_once` may add to what the limits allow.
     """
-    left = selection - RangeSet(OffsetRange(at, 0, offset) for at, offset in head.offsets().items())
+    left = not_read(head, selection)
     if not left:
         return None
     check_topics(known, tuple(sorted({at.topic for at in left.partitions})), {at.topic for at in left.partitions})
     logs = known.partitions()
-    for one in left:
+    # A million ranges lie where the first and the last of each partition lie.
+    ends = (OffsetRange(at, *pair) for at in left.partitions for pair in (left.of(at)[0], left.of(at)[-1]))
+    for one in ends:
         if one.partition not in logs:
             raise PartitionsChanged(f"{one} cannot be read: the partition, or this incarnation of the topic, is gone")
         begins = known.starts.get(one.partition, 0)
@@ -156,6 +158,11 @@ def next_selected(
         chosen = at_once(chosen, left)
     hull = {one.partition: (one.start, one.until) for one in chosen.hull()}
     return _window(head, known, request, hull, selection=ref)
+
+
+def not_read(head: Head, selection: RangeSet) -> RangeSet:
+    """The part of a lane's selection that none of its windows has read."""
+    return selection - RangeSet(OffsetRange(at, 0, offset) for at, offset in head.offsets().items())
 
 
 def limit_of(ranges: Mapping[TopicPartition, tuple[int, int]], request: Request) -> int | None:

@@ -15,10 +15,11 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Forecasted:
-    """A partition as it is now, and the forecast for its next unread offset."""
+    """A partition as it is now, the forecast for its next unread offset, and that message's timestamp if it is known."""
 
     now: Moment
     forecast: Forecast
+    unread_since: int | None = None
 
 
 def forecasts(
@@ -32,16 +33,15 @@ def forecasts(
     lagging = {at: now for at, now in moments.items() if now.start <= now.position < now.end}
     topics = {at.topic for at in lagging}
     settings = log.retention(topics) if topics else {}
-    timed = {at for at in lagging if (kept := settings.get(at.topic)) is not None and kept.time_ms is not None}
     sized = {at.topic for at in lagging if (kept := settings.get(at.topic)) is not None and kept.size_bytes is not None}
-    ends = {(at.topic, at.partition): (lagging[at].position, lagging[at].end) for at in timed}
+    ends = {(at.topic, at.partition): (now.position, now.end) for at, now in lagging.items()}
     timestamps = log.timestamps(ends) if ends else {}
     sizes = log.sizes(sized) if sized else {}
     found = {}
     for at, now in moments.items():
         place = (at.topic, at.partition)
         seen = Seen(now, before.get(at), settings.get(at.topic), timestamps.get(place), sizes.get(place))
-        found[at] = Forecasted(now, forecast(seen, warn_hours * _HOUR_MS))
+        found[at] = Forecasted(now, forecast(seen, warn_hours * _HOUR_MS), seen.timestamp)
     return found
 
 

@@ -33,12 +33,13 @@ from tidemark.ledger.records import (
     positions,
     selected_lane,
 )
-from tidemark.ledger.register import check_not_early, close_lane, open_lane, required_head
+from tidemark.ledger.register import check_not_early, check_not_paused, close_lane, open_lane, required_head
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds
 from tidemark.planning import planner, starting
 from tidemark.planning.inputs import Known, Request
-from tidemark.runs import pinning, whole_windows
+from tidemark.runs import pacing, pinning, whole_windows
+from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved
 from tidemark.runs.conditions import request, sized
 from tidemark.runs.discovery import known_now, known_to_ingest, topics_now, with_epoch_ends
 from tidemark.runs.open_stream import OpenStream
@@ -182,21 +183,34 @@ def _positions_of_run(opened: OpenStream, known: Known, asked: Request, head: He
     return _start_positions(opened, known, asked.topics)
 
 
-def open_selected(opened: OpenStream, kind: LaneKind, run: str, selection: RangeSet, reason: str) -> str:
+def open_selected(
+    opened: OpenStream, kind: LaneKind, run: str, selection: RangeSet, reason: str, by: People = NOBODY_KNOWN
+) -> str:
     """Open a backfill or replay lane over a selection, and claim its offsets. Gives the lane's name.
 
     The name follows from the run's name, so that a retry finds the lane that the first try opened or closed. A replay
-    takes whole windows where a sink needs them.
+    takes whole windows where a sink needs them. Raises NotApproved for too many offsets without a second person.
     """
     if kind == LaneKind.REPLAY:
         selection = whole_windows.widened(opened, selection)
     if not selection:
         raise WrongUse(f"there is nothing to {kind.value}: the selection is empty")
+    check_approved(opened.stream.limits.approve_above, selection.count(), by)
     lane = lane_name(kind, run)
     ref = opened.book.store_selection(selection)
     starts = {one.partition: one.start for one in selection.hull()}
     start = positions(starts)
-    open_lane(opened.book, lane, kind, run=run, start=start, selection=ref, reason=reason)
+    open_lane(
+        opened.book,
+        lane,
+        kind,
+        run=run,
+        start=start,
+        selection=ref,
+        reason=reason,
+        asked_by=by.asked,
+        approved_by=by.approved,
+    )
     return lane
 
 
@@ -235,7 +249,7 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
     """Step 1 for a backfill or replay lane: its pending window, or the next part of its selection. None: the lane is done.
 
     If the first window can never be planned, the lane is closed, which frees its claim. Raises LaneClosed for a lane that
-    was closed before it was done.
+    was closed before it was done, LanePaused for one that is paused.
     """
     if is_done(opened, lane):
         return None
@@ -244,20 +258,25 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
     if entry is None or entry.selection is None:
         raise WrongUse(f"{opened.book.stream} has no lane {lane} over a selection")
     try:
-        return _pin_selected(opened, lane, run, entry, entry.selection)
+        pending = _pin_selected(opened, lane, run, entry, entry.selection)
     except LaneClosed:
         if is_done(opened, lane):
             return None
         raise
     except (WrongUse, SourceChanged) as problem:
         raise type(problem)(f"{problem} {_freed(opened, lane, problem)}") from problem
+    if pending is not None:
+        check_not_paused(opened.book, lane)
+    return pending
 
 
 def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref: SelectionRef) -> Pending | None:
     selection = opened.book.selection(ref)
     at_once = whole_windows.read_at_once(opened) if entry.kind == LaneKind.REPLAY else None
     topics = tuple(sorted({at.topic for at in selection.partitions}))
-    asked = request(opened, run, topics, entry.reason)
+    limits = opened.stream.limits
+    most = pacing.most_records(limits.max_records, limits.max_records_per_second)
+    asked = replace(request(opened, run, topics, entry.reason), max_records=most)
 
     def plan(head: Head) -> tuple[Window | None, Known]:
         ingest, known = opened.book.head(INGEST), known_now(opened, topics)
@@ -273,7 +292,9 @@ def _freed(opened: OpenStream, lane: str, problem: TidemarkError) -> str:
     if head.seq == 0 and head.pending is None:
         close_lane(opened.book, lane, because=f"{type(problem).__name__}: {problem}"[: protocol.MOST_REASON])
         return f"Nothing was read, and what {lane} had claimed is free again."
-    return f"What {lane} has not read stays claimed. To free it: tidemark ledger close {opened.book.stream} {lane} --reason ..."
+    return (
+        f"What {lane} has not read stays claimed. To free it: tidemark cancel {opened.book.stream} {lane} --reason ..."
+    )
 
 
 def next_window(opened: OpenStream, lane: str, run: str, goal: tuple[Position, ...]) -> Pending | None:
@@ -312,13 +333,13 @@ def with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:
     """
     found = opened.book.register()
     filled = []
-    for one in ranges:
-        known = found[1].topics.get(one.partition.topic) if found else None
+    for at in ranges.partitions:
+        known = found[1].topics.get(at.topic) if found else None
         if not known:
-            raise WrongUse(f"{one.partition.topic}: the stream {opened.book.stream} has never read this topic")
-        at = TopicPartition(one.partition.topic, one.partition.partition, max(topic.incarnation for topic in known))
-        filled.append(OffsetRange(at, one.start, one.until))
-    return RangeSet(filled)
+            raise WrongUse(f"{at.topic}: the stream {opened.book.stream} has never read this topic")
+        newest = TopicPartition(at.topic, at.partition, max(topic.incarnation for topic in known))
+        filled.append((newest, ranges.of(at)))
+    return RangeSet.of_intervals(filled)
 
 
 def everything_from_the_start(opened: OpenStream) -> RangeSet:

@@ -12,7 +12,7 @@ from tidemark.clients.kafka.log import KafkaLog
 from tidemark.commit.protocol import Sweeper
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Book
-from tidemark.ledger.contract import Waits
+from tidemark.ledger.contract import NamesLeaders, Waits
 from tidemark.ledger.kinds import ledger_store
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.hbase.table import ResultTable, result_table
@@ -75,10 +75,13 @@ def open_stream(
     stream = file.stream
     log = log or KafkaLog(kafka_endpoint(connections(stream.source.kafka)))
     group = stream.source.export_group
+    store = ledger_store(stream.ledger, stream.name, connections, waits)
+    if isinstance(store, NamesLeaders):
+        store.name_leaders(log.leaders)
     return OpenStream(
         file=file,
         book=Book(
-            ledger_store(stream.ledger, stream.name, connections, waits),
+            store,
             stream.name,
             export=partial(log.commit_group, group) if group else None,
         ),

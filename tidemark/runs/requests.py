@@ -16,13 +16,28 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import parse_coordinates, parse_ranges
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.times import read_time
+from tidemark.runs.record_files import records_in
+
+
+def _fits(text: str) -> str:
+    if len(text) > MOST_TEXT:
+        raise ValueError(
+            f"{len(text)} characters, and a field takes up to {MOST_TEXT}; write records to a file and name it as records_file"
+        )
+    return text
+
 
 # The longest accepted text: about 30,000 records pasted as lines.
 MOST_TEXT = 1_000_000
 MOST_TIME = 40
 MOST_REASON = 500
 
-_Lines = Annotated[str, Field(max_length=MOST_TEXT)]
+MOST_PATH = 1_000
+# A lane, or one of its windows, as `show` and `results --dead-letters` name it.
+WINDOW_PATTERN = r"^([A-Za-z0-9-]{1,60}(/[0-9]{1,19})?)?$"
+
+_Lines = Annotated[str, AfterValidator(_fits)]
+_Path = Annotated[str, Field(max_length=MOST_PATH)]
 _Reason = Annotated[str, Field(min_length=3, max_length=MOST_REASON)]
 _Digest = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
 _IfNone = Literal["fail", "end"]
@@ -45,6 +60,8 @@ class _Request(BaseModel):
 
     # The ways to name offsets, each with its fields. A request uses exactly one of them.
     _ways: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    # Two ways that may be used together.
+    _together: ClassVar[frozenset[tuple[str, ...]]] = frozenset()
 
     @model_validator(mode="before")
     @classmethod
@@ -57,7 +74,8 @@ class _Request(BaseModel):
     @model_validator(mode="after")
     def _exactly_one(self) -> _Request:
         given = [way for way in self._ways if any(getattr(self, name) for name in way)]
-        if self._ways and len(given) != 1:
+        together = bool(given) and set(given) == self._together
+        if self._ways and len(given) != 1 and not together:
             ways, found = (["/".join(way) for way in some] for some in (self._ways, given))
             raise ValueError(f"fill in exactly one of {', '.join(ways)}; found {' and '.join(found) or 'none of them'}")
         return self
@@ -74,6 +92,8 @@ class BackfillRequest(_Request):
     if_none: _IfNone = "fail"
     reason: _Reason
     dry_run: bool = False
+    # Refuse the whole request when any of its offsets cannot be read.
+    strict: bool = False
 
     kind: ClassVar[LaneKind] = LaneKind.BACKFILL
     _ways = (("ranges",), ("everything_before",), ("holes",), ("since", "until_time"))
@@ -83,8 +103,11 @@ class ReplayRequest(_Request):
     """What a replay reads again."""
 
     records: _Lines = ""
+    records_file: _Path = ""
     ranges: _Lines = ""
     dead_letters: Annotated[str, Field(max_length=200)] = ""
+    # Only with `dead_letters`, as are the two times if both are given: of those that this lane or window made.
+    dead_letters_window: Annotated[str, Field(pattern=WINDOW_PATTERN)] = ""
     selection: _Digest = ""
     ignore_stored: bool = False
     since: _Time = ""
@@ -92,9 +115,28 @@ class ReplayRequest(_Request):
     if_none: _IfNone = "fail"
     reason: _Reason
     dry_run: bool = True
+    strict: bool = False
 
     kind: ClassVar[LaneKind] = LaneKind.REPLAY
-    _ways = (("records",), ("ranges",), ("dead_letters",), ("selection",), ("ignore_stored",), ("since", "until_time"))
+    _ways = (
+        ("records",),
+        ("records_file",),
+        ("ranges",),
+        ("dead_letters",),
+        ("selection",),
+        ("ignore_stored",),
+        ("since", "until_time"),
+    )
+    # Times choose among dead letters.
+    _together = frozenset({("dead_letters",), ("since", "until_time")})
+
+    @model_validator(mode="after")
+    def _window_of_dead_letters(self) -> ReplayRequest:
+        if self.dead_letters_window and not self.dead_letters:
+            raise ValueError(
+                "dead_letters_window chooses among dead letters: fill in dead_letters too, * for all of them"
+            )
+        return self
 
 
 class AuditRequest(_Request):
@@ -102,14 +144,17 @@ class AuditRequest(_Request):
 
     ranges: _Lines = ""
     records: _Lines = ""
+    records_file: _Path = ""
     level: Literal["ledger", "source", "sinks", "full"] = "full"
     repair: Literal["none", "plan", "execute"] = "none"
 
     @model_validator(mode="after")
     def _possible_at_this_level(self) -> AuditRequest:
         if not self.depth.needs_spark:
-            if self.ranges or self.records:
-                raise ValueError(f"level {self.level} looks at the whole ledger: leave ranges and records empty")
+            if self.ranges or self.records or self.records_file:
+                raise ValueError(
+                    f"level {self.level} looks at the whole ledger: leave ranges, records and records_file empty"
+                )
             if self.repair != "none":
                 raise ValueError(
                     f"repair: level {self.level} reads no rows, so it has no findings to replay; use level sinks or full"
@@ -123,7 +168,8 @@ class AuditRequest(_Request):
     def offsets(self) -> RangeSet:
         """The requested offsets, in the newest incarnations. Empty: everything. Raises WrongUse naming the line."""
         records = (one.as_range() for one in parse_coordinates(self.records))
-        return RangeSet([*parse_ranges(self.ranges), *records])
+        found = RangeSet([*parse_ranges(self.ranges), *records])
+        return found | records_in(self.records_file) if self.records_file else found
 
 
 Request = TypeVar("Request", bound=_Request)

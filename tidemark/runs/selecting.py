@@ -10,19 +10,16 @@ from tidemark.audit.coverage import coverage
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.coordinates import Coordinate, parse_coordinates, parse_ranges
-from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.planning import checking
 from tidemark.planning.inputs import Known
-from tidemark.runs import lanes, redriving, whole_windows
-from tidemark.runs.discovery import known_now, topics_now
+from tidemark.runs import answers, lanes, redriving, whole_windows
+from tidemark.runs.discovery import known_now, newest_incarnations, topics_now
 from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.record_files import records_in
+from tidemark.runs.redriving import DeadLetters
 from tidemark.runs.requests import BackfillRequest, ReplayRequest
-
-# The texts that tell people why offsets inside bounds in time are left out.
-READ_ALREADY = "a window has read them"
-NOT_READ = "no window has read them"
-THE_INGESTS = "at or above the ingest position"
 
 
 @dataclass(frozen=True)
@@ -38,43 +35,84 @@ class Selected:
 
 
 def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
-    """The offsets that a request names. Only requests by time or for dead letters leave some out.
+    """The offsets that a request names and that can be read, and the answer to each of the others.
 
-    A replay takes whole windows where a sink needs them. Raises WrongUse, OffsetsOutOfRange, TopicGone, Unreachable.
+    A replay takes whole windows where a sink needs them. Raises WrongUse when nothing can be read, unless this is a dry
+    run, and for a `strict` request when any offset cannot be read. Raises TopicGone, TopicRecreated, OffsetsOutOfRange,
+    Unreachable.
     """
     found = _selected(opened, request)
+    _check(request, found)
     if not isinstance(request, ReplayRequest) or not found.ranges:
         return found
     wide = whole_windows.widened(opened, found.ranges)
     return Selected(wide, found.left_out, wide - found.ranges)
 
 
+def _check(request: BackfillRequest | ReplayRequest, found: Selected) -> None:
+    what = request.kind.value
+    if request.strict and found.left_out:
+        number = sum(part.count() for part in found.left_out.values())
+        raise WrongUse(
+            f"strict: {number} offsets cannot be read by a {what}. {answers.said(found.left_out)}. Nothing was changed. Leave "
+            "these offsets out, or leave out strict (--strict): the others are then read"
+        )
+    if not found.ranges and not request.dry_run:
+        raise WrongUse(f"there is nothing to {what}: {answers.said(found.left_out) or 'the selection is empty'}")
+
+
 def _selected(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
+    within = None
     if request.since or request.until_time:
         within = within_times(opened, request.since, request.until_time, request.if_none)
-        return of_kind(opened, request.kind, within)
     if isinstance(request, ReplayRequest) and request.dead_letters:
-        return _dead_letters(opened, None if request.dead_letters == "*" else request.dead_letters)
-    return Selected(_named(opened, request))
+        reason = None if request.dead_letters == "*" else request.dead_letters
+        return _dead_letters(opened, DeadLetters(reason, request.dead_letters_window, within))
+    return _answered(opened, request.kind, _named(opened, request) if within is None else within)
+
+
+def _answered(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:
+    """The part of some offsets that a lane may take: a replay takes covered offsets, a backfill the others."""
+    register, source = opened.book.register(), opened.stream.source
+    read_before = register[1].topics if register else {}
+    asked = {at.topic for at in wanted.partitions}
+    known = known_now(
+        opened, tuple(sorted(one for one in asked if one in read_before or source.reads(one))), learn=False
+    )
+    # What Kafka holds of a topic that was deleted or made anew is no answer to what people ask about the one before.
+    checking.check_topics(known, tuple(sorted(asked & set(read_before))), set(read_before))
+    return Selected(*answers.before(kind, wanted, known, *_read_and_below(opened)))
 
 
 def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> RangeSet:
     if request.ranges:
-        return lanes.with_incarnations(opened, RangeSet(parse_ranges(request.ranges)))
+        return _with_incarnations(opened, RangeSet(parse_ranges(request.ranges)))
     if isinstance(request, BackfillRequest):
         return _holes(opened) if request.holes else lanes.before_the_first_window(opened)
     if request.selection:
         return lanes.stored_selection(opened, request.selection)
     if request.ignore_stored:
         return lanes.everything_from_the_start(opened)
-    records = parse_coordinates(request.records)
-    return lanes.with_incarnations(opened, RangeSet(one.as_range() for one in records))
+    if request.records_file:
+        return _with_incarnations(opened, records_in(request.records_file))
+    return _with_incarnations(opened, RangeSet(one.as_range() for one in parse_coordinates(request.records)))
 
 
-def _dead_letters(opened: OpenStream, reason: str | None) -> Selected:
-    found = redriving.redrive(opened, reason)
+def _with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:
+    """Offsets in three parts, with the newest incarnation of each topic; the first one for topics that were never read."""
+    register = opened.book.register()
+    newest = newest_incarnations(register[1]) if register else {}
+    return RangeSet(
+        OffsetRange(TopicPartition(at.topic, at.partition, newest.get(at.topic, FIRST_INCARNATION)), start, until)
+        for at in ranges.partitions
+        for start, until in ranges.of(at)
+    )
+
+
+def _dead_letters(opened: OpenStream, wanted: DeadLetters) -> Selected:
+    found = redriving.redrive(opened, wanted)
     most = opened.stream.dead_letters.max_redrives
-    left_out = {redriving.EXPIRED: found.expired, redriving.too_often(most): found.too_often}
+    left_out = {answers.EXPIRED: found.expired, redriving.too_often(most): found.too_often}
     return Selected(found.ranges, {why: ranges for why, ranges in left_out.items() if ranges})
 
 
@@ -88,24 +126,17 @@ def _holes(opened: OpenStream) -> RangeSet:
     return found
 
 
-def of_kind(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:
-    """The part of some offsets that a lane may take: a replay takes covered offsets, a backfill the others."""
-    parts = divided(opened, wanted)
-    left_out, chosen = dict(parts), NOT_READ if kind == LaneKind.BACKFILL else READ_ALREADY
-    return Selected(left_out.pop(chosen), {why: ranges for why, ranges in left_out.items() if ranges})
-
-
 def divided(opened: OpenStream, wanted: RangeSet) -> Mapping[str, RangeSet]:
     """Split offsets: those that a window has read, those that the ingest will read, and the others."""
+    return answers.by_lane(wanted, *_read_and_below(opened))
+
+
+def _read_and_below(opened: OpenStream) -> tuple[RangeSet, RangeSet]:
+    """The offsets that committed windows cover, and those below the ingest positions."""
     head = opened.book.head(INGEST)
     positions = head.head.offsets() if head is not None else {}
     below = RangeSet(OffsetRange(at, 0, offset) for at, offset in positions.items())
-    covered = opened.book.authority().covered()
-    return {
-        READ_ALREADY: wanted & covered,
-        NOT_READ: wanted & below - covered,
-        THE_INGESTS: wanted - below - covered,
-    }
+    return opened.book.authority().covered(), below
 
 
 def within_times(opened: OpenStream, since: str, until: str, if_none: str) -> RangeSet:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from datetime import datetime
 
 from tidemark.commit import protocol
+from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener
 from tidemark.errors import Conflict, WrongUse
 from tidemark.ledger.newest import newest_of_lane
@@ -38,10 +38,6 @@ class NothingToRead:
 
     def verify(self) -> Receipt:
         return Receipt(tallies=(), sinks=(), dead_letters=None, started_at=self._now, finished_at=self._now)
-
-
-class _NoFence:
-    def check(self) -> None: ...
 
 
 def skip(opened: OpenStream, to: Target, reason: str, run: str, *, write: bool) -> Window:
@@ -106,7 +102,7 @@ def _commit(opened: OpenStream, seq: int, run: str) -> Record:
         opened.book,
         opened.sweeper,
         NothingToRead(opened.book.clock()),
-        lambda taken: nullcontext(_NoFence()),
+        unwatched,
         INGEST,
         seq,
         lanes.this_run(opened, run),

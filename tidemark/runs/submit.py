@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -60,10 +61,17 @@ def refused(connection: str, master: str | None, deploy_mode: object, expected: 
     return None
 
 
-def submit_command(stream: Stream, connection: Connection, script: str, arguments: list[str]) -> list[str]:
+def submit_command(
+    stream: Stream,
+    connection: Connection,
+    script: str,
+    arguments: list[str],
+    more: Mapping[str, str] | None = None,
+) -> list[str]:
     """The command that runs a job of a stream and ends with its exit code. Raises WrongUse.
 
     The stream's `engine` gives the settings, its Spark connection the master. If both name a master, they have to agree.
+    `more` are settings of this one start.
     """
     found = master(connection)
     if refusal := refused(connection.name, found, connection.extra.get("deploy-mode"), stream.engine.master):
@@ -71,7 +79,7 @@ def submit_command(stream: Stream, connection: Connection, script: str, argument
     options = ["--master", found, "--name", f"tidemark {stream.name}"]
     if queue := connection.extra.get("queue"):
         options += ["--queue", str(queue)]
-    settings = dict(stream.engine.conf)
+    settings = {**stream.engine.conf, **(more or {})}
     if namespace := connection.extra.get("namespace"):
         settings["spark.kubernetes.namespace"] = str(namespace)
     for key, value in settings.items():

@@ -69,6 +69,10 @@ class Engine(Part):
         description="Airflow pool for the Spark tasks of replays, backfills and audits, otherwise that of `pool`. With a "
         "pool of their own, they never hold up an ingest.",
     )
+    queue: PoolName | None = Field(
+        default=None,
+        description="The queue of all tasks, for executors that have queues, as Celery's. Otherwise Airflow's own default.",
+    )
     retries: Annotated[int, Field(ge=0, le=100, description="Of every task. A retry reads the pinned window.")] = 3
     # At most a week for the delay, and 31 days for the time-out. Longer is a mistake, and Airflow cannot add any number.
     retry_delay_seconds: Annotated[

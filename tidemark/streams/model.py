@@ -12,6 +12,7 @@ from pydantic import (
     model_validator,
 )
 
+from tidemark.functions import FUNCTION_NAME
 from tidemark.ledger.contract import LedgerSettings
 from tidemark.ledger.kinds import KINDS as LEDGER_KINDS
 from tidemark.ledger.settings import HBaseLedger
@@ -29,6 +30,7 @@ from tidemark.schemes.parts import (
 from tidemark.schemes.union import Scheme
 from tidemark.sinks.contract import SinkSettings, Surroundings, owned_table
 from tidemark.sinks.kinds import KINDS
+from tidemark.streams.alarm import Alarm
 from tidemark.streams.engine import Engine
 from tidemark.streams.explode import Explode
 from tidemark.streams.retry import Retry
@@ -52,8 +54,16 @@ else:
     Sink = Annotated[Union[tuple(kind.settings for kind in KINDS.values())], Field(discriminator="type")]  # noqa: UP007
 
 
+Callback = Annotated[str, Field(pattern=FUNCTION_NAME, max_length=200)]
+# As Airflow's `DAG(access_control=...)`: role, resource, actions.
+AccessControl = dict[
+    Annotated[Text, Field(min_length=1)],
+    dict[Literal["DAGs", "DAG Runs"], Items[Literal["can_read", "can_create", "can_edit", "can_delete"]]],
+]
+
+
 class DeadLetters(Part):
-    """The HBase table of the messages that were set aside."""
+    """The HBase table of the dead letters."""
 
     hbase: ConnectionName = Field(default="hbase_default", description="The connection of the table.")
     table: Annotated[Table, Field(description="The table.")]
@@ -125,6 +135,14 @@ class Limits(Part):
         description="How many offsets a partition may lag when a run begins. The run skips what lies before that, and the "
         "ledger names it.",
     )
+    max_records_per_second: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="The most offsets a second that a [replay or backfill](replay.md#how-fast) takes on average.",
+    )
+    approve_above: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="A replay or backfill of more offsets needs the [approval](replay.md#approval) of a second person.",
+    )
     # A day: it falls into working hours, and is far below the seven days that Kafka keeps by default.
     warn_retention_hours: Annotated[
         int,
@@ -150,6 +168,22 @@ class Stream(Part):
         ),
     ]
     description: Annotated[Text, Field(max_length=2_000, description="A line for people.")] = ""
+    owner: Annotated[Text, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description="Who Airflow names as the owner of the stream's tasks."
+    )
+    tags: Items[Annotated[Text, Field(min_length=1, max_length=100)]] = Field(
+        default=(), description="Tags of the stream's DAGs, besides `tidemark` and the stream's name."
+    )
+    access_control: AccessControl = Field(
+        default_factory=dict,
+        description="What roles may do with the stream's DAGs, besides their rights on all DAGs: [below](#access_control).",
+    )
+    on_failure: Callback | None = Field(
+        default=None, description="Called when a run of any of the stream's DAGs has failed: [below](#callbacks)."
+    )
+    on_success: Callback | None = Field(
+        default=None, description="Called when a run of any of the stream's DAGs has succeeded: [below](#callbacks)."
+    )
     source: Annotated[
         Source,
         Field(description="Topics, where to begin, policies for changes in Kafka: [source.md](source.md)."),
@@ -178,6 +212,7 @@ class Stream(Part):
     ]
     ledger: Ledger = Field(default=HBaseLedger(), description="Where offsets and history are kept: [below](#ledger).")
     limits: Limits = Field(default=Limits(), description="What bounds a window: [below](#limits).")
+    alarm: Alarm = Field(default=Alarm(), description="When the stream is late: [below](#alarm).")
     guarantee: Literal["at_least_once", "at_most_once", "none"] = Field(
         default="at_least_once", description="What a crash may cost: [below](#guarantee)."
     )

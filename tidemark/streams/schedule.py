@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 from zoneinfo import ZoneInfo
 
@@ -60,3 +60,10 @@ class Schedule(Part):
     timezone: Annotated[
         str, AfterValidator(_timezone), Field(description="The time zone of `cron`, like `Europe/Berlin`.")
     ] = "UTC"
+
+    def two_runs_ago(self, now: int) -> int:
+        """When the run before the last one was due, by the schedule. Times are in milliseconds since 1970."""
+        zone = UTC if self.timezone.lower() == "utc" else ZoneInfo(self.timezone)
+        due = croniter(self.cron, datetime.fromtimestamp(now / 1000, zone))
+        due.get_prev()
+        return round(float(due.get_prev()) * 1000)

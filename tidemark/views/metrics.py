@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tidemark.ledger.records import Record
+from tidemark.views.status import Word
 from tidemark.views.summary import messages, passed_over
 
 # Their names and meanings: docs/monitoring.md is written from here.
@@ -15,6 +16,12 @@ GAUGES = {
     "log_start": "the log start of each partition",
     "position": "the ingest's position in each partition; without one until a window has read the partition",
     "end": "the end of each partition's log",
+    "status": "the [status](#status) of each partition, and the worst of the stream: 0 is OK, 1 WARNING, 2 STALLED, "
+    "3 REWOUND, 4 STOPPED",
+    "retention_ms": "the least time until Kafka deletes the next unread offset, of each partition where it is known, and of "
+    "the stream",
+    "latency_ms": "how old the oldest message of the newest window was at its commit",
+    "latency_alarm": "1 while the [latency alarm](#the-latency-alarm) is raised, otherwise 0; only with a limit",
     "lag": "how many offsets the ingest lags: of each partition that has a position, and of the whole stream",
 }
 COUNTERS = {
@@ -22,7 +29,7 @@ COUNTERS = {
     "read": "messages that they have read",
     "stored": "messages that are rows in the results",
     "skipped": "messages without a row, by a function, a transform or `explode`",
-    "set_aside": "dead letters: invalid and failed messages",
+    "dead_letters": "invalid and failed messages",
     "offsets_lost": "offsets that Kafka no longer had, and that a policy of the stream file let pass",
     "offsets_skipped": "offsets that a policy of the stream file has skipped",
 }
@@ -38,15 +45,32 @@ class Metric:
     partition: int | None = None
 
 
-def gauges(partitions: Iterable[dict[str, Any]]) -> Iterator[Metric]:
-    """Log start, position, end and lag of an overview's partitions, where they are known, and the lag of all together."""
-    lag = 0
-    for one in partitions:
-        for name in GAUGES:
+_OF_PARTITIONS = ("log_start", "position", "end", "lag", "retention_ms")
+_NUMBERS = {word.value: number for number, word in enumerate(Word)}
+
+
+def gauges(shown: Mapping[str, Any]) -> Iterator[Metric]:
+    """The numbers of an overview, of its partitions and of the whole stream, where they are known."""
+    lag, left = 0, []
+    for one in shown["partitions"]:
+        place = one["topic"], one["partition"]
+        for name in _OF_PARTITIONS:
             if one[name] is not None:
-                yield Metric(name, int(one[name]), one["topic"], one["partition"])
+                yield Metric(name, int(one[name]), *place)
+        if one["status"] is not None:
+            yield Metric("status", _NUMBERS[one["status"]], *place)
         lag += int(one["lag"] or 0)
+        left += [one["retention_ms"]] if one["retention_ms"] is not None else []
     yield Metric("lag", lag)
+    if left:
+        yield Metric("retention_ms", min(left))
+    if shown["status"] is not None:
+        yield Metric("status", _NUMBERS[shown["status"]["word"]])
+    latency = shown["latency"]
+    if latency["last_ms"] is not None:
+        yield Metric("latency_ms", latency["last_ms"])
+    if latency["alarm"] is not None:
+        yield Metric("latency_alarm", int(latency["alarm"]))
 
 
 def counts(records: Iterable[Record]) -> Iterator[Metric]:

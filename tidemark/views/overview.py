@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tidemark.clients.kafka.retention import Moment, alarm, in_table
+from tidemark.clients.kafka.retention import Moment, alarm, headroom, in_table
 from tidemark.clients.kafka.topics import READ_COMMITTED, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.ledger.book import Book, Stored
@@ -27,11 +27,13 @@ from tidemark.offsets.ranges import TopicPartition
 from tidemark.runs.discovery import topics_now
 from tidemark.runs.forecasting import Forecasted, forecasts
 from tidemark.runs.open_stream import OpenStream
+from tidemark.streams.alarm import LAST_WINDOWS
+from tidemark.views.judging import verdicts
+from tidemark.views.latency import latencies, latency_shown
+from tidemark.views.status import Verdict, worst
 from tidemark.views.summary import messages, passed_over
 
 _WINDOWS = 50
-# How many windows give the log starts and positions for a forecast.
-_FORECAST_WINDOWS = 20
 _LANES = 20
 
 
@@ -49,14 +51,28 @@ def overview(opened: OpenStream) -> dict[str, Any]:
     moments, lately = {}, []
     if found and INGEST in heads:
         moments = _moments(found[1], heads[INGEST].head, logs, high, book.clock())
-        lately = newest_of_lane(book, INGEST, heads[INGEST].head, _FORECAST_WINDOWS)
+        # They also give the log starts and positions for a forecast.
+        lately = newest_of_lane(book, INGEST, heads[INGEST].head, LAST_WINDOWS)
     forecasted = forecasts(opened.log, moments, lately, opened.stream.limits.warn_retention_hours)
+    ingest, told = heads.get(INGEST), opened.stream.alarm
+    opened_at = lanes[INGEST].opened_at if INGEST in lanes else 0
+    judged = verdicts(ingest.head if ingest else None, opened_at, lately, logs, forecasted, opened.stream, book.clock())
+    soonest = min(
+        (at for at, one in forecasted.items() if one.forecast.in_ms is not None),
+        key=lambda at: forecasted[at].forecast.in_ms or 0,
+        default=None,
+    )
     return {
         "stream": opened.stream.name,
         "description": opened.stream.description,
-        "partitions": _partitions(heads.get(INGEST), logs, forecasted),
+        "status": _status(judged),
+        "latency": latency_shown(latencies(lately), told.latency_minutes, told.windows),
+        "partitions": _partitions(ingest, logs, forecasted, judged),
         "missing_topics": sorted(set(topics) - set(logs)),
         "retention_alarms": [said for at, one in forecasted.items() if (said := alarm(str(at), one.now, one.forecast))],
+        "retention_headroom": None
+        if soonest is None
+        else headroom(str(soonest), forecasted[soonest].now, forecasted[soonest].forecast),
         "open_transactions": transactions_shown(held, book.clock()),
         "lanes": [_lane(name, lanes[name], number) for name, number in windows.items() if number is not None],
         "windows": _windows(book, found[1], heads) if found else [],
@@ -115,8 +131,26 @@ def _moments(
     }
 
 
+def _status(judged: Mapping[tuple[str, int], Verdict]) -> dict[str, Any] | None:
+    """The verdict of the worst partition; None while no partition has a position."""
+    found = worst(judged.values())
+    if found is None:
+        return None
+    topic, partition = next(at for at, one in sorted(judged.items()) if one is found)
+    return {
+        "word": found.word.value,
+        "rule": found.rule.value,
+        "topic": topic,
+        "partition": partition,
+        "sentence": f"{topic}/{partition}: {found.sentence}",
+    }
+
+
 def _partitions(
-    ingest: Stored | None, logs: dict[str, TopicLog], forecasted: Mapping[TopicPartition, Forecasted]
+    ingest: Stored | None,
+    logs: dict[str, TopicLog],
+    forecasted: Mapping[TopicPartition, Forecasted],
+    judged: Mapping[tuple[str, int], Verdict],
 ) -> list[dict[str, Any]]:
     positions = next_offsets(ingest.head.positions if ingest else ())
     window = ingest.head.pending.window if ingest and ingest.head.pending else None
@@ -129,6 +163,7 @@ def _partitions(
         for partition, now in sorted(log.partitions.items()):
             position = positions.get(topic, {}).get(partition)
             forecast = expected.get((topic, partition))
+            verdict = judged.get((topic, partition))
             rows.append(
                 {
                     "topic": topic,
@@ -137,6 +172,9 @@ def _partitions(
                     "position": None if position is None else str(position),
                     "end": str(now.end),
                     "lag": None if position is None else str(max(0, now.end - position)),
+                    "status": verdict.word.value if verdict else None,
+                    "status_rule": verdict.rule.value if verdict else None,
+                    "status_sentence": verdict.sentence if verdict else None,
                     "pending": str(pending[topic, partition]) if (topic, partition) in pending else None,
                     "retention": forecast.state.value if forecast else None,
                     "retention_shown": in_table(forecast) if forecast else None,
@@ -199,7 +237,7 @@ def _pending(book: Book, lane: str, pending: Pending) -> dict[str, Any]:
         "read": None,
         "stored": sum(beat.done.values()) if beat is not None and working else None,
         "skipped": None,
-        "set_aside": None,
+        "dead_letters": None,
         "passed_over": None,
         "generation": str(pending.attempt.generation) if pending.attempt else None,
         "run": pending.attempt.run if pending.attempt else pending.window.run,

@@ -2,6 +2,7 @@
 // Everything from the server is put in as text, never as HTML: other people write topics, runs and reasons.
 
 const REFRESH_MS = 5000;
+const STATUS = { OK: "good", WARNING: "busy", STALLED: "bad", REWOUND: "bad", STOPPED: "bad" };
 const sections = new Map();
 
 async function load(path) {
@@ -40,6 +41,7 @@ function partitionRow(row, one) {
   cell(row, grouped(one.position), "number");
   cell(row, grouped(one.end), "number");
   cell(row, grouped(one.lag), one.lag === "0" ? "number good" : "number busy");
+  cell(row, one.status, STATUS[one.status]).title = one.status_sentence || "";
   cell(row, one.retention_shown, { warning: "busy", lost: "bad" }[one.retention]);
 }
 
@@ -54,7 +56,7 @@ function windowRow(row, one) {
   cell(row, grouped(one.read), "number");
   cell(row, grouped(one.stored), "number");
   cell(row, grouped(one.skipped), "number");
-  cell(row, grouped(one.set_aside), "number");
+  cell(row, grouped(one.dead_letters), "number");
   const over = Object.entries(one.passed_over || {}).filter(([, offsets]) => offsets > 0);
   cell(row, over.map(([why, offsets]) => `${grouped(offsets)} ${why}`).join(", ") || null, over.length ? "busy" : "");
   const [dag, ...rest] = one.run.split("/");
@@ -86,13 +88,22 @@ function complain(place, text) {
   place.textContent = text;
 }
 
+function showStatus(place, worst) {
+  place.hidden = !worst;
+  if (!worst) return;
+  place.className = `status ${STATUS[worst.word]}`;
+  place.textContent = `${worst.word} (${worst.rule}): ${worst.sentence}`;
+}
+
 async function show(name) {
   const place = section(name);
   const problem = place.querySelector(".problem");
   try {
     const stream = await load(`streams/${encodeURIComponent(name)}`);
     const missing = stream.missing_topics.map((topic) => `Topic ${topic} does not exist.`);
-    complain(problem, [...missing, ...stream.retention_alarms].join("\n"));
+    const late = stream.latency.sentence ? [`Latency: ${stream.latency.sentence}.`] : [];
+    complain(problem, [...missing, ...late, ...stream.retention_alarms].join("\n"));
+    showStatus(place.querySelector(".status"), stream.status);
     place.querySelector(".description").textContent = stream.description;
     fill(place.querySelector(".partitions"), stream.partitions, partitionRow, "No topic yet");
     fill(place.querySelector(".windows"), stream.windows, windowRow, "No window yet");

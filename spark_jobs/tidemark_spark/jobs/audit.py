@@ -9,6 +9,7 @@ At the level `sinks` it compares all rows so.
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import and_
@@ -19,10 +20,9 @@ from pyspark.sql import SparkSession
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport
 from tidemark.clients.kafka.clients import token_urls
-from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
+from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, TidemarkError
 from tidemark.ledger.book import View
-from tidemark.ledger.limits import beginning_that_fits
-from tidemark.ledger.records import Head
+from tidemark.ledger.records import AUDIT, Head, Heartbeat
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import PartitionTally, check_read
@@ -43,6 +43,8 @@ from tidemark_spark.runtime.session import open_session
 from tidemark_spark.schemes.function import check_function
 from tidemark_spark.sinks import make_sinks, refusals
 from tidemark_spark.sinks.hbase.writer import with_dead_letter_digest
+
+log = logging.getLogger(__name__)
 
 
 def main(arguments: list[str]) -> int:
@@ -75,6 +77,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: L
     in_kafka = _in_kafka(opened, covered - unfinished)
     to_read = in_kafka if level == Level.FULL else RangeSet()
 
+    _begin(opened, run, f"reading {to_read.count()} offsets")
     incarnations = discovery.newest_incarnations(ledger.register)
     compacted = opened.log.compacted({at.topic for at in to_read.partitions})
     not_read = covered - unfinished - to_read
@@ -83,7 +86,8 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: L
     expected = rows.frame
     check_read(counts, to_read)
     compared = Audit(spark, opened, expected, to_read, compacted, _uncommitted(opened), forgotten)
-    places = list(_places(compared)) if to_read or not_read else []
+    places = list(_places(compared, run)) if to_read or not_read else []
+    _begin(opened, run, "checking the ledger")
     blocks = [place.by_blocks for place in places if place.by_blocks is not None]
     by_tallies = reduce(and_, (one.offsets for one in blocks), not_read).count()
     messages = outcomes.each_message(expected)
@@ -92,7 +96,6 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: L
     findings = RangeSet(one for place in places for one in place.findings)
     if level == Level.SINKS:
         findings |= differing & in_kafka
-    kept = beginning_that_fits(opened.book.store, findings)
     report = AuditReport(
         stream=opened.book.stream,
         run=run,
@@ -102,7 +105,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: L
         windows=len(view.windows),
         expected=sum(tally.read.number for tally in counts),
         stored=sum(tally.stored.number for tally in counts),
-        set_aside=sum(tally.invalid.number + tally.failed.number for tally in counts),
+        dead_letters=sum(tally.invalid.number + tally.failed.number for tally in counts),
         skipped=sum(tally.skipped.number for tally in counts),
         unproven=not_read.count() - by_tallies,
         by_tallies=by_tallies,
@@ -112,12 +115,20 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: L
         coverage=auditing.coverage_reports(ledger),
         ledger_problems=(*verify(opened.book), *forgotten.problems),
         gaps=gaps,
-        findings=opened.book.store_selection(kept) if kept else None,
-        left_out=findings.count() - kept.count(),
+        findings=opened.book.store_selection(findings) if findings else None,
     )
     auditing.store_report(opened, report)
     rows.close()
     return report
+
+
+def _begin(opened: OpenStream, run: str, step: str) -> None:
+    """Say which step begins, in the log and in the ledger, for whoever waits. Nothing depends on it."""
+    log.info("audit of %s: %s", opened.book.stream, step)
+    try:
+        opened.book.beat(AUDIT, Heartbeat(generation=0, run=run, at=opened.book.clock(), step=step))
+    except TidemarkError as problem:
+        log.warning("the step of the audit of %s cannot be shown: %s", opened.book.stream, problem)
 
 
 def _unfinished(view: View) -> RangeSet:
@@ -153,14 +164,16 @@ def _expected(
         raise
 
 
-def _places(audit: Audit) -> Iterator[Audited]:
+def _places(audit: Audit, run: str) -> Iterator[Audited]:
     """Every sink that can be audited, and the dead letters."""
     opened = audit.opened
     for settings in opened.stream.sinks:
+        _begin(opened, run, f"comparing {settings.name}")
         if (audited := kind_of(settings.type).with_spark().audit(audit, settings)) is not None:
             yield audited
+    _begin(opened, run, "comparing dead letters")
     letters = opened.stream.dead_letters
-    expected = with_dead_letter_digest(outcomes.set_aside(audit.messages), letters)
+    expected = with_dead_letter_digest(outcomes.dead_letters(audit.messages), letters)
     table = opened.dead_letter_table()
     found = hbase_places(audit.spark, opened.book, table, (), audit.uncommitted, digested=digested)
     yield audit.compare("dead letters", expected, found, audit.forgotten.of_dead_letters(letters.table))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
+import time
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -22,9 +24,10 @@ from tidemark.errors import (
     OffsetsOutOfRange,
     WrongUse,
 )
-from tidemark.ledger.records import Pending, Record
+from tidemark.ledger.records import INGEST, Pending, Record
+from tidemark.ledger.register import check_not_paused
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import lanes
+from tidemark.runs import lanes, pacing
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.runs.since_pin import lost_since_pin
 from tidemark_spark.jobs.window_work import SparkWork
@@ -52,23 +55,37 @@ def main(arguments: list[str], on_step: Listener = nobody) -> int:
 
 
 def process_windows(
-    opened: OpenStream, lane: str, seq: int, run: str, *, take_over: bool = False, on_step: Listener = nobody
+    opened: OpenStream,
+    lane: str,
+    seq: int,
+    run: str,
+    *,
+    take_over: bool = False,
+    on_step: Listener = nobody,
+    wait: Callable[[float], None] = time.sleep,
 ) -> list[Record]:
     """Process the pending window `seq`, then pin and process what follows, up to the end that the run saw.
 
-    Windows that an earlier try of this run has committed are only settled.
+    Windows that an earlier try of this run has committed are only settled. `wait` gets the seconds between two windows of a
+    replay or backfill with a rate limit.
     """
+    rate = opened.stream.limits.max_records_per_second if lane != INGEST else None
     committed: list[Record] = []
     following: int | None = seq
     while following is not None:
+        check_not_paused(opened.book, lane)
+        began, taken = opened.book.clock(), 0
         try:
             committed.append(_process_one(opened, lane, following, run, take_over=take_over, on_step=on_step))
+            taken = opened.book.covers(committed[-1].window).count() if rate is not None else 0
         except AlreadyCommitted:
             committed += _committed_by_this_run(opened, lane, following, run)
         window = committed[-1].window
         goal = window.goal if window.run == run else ()
         pending = lanes.next_window(opened, lane, run, goal)
         following = pending.window.seq if pending else None
+        if pending is not None:
+            wait(pacing.seconds_to_wait(taken, (opened.book.clock() - began) / 1000, rate))
     lanes.finish(opened, lane)
     return committed
 

@@ -44,11 +44,12 @@ class SparkWork:
         self._dead_letters = dead_letters
         self._lane = lane
         self._stored: dict[str, Acknowledgements] = {}
-        self._set_aside: Acknowledgements = {}
+        self._dead: Acknowledgements = {}
         self._started_at = opened.book.clock()
         self.progress = Progress(spark)
 
     def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
+        self.progress.begin("reading")
         self._window = window
         self._covers = covers
         self._block_size = block_size(covers, most_blocks(self._opened.book.store, covers.partitions))
@@ -89,9 +90,11 @@ class SparkWork:
         )
         self._context, self._attempt = context, attempt
         if any(tally.invalid.number or tally.failed.number for tally in self._tallies):
-            self._set_aside = self._store_dead_letters(attempt, context)
+            self.progress.begin("storing dead letters")
+            self._dead = self._store_dead_letters(attempt, context)
         on_step(Step.DEAD_LETTERS_STORED)
         for sink in self._sinks:
+            self.progress.begin(f"storing {sink.name}")
             self._stored[sink.name] = sink.store(outcomes.stored(self._rows.frame), context)
             on_step(Step.SINK_STORED)
 
@@ -99,7 +102,7 @@ class SparkWork:
         earlier = None
         if replays(self._lane):
             earlier = dead_letters_so_far(self._spark, self._opened, self._window, self._covers)
-        messages = outcomes.set_aside(self._rows.frame)
+        messages = outcomes.dead_letters(self._rows.frame)
         number = sum(tally.invalid.number + tally.failed.number for tally in self._tallies)
         tasks = math.ceil(number / _DEAD_LETTERS_PER_TASK)
         if tasks <= self._spark.sparkContext.defaultParallelism:
@@ -109,7 +112,8 @@ class SparkWork:
         return self._dead_letters.store(messages, context, attempt.code_version, now, earlier)
 
     def verify(self) -> Receipt:
-        verify(self._tallies, self._stored, self._set_aside)
+        self.progress.step = "verifying"
+        verify(self._tallies, self._stored, self._dead)
         changes = changes_since_pin(self._opened.log, self._window)
         if changes:
             raise SourceChanged(

@@ -168,9 +168,9 @@ def settled(rows: DataFrame) -> DataFrame:
     not moved, unless too many are refused.
     """
     first = F.min(F.struct(INDEX, OUTCOME, REASON, FAILURE)).alias(_REFUSED)
-    refused = set_aside(rows).groupBy(*COORDINATE).agg(first)
+    refused = dead_letters(rows).groupBy(*COORDINATE).agg(first)
     number = refused.count()
-    return _set_whole_aside(rows, refused, number) if number else rows
+    return _as_dead_letters(rows, refused, number) if number else rows
 
 
 def failed(rows: DataFrame, causes: DataFrame, number: int) -> DataFrame:
@@ -180,7 +180,7 @@ def failed(rows: DataFrame, causes: DataFrame, number: int) -> DataFrame:
         F.concat(F.lit("transform: "), ERROR).alias(REASON),
         failure_of(F.col(ERROR), F.col(DETAIL)).alias(FAILURE),
     )
-    return _set_whole_aside(rows, causes.select(*COORDINATE, found.alias(_REFUSED)), number)
+    return _as_dead_letters(rows, causes.select(*COORDINATE, found.alias(_REFUSED)), number)
 
 
 def listed(spark: SparkSession, causes: Mapping[Coordinate, Cause]) -> DataFrame:
@@ -194,7 +194,7 @@ def listed(spark: SparkSession, causes: Mapping[Coordinate, Cause]) -> DataFrame
     return spark.createDataFrame(rows, ", ".join(f"{name} {kind}" for name, kind in zip(columns, kinds, strict=True)))
 
 
-def _set_whole_aside(rows: DataFrame, refused: DataFrame, number: int) -> DataFrame:
+def _as_dead_letters(rows: DataFrame, refused: DataFrame, number: int) -> DataFrame:
     """Leave the messages in `refused` (`number` of them) one row, with the OUTCOME, REASON and FAILURE from there."""
     if number <= _BROADCAST:
         refused = F.broadcast(refused)
@@ -249,7 +249,7 @@ def stored(rows: DataFrame) -> DataFrame:
     return rows.where(has(Outcome.STORED))
 
 
-def set_aside(rows: DataFrame) -> DataFrame:
+def dead_letters(rows: DataFrame) -> DataFrame:
     """The dead letters, one row per message."""
     return rows.where(has(Outcome.INVALID) | has(Outcome.FAILED))
 
@@ -262,7 +262,7 @@ def each_message(rows: DataFrame) -> DataFrame:
 def frequent_reasons(messages: DataFrame, most: int) -> list[Frequent]:
     """The most frequent reasons of dead letters, the most frequent first, each with its first coordinate."""
     counted = (
-        set_aside(messages)
+        dead_letters(messages)
         .groupBy(REASON)
         .agg(F.count("*").alias("number"), F.min(F.struct(*COORDINATE)).alias("first"))
         .orderBy(F.col("number").desc(), REASON)

@@ -1,4 +1,4 @@
-"""How far a window is: which step, and how many messages of each partition a sink has acknowledged."""
+"""How far a window is: which step, and how many messages of each partition have been acknowledged in it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,17 @@ class Progress:
     def __init__(self, spark: SparkSession) -> None:
         self._counts = spark.sparkContext.accumulator({}, _Counts())
         self.step = "starting"
+        self._before: dict[str, int] = {}
         self.report = Report(self._counts)
 
+    def begin(self, step: str) -> None:
+        """Begin a step whose messages are counted from zero, such as the storing in one sink."""
+        self._before = dict(self._counts.value)
+        self.step = step
+
     def __call__(self) -> tuple[str, dict[str, int]]:
-        return self.step, dict(self._counts.value)
+        before = self._before
+        return self.step, {name: number - before.get(name, 0) for name, number in self._counts.value.items()}
 
 
 class _Counts(AccumulatorParam[dict[str, int]]):

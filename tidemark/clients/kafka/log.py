@@ -148,6 +148,21 @@ class KafkaLog:
             for topic in described
         }
 
+    def leaders(self, names: Iterable[str]) -> dict[tuple[str, int], tuple[str, int]]:
+        """Where the leader of each partition of these topics is, by (topic, partition): host and port.
+
+        Partitions without a leader are left out. Raises Unreachable and NotAuthorized.
+        """
+        with self._admin() as admin:
+            described = self._may(admin, names, "Read")
+            brokers = {one["broker_id"]: (one["host"], one["port"]) for one in admin.describe_cluster()["brokers"]}
+        return {
+            (topic["name"], partition["partition_index"]): brokers[partition["leader_id"]]
+            for topic in described
+            for partition in topic["partitions"]
+            if partition["leader_id"] in brokers
+        }
+
     def first_at_or_after(
         self, logs: Mapping[str, TopicLog], timestamp_ms: int, isolation: str
     ) -> dict[tuple[str, int], int | None]:

@@ -105,6 +105,13 @@ def in_table(found: Forecast) -> str:
     return f"{found.state.value}: {in_words(found.in_ms)} ({found.reason})"
 
 
+def headroom(partition: str, now: Moment, found: Forecast) -> str | None:
+    """How long the next unread offset is safe, as a sentence; None where no time is known."""
+    if found.in_ms is None or found.state == State.LOST:
+        return None
+    return f"{partition}: offset {now.position}, the next unread one, may be deleted in {in_words(found.in_ms)}"
+
+
 def alarm(partition: str, now: Moment, found: Forecast) -> str | None:
     """The warning for a partition's forecast; None when there is nothing to do."""
     if found.state == State.LOST:

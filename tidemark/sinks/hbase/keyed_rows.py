@@ -55,7 +55,7 @@ def salted(key: bytes, whose: str, sink_type: str) -> bytes:
     if len(key) > MOST_KEY_BYTES:
         raise ProcessingFailed(
             f"{whose} takes {len(key)} bytes, and {MOST_KEY_BYTES} is the most of the sink {sink_type}; "
-            "set such messages aside with a check, or choose other fields for the key"
+            "make such messages dead letters with a check, or choose other fields for the key"
         )
     return _salt(key) + key
 

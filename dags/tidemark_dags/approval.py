@@ -1,0 +1,66 @@
+"""The task `approve`: a second person approves a large replay or backfill, by Airflow's human in the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from tidemark.errors import NotApproved
+from tidemark.runs.approval import People, check_another, needs_approval
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_TASK = "approve"
+
+
+class SecondPerson(ApprovalOperator):
+    """Wait for an approval when the task `check` has found more offsets than `approve_above`; go on at once otherwise.
+
+    Anyone with Airflow's permission to answer may, but not the user who has triggered the run. Rejecting skips the rest of
+    the run. Nothing is claimed meanwhile. The result names who approved, and which selection.
+    """
+
+    def __init__(self, *, approve_above: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.approve_above = approve_above
+
+    def execute(self, context: Context) -> None:
+        found = context["ti"].xcom_pull(task_ids="check")
+        if not needs_approval(self.approve_above, found["offsets"]):
+            self.log.info("%s offsets need no approval", found["offsets"])
+            return
+        user, reason = context["dag_run"].triggering_user_name, context["params"]["reason"]
+        self.subject = (
+            f"{context['dag'].dag_id}: {found['offsets']} offsets, for {user or 'a run that no user triggered'}"
+        )
+        self.body = f"Reason: {reason}\n\nOffsets: {', '.join(found['ranges'])}"
+        context["ti"].xcom_push(key="selection", value=found["selection"])
+        super().execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, str] | None:
+        answer = super().execute_complete(context, event)
+        if answer["chosen_options"] != [self.APPROVE]:
+            return None
+        asked, user = context["dag_run"].triggering_user_name, answer["responded_by_user"]
+        if user is None:
+            raise AirflowFailException("nobody is known to have approved it. Clear this task to ask again")
+        try:
+            check_another(People(asked, user["name"]))
+        except NotApproved as problem:
+            raise AirflowFailException(f"NotApproved: {problem}. Clear this task to ask again") from problem
+        return {"approved_by": user["name"], "selection": context["ti"].xcom_pull(task_ids=_TASK, key="selection")}
+
+
+def second_person(approve_above: int) -> SecondPerson:
+    # The task writes its own subject, when it knows the offsets. A retry would ask the same people once more.
+    return SecondPerson(task_id=_TASK, subject="Replay or backfill", approve_above=approve_above, retries=0)
+
+
+def approved_by(context: Mapping[str, Any], selection: str) -> str | None:
+    """Who has approved this selection in this run; None for nobody, as where `check` has run again since and found another."""
+    answer = context["ti"].xcom_pull(task_ids=_TASK)
+    return answer["approved_by"] if answer and answer["selection"] == selection else None

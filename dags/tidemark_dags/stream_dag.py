@@ -1,0 +1,41 @@
+"""What all DAGs of a stream have in common: name, tags, owner, access, retries, queue and callbacks, as its file says."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG
+
+from tidemark.streams.model import Stream
+from tidemark_dags.callbacks import Callback
+
+
+def stream_dag(stream: Stream, kind: str, *, task_defaults: dict[str, Any] | None = None, **settings: Any) -> DAG:
+    """The DAG `STREAM__KIND`, still without tasks. `task_defaults` and `settings` are what only this kind of DAG has."""
+    return DAG(
+        dag_id=f"{stream.name}__{kind}",
+        catchup=False,
+        tags=sorted({"tidemark", stream.name, *stream.tags}),
+        access_control={
+            role: {resource: set(actions) for resource, actions in given.items()}
+            for role, given in stream.access_control.items()
+        }
+        or None,
+        on_failure_callback=_callback("on_failure", stream.on_failure),
+        on_success_callback=_callback("on_success", stream.on_success),
+        default_args={
+            "retries": stream.engine.retries,
+            "retry_delay": timedelta(seconds=stream.engine.retry_delay_seconds),
+            **({"owner": stream.owner} if stream.owner else {}),
+            **({"queue": stream.engine.queue} if stream.engine.queue else {}),
+            **(task_defaults or {}),
+        },
+        # The file that Airflow reads registers the DAGs: all four of a stream, or none.
+        auto_register=False,
+        **settings,
+    )
+
+
+def _callback(key: str, name: str | None) -> Callback | None:
+    return None if name is None else Callback(key, name)

@@ -1,0 +1,76 @@
+"use strict";
+// The answers to a run's offsets, as its tasks have given them. They are asked of Airflow's own API, as the person who
+// looks: Airflow decides who sees them. Everything is put in as text, never as HTML.
+
+const asked = new URLSearchParams(window.location.search);
+const RESULTS = [
+  { task: "check", key: "found", title: "Before the run" },
+  { task: "publish", key: "return_value", title: "After the run" },
+];
+
+async function result(task, key) {
+  const [dag, run] = ["dag_id", "run_id"].map((name) => encodeURIComponent(asked.get(name) || ""));
+  const path = `../api/v2/dags/${dag}/dagRuns/${run}/taskInstances/${task}/xcomEntries/${key}`;
+  const answer = await fetch(path, { credentials: "same-origin", headers: { Accept: "application/json" } });
+  if (answer.status === 404) return null;
+  if (!answer.ok) throw new Error(`Airflow answers ${answer.status} ${answer.statusText}`);
+  return (await answer.json()).value;
+}
+
+function grouped(number) {
+  return String(number).replace(/\B(?=(\d{3})+(?!\d))/g, " ");
+}
+
+function cell(row, text, kind) {
+  const td = row.insertCell();
+  td.textContent = text;
+  td.className = kind;
+}
+
+function estimate(found) {
+  if (!found) return "No window has been read yet, so there is no estimate.";
+  const minutes = (found.seconds / 60).toFixed(1);
+  return `About ${grouped(found.records)} records, ${grouped(found.bytes)} bytes and ${minutes} minutes, with the start of Spark besides.`;
+}
+
+function section(title, found) {
+  const made = document.getElementById("answers").content.cloneNode(true).firstElementChild;
+  made.querySelector("h2").textContent = title;
+  made.querySelector(".description").textContent = "estimate" in found ? estimate(found.estimate) : "";
+  const table = made.querySelector("table");
+  let shown = 0;
+  for (const one of found.answers) {
+    const row = table.tBodies[0].insertRow();
+    cell(row, one.partition, "topic");
+    cell(row, grouped(one.from), "number");
+    cell(row, grouped(one.until), "number");
+    cell(row, grouped(one.offsets), "number");
+    cell(row, one.answer, "");
+    shown += one.offsets;
+  }
+  let all = 0;
+  for (const [answer, offsets] of Object.entries(found.totals)) {
+    const row = table.tFoot.insertRow();
+    cell(row, "total", "topic");
+    cell(row, "", "");
+    cell(row, "", "");
+    cell(row, grouped(offsets), "number");
+    cell(row, answer, "");
+    all += offsets;
+  }
+  if (shown < all) made.querySelector(".description").textContent += " The first lines; the totals are of all.";
+  document.body.append(made);
+}
+
+async function show() {
+  const problem = document.getElementById("problem");
+  try {
+    const results = await Promise.all(RESULTS.map(({ task, key }) => result(task, key)));
+    results.forEach((found, at) => found && found.answers && section(RESULTS[at].title, found));
+    if (!document.querySelector("section")) problem.textContent = "No task of this run has answered for offsets.";
+  } catch (reason) {
+    problem.textContent = reason.message;
+  }
+}
+
+show();

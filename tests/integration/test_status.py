@@ -1,0 +1,46 @@
+"""The status of a stream on real servers, as its command says it."""
+
+from __future__ import annotations
+
+import json
+
+from tests.support.command_line import tidemark
+from tests.support.oracle import CDN
+from tests.support.playground import Make
+from tests.support.protocol_world import NoWork, Sweeps, hold
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Run
+from tidemark.ledger.records import INGEST
+from tidemark.runs import lanes
+
+
+def test_a_stream_that_reads_less_than_comes_is_a_warning_with_its_numbers(make: Make) -> None:
+    play = make(CDN)
+    play.rewrite(limits={"max_records": 4})
+    topic, file = play.topics[0], str(play.file)
+    shown, said = tidemark("status", file, "--json")
+    assert (json.loads(shown)["status"], said) == (None, "")
+    for number in range(1, 4):
+        play.kafka.send((topic, 2, None, b"x") for _ in range(10))
+        run = f"run {number}"
+        assert lanes.plan_ingest(play.opened, run) is not None
+        # What a window has read is of no matter here: nothing is read.
+        protocol.process(play.opened.book, Sweeps(), NoWork(), hold, INGEST, number, Run(run, "v", "d"))
+    shown, said = tidemark("status", file, "--json")
+    assert json.loads(shown)["status"] == {
+        "word": "WARNING",
+        "rule": "the lag does not fall",
+        "topic": topic,
+        "partition": 2,
+        "sentence": f"{topic}/2: over the last 3 windows the lag went from 6 to 18, and is now 18",
+    }
+    assert {one["partition"]: one["status"] for one in json.loads(shown)["partitions"]} == {
+        **dict.fromkeys(range(4), "OK"),
+        2: "WARNING",
+    }
+    assert said == f"WARNING (the lag does not fall): {json.loads(shown)['status']['sentence']}\n"
+    out, _ = tidemark("status", file)
+    assert (out.count("WARNING"), out.count("OK")) == (1, 3)
+    play.rewrite(limits={"max_records": 4}, alarm={"allowed_lag": 18})
+    shown, said = tidemark("status", file, "--json")
+    assert (json.loads(shown)["status"]["word"], said) == ("OK", "")

@@ -1,0 +1,179 @@
+"""Each requested offset gets exactly one answer, before a run and after it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.range_strategies import PARTITIONS, offsets, range_sets
+from tidemark.clients.kafka.topics import PartitionLog, TopicLog
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.tallies import Count, PartitionTally
+from tidemark.planning.inputs import Known
+from tidemark.runs.answers import (
+    CUT,
+    DEAD_LETTER,
+    EXPIRED,
+    GONE,
+    INVISIBLE,
+    MOST_LINES,
+    NO_PARTITION,
+    NOT_OF_THE_STREAM,
+    NOT_READ,
+    NOT_YET,
+    READ_ALREADY,
+    SKIPPED,
+    STORED,
+    THE_INGESTS,
+    TO_READ,
+    Answer,
+    after,
+    before,
+    dead_letter,
+    exact,
+    said,
+    table,
+    totals,
+)
+
+A = TopicPartition("a", 0)
+numbers = st.integers(0, 45)
+bounds = st.tuples(numbers, numbers).map(sorted)
+
+
+@st.composite
+def knowns(draw: st.DrawFn) -> Known:
+    """Some of the topics of `PARTITIONS`, with logs that may have been cut, and perhaps not all partitions chosen."""
+    topics = draw(st.sets(st.sampled_from(["a", "a-b"])))
+    newest = {topic: draw(st.sampled_from([1, 2])) for topic in topics}
+    logs = {}
+    for topic in sorted(draw(st.sets(st.sampled_from(sorted(topics))))) if topics else ():
+        found = {number: draw(bounds) for number in draw(st.sets(st.integers(0, 1)))}
+        logs[topic] = TopicLog("id", {number: PartitionLog(start, end, 0) for number, (start, end) in found.items()})
+    starts = {at: draw(numbers) for at in PARTITIONS if newest.get(at.topic) == at.incarnation and draw(st.booleans())}
+    chosen = draw(st.none() | st.dictionaries(st.sampled_from(["a", "a-b"]), st.sampled_from([(0,), (1,), (0, 1)])))
+    return Known(logs, {topic: newest[topic] for topic in logs}, newest=newest, starts=starts, chosen=chosen)
+
+
+def expected(kind: LaneKind, at: TopicPartition, offset: int, known: Known, read: bool, below: bool) -> str:
+    """The answer to one offset, by its definition."""
+    log = known.partitions().get(at)
+    if at.topic not in known.newest:
+        return NOT_OF_THE_STREAM
+    if log is None:
+        return GONE if read else NO_PARTITION
+    if not read and at not in known.to_read():
+        return NOT_OF_THE_STREAM
+    if offset < known.begins(at, log):
+        return EXPIRED if offset < log.start else CUT
+    if offset >= log.end and not read:
+        return NOT_YET
+    why = READ_ALREADY if read else NOT_READ if below else THE_INGESTS
+    return TO_READ if why == (READ_ALREADY if kind == LaneKind.REPLAY else NOT_READ) else why
+
+
+@given(st.sampled_from([LaneKind.REPLAY, LaneKind.BACKFILL]), range_sets, knowns(), range_sets, range_sets)
+def test_before_a_run(kind: LaneKind, wanted: RangeSet, known: Known, read: RangeSet, below: RangeSet) -> None:
+    ranges, left_out = before(kind, wanted, known, read, below)
+    assert all(left_out.values())
+    found = {why: offsets(part) for why, part in {TO_READ: ranges, **left_out}.items()}
+    # Together they are the request, and none has two answers.
+    assert sum(map(len, found.values())) == wanted.count()
+    of_each = {place: why for why, places in found.items() for place in places}
+    assert of_each == {
+        (at, offset): expected(kind, at, offset, known, (at, offset) in read, (at, offset) in below)
+        for at, offset in offsets(wanted)
+    }
+
+
+OUTCOMES = ("stored", "skipped", "dead", "dead again", "dead and read again", "absent")
+
+
+@given(range_sets, st.lists(st.sampled_from(OUTCOMES), min_size=1, max_size=7), st.integers(1, 3))
+def test_after_a_run(covers: RangeSet, outcomes: list[str], windows: int) -> None:
+    became = {place: outcomes[number % len(outcomes)] for number, place in enumerate(sorted(offsets(covers)))}
+
+    def these(at: TopicPartition, index: int, *kinds: str) -> int:
+        return sum(
+            1
+            for number, (place, kind) in enumerate(became.items())
+            if place[0] == at and number % windows == index and kind in kinds
+        )
+
+    tallies = [
+        PartitionTally(
+            topic=at.topic,
+            incarnation=at.incarnation,
+            partition=at.partition,
+            read=Count(these(at, index, *OUTCOMES[:-1])),
+            stored=Count(these(at, index, "stored")),
+            skipped=Count(these(at, index, "skipped")),
+            invalid=Count(these(at, index, "dead", "dead and read again")),
+            failed=Count(these(at, index, "dead again")),
+        )
+        for at in covers.partitions
+        for index in range(windows)
+    ]
+
+    def ranges(kind: str) -> RangeSet:
+        return RangeSet(OffsetRange(at, offset, offset + 1) for (at, offset), one in became.items() if one == kind)
+
+    again = dead_letter(2, 3)
+    dead = {why: part for why, part in ((DEAD_LETTER, ranges("dead")), (again, ranges("dead again"))) if part}
+    found = after(covers, tallies, dead)
+    names = {"stored": STORED, "skipped": SKIPPED, "absent": INVISIBLE, "dead again": again}
+    for at in covers.partitions:
+        counted: dict[str, int] = {}
+        for one in found:
+            if one.within.partition == at:
+                counted[one.answer] = counted.get(one.answer, 0) + one.offsets
+        wanted: dict[str, int] = {}
+        for place, kind in became.items():
+            if place[0] == at:
+                why = names.get(kind, DEAD_LETTER)
+                wanted[why] = wanted.get(why, 0) + 1
+        assert counted == wanted
+    # An answer for all of its range is that of each offset in it, and the dead letters are always exact.
+    for one in found:
+        if one.offsets == len(one.within) and one.answer != DEAD_LETTER:
+            kinds = {became.get((one.within.partition, n)) for n in range(one.within.start, one.within.until)}
+            assert {names.get(str(kind), DEAD_LETTER) for kind in kinds} == {one.answer}
+    told = RangeSet(one.within for one in found if one.answer == again)
+    assert told == ranges("dead again")
+
+
+def test_several_answers_of_one_partition_are_numbers_within_the_same_range() -> None:
+    covers = RangeSet([OffsetRange(A, 10, 14), OffsetRange(A, 20, 26)])
+    tally = PartitionTally(topic="a", incarnation=1, partition=0, read=Count(8), stored=Count(7), invalid=Count(1))
+    dead = {dead_letter(1, 3): RangeSet([OffsetRange(A, 12, 13)])}
+    assert after(covers, [tally], dead) == [
+        Answer(OffsetRange(A, 10, 26), 2, INVISIBLE),
+        Answer(OffsetRange(A, 10, 26), 7, STORED),
+        Answer(OffsetRange(A, 12, 13), 1, "found, a dead letter again: redrive 1 of 3"),
+    ]
+
+
+def test_answers_as_people_and_programs_read_them() -> None:
+    part = RangeSet(OffsetRange(A, start, start + 1) for start in range(0, 14, 2))
+    assert said({EXPIRED: part, NOT_YET: RangeSet([OffsetRange(A, 2**60, 2**60 + 5)])}) == (
+        f"{EXPIRED}: a/0 [0, 1), a/0 [2, 3), a/0 [4, 5), a/0 [6, 7), a/0 [8, 9) and 2 more ranges; "
+        f"{NOT_YET}: a/0 [{2**60}, {2**60 + 5})"
+    )
+    (one,) = exact({NOT_YET: RangeSet([OffsetRange(A, 2**60, 2**60 + 5)])})
+    assert one.as_fields() == {
+        "partition": "a/0",
+        "from": str(2**60),
+        "until": str(2**60 + 5),
+        "offsets": 5,
+        "answer": NOT_YET,
+    }
+    assert table([one, Answer(OffsetRange(A, 7, 12), 3, STORED)]) == [
+        "partition                 from                until  offsets  answer",
+        f"a/0        {2**60}  {2**60 + 5}        5  {NOT_YET}",
+        f"a/0                          7                   12        3  {STORED}",
+    ]
+    many = [Answer(OffsetRange(A, n, n + 1), 1, STORED) for n in range(MOST_LINES + 2)]
+    assert len(table(many[:-2])) == MOST_LINES + 1
+    assert table(many)[-1] == "2 more lines"
+    assert totals([one, *many[:3]]) == {NOT_YET: 5, STORED: 3}

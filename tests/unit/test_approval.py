@@ -1,0 +1,111 @@
+"""A large replay or backfill needs a second person, whichever way it is started; and the ledger keeps both names."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
+from tidemark.cli import finding, selected
+from tidemark.errors import InvalidStreamFile, NotApproved
+from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.records import LaneEntry, LaneKind
+from tidemark.ledger.register import close_lane
+from tidemark.offsets.ranges import RangeSet
+from tidemark.runs import lanes
+from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved, needs_approval
+
+NAMES = st.one_of(st.none(), st.sampled_from(["ann", "bob"]))
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> StreamInMemory:
+    stream = StreamInMemory(tmp_path, text=f"{TEXT}limits:\n  approve_above: 4\n")
+    stream.ends((0, 10))
+    stream.ingest()
+    return stream
+
+
+def ask(made: StreamInMemory, chosen: RangeSet, by: People = NOBODY_KNOWN) -> LaneEntry:
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "run", chosen, "bug 17", by)
+    entry = all_lanes(made.opened.book)[lane]
+    close_lane(made.opened.book, lane, because="a test")
+    # What was asked stays known when the lane is closed.
+    kept = all_lanes(made.opened.book)[lane]
+    assert (kept.asked_by, kept.approved_by) == (entry.asked_by, entry.approved_by)
+    return entry
+
+
+def test_a_large_replay_is_opened_when_another_person_has_approved_it(made: StreamInMemory) -> None:
+    entry = ask(made, offsets((0, 0, 5)), People("ann", "bob"))
+    assert (entry.asked_by, entry.approved_by, entry.reason) == ("ann", "bob", "bug 17")
+
+
+def test_a_small_one_needs_nobody(made: StreamInMemory) -> None:
+    entry = ask(made, offsets((0, 0, 4)), People("ann"))
+    assert (entry.asked_by, entry.approved_by) == ("ann", None)
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        (NOBODY_KNOWN, r"5 offsets are more than 4 \(`limits.approve_above`\)"),
+        (People("ann"), "so a second person has to approve"),
+        (People("ann", "ann"), "ann has asked for it, and cannot approve it"),
+    ],
+)
+def test_a_large_one_is_refused_otherwise_and_claims_nothing(made: StreamInMemory, by: People, said: str) -> None:
+    before = dict(made.store.values)
+    with pytest.raises(NotApproved, match=said) as caught:
+        ask(made, offsets((0, 0, 5)), by)
+    assert (caught.value.exit_code, made.store.values) == (2, before)
+
+
+def test_a_request_whose_user_is_not_known_can_be_approved_by_anybody(made: StreamInMemory) -> None:
+    assert ask(made, offsets((0, 0, 5)), People(None, "bob")).approved_by == "bob"
+
+
+def test_on_the_command_line_a_person_names_who_has_approved(
+    made: StreamInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    # No Spark here: the lane is opened, and its first window pinned.
+    monkeypatch.setattr(selected, "process", lambda *_, **__: None)
+    monkeypatch.setenv("LOGNAME", "somebody-else")
+    me = pwd.getpwuid(os.getuid()).pw_name
+
+    def replay(approved_by: str) -> None:
+        selected.replay(
+            "orders", ranges=["orders/0@0-5"], reason="bug 17", run_name="mine", approved_by=approved_by, as_json=True
+        )
+
+    for approved_by, said in (("", "tidemark replay .* --approved-by NAME"), (me, f"{me} has asked for it")):
+        with pytest.raises(NotApproved, match=said):
+            replay(approved_by)
+    replay("bob")
+    entry = all_lanes(made.opened.book)[lanes.lane_name(LaneKind.REPLAY, "mine")]
+    assert (entry.asked_by, entry.approved_by) == (me, "bob")
+
+
+@given(limit=st.one_of(st.none(), st.integers(0, 20)), number=st.integers(0, 20), asked=NAMES, approved=NAMES)
+def test_a_second_person_is_needed_above_the_limit_and_only_there(
+    limit: int | None, number: int, asked: str | None, approved: str | None
+) -> None:
+    needed = limit is not None and number > limit
+    assert needs_approval(limit, number) is needed
+    if not needed or (approved is not None and approved != asked):
+        check_approved(limit, number, People(asked, approved))
+    else:
+        with pytest.raises(NotApproved):
+            check_approved(limit, number, People(asked, approved))
+
+
+@pytest.mark.parametrize(("key", "least"), [("approve_above", 0), ("max_records_per_second", 1)])
+def test_a_limit_below_its_least_is_refused(tmp_path: Path, key: str, least: int) -> None:
+    with pytest.raises(InvalidStreamFile, match=rf"limits.{key}: Input should be greater than or equal to {least}"):
+        StreamInMemory(tmp_path, text=f"{TEXT}limits:\n  {key}: {least - 1}\n")

@@ -1,0 +1,281 @@
+"""A ledger in a file: whatever goes on meanwhile, the backup is one state; and a ledger that has moved is not used."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.model.sequences import ON_BACKUPS, explore, unexplored
+from tests.support.memory import MemoryStore, TransactionalStore
+from tests.support.protocol_world import AT, LANE, OTHER, RUN, NoWork, World, hold
+from tidemark.commit import protocol
+from tidemark.errors import Fenced, TooLarge, WrongUse
+from tidemark.ledger.backup import back_up, restore, retire
+from tidemark.ledger.book import REGISTER, head_key
+from tidemark.ledger.records import LaneKind, positions
+from tidemark.ledger.register import close_lane, open_lane
+from tidemark.ledger.verifying import verify
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+
+KINDS = (MemoryStore, TransactionalStore)
+
+
+@pytest.mark.parametrize(("kind", "seeds"), [(MemoryStore, range(150)), (TransactionalStore, range(1_000, 1_150))])
+def test_a_backup_is_one_state_whatever_goes_on_meanwhile(kind: type[MemoryStore], seeds: range) -> None:
+    counts = explore(ON_BACKUPS, kind, seeds)
+    assert not unexplored(ON_BACKUPS, counts, least=2)
+
+
+class Interrupted(MemoryStore):
+    """Calls `meanwhile` just before the closed lanes are read."""
+
+    meanwhile: Callable[[], None] = staticmethod(lambda: None)
+
+    def scan(self, prefix: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bytes]]:
+        if prefix == ("closed",):
+            self.meanwhile()
+        return super().scan(prefix)
+
+
+def opened_and_closed(world: World, lane: str) -> None:
+    again = RangeSet([OffsetRange(AT, 0, 10)])
+    chosen, start = world.book.store_selection(again), positions({AT: 0})
+    open_lane(world.book, lane, LaneKind.REPLAY, run=lane, start=start, selection=chosen)
+    close_lane(world.book, lane)
+
+
+def test_a_lane_that_is_opened_and_closed_meanwhile_is_left_out_whole(tmp_path: Path) -> None:
+    """Its entry is on a page that the register does not name yet, and will name later."""
+    store = Interrupted()
+    world = World(store)
+    world.one_window()
+    store.meanwhile = lambda: opened_and_closed(world, "replay-1")
+    assert back_up(world.book, tmp_path / "backup").lanes == {LANE: 1}
+    there = moved(world, tmp_path / "backup", MemoryStore())
+    opened_and_closed(there, "replay-2")
+    assert verify(there.book) == []
+
+
+class Killed(BaseException):
+    pass
+
+
+def worked(store: MemoryStore) -> World:
+    """Three windows, and a fourth one that an attempt holds."""
+    world = World(store)
+    world.open()
+    for _ in range(3):
+        world.process(world.pin())
+    protocol.take(world.book, LANE, world.pin(), RUN)
+    return world
+
+
+def moved(world: World, path: Path, store: MemoryStore) -> World:
+    """The same stream in another store, with the same clock."""
+    there = World(store)
+    there.now = world.now
+    restore(there.book, path)
+    return there
+
+
+@pytest.mark.covers("N13")
+@pytest.mark.parametrize("to", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_ledger_moves_with_all_that_it_knows(kind: type[MemoryStore], to: type[MemoryStore], tmp_path: Path) -> None:
+    world = worked(kind())
+    retire(world.book, "moved to the other cluster")
+    with pytest.raises(WrongUse, match="was retired"):
+        world.pin()
+    assert back_up(world.book, tmp_path / "backup").lanes == {LANE: 3}
+    there = moved(world, tmp_path / "backup", to())
+    assert verify(there.book) == []
+    assert there.book.committed() == world.book.committed()
+    assert there.head.offsets() == world.head.offsets()
+    # The window that was pinned is the next one, and the windows go on.
+    assert there.process(there.head.seq + 1, OTHER).seq == 4
+    assert there.process(there.pin()).seq == 5
+    assert verify(there.book) == []
+    generations = [one.generation for one in there.book.committed()]
+    assert sorted(set(generations)) == generations
+
+
+@pytest.mark.parametrize("to", KINDS)
+def test_a_restoration_that_is_cut_off_anywhere_is_finished_by_repeating_it(
+    to: type[MemoryStore], tmp_path: Path
+) -> None:
+    world = worked(MemoryStore())
+    back_up(world.book, tmp_path / "backup")
+    reached = 0
+    while True:
+        store = to()
+        left = [reached]
+
+        def kill(key: tuple[str, ...], left: list[int] = left) -> None:
+            if left[0] == 0:
+                raise Killed
+            left[0] -= 1
+
+        store.before_swap = kill
+        there = World(store)
+        try:
+            restore(there.book, tmp_path / "backup")
+        except Killed:
+            assert REGISTER not in store.values
+            if store.values:
+                # Nothing works on half a ledger.
+                with pytest.raises(Exception, match=r"Restore it from a backup"):
+                    there.open()
+        store.before_swap = lambda key: None
+        if REGISTER not in store.values:
+            restore(there.book, tmp_path / "backup")
+        assert verify(there.book) == []
+        assert there.book.committed() == world.book.committed()
+        reached += 1
+        if left[0] > 0:
+            break
+    # Three records or two, the head, and the register.
+    assert reached >= 5
+
+
+def test_who_held_a_window_cannot_commit_it_in_a_retired_ledger(tmp_path: Path) -> None:
+    world = World()
+    world.open()
+    taken = protocol.take(world.book, LANE, world.pin(), RUN)
+    with hold(taken) as fence:
+        work = NoWork()
+        work.read(taken.pending.window, world.book.covers(taken.pending.window), fence)
+        retire(world.book, "moved")
+        back_up(world.book, tmp_path / "backup")
+        with pytest.raises(Fenced):
+            protocol.commit(world.book, taken, work.verify())
+    assert world.head.seq == 0
+    there = moved(world, tmp_path / "backup", MemoryStore())
+    # Nor in the new one, should the old place be used again.
+    with pytest.raises(Fenced):
+        protocol.commit(there.book, taken, work.verify())
+    assert there.process(there.pin()).seq == 1
+
+
+def test_who_has_drawn_a_generation_before_cannot_take_a_window_afterwards() -> None:
+    world = World()
+    world.open()
+    seq = world.pin()
+
+    def between(key: tuple[str, ...]) -> None:
+        if key == head_key(LANE):
+            world.store.before_swap = lambda key: None
+            retire(world.book, "moved to the other cluster")
+
+    world.store.before_swap = between
+    with pytest.raises(
+        WrongUse, match=r"was retired, and is used no more: moved to the other cluster\. Name the ledger"
+    ):
+        protocol.take(world.book, LANE, seq, RUN)
+    assert world.head.pending is not None
+    assert world.head.pending.attempt is None
+
+
+def test_a_restored_ledger_counts_on_from_what_may_have_been_lost(tmp_path: Path) -> None:
+    world = worked(MemoryStore())
+    back_up(world.book, tmp_path / "backup")
+    before = world.book.register()
+    world.now += 60_000
+    lost = world.process(world.head.seq + 1)
+    there = moved(world, tmp_path / "backup", MemoryStore())
+    after = there.book.register()
+    assert before is not None
+    assert after is not None
+    assert after[1].ordinal > before[1].ordinal
+    assert there.process(there.head.seq + 1).attempt.generation > lost.attempt.generation
+    # After a final backup nothing can be lost.
+    retire(there.book, "moved")
+    back_up(there.book, tmp_path / "final")
+    final, last = moved(there, tmp_path / "final", MemoryStore()).book.register(), there.book.register()
+    assert final is not None
+    assert last is not None
+    assert (final[1].ordinal, final[1].retired, final[1].ledger) == (last[1].ordinal, None, before[1].ledger)
+
+
+def changed(edit: Callable[[list[bytes]], list[bytes]]) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        lines = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+        path.write_bytes(gzip.compress(b"".join(edit(lines))))
+
+    return write
+
+
+def no_file(path: Path) -> None:
+    path.unlink()
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+BROKEN = {
+    "no file": (no_file, "line 1: this is no whole backup of a ledger"),
+    "not packed": (lambda path: path.write_text("{}"), "line 1: this is no whole backup"),
+    "cut": (cut, "this is no whole backup"),
+    "without its last line": (changed(lambda lines: lines[:-1]), "it ends early, or was changed"),
+    "without a value": (changed(lambda lines: [*lines[:3], *lines[4:]]), "it ends early, or was changed"),
+    "with a line after its end": (changed(lambda lines: [*lines, b"[]\n"]), "line 8: expected nothing after"),
+    "no JSON": (changed(lambda lines: [lines[0], b"[what\n", *lines[1:]]), "line 2: this is no whole backup"),
+    "of another stream": (
+        changed(lambda lines: [lines[0].replace(b'"s"', b'"other"'), *lines[1:]]),
+        "is a backup of the stream other, and not of s",
+    ),
+    "newer": (
+        changed(lambda lines: [lines[0].replace(b'"format":1', b'"format":2'), *lines[1:]]),
+        "has format 2, and this version knows formats up to 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_file_that_is_no_whole_backup_is_refused_before_anything_is_written(name: str, tmp_path: Path) -> None:
+    spoil, said = BROKEN[name]
+    path = tmp_path / "backup"
+    back_up(worked(MemoryStore()).book, path)
+    spoil(path)
+    there = World()
+    with pytest.raises(WrongUse, match=said):
+        restore(there.book, path)
+    assert there.store.values == {}
+
+
+def test_nothing_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "backup"
+    world = worked(MemoryStore())
+    with pytest.raises(WrongUse, match="s has no ledger yet"):
+        back_up(World().book, path)
+    assert list(tmp_path.iterdir()) == []
+    back_up(world.book, path)
+    before = path.read_bytes()
+    with pytest.raises(WrongUse, match="backup exists already; name a new file"):
+        back_up(world.book, path)
+    assert path.read_bytes() == before
+    values = dict(world.store.values)
+    with pytest.raises(WrongUse, match="s has a ledger here already, and a restoration replaces nothing"):
+        restore(world.book, path)
+    assert world.store.values == values
+    there = World()
+    there.store.values[head_key(LANE)] = values[head_key(LANE)].replace(b'"seq":3', b'"seq":2')
+    with pytest.raises(Exception, match="head/ingest"):
+        restore(there.book, path)
+    assert REGISTER not in there.store.values
+
+
+def test_a_value_that_is_too_large_for_the_new_place_is_named_before_anything_is_written(tmp_path: Path) -> None:
+    back_up(worked(MemoryStore()).book, tmp_path / "backup")
+    there = World(MemoryStore(max_value_bytes=300))
+    with pytest.raises(TooLarge, match=r"of .*backup takes \d+ bytes; this ledger holds up to 300"):
+        restore(there.book, tmp_path / "backup")
+    assert there.store.values == {}
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(WrongUse, match="cannot be written: No such file or directory"):
+        back_up(worked(MemoryStore()).book, tmp_path / "nowhere" / "backup")

@@ -1,0 +1,47 @@
+"""The offsets that other tools are shown: those of the partitions that the ingest still reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+from pydantic import TypeAdapter, ValidationError
+
+from tests.support.streams_in_memory import StreamInMemory
+from tidemark.ledger.records import Position, exported
+from tidemark.ledger.zookeeper import OffsetLayouts
+from tidemark.streams.model import Ledger
+
+
+def test_a_recreated_topic_shows_no_partition_that_it_no_longer_has(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path)
+    made.ends((0, 10), (0, 20))
+    record = made.ingest()
+    assert record is not None
+    assert exported(record) == {"orders": {0: 10, 1: 20}}
+    # The topic came back with one partition, and another topic was left.
+    newer = tuple(structs.replace(one, incarnation=2) for one in record.window.ranges if one.partition == 0)
+    positions = (*record.positions, Position("orders", 2, 0, 3), Position("gone", 1, 0, 7))
+    later = structs.replace(record, window=structs.replace(record.window, ranges=newer), positions=positions)
+    # The topic that was left stays, without partitions: with it, Storm's nodes have a folder for each topic.
+    assert exported(later) == {"orders": {0: 3}, "gone": {}}
+    nodes = dict(OffsetLayouts("g", None, "/storm", "spout").nodes(exported(later), {("orders", 0): ("b", 9092)}))
+    assert list(nodes) == ["/storm/spout/orders/partition_0"]
+    assert json.loads(nodes["/storm/spout/orders/partition_0"])["broker"] == {"host": "b", "port": 9092}
+
+
+def test_group_root_and_id_of_a_stream_file() -> None:
+    def read(**said: object) -> Ledger:
+        return TypeAdapter[Ledger](Ledger).validate_python(said)
+
+    assert read(type="zookeeper", storm="/storm") == read(type="zookeeper", storm={"zk_root": "/storm"})
+    for group in ("groupid-1", "a:b", "old job"):
+        assert read(type="hbase", group=group).group == group  # type: ignore[attr-defined]
+    for group in ("", ".", "..", "a/b", "a\nb", "a\0"):
+        for wrong in ({"group": group}, {"storm": {"zk_root": "/storm", "id": group}}):
+            with pytest.raises(ValidationError):
+                read(type="zookeeper", **wrong)
+    with pytest.raises(ValidationError):
+        read(type="zookeeper", storm={"id": "spout"})

@@ -1,0 +1,214 @@
+"""Records out of files that a form names: where the files may be, and what stands in them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tidemark.errors import WrongUse
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs.record_files import FOLDER, records_in
+
+LARGEST = 2**63 - 2
+ROWS = [("a.b", 3, 17), ("a.b", 0, LARGEST), ("logs", 3, 0), ("a.b", 3, 18)]
+HEADER = "topic,partition,offset\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    found = tmp_path / "selections"
+    found.mkdir()
+    monkeypatch.setenv(FOLDER, str(found))
+    return found
+
+
+def ranges(rows: list[tuple[str, int, int]]) -> RangeSet:
+    return RangeSet(OffsetRange(TopicPartition(topic, at), offset, offset + 1) for topic, at, offset in rows)
+
+
+def write(path: Path, rows: list[tuple[str, int, int]], prefix: str = "") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = [f"{prefix}{name}" for name in ("topic", "partition", "offset")]
+    if path.suffix == ".csv":
+        path.write_text("\n".join([",".join(names), *(",".join(map(str, row)) for row in rows)]))
+    elif path.suffix == ".jsonl":
+        path.write_text("\n".join(json.dumps(dict(zip(names, row, strict=True))) for row in rows))
+    else:
+        columns = list(zip(*rows, strict=True)) or [[], [], []]
+        pq.write_table(pa.table({name: list(found) for name, found in zip(names, columns, strict=True)}), path)
+
+
+FORMATS = ("records.csv", "below/it/records.jsonl", "records.parquet")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("prefix", ["", "_"])
+def test_each_format_says_the_same(folder: Path, name: str, prefix: str) -> None:
+    write(folder / name, ROWS, prefix)
+    assert records_in(name) == ranges(ROWS)
+    assert records_in(str(folder / name)) == ranges(ROWS)
+
+
+rows = st.lists(st.tuples(st.sampled_from(["a", "a.b"]), st.integers(0, 3), st.integers(0, LARGEST)), min_size=1)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows, st.sampled_from(FORMATS))
+def test_what_was_written_is_read(folder: Path, found: list[tuple[str, int, int]], name: str) -> None:
+    write(folder / name, found)
+    assert records_in(name) == ranges(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("records.csv", '\ufeffmore,offset,topic,partition\r\n"x,\ny",17,a.b,3\r\n\r\n, 18 ,a.b,3\r\n'),
+        (
+            "records.jsonl",
+            '\ufeff{"offset": 17, "topic": "a.b", "partition": 3}\n\n{"_topic": "a.b", "_partition": "3", '
+            '"_offset": 18}\n',
+        ),
+        (
+            "records.ndjson",
+            '{"topic": "a.b", "partition": 3, "offset": 17, "x": null}\r\n{"topic": "a.b", "partition": 3, '
+            '"offset": 18}',
+        ),
+    ],
+)
+def test_other_columns_and_empty_lines_do_not_matter(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_bytes(text.encode())
+    assert records_in(name) == RangeSet([OffsetRange(TopicPartition("a.b", 3), 17, 19)])
+
+
+def test_a_folder_of_parquet(folder: Path) -> None:
+    write(folder / "table" / "day=1" / "a.parquet", ROWS[:2])
+    write(folder / "table" / "b.parquet", ROWS[2:])
+    (folder / "table" / "_hidden.parquet").write_text("of another program")
+    (folder / "table" / "_SUCCESS").touch()
+    assert records_in("table") == ranges(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.csv", "", r"a.csv:1: expected the columns topic, partition and offset; it has none"),
+        ("a.csv", "topic,offset\n", r"a.csv:1: expected the columns .*; it has topic, offset"),
+        ("a.csv", HEADER, "records_file a.csv: the file has no records"),
+        ("a.csv", HEADER + "a,1,2\n\na,1\n", "a.csv:4: the line has fewer columns"),
+        ("a.csv", HEADER + "a,1,2\na,1,x\n", r"a.csv:3: expected an offset from 0 to 2\^63-2, found 'x'"),
+        ("a.csv", HEADER + "a,1,-2\n", "a.csv:2: expected an offset"),
+        ("a.csv", HEADER + "a,1,1.0\n", "a.csv:2: expected an offset"),
+        ("a.csv", HEADER + f"a,1,{2**63 - 1}\n", "a.csv:2: expected an offset"),
+        ("a.csv", HEADER + f"a,{2**31},1\n", r"a.csv:2: expected a partition from 0 to 2\^31-1, found '2147483648'"),
+        ("a.csv", HEADER + "a b,1,1\n", "a.csv:2: expected the name of a topic, found 'a b'"),
+        ("a.csv", HEADER + "..,1,1\n", "a.csv:2: expected the name of a topic"),
+        ("a.csv", HEADER + f"{'a' * 300},1,1\n", r"a.csv:2: expected the name of a topic, found '(a{99})\.\.\.$"),
+        ("a.csv", HEADER + '"a\n\nb",1,1\n', "a.csv:4: expected the name of a topic"),
+        ("a.csv", HEADER + "x" * 200_000, "a.csv:2: not CSV: field larger"),
+        (
+            "a.jsonl",
+            '{"topic": "a", "partition": 1, "offset": 2}\n[1]\n',
+            r"a.jsonl:2: expected {\"topic\".*, found \[1\]",
+        ),
+        ("a.jsonl", "\n{", "a.jsonl:2: not JSON"),
+        ("a.jsonl", '{"topic": "a", "partition": 1}', "a.jsonl:1: expected the columns .*; it has topic, partition"),
+        ("a.jsonl", '{"topic": "a", "partition": true, "offset": 2}', "a.jsonl:1: expected a partition .*, found True"),
+        ("a.jsonl", '{"topic": "a", "partition": 1, "offset": 2.0}', "a.jsonl:1: expected an offset .*, found 2.0"),
+        (
+            "a.jsonl",
+            '{"topic": null, "partition": 1, "offset": 2}',
+            "a.jsonl:1: expected the name of a topic, found None",
+        ),
+        ("a.parquet", "PAR1", "a.parquet: not Parquet"),
+        (
+            "a.txt",
+            "a/1@2",
+            r"a.txt: expected a file that ends in .csv, .jsonl, .ndjson, .parquet, or a folder of Parquet",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_with_file_and_line(folder: Path, name: str, text: str, said: str) -> None:
+    (folder / name).write_text(text)
+    with pytest.raises(WrongUse, match=said):
+        records_in(name)
+
+
+def test_text_that_is_not_utf_8_is_refused(folder: Path) -> None:
+    (folder / "a.csv").write_bytes(HEADER.encode() + b"\xff,1,2\n")
+    with pytest.raises(WrongUse, match=r"a.csv: cannot be read: .*utf-8"):
+        records_in("a.csv")
+
+
+@pytest.mark.parametrize(("offset", "said"), [(None, "found None"), (-1, "found -1"), ("x", "found 'x'")])
+def test_a_row_of_parquet_is_named(folder: Path, offset: Any, said: str) -> None:
+    offsets = ["1", offset] if isinstance(offset, str) else [1, offset]
+    table = pa.table({"topic": ["a", "a"], "partition": [1, 1], "offset": offsets})
+    pq.write_table(table, folder / "a.parquet")
+    with pytest.raises(WrongUse, match=rf"a.parquet: row 2: expected an offset from .*{said}"):
+        records_in("a.parquet")
+    pq.write_table(table.drop_columns(["topic"]), folder / "a.parquet")
+    with pytest.raises(WrongUse, match=r"a.parquet: expected the columns .*; it has partition, offset"):
+        records_in("a.parquet")
+
+
+@pytest.mark.covers("Q9")
+@pytest.mark.parametrize(
+    "name", ["../secret.csv", "/etc/passwd", "below/../../secret.csv", "..", ".", "below/..", "no\0name.csv"]
+)
+def test_nothing_outside_the_folder_is_read(folder: Path, name: str) -> None:
+    (folder.parent / "secret.csv").write_text(HEADER + "a,1,2\n")
+    (folder / "below").mkdir()
+    with pytest.raises(WrongUse, match=r"below the folder of TIDEMARK_SELECTIONS|cannot be read") as caught:
+        records_in(name)
+    assert "a,1,2" not in str(caught.value)
+
+
+@pytest.mark.covers("Q9")
+def test_a_symbolic_link_is_refused_wherever_it_leads(folder: Path) -> None:
+    write(folder.parent / "elsewhere" / "secret.csv", ROWS)
+    write(folder.parent / "elsewhere" / "secret.parquet", ROWS)
+    write(folder / "mine.csv", ROWS)
+    write(folder / "table" / "mine.parquet", ROWS)
+    (folder / "file.csv").symlink_to(folder.parent / "elsewhere" / "secret.csv")
+    (folder / "inside.csv").symlink_to(folder / "mine.csv")
+    (folder / "way").symlink_to(folder.parent / "elsewhere")
+    for name in ("file.csv", "inside.csv", "way/secret.csv", "way"):
+        with pytest.raises(WrongUse, match=f"records_file {name}: a symbolic link is on the way"):
+            records_in(name)
+    (folder / "table" / "theirs.parquet").symlink_to(folder.parent / "elsewhere" / "secret.parquet")
+    with pytest.raises(WrongUse, match=r"theirs.parquet: is a symbolic link"):
+        records_in("table")
+
+
+@pytest.mark.covers("Q9")
+def test_the_folder_itself_may_be_a_link(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder / "mine.csv", ROWS)
+    (folder.parent / "link").symlink_to(folder)
+    monkeypatch.setenv(FOLDER, str(folder.parent / "link"))
+    assert records_in("mine.csv") == ranges(ROWS)
+
+
+def test_what_is_no_file_is_refused(folder: Path) -> None:
+    os.mkfifo(folder / "pipe.csv")
+    (folder / "empty").mkdir()
+    for name, said in {
+        "none.csv": "there is no such file",
+        "pipe.csv": "there is no such file",
+        "empty": "the folder has no file that ends in .parquet",
+    }.items():
+        with pytest.raises(WrongUse, match=said):
+            records_in(name)
+
+
+def test_without_a_folder_no_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(FOLDER, raising=False)
+    with pytest.raises(WrongUse, match=r"records_file a.csv: no folder is set .* Set TIDEMARK_SELECTIONS where"):
+        records_in("a.csv")

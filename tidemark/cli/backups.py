@@ -1,0 +1,66 @@
+"""`tidemark ledger backup` and `tidemark ledger restore`: a ledger in a file, and a ledger that moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidemark.cli import finding
+from tidemark.cli.options import Json, Stream
+from tidemark.cli.output import data, error, moment
+from tidemark.commit import protocol
+from tidemark.errors import EXIT_LEDGER_UNREADABLE
+from tidemark.ledger.backup import Summary, back_up, retire
+from tidemark.ledger.backup import restore as restored
+from tidemark.ledger.verifying import verify
+
+File = Annotated[Path, typer.Argument(help="the file of the backup")]
+
+
+def backup(
+    stream: Stream,
+    file: File,
+    final: Annotated[
+        bool, typer.Option("--final", help="end the use of this ledger for good, before it moves to another place")
+    ] = False,
+    reason: Annotated[str, typer.Option(help="why a backup is final; later runs are told")] = "",
+    as_json: Json = False,
+) -> None:
+    """Write the ledger to a new file, as lines of JSON with gzip. Runs may go on meanwhile.
+
+    After a final backup, no run uses this ledger any more. A run that is at work loses its window and commits nothing.
+
+    Example: tidemark ledger backup orders orders-2026-11-23.ledger
+    """
+    book = finding.opened(stream).book
+    if final:
+        protocol.check_reason("backup --final", reason)
+        retire(book, reason)
+    _show(back_up(book, file), as_json=as_json)
+    if final:
+        error(f"{book.stream} uses this ledger no more. Name its new place in the stream file, and restore it there")
+
+
+def restore(stream: Stream, file: File, as_json: Json = False) -> None:
+    """Write a backup into the ledger that the stream file names, which has to be empty. Ends with 7 if it is not whole.
+
+    Example: tidemark ledger restore orders orders-2026-11-23.ledger
+    """
+    book = finding.opened(stream).book
+    _show(restored(book, file), as_json=as_json)
+    problems = verify(book)
+    for problem in problems:
+        error(problem)
+    if problems:
+        raise typer.Exit(EXIT_LEDGER_UNREADABLE)
+    error(f"the ledger is whole. To prove the results: tidemark audit {book.stream}")
+
+
+def _show(found: Summary, *, as_json: bool) -> None:
+    value = {"at": found.at, "values": found.values, "lanes": dict(found.lanes)}
+    rows = [(lane, windows) for lane, windows in sorted(found.lanes.items())]
+    data(value, as_json=as_json, rows=rows, columns=("lane", "windows"))
+    if not as_json:
+        error(f"{found.values} values, as of {moment(found.at)}")

@@ -1,0 +1,105 @@
+"""How far a job is, as values for a terminal: from the ledger, and from the bars that Spark prints of its stages. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tidemark.ledger.records import Head, Heartbeat, Window
+from tidemark.offsets.ranges import RangeSet
+
+# What fits on a small terminal, above the answer.
+MOST_BARS = 16
+STARTING = "Spark is starting"
+
+_STAGES = re.compile(r"\[Stage \d+:[^\]]*\]")
+_TASKS = re.compile(r"\((\d+) \+ \d+\) / (\d+)")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A partition of a window: how many offsets the window covers there, and how many messages are done."""
+
+    name: str
+    total: int
+    done: int = 0
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a job is at: of which window (None before there is one), in which step, and how far it is per partition."""
+
+    step: str = STARTING
+    window: str | None = None
+    bars: tuple[Bar, ...] = ()
+
+
+def bars_of(covers: RangeSet) -> tuple[Bar, ...]:
+    """A bar for each partition of the offsets that a window covers, with nothing done yet."""
+    return tuple(Bar(str(at), sum(until - start for start, until in covers.of(at))) for at in covers.partitions)
+
+
+def of_window(head: Head | None, beat: Heartbeat | None, run: str, bars: Sequence[Bar], since: int) -> Shown:
+    """How far a run is with the window of `window_of`. `bars` are that window's, with nothing done yet.
+
+    A sign of life from before `since` (ms since 1970) is of an earlier try of the run.
+    """
+    window = window_of(head)
+    if head is None or window is None:
+        return Shown()
+    name = f"window {window.seq} of {head.stream}/{head.lane}"
+    if head.pending is None:
+        last = head.last
+        mine = last is not None and last.attempt.run == run
+        return Shown("committed", name, tuple(replace(one, done=one.total) for one in bars)) if mine else Shown()
+    attempt = head.pending.attempt
+    if (
+        attempt is None
+        or beat is None
+        or beat.at < since
+        or attempt.run != run
+        or beat.generation != attempt.generation
+    ):
+        return Shown(window=name, bars=tuple(bars))
+    # Spark counts twice what a task has done twice.
+    done = {one.name: min(one.total, beat.done.get(one.name, 0)) for one in bars}
+    return Shown(beat.step, name, tuple(replace(one, done=done[one.name]) for one in bars))
+
+
+def window_of(head: Head | None) -> Window | None:
+    """The window that a lane is at: the pending one, otherwise the last one."""
+    if head is None:
+        return None
+    if head.pending is not None:
+        return head.pending.window
+    return head.last.window if head.last is not None else None
+
+
+def of_audit(beat: Heartbeat | None, run: str, since: int) -> Shown:
+    """Which step an audit is at. A sign of life of another run, or from before `since`, says nothing about this one."""
+    return Shown(beat.step) if beat is not None and beat.run == run and beat.at >= since else Shown()
+
+
+def few(bars: Sequence[Bar], most: int = MOST_BARS) -> tuple[Bar, ...]:
+    """At most so many bars: the longest ones in their order, and one for all others together."""
+    if len(bars) <= most:
+        return tuple(bars)
+    longest = sorted(range(len(bars)), key=lambda number: -bars[number].total)[: most - 1]
+    kept = [bars[number] for number in sorted(longest)]
+    others = [one for number, one in enumerate(bars) if number not in set(longest)]
+    rest = Bar(f"{len(others)} others", sum(one.total for one in others), sum(one.done for one in others))
+    return (*kept, rest)
+
+
+def without_stages(line: str) -> tuple[str, tuple[int, int] | None]:
+    """A line of Spark's output without the bars of its stages; and how many tasks of these stages are done, of how many.
+
+    Spark writes its bars over each other on one line, as `org.apache.spark.ui.ConsoleProgressBar` does. What follows a bar
+    on its line is a line of the log.
+    """
+    stages = _STAGES.findall(line)
+    if not stages:
+        return line, None
+    counts = [tuple(map(int, found)) for one in stages for found in _TASKS.findall(one)]
+    return _STAGES.sub("", line), (sum(done for done, _ in counts), sum(total for _, total in counts))

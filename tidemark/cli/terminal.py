@@ -1,0 +1,177 @@
+"""What a person sees who waits for a job at a terminal: the step, and a bar for each partition. The log goes to a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
+from rich.text import Text
+
+from tidemark.cli.output import plain
+from tidemark.cli.progress import Shown, few, without_stages
+from tidemark.errors import TidemarkError, WrongUse
+
+# How often the ledger is asked, in seconds. Jobs write a sign of life every three seconds (`tidemark.commit.fence`).
+LOOK_SECONDS = 1.0
+# The setting by which Spark prints how many tasks of its stages are done.
+STAGES = "spark.ui.showConsoleProgress"
+# As many lines of a log as say what went wrong, where the job itself did not say it.
+_LAST_LINES = 10
+
+Look = Callable[[], Shown]
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether bars can be drawn there. Emacs and the like are dumb terminals."""
+    return stream.isatty() and os.environ.get("TERM") not in (None, "", "dumb", "unknown")
+
+
+class JobLog:
+    """The file of a job's log, and what an error needs of it. Made anew for each job, and readable by its owner only.
+
+    Raises WrongUse where no file can be made.
+    """
+
+    def __init__(self, stream: str, folder: Path | None = None) -> None:
+        try:
+            number, name = tempfile.mkstemp(".log", f"tidemark-{stream}-", folder)
+        except OSError as problem:
+            raise WrongUse(
+                f"there is no place for the job's log: {problem}. Make room there, name another folder in TMPDIR, "
+                "or use -v, which needs no file"
+            ) from problem
+        self.path = Path(name)
+        self._file = os.fdopen(number, "w", encoding="utf-8", errors="replace")
+        self._answers: list[str] = []
+        self._last: deque[str] = deque(maxlen=_LAST_LINES)
+        self.tasks: tuple[int, int] | None = None
+
+    def write(self, line: str) -> None:
+        """Take a line of the job's output. The bars of Spark's stages are not written."""
+        said, tasks = without_stages(line)
+        if not said.strip():
+            # A bar; or spaces, with which Spark takes its bars back when a job has ended.
+            self.tasks = tasks
+            return
+        # A full disk must not stop the job, which would wait for its output to be read.
+        with suppress(OSError):
+            self._file.write(f"{said}\n")
+            self._file.flush()
+        self._last.append(said)
+        if said.startswith("tidemark: "):
+            self._answers.append(said)
+
+    def why(self) -> list[str]:
+        """What the job itself said, which is why it ended; the last lines of the log where it said nothing."""
+        return self._answers or list(self._last)
+
+    def close(self, *, keep: bool) -> None:
+        with suppress(OSError):
+            self._file.close()
+        if not keep:
+            self.path.unlink(missing_ok=True)
+
+
+class Display:
+    """Shows what a job is at. `get_time` gives seconds, for tests."""
+
+    def __init__(self, console: Console, get_time: Callable[[], float] | None = None) -> None:
+        name = Column(no_wrap=True, overflow="ellipsis", max_width=max(10, console.width // 3))
+        self._step = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False, style=""),
+            TextColumn("{task.fields[tasks]}", markup=False, style="progress.download"),
+            TimeElapsedColumn(),
+            get_time=get_time,
+        )
+        self._bars = Progress(
+            TextColumn("  {task.description}", markup=False, style="", table_column=name),
+            BarColumn(20),
+            MofNCompleteColumn(),
+            _Rate(),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+            get_time=get_time,
+        )
+        self._now = self._step.add_task("", total=None, tasks="")
+        self._window: str | None = None
+        self.rendered = Group(self._step, self._bars)
+        self.show(Shown())
+
+    def show(self, shown: Shown, tasks: tuple[int, int] | None = None) -> None:
+        """Show this now. `tasks`: how many of Spark's tasks are done, of how many."""
+        window = f"{shown.window}: " if shown.window else ""
+        said = f"{tasks[0]} of {tasks[1]} tasks" if tasks else ""
+        self._step.update(self._now, description=plain(f"{window}{shown.step}"), tasks=said)
+        if shown.window != self._window:
+            for number in self._bars.task_ids:
+                self._bars.remove_task(number)
+            self._window = shown.window
+        bars = few(shown.bars)
+        for one in bars[len(self._bars.tasks) :]:
+            self._bars.add_task(plain(one.name), total=one.total)
+        for one, task in zip(bars, self._bars.tasks, strict=True):
+            if one.done < task.completed:
+                # The next sink begins: its messages are counted from zero.
+                self._bars.reset(task.id)
+            self._bars.update(task.id, completed=one.done)
+
+
+class _Rate(ProgressColumn):
+    """Messages a second, over the last half minute; of what is done, over all of it."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:,.0f}/s" if speed else "", style="progress.data.speed", justify="right")
+
+
+@contextmanager
+def displayed(look: Look, log: JobLog) -> Iterator[None]:
+    """Show on standard error what `look` finds, until the block ends. Needs a terminal there."""
+    console = Console(stderr=True)
+    display = Display(console)
+    over = threading.Event()
+
+    def show() -> None:
+        # Where the ledger does not answer, what was seen last stays.
+        with suppress(TidemarkError):
+            display.show(look(), log.tasks)
+
+    def watch() -> None:
+        while not over.wait(LOOK_SECONDS):
+            show()
+
+    with Live(display.rendered, console=console, redirect_stdout=False):
+        thread = threading.Thread(target=watch, name="progress", daemon=True)
+        thread.start()
+        try:
+            yield
+            over.set()
+            thread.join()
+            show()
+        finally:
+            over.set()
+
+
+def on_terminal() -> bool:
+    return is_terminal(sys.stderr)

@@ -1,0 +1,38 @@
+"""What became of the offsets that a backfill or a replay has read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark.ledger.records import Record
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.runs import answers
+from tidemark.runs.answers import Answer
+from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.dead_letters import redrives
+from tidemark.sinks.reading import pieces, rows_of_pieces
+
+
+def answers_of(opened: OpenStream, records: Sequence[Record]) -> list[Answer]:
+    """The answers for the offsets of a lane's committed windows, which have their receipts. Reads their dead letters."""
+    covers = RangeSet(one for record in records for one in opened.book.covers(record.window))
+    tallies = [tally for record in records for tally in record.tallies]
+    return answers.after(covers, tallies, _dead_letters(opened, records, covers))
+
+
+def _dead_letters(opened: OpenStream, records: Sequence[Record], covers: RangeSet) -> dict[str, RangeSet]:
+    """The dead letters of some windows that still count, by their answer."""
+    tallies = [tally for record in records for tally in record.tallies if tally.invalid.number + tally.failed.number]
+    if not tallies:
+        return {}
+    covers = covers.only(tally.at for tally in tallies)
+    # One scan over the hull is cheaper than one for each offset, unless the offsets lie far apart too.
+    wanted = min((covers, covers.hull()), key=lambda ranges: sum(1 for _ in pieces(ranges)))
+    book, most = opened.book, opened.stream.dead_letters.max_redrives
+    generations = {record.attempt.generation for record in records}
+    found: dict[str, list[OffsetRange]] = {}
+    for row in rows_of_pieces(book, opened.dead_letter_table(), book.view(), pieces(wanted)):
+        if row.mark.generation in generations:
+            at = OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1)
+            found.setdefault(answers.dead_letter(redrives(row), most), []).append(at)
+    return {why: RangeSet(ranges) for why, ranges in found.items()}

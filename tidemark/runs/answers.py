@@ -1,0 +1,176 @@
+"""The answer to each requested offset: a run reads it, or why not; after the run, what became of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.tallies import PartitionTally
+from tidemark.planning.inputs import Known
+
+# The answers, as people read them.
+TO_READ = "to be read"
+READ_ALREADY = "a window has read them"
+NOT_READ = "no window has read them"
+THE_INGESTS = "at or above the ingest position"
+EXPIRED = "expired: Kafka no longer holds them"
+NOT_YET = "not in the topic yet: at or above its end"
+NO_PARTITION = "never in the topic: it has no such partition"
+NOT_OF_THE_STREAM = "the stream reads no such topic or partition"
+CUT = "cut: they belong to the topic's earlier incarnation"
+GONE = "gone: Kafka has this partition, or this incarnation of its topic, no longer"
+STORED = "found and stored"
+SKIPPED = "found and skipped by the transform"
+DEAD_LETTER = "found, a dead letter"
+INVISIBLE = "not there: compacted away, of an aborted transaction, or a transaction's mark"
+
+# How many ranges an error names of each answer, and how many lines Airflow and a terminal show.
+MOST_NAMED = 5
+MOST_LINES = 100
+
+
+@dataclass(frozen=True, order=True)
+class Answer:
+    """The answer for `offsets` of the offsets in a range: for all of them, or for so many that were only counted."""
+
+    within: OffsetRange
+    offsets: int
+    answer: str
+
+    def as_fields(self) -> dict[str, Any]:
+        """For JSON. The bounds are texts: many readers of JSON round numbers of 64 bits."""
+        at = self.within
+        return {
+            "partition": str(at.partition),
+            "from": str(at.start),
+            "until": str(at.until),
+            "offsets": self.offsets,
+            "answer": self.answer,
+        }
+
+
+def before(
+    kind: LaneKind, wanted: RangeSet, known: Known, read: RangeSet, below: RangeSet
+) -> tuple[RangeSet, dict[str, RangeSet]]:
+    """The offsets that a backfill or replay can read, and the others by their answer. Each offset is in exactly one set.
+
+    `known` is about the topics that the stream reads, or has read. `read`: what committed windows cover. `below`: what lies
+    below the ingest positions. Offsets above an end that a window has read are not answered "not yet": their log was cut,
+    which planning refuses.
+    """
+    logs, chosen = known.partitions(), known.to_read()
+    rest = wanted
+    found: dict[str, RangeSet] = {}
+
+    def answer(why: str, some: RangeSet) -> None:
+        nonlocal rest
+        if part := rest & some:
+            found[why] = found.get(why, RangeSet()) | part
+            rest = rest - part
+
+    def whole(partitions: Iterable[TopicPartition]) -> RangeSet:
+        return RangeSet(OffsetRange(at, 0, MAX_OFFSET) for at in partitions)
+
+    asked = wanted.partitions
+    answer(NOT_OF_THE_STREAM, whole(at for at in asked if at.topic not in known.newest))
+    answer(GONE, whole(at for at in asked if at not in logs) & read)
+    answer(NO_PARTITION, whole(at for at in asked if at not in logs))
+    answer(NOT_OF_THE_STREAM, whole(at for at in asked if at not in chosen) - read)
+    answer(EXPIRED, RangeSet(OffsetRange(at, 0, log.start) for at, log in logs.items()))
+    answer(CUT, RangeSet(OffsetRange(at, 0, known.begins(at, log)) for at, log in logs.items()))
+    answer(NOT_YET, RangeSet(OffsetRange(at, log.end, MAX_OFFSET) for at, log in logs.items()) - read)
+    parts = by_lane(rest, read, below)
+    ranges = parts.pop(NOT_READ if kind == LaneKind.BACKFILL else READ_ALREADY)
+    return ranges, found | {why: part for why, part in parts.items() if part}
+
+
+def by_lane(wanted: RangeSet, read: RangeSet, below: RangeSet) -> dict[str, RangeSet]:
+    """Split offsets: those that a window has read, those that the ingest will read, and the others."""
+    return {
+        READ_ALREADY: wanted & read,
+        NOT_READ: wanted & below - read,
+        THE_INGESTS: wanted - below - read,
+    }
+
+
+def dead_letter(redrives: int, most: int) -> str:
+    """The answer for a dead letter, which was redriven so often, this run included."""
+    return f"{DEAD_LETTER} again: redrive {redrives} of {most}" if redrives else DEAD_LETTER
+
+
+def after(covers: RangeSet, tallies: Sequence[PartitionTally], dead: Mapping[str, RangeSet]) -> list[Answer]:
+    """What became of the offsets that the windows of a run cover, by partition.
+
+    `dead` has the dead letters of these windows that still count, by their answer. The other offsets are only counted in a
+    receipt. Where a partition has several of their answers, each gets its number, within the same range.
+    """
+    found = exact(dead)
+    rest = covers
+    for part in dead.values():
+        rest = rest - part
+    for at in rest.partitions:
+        own, here = [tally for tally in tallies if tally.at == at], rest.only([at])
+        read = sum(tally.read.number for tally in own)
+        counts = {
+            STORED: sum(tally.stored.number for tally in own),
+            SKIPPED: sum(tally.skipped.number for tally in own),
+            INVISIBLE: covers.only([at]).count() - read,
+        }
+        # Those that a later run has read again meanwhile are not among `dead`.
+        counts[DEAD_LETTER] = here.count() - sum(counts.values())
+        given = [(why, number) for why, number in counts.items() if number]
+        if len(given) == 1:
+            found += exact({given[0][0]: here})
+        else:
+            (hull,) = here.hull()
+            found += [Answer(hull, number, why) for why, number in given]
+    return sorted(found)
+
+
+def exact(answers: Mapping[str, RangeSet]) -> list[Answer]:
+    """Each range with its answer, by partition and offset."""
+    # A million records are sorted as numbers, and not as values.
+    return [
+        Answer(OffsetRange(at, start, until), until - start, why)
+        for at in sorted({at for part in answers.values() for at in part.partitions})
+        for start, until, why in sorted(
+            (start, until, why) for why, part in answers.items() for start, until in part.of(at)
+        )
+    ]
+
+
+def totals(answers: Iterable[Answer]) -> dict[str, int]:
+    """How many offsets have each answer."""
+    found: dict[str, int] = {}
+    for one in answers:
+        found[one.answer] = found.get(one.answer, 0) + one.offsets
+    return found
+
+
+def table(answers: Sequence[Answer]) -> list[str]:
+    """The first answers as lines of a log, in columns."""
+    names = ("partition", "from", "until", "offsets", "answer")
+    rows = [names, *([str(one.as_fields()[name]) for name in names] for one in answers[:MOST_LINES])]
+    first, *numbers = (max(len(row[column]) for row in rows) for column in range(len(names) - 1))
+    lines = [
+        "  ".join(
+            [row[0].ljust(first), *(cell.rjust(width) for cell, width in zip(row[1:], numbers, strict=False)), row[4]]
+        )
+        for row in rows
+    ]
+    more = len(answers) - MOST_LINES
+    return [*lines, f"{more} more lines"] if more > 0 else lines
+
+
+def said(answers: Mapping[str, RangeSet]) -> str:
+    """The answers in one line, each with its first ranges."""
+    return "; ".join(f"{why}: {_first(part)}" for why, part in answers.items())
+
+
+def _first(ranges: RangeSet) -> str:
+    shown = [str(one) for one in ranges]
+    more = len(shown) - MOST_NAMED
+    return ", ".join(shown[:MOST_NAMED]) + (f" and {more} more ranges" if more > 0 else "")

@@ -1,0 +1,172 @@
+"""Records out of a file of any size: CSV, JSON lines or Parquet, by its suffix, with the columns topic, partition, offset.
+
+A form names such a file. So it has to lie below the one folder that whoever runs Tidemark has set for this.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tidemark.errors import WrongUse
+from tidemark.offsets.ranges import MAX_OFFSET, Interval, RangeSet, TopicPartition
+
+# The environment variable that names the folder.
+FOLDER = "TIDEMARK_SELECTIONS"
+
+# The first names are those of people and of the scheme `message_metadata`, the second those of Tidemark's own files.
+_COLUMNS = (("topic", "partition", "offset"), ("_topic", "_partition", "_offset"))
+# Kafka's own rule (org.apache.kafka.common.internals.Topic).
+_TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
+_MAX_PARTITION = 2**31 - 1
+_MOST_SHOWN = 100
+
+# Where each row stands, as `FILE:LINE`, and its topic, partition and offset.
+_Rows = Iterator[tuple[str, Sequence[Any]]]
+
+
+def records_in(name: str) -> RangeSet:
+    """The records in a file, or in a folder of Parquet files, below the folder that TIDEMARK_SELECTIONS names.
+
+    Nobody writes incarnations into files, so all of them are the first. Raises WrongUse naming the file, and the line of
+    what is wrong in it.
+    """
+    records: dict[TopicPartition, list[Interval]] = {}
+    for place, (topic, partition, offset) in _rows(_allowed(name)):
+        at, number = _partition(place, topic, partition), _number(offset)
+        if number is None or number >= MAX_OFFSET:
+            raise WrongUse(f"{place}: expected an offset from 0 to 2^63-2, found {_shown(offset)}")
+        records.setdefault(at, []).append((number, number + 1))
+    if not records:
+        raise WrongUse(f"records_file {name}: the file has no records")
+    return RangeSet.of_intervals(records.items())
+
+
+def _allowed(name: str) -> Path:
+    """Where the file is. Raises WrongUse unless it is below the folder, without a symbolic link on the way."""
+    folder = os.environ.get(FOLDER, "")
+    if not folder:
+        raise WrongUse(
+            f"records_file {name}: no folder is set for such files. Set {FOLDER} where Tidemark runs, and put the file there"
+        )
+    root = Path(folder).resolve()
+    path = Path(os.path.normpath(root / name))
+    if root not in path.parents:
+        raise WrongUse(f"records_file {name}: expected a file below the folder of {FOLDER}")
+    try:
+        if path.resolve() != path:
+            raise WrongUse(f"records_file {name}: a symbolic link is on the way to the file. Name the file itself")
+        if not path.is_file() and not path.is_dir():
+            raise WrongUse(f"records_file {name}: there is no such file below the folder of {FOLDER}")
+    except (OSError, ValueError) as problem:
+        raise WrongUse(f"records_file {name}: cannot be read: {problem}") from problem
+    return path
+
+
+def _rows(path: Path) -> _Rows:
+    readers = {".csv": _of_csv, ".jsonl": _of_json_lines, ".ndjson": _of_json_lines, ".parquet": _of_parquet}
+    reader = _of_parquet_folder if path.is_dir() else readers.get(path.suffix)
+    if reader is None:
+        raise WrongUse(f"{path}: expected a file that ends in {', '.join(readers)}, or a folder of Parquet files")
+    try:
+        yield from reader(path)
+    except (OSError, UnicodeDecodeError) as problem:
+        raise WrongUse(f"{path}: cannot be read: {problem}") from problem
+
+
+def _of_csv(path: Path) -> _Rows:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file)
+        try:
+            header = [cell.strip() for cell in next(rows, [])]
+            places = [header.index(name) for name in _columns(f"{path}:1", header)]
+            for row in rows:
+                if len(row) > max(places):
+                    yield f"{path}:{rows.line_num}", [row[place].strip() for place in places]
+                elif row:
+                    raise WrongUse(
+                        f"{path}:{rows.line_num}: the line has fewer columns than the first one, which names them"
+                    )
+        except csv.Error as problem:
+            raise WrongUse(f"{path}:{rows.line_num}: not CSV: {problem}") from problem
+
+
+def _of_json_lines(path: Path) -> _Rows:
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            place = f"{path}:{number}"
+            try:
+                found = json.loads(line)
+            except (ValueError, RecursionError) as problem:
+                raise WrongUse(f"{place}: not JSON: {problem}") from problem
+            if not isinstance(found, dict):
+                raise WrongUse(
+                    f'{place}: expected {{"topic": ..., "partition": ..., "offset": ...}}, found {_shown(found)}'
+                )
+            yield place, [found[name] for name in _columns(place, list(found))]
+
+
+def _of_parquet_folder(path: Path) -> _Rows:
+    # Names that begin so are of no data, as Spark and Hive have it.
+    files = sorted(one for one in path.rglob("*.parquet") if not one.name.startswith(("_", ".")))
+    if not files:
+        raise WrongUse(f"{path}: the folder has no file that ends in .parquet")
+    for file in files:
+        if file.resolve() != file:
+            raise WrongUse(f"{file}: is a symbolic link, or below one. Name the folder itself")
+        yield from _of_parquet(file)
+
+
+def _of_parquet(path: Path) -> _Rows:
+    # The import takes a third of a second, so only this function pays for it.
+    import pyarrow.parquet
+    from pyarrow import ArrowException
+
+    before = 0
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            names = _columns(str(path), file.schema_arrow.names)
+            for batch in file.iter_batches(columns=list(names)):
+                columns = [batch.column(name).to_pylist() for name in names]
+                for number, row in enumerate(zip(*columns, strict=True), start=before + 1):
+                    yield f"{path}: row {number}", row
+                before += batch.num_rows
+    except ArrowException as problem:
+        raise WrongUse(f"{path}: not Parquet: {problem}") from problem
+
+
+def _columns(place: str, there: Sequence[str]) -> tuple[str, str, str]:
+    found = next((names for names in _COLUMNS if set(names) <= set(there)), None)
+    if found is None:
+        raise WrongUse(
+            f"{place}: expected the columns topic, partition and offset; it has {', '.join(there) or 'none'}"
+        )
+    return found
+
+
+def _partition(place: str, topic: object, partition: object) -> TopicPartition:
+    number = _number(partition)
+    if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
+        raise WrongUse(f"{place}: expected the name of a topic, found {_shown(topic)}")
+    if number is None or number > _MAX_PARTITION:
+        raise WrongUse(f"{place}: expected a partition from 0 to 2^31-1, found {_shown(partition)}")
+    return TopicPartition(topic, number)
+
+
+def _number(value: object) -> int | None:
+    """A whole number as such or in ASCII digits; None for anything else."""
+    if isinstance(value, str):
+        return int(value) if value.isascii() and value.isdecimal() and len(value) <= 19 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _shown(value: object) -> str:
+    said = repr(value)
+    return said[:_MOST_SHOWN] + ("..." if len(said) > _MOST_SHOWN else "")

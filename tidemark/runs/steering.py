@@ -1,0 +1,82 @@
+"""What people do to a backfill or replay that is under way: pause it, let it go on, or cancel it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark.commit import protocol
+from tidemark.errors import Conflict, WrongUse
+from tidemark.ledger.records import INGEST, LaneKind, Paused
+from tidemark.ledger.register import close_lane, pause_lane, required_head
+from tidemark.offsets.ranges import RangeSet
+from tidemark.planning.planner import not_read
+from tidemark.runs import lanes
+from tidemark.runs.open_stream import OpenStream
+
+# The job of a lane can be between two windows, and pin one more or settle one, while the lane is cancelled. After that it
+# has lost its fence. Jobs that are started anew meanwhile need another round each.
+_ROUNDS = 10
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """What a cancelled lane leaves: its committed windows, the window that was in work, and the offsets it has not read."""
+
+    windows: int
+    given_up: int | None
+    left: RangeSet
+
+
+def lane_of(opened: OpenStream, named: str) -> str:
+    """The backfill or replay that a person names, by its lane or by its run. Raises WrongUse when there is none."""
+    book = opened.book
+    found = book.register()
+    entries = found[1].lanes if found else {}
+    names = [named, *(lanes.lane_name(kind, named) for kind in (LaneKind.REPLAY, LaneKind.BACKFILL))]
+    for lane in names:
+        if lane != INGEST and (lane in entries or book.head(lane) is not None):
+            return lane
+    open_now = ", ".join(f"{lane} (run {one.run})" for lane, one in sorted(entries.items()) if lane != INGEST)
+    raise WrongUse(
+        f"{book.stream} has no backfill or replay {named}; expected a lane or the name of its run. Open are: "
+        f"{open_now or 'none'}"
+    )
+
+
+def pause(opened: OpenStream, lane: str, reason: str) -> None:
+    """Let no further window of a lane begin. The window in work is finished, and the claim stays. Raises WrongUse."""
+    protocol.check_reason("pause", reason)
+    pause_lane(opened.book, lane, Paused(reason=reason, at=opened.book.clock()))
+
+
+def resume(opened: OpenStream, lane: str) -> None:
+    """Let windows of a paused lane begin again; starts none. Raises WrongUse."""
+    pause_lane(opened.book, lane, None)
+
+
+def cancel(opened: OpenStream, lane: str, reason: str) -> Cancelled:
+    """End a lane now and free its claim; committed windows stay. A job that works on a window stops by its fence.
+
+    Raises WrongUse for a lane that is not open.
+    """
+    protocol.check_reason("cancel", reason)
+    book = opened.book
+    found = book.register()
+    entry = found[1].lanes.get(lane) if found else None
+    if entry is None or entry.selection is None:
+        early = required_head(book, lane).head.closed_early
+        why = f"was closed before it was done: {early}" if early else "has read all of its offsets"
+        raise WrongUse(f"{book.stream}/{lane} is not open: it {why}. There is nothing to cancel")
+    given_up = None
+    for left in reversed(range(_ROUNDS)):
+        window = protocol.abandon(book, lane, reason, take_over=True)
+        given_up = window.seq if window is not None else given_up
+        protocol.settle(book, opened.sweeper, lane)
+        try:
+            close_lane(book, lane, because=reason)
+            break
+        except Conflict:
+            if not left:
+                raise
+    head = required_head(book, lane).head
+    return Cancelled(head.seq, given_up, not_read(head, book.selection(entry.selection)))

@@ -1,0 +1,29 @@
+"""When a stream's state is worth an alarm."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tidemark.schemes.parts import Part
+
+# So many of the ingest's last windows are looked at for its state.
+LAST_WINDOWS = 20
+
+
+class Alarm(Part):
+    """What counts as late, and what as lag."""
+
+    latency_minutes: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Raise the [latency alarm](monitoring.md#the-latency-alarm) when the oldest message of each of the last "
+        "`windows` windows was older than this at the commit.",
+    )
+    windows: Annotated[
+        int, Field(ge=1, le=LAST_WINDOWS, description="How many windows in a row raise the latency alarm.")
+    ] = 3
+    allowed_lag: Annotated[
+        int,
+        Field(ge=0, description="So many offsets per partition are no lag for the [status](monitoring.md#status)."),
+    ] = 0

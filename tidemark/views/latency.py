@@ -1,0 +1,44 @@
+"""How late the ingest's messages became results, and the alarm when they keep being late. Pure.
+
+As Gobblin's KafkaIngestionHealthCheck: an alarm takes several epochs in a row, and the first one below the limit clears it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tidemark.ledger.records import Record
+from tidemark.offsets.times import in_words
+
+_MINUTE_MS = 60_000
+
+
+def latencies(records: Iterable[Record]) -> list[int]:
+    """Of each window in the order of the commits: how old its oldest message was at the commit, in ms.
+
+    Windows without a message that has a timestamp are left out.
+    """
+    found = []
+    for record in sorted(records, key=lambda one: one.seq):
+        oldest = [tally.first_timestamp for tally in record.tallies if tally.first_timestamp is not None]
+        if oldest:
+            found.append(max(0, record.committed_at - min(oldest)))
+    return found
+
+
+def raised(latencies: Sequence[int], limit: int, windows: int) -> bool:
+    """Whether each of the last `windows` latencies is above the limit. With fewer latencies, there is no alarm yet."""
+    last = latencies[-windows:]
+    return len(last) == windows and min(last) > limit
+
+
+def latency_shown(latencies: Sequence[int], limit_minutes: int | None, windows: int) -> dict[str, Any]:
+    """The last latency in ms, the limit, and the alarm with its sentence; None for what there is not."""
+    limit = None if limit_minutes is None else limit_minutes * _MINUTE_MS
+    alarm = None if limit is None else raised(latencies, limit, windows)
+    sentence = None
+    if alarm and limit is not None:
+        last = ", ".join(in_words(one) for one in latencies[-windows:])
+        sentence = f"the last {windows} windows were late: {last}; the limit is {in_words(limit)}"
+    return {"last_ms": latencies[-1] if latencies else None, "limit_ms": limit, "alarm": alarm, "sentence": sentence}
