@@ -44,7 +44,6 @@ def test_a_ledger_moves_under_a_job_at_work(play: Playground, ledger: str, tmp_p
     assert len(play.ingest()) == 1
     play.produce(30)
     play.ingest()
-    play.assert_exactly_what_was_read()
     report = audit(play.opened, play.new_run())
     assert (report.clean, report.expected) == (True, 210)
     assert tidemark("ledger", "verify", str(play.file))[0].startswith(f"{play.name}: 4 windows")
@@ -69,6 +68,7 @@ def test_a_lost_ledger_comes_back_from_an_older_backup(play: Playground, ledger:
     assert sum(one.read.number for one in record.tallies) == 60
     play.produce(30)
     play.ingest()
-    play.assert_exactly_what_was_read()
     report = audit(play.opened, play.new_run())
-    assert "missing 0, different 0" in report.sentence(), report.sentence()
+    assert report.expected == 210
+    # The rows of the lost windows are debris: no reader takes them.
+    assert "missing 0, different 0, extra 0, twice 0" in report.sentence()

@@ -13,6 +13,7 @@ from tests.support.memory import MemoryStore, TransactionalStore
 from tests.support.protocol_world import AT, LANE, OTHER, RUN, NoWork, World, hold
 from tidemark.commit import protocol
 from tidemark.errors import Fenced, TooLarge, WrongUse
+from tidemark.ledger import selections
 from tidemark.ledger.backup import back_up, restore, retire
 from tidemark.ledger.book import REGISTER, head_key
 from tidemark.ledger.records import LaneKind, positions
@@ -57,6 +58,41 @@ def test_a_lane_that_is_opened_and_closed_meanwhile_is_left_out_whole(tmp_path: 
     there = moved(world, tmp_path / "backup", MemoryStore())
     opened_and_closed(there, "replay-2")
     assert verify(there.book) == []
+
+
+class Passing(MemoryStore):
+    """Scans as a server does: what is written meanwhile is found if the scan has not passed its place."""
+
+    meanwhile: Callable[[], None] = staticmethod(lambda: None)
+
+    def scan(self, prefix: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bytes]]:
+        for key, value in super().scan(prefix):
+            yield key, value
+            if prefix == ("selection",):
+                self.meanwhile()
+                yield from ((later, found) for later, found in super().scan(prefix) if later > key)
+                return
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_a_selection_in_pieces_that_is_stored_meanwhile_is_whole(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selections, "PIECE_BYTES", 120)
+    store = Passing()
+    world = World(store)
+    world.one_window()
+    for first in range(3):
+        world.book.store_selection(RangeSet([OffsetRange(AT, first, first + 1)]))
+    large = RangeSet(OffsetRange(AT, number + 10 * place, number + 10 * place + 1) for place in range(9))
+
+    def stored() -> None:
+        world.book.store_selection(large)
+
+    store.meanwhile = stored
+    back_up(world.book, tmp_path / "backup")
+    there = moved(world, tmp_path / "backup", MemoryStore())
+    assert there.book.find_selection(there.book.store_selection(large).digest) == large
 
 
 class Killed(BaseException):

@@ -33,6 +33,7 @@ from tidemark.ledger.doubt import NotMine, swap_surely
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import FORMAT, Head, LaneState, Register
 from tidemark.ledger.register import change, new_token
+from tidemark.ledger.selections import values_of
 from tidemark.ledger.sink_values import RESERVED
 from tidemark.ledger.store import Key
 
@@ -202,7 +203,8 @@ def _state(book: Book) -> Iterator[tuple[Key, bytes]]:
     heads = {key[1]: value for key, value in store.scan(("head",)) if key[1] in known}
     yield from ((head_key(lane), value) for lane, value in heads.items())
     reached = {lane: book.head_in(lane, value).head.seq for lane, value in heads.items()}
-    for word in sorted(RESERVED - _FIRST - _LEFT_OUT):
+    yield from values_of(store)
+    for word in sorted(RESERVED - _FIRST - _LEFT_OUT - {"selection"}):
         for key, value in store.scan((word,)):
             if word not in _OF_WINDOWS or int(key[2]) <= reached.get(key[1], 0):
                 yield key, value

@@ -130,6 +130,27 @@ class Selections:
         return "/".join((self._stream, *_key(digest)))
 
 
+def values_of(store: LedgerStore) -> Iterator[tuple[Key, bytes]]:
+    """The keys and values of all selections, each index after its pieces.
+
+    A selection may be stored meanwhile. A scan that has passed its pieces may still find its index.
+    """
+    seen: set[str] = set()
+    indexes: list[tuple[Key, bytes, tuple[Piece, ...]]] = []
+    for key, value in store.scan(("selection",)):
+        pieces = decode(value, Selection, "/".join(key)).pieces
+        if pieces:
+            indexes.append((key, value, pieces))
+        else:
+            seen.add(key[1])
+            yield key, value
+    for key, value, pieces in indexes:
+        for digest in [piece.digest for piece in pieces if piece.digest not in seen]:
+            if (passed := store.read(_key(digest))) is not None:
+                yield _key(digest), passed
+        yield key, value
+
+
 def selection_ref(ranges: RangeSet) -> SelectionRef:
     """The reference of a set of offsets: SHA-256 of a line for each range, such as `logs/3 [17, 18)`."""
     found = sha256()

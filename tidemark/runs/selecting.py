@@ -102,10 +102,9 @@ def _with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:
     """Offsets in three parts, with the newest incarnation of each topic; the first one for topics that were never read."""
     register = opened.book.register()
     newest = newest_incarnations(register[1]) if register else {}
-    return RangeSet(
-        OffsetRange(TopicPartition(at.topic, at.partition, newest.get(at.topic, FIRST_INCARNATION)), start, until)
+    return RangeSet.of_intervals(
+        (TopicPartition(at.topic, at.partition, newest.get(at.topic, FIRST_INCARNATION)), ranges.of(at))
         for at in ranges.partitions
-        for start, until in ranges.of(at)
     )
 
 
