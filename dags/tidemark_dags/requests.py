@@ -59,7 +59,7 @@ def replay_params(approve_above: int | None = None) -> dict[str, Param]:
             maxLength=200,
         ),
         "dead_letters_window": _text(
-            "Dead letters of a window",
+            "Dead letters window",
             "Only the dead letters of this lane, such as ingest, or of one window of it, such as ingest/17",
             section=OTHER_WAYS,
             pattern=WINDOW_PATTERN,

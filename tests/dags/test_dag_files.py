@@ -74,7 +74,7 @@ def test_the_others_run_on_request(dags: dict[str, DAG], name: str) -> None:
 FORMS = {
     "replay": {
         "": ["records", "ranges", "reason", "dry_run", "strict"],
-        "What": ["dead_letters", "selection", "ignore_stored"],
+        "What": ["dead_letters", "dead_letters_window", "records_file", "selection", "ignore_stored"],
         "When": ["since", "until_time", "if_none"],
     },
     "backfill": {
@@ -82,7 +82,7 @@ FORMS = {
         "What": ["everything_before", "holes"],
         "When": ["since", "until_time", "if_none"],
     },
-    "audit": {"": ["ranges", "records", "level", "repair"]},
+    "audit": {"": ["ranges", "records", "records_file", "level", "repair"]},
 }
 REQUESTS: dict[str, Any] = {"replay": ReplayRequest, "backfill": BackfillRequest, "audit": AuditRequest}
 
