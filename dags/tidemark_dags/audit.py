@@ -173,7 +173,7 @@ def _planned_repair(file: str, context: Mapping[str, Any]) -> dict[str, Any]:
     from tidemark_dags.connections import open_here
 
     asked = context["params"]["repair"]
-    if asked == "none":
+    if asked not in ("plan", "execute"):
         raise AirflowSkipException("no repair was asked for")
     with airflow_errors():
         opened = open_here(file)
@@ -183,7 +183,7 @@ def _planned_repair(file: str, context: Mapping[str, Any]) -> dict[str, Any]:
     # In the log, because Airflow's pages fold the reason of a skipped task away.
     log.info("%s", planned.sentence())
     context["ti"].xcom_push(key="repair", value=planned.described())
-    if asked == "plan":
+    if asked != "execute":
         raise AirflowSkipException(f"only planned: {planned.sentence()}")
     return planned.described()
 
