@@ -80,7 +80,9 @@ def build_app() -> FastAPI:
         return JSONResponse(dict(answer.fields), answer.status, headers=_HEADERS)
 
     @app.get("/streams/{name}/audit")
-    async def audit_report(name: str, run: Annotated[str, Query(max_length=_MOST_OF_A_RUN)], user: User) -> Response:
+    async def audit_report(
+        name: str, run: Annotated[str, Query(min_length=1, max_length=_MOST_OF_A_RUN)], user: User
+    ) -> Response:
         """The report of an audit, as the page that `tidemark report --html` writes."""
         found, _ = await run_in_threadpool(_visible, known, user)
         if name not in found:
