@@ -123,6 +123,21 @@ def test_the_sinks_are_audited_without_reading_kafka(play: Playground, monkeypat
     play.assert_exactly_what_was_read()
 
 
+def test_a_block_that_differs_is_a_finding_as_a_whole(play: Playground) -> None:
+    """Also when only some of it was asked for: nobody knows which of its rows is wrong."""
+    play.produce(300)
+    (record,) = play.ingest()
+    some = play.ranges(0, 1, (0, 2))
+    gone = max(rows_at(play, 0, 1, 1_000))
+    assert gone >= 2
+    delete_rows(play, play.name, 0, 1, gone)
+    report = audited(play, some, Level.SINKS)
+    assert (report.clean, report.by_tallies, report.gone, report.not_compared) == (False, 2, 0, ())
+    planned = repair_of(play.opened, report)
+    assert planned is not None
+    assert planned.findings == record.window.hull().only(some.partitions)
+
+
 @pytest.mark.covers("N6")
 def test_changed_and_extra_rows_are_named(play: Playground) -> None:
     play.produce(300)

@@ -71,6 +71,33 @@ def test_an_audit_without_spark(tmp_path: Path, level: Level) -> None:
     assert not found.clean
 
 
+def test_nothing_is_called_read_that_is_not(tmp_path: Path) -> None:
+    stream = StreamInMemory(tmp_path)
+    stream.ends((0, 10))
+    stream.ingest()
+    # A partition was added, and Kafka has deleted three of its messages already.
+    stream.ends((0, 12), (3, 8))
+    found = audit_without_spark(stream.opened, "audit", Level.SOURCE)
+    assert (
+        found.sentence() == "source: 1 windows cover 10 offsets, 10 of them in Kafka, 0 no longer; 7 are not read yet"
+    )
+    assert found.source[1] == SourceReport(partition="orders/1", log_start=3, end=8, unread=5)
+    # Without positions nobody knows.
+    found = structs.replace(found, source=(SourceReport(partition="orders/0", log_start=0, end=9, held=5),))
+    assert found.sentence() == "source: 1 windows cover 10 offsets, 5 of them in Kafka, 0 no longer"
+
+
+def test_what_the_level_sinks_has_not_compared_is_said() -> None:
+    found = report(level=Level.SINKS, by_tallies=9, not_compared=("sums", "<b>"))
+    said = "sinks: 9 of 9 offsets compared with the tallies of their blocks, debris 0, not compared: sums, <b>"
+    assert found.sentence() == said
+    assert "Not compared: sums, &lt;b&gt;." in page_of(found)
+    left = beyond_repair(structs.replace(found, gone=5))
+    assert left == (
+        "5 offsets of blocks that differ, whose messages Kafka has deleted or may have compacted: see level full",
+    )
+
+
 @pytest.mark.parametrize(
     ("logs", "topic_id", "problem"),
     [

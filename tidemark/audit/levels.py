@@ -41,6 +41,6 @@ _LOOKED_AT = {
 _LEFT_OUT = {
     Level.LEDGER: "Kafka and the sinks: rows may be missing, and offsets may be gone",
     Level.SOURCE: "the messages and the sinks: rows may be missing or different",
-    Level.SINKS: "the messages in Kafka: a row is compared with what was stored, not with its message",
+    Level.SINKS: "sinks in Kafka, aggregates, and messages: rows are compared with what was stored, not with messages",
     Level.FULL: "sinks in Kafka, and messages that Kafka has deleted: their rows are compared with tallies",
 }

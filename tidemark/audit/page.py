@@ -91,6 +91,8 @@ def _places(report: AuditReport) -> Iterable[str]:
     yield _heading("Sinks and dead letters")
     rows = ("expected", "found", *_KINDS) if report.level == Level.FULL else ()
     yield _fields(("name", *rows, "debris", "compacted", "blocks", "unproven"), report.places)
+    if report.not_compared:
+        yield f"<p>Not compared: {escape(', '.join(report.not_compared))}.</p>"
     for place in report.places:
         if found := list(_differences(place)):
             yield _heading(f"Differences in {place.name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidemark.audit.levels import Level
 from tidemark.audit.report import MOST_FINDINGS, AuditReport
 
 
@@ -47,7 +48,8 @@ def beyond_repair(report: AuditReport) -> tuple[str, ...]:
     if unexplained := sum(one.unexplained for one in report.gaps):
         left.append(f"{unexplained} messages that were counted and are gone from Kafka")
     if report.gone:
-        left.append(f"{report.gone} offsets of blocks that differ, whose messages Kafka has deleted")
+        why = " or may have compacted: see level full" if report.level == Level.SINKS else ""
+        left.append(f"{report.gone} offsets of blocks that differ, whose messages Kafka has deleted{why}")
     # Rows, not coordinates: with fewer wrong rows than that, the findings have all of their coordinates.
     cut = any(one.missing + one.different + one.extra + one.twice >= MOST_FINDINGS for one in report.places)
     if cut:

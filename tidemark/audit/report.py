@@ -92,7 +92,10 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     For offsets whose messages were not read: `by_tallies` were compared with the tallies of their blocks, in every place.
     `unproven` are the others. At the level `full` those are the offsets below the log starts, at `sinks` all of them.
-    `gone` offsets are in blocks with differences, and Kafka has deleted their messages: no replay can repair them.
+    `gone` offsets are in blocks with differences, and no replay of the block can repair them: Kafka has deleted their
+    messages. At the level `sinks`, also offsets of compacted topics: only `full` tells which of them a replay can repair.
+
+    `not_compared` are the sinks that the audit has not compared at all.
 
     `unfinished` offsets were committed before they were read (`at_most_once`), by attempts that have not finished.
 
@@ -115,6 +118,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     gone: int = 0
     unfinished: int = 0
     places: tuple[PlaceReport, ...] = ()
+    not_compared: tuple[str, ...] = ()
     coverage: tuple[CoverageReport, ...]
     ledger_problems: tuple[str, ...]
     source: tuple[SourceReport, ...] = ()
@@ -167,12 +171,16 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
                 held, expired, unread = (
                     sum(getattr(one, name) for one in self.source) for name in ("held", "expired", "unread")
                 )
-                text += f", {held} of them in Kafka, {expired} no longer; {unread} are not read yet"
+                text += f", {held} of them in Kafka, {expired} no longer"
+                # Without positions, nobody can say what will be read.
+                if any(one.position is not None for one in self.source):
+                    text += f"; {unread} are not read yet"
             return text
         if self.level == Level.SINKS:
             compared = f"{self.by_tallies} of {self.by_tallies + self.unproven} offsets"
             debris = sum(place.debris for place in self.places)
-            return f"sinks: {compared} compared with the tallies of their blocks, debris {debris}"
+            left = f", not compared: {', '.join(self.not_compared)}" if self.not_compared else ""
+            return f"sinks: {compared} compared with the tallies of their blocks, debris {debris}{left}"
         total = {
             name: sum(getattr(place, name) for place in self.places)
             for name in ("missing", "different", "extra", "twice", "debris")

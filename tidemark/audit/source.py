@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
@@ -29,21 +29,25 @@ class SourceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 def source_reports(
-    positions: Mapping[TopicPartition, int], covered: RangeSet, logs: Mapping[str, TopicLog], topics: Topics
+    positions: Mapping[TopicPartition, int],
+    covered: RangeSet,
+    logs: Mapping[str, TopicLog],
+    topics: Topics,
+    added: Collection[TopicPartition] = (),
 ) -> tuple[SourceReport, ...]:
-    """One report for each partition with a position or a window, in order.
+    """One report for each partition with a position or a window, in order, and for those `added` that the ingest will read.
 
     `logs` is what Kafka has now, `topics` what the ledger knows. Older incarnations, and topics that the stream has left,
     have no log of their own any more: all of their offsets are expired.
     """
     return tuple(
-        _report(at, positions.get(at), covered.only([at]), logs.get(at.topic), topics)
-        for at in sorted({*positions, *covered.partitions})
+        _report(at, positions.get(at), covered.only([at]), logs.get(at.topic), topics, at in added)
+        for at in sorted({*positions, *covered.partitions, *added})
     )
 
 
 def _report(
-    at: TopicPartition, position: int | None, covered: RangeSet, log: TopicLog | None, topics: Topics
+    at: TopicPartition, position: int | None, covered: RangeSet, log: TopicLog | None, topics: Topics, added: bool
 ) -> SourceReport:
     last = newest(topics, at.topic)
     gone = SourceReport(partition=str(at), position=position, expired=covered.count())
@@ -64,6 +68,8 @@ def _report(
         problem = f"{at}: the ledger has offsets up to {reached}, and the log ends at {found.end}: it was cut"
     elif position is not None and position < found.start:
         problem = f"{at}: [{position}, {found.start}) was deleted before it was read"
+    # The ingest begins a partition that was added at its log start.
+    begins = found.start if added else position
     return SourceReport(
         partition=str(at),
         log_start=found.start,
@@ -71,7 +77,7 @@ def _report(
         position=position,
         held=held.count(),
         expired=(covered - held - beyond).count(),
-        unread=0 if position is None else max(0, found.end - max(position, found.start)),
+        unread=0 if begins is None else max(0, found.end - max(begins, found.start)),
         problem=problem,
     )
 

@@ -81,7 +81,9 @@ def _source(opened: OpenStream, ledger: Ledger) -> tuple[SourceReport, ...]:
     covered = ledger.view.authority.covered()
     topics = tuple(sorted({at.topic for at in (*positions, *covered.partitions)}))
     known = discovery.known_up_to(opened, topics, positions, learn=False)
-    return source_reports(positions, covered, known.logs, ledger.register.topics)
+    read = {at.topic for at in positions}
+    added = {at for at in known.to_read() if at.topic in read and at not in positions}
+    return source_reports(positions, covered, known.logs, ledger.register.topics, added)
 
 
 def store_report(opened: OpenStream, report: AuditReport) -> None:
