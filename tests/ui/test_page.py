@@ -122,7 +122,7 @@ def test_every_route_of_the_page_asks_who_is_there() -> None:
     from tidemark_plugin.app import build_app
 
     routes = [route for route in build_app().routes if isinstance(route, APIRoute)]
-    paths = {"/", "/files/{name}", "/streams", "/streams/{name}", "/streams/{name}/audit"}
+    paths = {"/", "/run", "/files/{name}", "/streams", "/streams/{name}", "/streams/{name}/audit"}
     assert {route.path for route in routes} == paths
     for route in routes:
         assert get_user in [dependency.call for dependency in route.dependant.dependencies]
