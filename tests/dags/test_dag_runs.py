@@ -262,6 +262,10 @@ def test_a_request_that_cannot_be_carried_out_fails_before_spark(
     assert dict(opened.book.store.scan(("head",))) == before
 
 
+# A DAG object that has run keeps the values it was given: in Airflow, every task has one of its own.
+DEFAULTS = {"level": "full", "repair": "none"}
+
+
 @pytest.mark.covers("N10", "N6")
 def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream) -> None:
     table = opened.result_table("hbase_default", STREAM)
@@ -288,7 +292,7 @@ def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream
     blocks = opened.book.selection(SelectionRef(**by_tallies["findings"]))
     assert all((at, offset) in blocks for offset in gone)
     assert len(gone) < planned["findings"] == blocks.count() <= planned["offsets"]
-    run = dags[f"{STREAM}__audit"].test(run_conf={})
+    run = dags[f"{STREAM}__audit"].test(run_conf=DEFAULTS)
     assert states(run)["verdict"] == "failed"
     (report,) = [one.xcom_pull("report") for one in run.get_task_instances() if one.task_id == "report"]
     assert report["clean"] is False
@@ -302,7 +306,7 @@ def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream
     (done,) = [one.xcom_pull("publish") for one in replay.get_task_instances() if one.task_id == "publish"]
     assert done["totals"] == {"found and stored": 3}
     assert opened.book.head(INGEST) == position
-    again = dags[f"{STREAM}__audit"].test(run_conf={})
+    again = dags[f"{STREAM}__audit"].test(run_conf=DEFAULTS)
     assert states(again)["verdict"] == "success"
     assert states(again)["repair"] == "skipped"
 
@@ -310,7 +314,7 @@ def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream
 @pytest.mark.covers("N20")
 @pytest.mark.parametrize("level", ["ledger", "source"])
 def test_an_audit_of_the_ledger_starts_no_spark(dags: dict[str, DAG], opened: OpenStream, level: str) -> None:
-    run = dags[f"{STREAM}__audit"].test(run_conf={"level": level})
+    run = dags[f"{STREAM}__audit"].test(run_conf={**DEFAULTS, "level": level})
     done = ("check", "read_ledger", "report", "verdict")
     assert states(run) == {
         **dict.fromkeys(done, "success"),
