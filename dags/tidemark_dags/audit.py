@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,19 +12,29 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, TriggerRule, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from tidemark.audit.levels import Level
+from tidemark.audit.repair import name_after_repair
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.runs.requests import AuditRequest, checked
 from tidemark.streams.model import Stream
+from tidemark_dags.audit_page import AuditPageLink, page_address
 from tidemark_dags.requests import audit_params
 from tidemark_dags.spark_job import SparkJob
 from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, run_name
 from tidemark_dags.stream_dag import stream_dag
 
+log = logging.getLogger(__name__)
+
 DESCRIPTION = "Prove what is in the results: expected, stored, dead letters, missing, different, extra"
+# A replay takes at least the time in which Spark starts.
+_LOOK_AT_REPLAY_SECONDS = 5
 
 
 def audit_dag(path: Path, stream: Stream) -> DAG:
-    """Compare, report, hand the findings to a replay if the request asks for it, and fail if there are any."""
+    """Compare and report. If the request asks for it, replay the findings and audit them again. Fail if anything is wrong.
+
+    The levels `ledger` and `source` need no Spark: a task reads the ledger instead of the Spark job.
+    """
     file = str(path)
     with stream_dag(
         stream,
@@ -34,78 +46,157 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
         allowed_run_types=ON_REQUEST,
     ) as dag:
 
-        @task(retries=0)
+        @task.branch(retries=0)
         def check(**context: Any) -> str:
-            """Check the request. Gives the digest of the offsets to audit, empty for all."""
+            """Check the request, and go on to the task for it. Pushes the level, and the digest of the offsets."""
             from tidemark.runs import lanes
             from tidemark_dags.connections import open_here
 
             with airflow_errors():
                 asked = checked(AuditRequest, context["params"], context["dag_run"].conf or {})
-                offsets = asked.offsets()
-                if not offsets:
-                    return ""
-                opened = open_here(file)
-                return opened.book.store_selection(lanes.with_incarnations(opened, offsets)).digest
-
-        compare = SparkJob(
-            task_id="compare",
-            script="audit_stream.py",
-            stream=stream,
-            accepted=(EXIT_DONE, EXIT_DIFFERENCES),
-            application_args=[
-                *("--stream-file", file, "--run", RUN),
-                "--selection={{ ti.xcom_pull(task_ids='check') }}",
-            ],
-            execution_timeout=timedelta(minutes=stream.engine.timeout_minutes),
-            pool=stream.engine.pool_on_request,
-        )
+                digest = ""
+                if offsets := asked.offsets():
+                    opened = open_here(file)
+                    digest = opened.book.store_selection(lanes.with_incarnations(opened, offsets)).digest
+            context["ti"].xcom_push(key="selection", value=digest)
+            context["ti"].xcom_push(key="level", value=asked.level)
+            return "compare" if asked.depth.needs_spark else "read_ledger"
 
         @task
-        def report(**context: Any) -> dict[str, Any]:
-            """The audit's report, for people and for the next tasks."""
-            import msgspec
-
-            from tidemark.audit.report import AuditReport
-            from tidemark.errors import LedgerContradiction
-            from tidemark.ledger.codec import decode
+        def read_ledger(**context: Any) -> None:
+            """Audit the ledger, or the ledger and Kafka's offsets. Reads neither messages nor rows."""
+            from tidemark.runs.auditing import audit_without_spark
             from tidemark_dags.connections import open_here
 
-            run = run_name(context)
             with airflow_errors():
-                stored = open_here(file).book.report(run)
-                if stored is None:
-                    raise LedgerContradiction(f"the report of {run} is not in the ledger, although the job has ended")
-                found = decode(stored, AuditReport, f"the report of {run}")
-            # Lists instead of tuples: Airflow would show tuples as objects of its own.
-            result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
-            return {**result, "clean": found.clean, "sentence": found.sentence()}
+                audit_without_spark(open_here(file), run_name(context), Level(context["params"]["level"]))
+
+        compare = _compare(
+            file,
+            stream,
+            "compare",
+            RUN,
+            "{{ ti.xcom_pull(task_ids='check', key='level') }}",
+            "{{ ti.xcom_pull(task_ids='check', key='selection') }}",
+        )
+
+        @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
+        def report(**context: Any) -> dict[str, Any]:
+            """The audit's report, for people and for the next tasks."""
+            return _report(file, stream, run_name(context), run_name(context))
 
         @task
-        def needs_repair(found: Any, **context: Any) -> str:
-            """Go on to the replay if it was asked for and the audit has findings."""
-            if not context["params"]["repair"] or not found["findings"]:
-                raise AirflowSkipException("no repair was asked for" if found["findings"] else "nothing to repair")
-            return str(found["findings"]["digest"])
+        def plan_repair(**context: Any) -> dict[str, Any]:
+            """What a replay of the findings would read. Goes on to the replay only if that was asked for."""
+            return _planned_repair(file, context)
 
         repair = TriggerDagRunOperator(
             task_id="repair",
             trigger_dag_id=f"{stream.name}__replay",
             conf={
-                "selection": "{{ ti.xcom_pull(task_ids='needs_repair') }}",
+                "selection": "{{ ti.xcom_pull(task_ids='plan_repair')['selection'] }}",
                 "reason": "repair of what {{ dag.dag_id }}/{{ run_id }} found",
                 "dry_run": False,
             },
+            wait_for_completion=True,
+            # While the replay runs, this task takes no worker slot and no place of a pool.
+            deferrable=True,
+            poke_interval=_LOOK_AT_REPLAY_SECONDS,
+            # A run of a paused DAG would never end.
+            fail_when_dag_is_paused=True,
+        )
+        # From the messages, whatever the level of the first audit was: the replay has just read them.
+        compare_again = _compare(
+            file,
+            stream,
+            "compare_again",
+            name_after_repair(RUN),
+            Level.FULL.value,
+            "{{ ti.xcom_pull(task_ids='plan_repair')['audit_after'] }}",
         )
 
-        @task(trigger_rule=TriggerRule.NONE_FAILED, retries=0)
-        def verdict(found: Any) -> str:
-            """Fail when there are differences, so that the run is red and alerts go out."""
-            if not found["clean"]:
-                raise AirflowFailException(found["sentence"])
-            return str(found["sentence"])
+        @task
+        def report_again(**context: Any) -> dict[str, Any]:
+            """The report of the audit after the repair."""
+            return _report(file, stream, name_after_repair(run_name(context)), run_name(context))
 
-        found = report()
-        check() >> compare >> found
-        needs_repair(found) >> repair >> verdict(found)
+        @task(trigger_rule=TriggerRule.NONE_FAILED, retries=0)
+        def verdict(**context: Any) -> str:
+            """Fail when anything is wrong, and no repair has mended it, so that the run is red and alerts go out."""
+            return _verdict(file, run_name(context))
+
+        reported: Any = report()
+        reported.operator.operator_extra_links = (AuditPageLink(),)
+        check() >> [compare, read_ledger()] >> reported
+        concluded = verdict()
+        reported >> plan_repair() >> repair >> compare_again >> report_again() >> concluded
+        reported >> concluded
     return dag
+
+
+def _compare(file: str, stream: Stream, task_id: str, run: str, level: str, selection: str) -> SparkJob:
+    """The task that audits with Spark, under a run's name."""
+    return SparkJob(
+        task_id=task_id,
+        script="audit_stream.py",
+        stream=stream,
+        accepted=(EXIT_DONE, EXIT_DIFFERENCES),
+        application_args=[
+            *("--stream-file", file, "--run", run, "--level", level),
+            f"--selection={selection}",
+        ],
+        execution_timeout=timedelta(minutes=stream.engine.timeout_minutes),
+        pool=stream.engine.pool_on_request,
+    )
+
+
+def _report(file: str, stream: Stream, name: str, run: str) -> dict[str, Any]:
+    """The stored report of an audit as a task's result. `run` has the page, which shows an audit after a repair too."""
+    import msgspec
+
+    from tidemark.runs.auditing import stored_report
+    from tidemark_dags.connections import open_here
+
+    with airflow_errors():
+        found = stored_report(open_here(file), name)
+    page = page_address(stream.name, run)
+    log.info("%s", found.sentence())
+    log.info("the report as a page: %s", page)
+    # Lists instead of tuples: Airflow would show tuples as objects of its own.
+    result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
+    return {**result, "clean": found.clean, "sentence": found.sentence(), "page": page}
+
+
+def _planned_repair(file: str, context: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises AirflowSkipException where no replay follows."""
+    from tidemark.runs.auditing import repair_of, stored_report
+    from tidemark_dags.connections import open_here
+
+    asked = context["params"]["repair"]
+    if asked not in ("plan", "execute"):
+        raise AirflowSkipException("no repair was asked for")
+    with airflow_errors():
+        opened = open_here(file)
+        planned = repair_of(opened, stored_report(opened, run_name(context)))
+    if planned is None:
+        raise AirflowSkipException("nothing to repair")
+    # In the log, because Airflow's pages fold the reason of a skipped task away.
+    log.info("%s", planned.sentence())
+    context["ti"].xcom_push(key="repair", value=planned.described())
+    if asked != "execute":
+        raise AirflowSkipException(f"only planned: {planned.sentence()}")
+    return planned.described()
+
+
+def _verdict(file: str, run: str) -> str:
+    from tidemark.audit import repair
+    from tidemark.runs.auditing import after_repair, stored_report
+    from tidemark_dags.connections import open_here
+
+    with airflow_errors():
+        opened = open_here(file)
+        first = stored_report(opened, run)
+        outcome = repair.verdict(first, after_repair(opened, first))
+    if not outcome.clean:
+        raise AirflowFailException(outcome.sentence)
+    return outcome.sentence

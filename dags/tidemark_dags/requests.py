@@ -85,7 +85,17 @@ def audit_params() -> dict[str, Param]:
         "ranges": _lines("Ranges", f"{_RANGES}. Without ranges and records, the audit covers everything."),
         "records": _lines("Records", f"{_RECORDS}."),
         "records_file": _records_file(),
-        "repair": _switch("Repair", "Replay what the audit finds"),
+        "level": _choice(
+            "Level",
+            "How deep. ledger: the ledger alone, in seconds. source: and Kafka's offsets. sinks: the rows against their "
+            "windows' tallies, without reading Kafka. full: against the messages. The first two take no ranges and records.",
+            ["full", "sinks", "source", "ledger"],
+        ),
+        "repair": _choice(
+            "Repair",
+            "plan: say what a replay of the findings would read. execute: replay them, and audit them again.",
+            ["none", "plan", "execute"],
+        ),
     }
 
 
@@ -103,6 +113,11 @@ def _records_file(**schema: Any) -> Param:
 
 def _switch(title: str, description: str, *, on: bool = False, **schema: Any) -> Param:
     return Param(on, description, type="boolean", title=title, **schema)
+
+
+def _choice(title: str, description: str, values: list[str], **schema: Any) -> Param:
+    """One of some values; the first one is the default."""
+    return Param(values[0], description, type="string", enum=values, title=title, **schema)
 
 
 def _strict() -> Param:
@@ -128,12 +143,10 @@ def _times(which: str) -> dict[str, Param]:
             section=TIMES,
             maxLength=MOST_TIME,
         ),
-        "if_none": Param(
-            "fail",
+        "if_none": _choice(
+            "If none",
             "When a partition has no message at or after since: fail, or end to take nothing of that partition",
-            type="string",
-            enum=["fail", "end"],
-            title="If none",
+            ["fail", "end"],
             section=TIMES,
         ),
     }

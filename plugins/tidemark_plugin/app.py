@@ -5,17 +5,19 @@ Read-only: no route changes anything, whatever the method of the request.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, HTTPException, Response
+from fastapi import Depends, FastAPI, HTTPException, Query, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 
+from tidemark.audit.page import CONTENT_SECURITY_POLICY
 from tidemark.streams.loading import StreamFile
 from tidemark_plugin import settings, streams
 from tidemark_plugin.access import get_user, may_see, may_see_files
-from tidemark_plugin.asking import Asking
+from tidemark_plugin.asking import Answer, Asking
 
 _PAGE = Path(__file__).parent / "page"
 _FILES = {
@@ -33,6 +35,9 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 
+# The names of a DAG and of a run have up to 250 characters each.
+_MOST_OF_A_RUN = 600
+
 User = Annotated[Any, Depends(get_user)]
 
 
@@ -40,7 +45,8 @@ def build_app() -> FastAPI:
     # Airflow does not authenticate the apps of plugins: without this dependency, every route would be open to everybody.
     given = settings.from_airflow()
     known = streams.KnownStreams()
-    asking = Asking(streams.Servers(given.page_question_seconds).show, given)
+    servers = streams.Servers(given.page_question_seconds)
+    asking = Asking(servers.show, given)
     app = FastAPI(title="Tidemark", dependencies=[Depends(get_user)], docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.get("/")
@@ -73,7 +79,25 @@ def build_app() -> FastAPI:
         answer = await asking.answer(found[name])
         return JSONResponse(dict(answer.fields), answer.status, headers=_HEADERS)
 
+    @app.get("/streams/{name}/audit")
+    async def audit_report(
+        name: str, run: Annotated[str, Query(min_length=1, max_length=_MOST_OF_A_RUN)], user: User
+    ) -> Response:
+        """The report of an audit, as the page that `tidemark report --html` writes."""
+        found, _ = await run_in_threadpool(_visible, known, user)
+        if name not in found:
+            raise HTTPException(404, "no such stream")
+        return _report(await asking.once(found[name], partial(servers.audit_page, found[name], run)))
+
     return app
+
+
+def _report(answer: Answer | str | None) -> Response:
+    if answer is None:
+        raise HTTPException(404, "no such report")
+    if isinstance(answer, Answer):
+        return JSONResponse(dict(answer.fields), answer.status, headers=_HEADERS)
+    return HTMLResponse(answer, headers={**_HEADERS, "Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
 
 def _visible(known: streams.KnownStreams, user: Any) -> tuple[dict[str, StreamFile], list[str]]:

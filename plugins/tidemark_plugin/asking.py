@@ -23,7 +23,7 @@ from tidemark_plugin.settings import Settings
 
 log = logging.getLogger(__name__)
 
-SERVER_AWAY, TOO_LATE, INTERNAL = 503, 504, 500
+OK, SERVER_AWAY, TOO_LATE, INTERNAL = 200, 503, 504, 500
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,25 @@ class Asking:
             await asyncio.wait({asyncio.wrap_future(flight)}, timeout=left)
         if flight.done():
             return flight.result()
+        return self._too_late(file)
+
+    async def once(self, file: StreamFile, question: Callable[[], str | None]) -> Answer | str | None:
+        """The answer to a question about a stream that is not kept for others, or an answer that says why there is none.
+
+        The question waits for the same servers as `answer`, in the same threads. It is only asked when they answer.
+        """
+        answer = await self.answer(file)
+        if answer.status != OK:
+            return answer
+        with self._lock:
+            flight = self._threads_of(file).submit(_told, question, file)
+        await asyncio.wait({asyncio.wrap_future(flight)}, timeout=self.settings.page_wait_seconds)
+        if flight.done():
+            return flight.result()
+        flight.cancel()
+        return self._too_late(file)
+
+    def _too_late(self, file: StreamFile) -> Answer:
         return Answer(
             TOO_LATE,
             {
@@ -92,18 +111,11 @@ class Asking:
     def _asked(self, file: StreamFile, asked: _Asked) -> Answer:
         fresh = self.settings.page_cache_seconds
         try:
-            status, fields = 200, self.ask(file)
-        except TidemarkError as problem:
-            status, fields = SERVER_AWAY, {"detail": f"{type(problem).__name__}: {problem}"}
+            status, fields = OK, self.ask(file)
+        except Exception as problem:
+            status, fields = _failed(file, problem)
             if isinstance(problem, Unreachable):
                 fresh = self.settings.page_retry_seconds
-        except Exception as problem:
-            # The error's text may be about a connection. Only those who run Airflow may read it, in the log.
-            log.exception("the page cannot show the stream %s", file.stream.name)
-            status, fields = (
-                INTERNAL,
-                {"detail": f"internal error, see the log of Airflow's API: {type(problem).__name__}"},
-            )
         with self._lock:
             now = time.monotonic()
             if now - asked.began > self.settings.page_wait_seconds:
@@ -112,6 +124,22 @@ class Asking:
             asked.answer = Answer(status, fields, now + fresh)
             asked.flight = None
             return asked.answer
+
+
+def _failed(file: StreamFile, problem: Exception) -> tuple[int, dict[str, Any]]:
+    """Why there is no answer, for people: an HTTP status with the fields of its JSON."""
+    if isinstance(problem, TidemarkError):
+        return SERVER_AWAY, {"detail": f"{type(problem).__name__}: {problem}"}
+    # The error's text may be about a connection. Only those who run Airflow may read it, in the log.
+    log.error("the page cannot show the stream %s", file.stream.name, exc_info=problem)
+    return INTERNAL, {"detail": f"internal error, see the log of Airflow's API: {type(problem).__name__}"}
+
+
+def _told(question: Callable[[], str | None], file: StreamFile) -> Answer | str | None:
+    try:
+        return question()
+    except Exception as problem:
+        return Answer(*_failed(file, problem))
 
 
 def _servers(file: StreamFile) -> tuple[str, ...]:

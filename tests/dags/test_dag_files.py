@@ -84,7 +84,7 @@ FORMS = {
         "What": ["everything_before", "holes"],
         "When": ["since", "until_time", "if_none"],
     },
-    "audit": {"": ["ranges", "records", "records_file", "repair"]},
+    "audit": {"": ["ranges", "records", "records_file", "level", "repair"]},
 }
 REQUESTS: dict[str, Any] = {"replay": ReplayRequest, "backfill": BackfillRequest, "audit": AuditRequest}
 
@@ -110,7 +110,7 @@ def test_a_form_has_its_fields_in_sections_and_asks_for_a_reason_only(dags: dict
             assert one.schema["type"] == ["null", "string"]
             assert one.resolve("") == ""
         else:
-            assert one.value in (False, "fail") or (kind, name) == ("replay", "dry_run")
+            assert one.value in (False, "fail", "full", "none") or (kind, name) == ("replay", "dry_run")
             assert one.resolve() is one.value
     assert sections == FORMS[kind]
 
@@ -122,7 +122,9 @@ def test_the_fields_of_a_form_are_typed(dags: dict[str, DAG]) -> None:
     assert replay.get_param("if_none").schema["enum"] == ["fail", "end"]
     assert replay.get_param("records").schema["format"] == "multiline"
     assert dags["cdn_logs__backfill"].params["dry_run"] is False
-    assert dags["cdn_logs__audit"].params["repair"] is False
+    audit = dags["cdn_logs__audit"].params
+    assert audit.get_param("level").schema["enum"] == ["full", "sinks", "source", "ledger"]
+    assert audit.get_param("repair").schema["enum"] == ["none", "plan", "execute"]
 
 
 def test_a_stream_with_an_approval_has_one_task_more(tmp_path: Path) -> None:

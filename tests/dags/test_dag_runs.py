@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psutil
 import pytest
@@ -32,7 +33,7 @@ from tests.support.dag_streams import STREAM, STREAM_FILE
 from tests.support.playground import Kafka
 from tests.support.run_callbacks import SEEN
 from tests.support.servers import free_ports
-from tidemark.ledger.records import INGEST
+from tidemark.ledger.records import INGEST, SelectionRef
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.sinks.hbase.rows import PartitionKeys
@@ -261,6 +262,10 @@ def test_a_request_that_cannot_be_carried_out_fails_before_spark(
     assert dict(opened.book.store.scan(("head",))) == before
 
 
+# A DAG object that has run keeps the values it was given: in Airflow, every task has one of its own.
+DEFAULTS = {"level": "full", "repair": "none"}
+
+
 @pytest.mark.covers("N10", "N6")
 def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream) -> None:
     table = opened.result_table("hbase_default", STREAM)
@@ -271,7 +276,23 @@ def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream
     for offset in gone:
         key = keys.key(offset, 0)
         table._gateway.once(lambda client, key=key: client.deleteAllRow(STREAM.encode(), key, {}))
-    run = dags[f"{STREAM}__audit"].test(run_conf={})
+    run = dags[f"{STREAM}__audit"].test(run_conf={"level": "sinks", "repair": "plan"})
+    assert states(run) == {
+        **dict.fromkeys(("check", "compare", "report"), "success"),
+        **dict.fromkeys(("read_ledger", "plan_repair", "repair", "compare_again", "report_again"), "skipped"),
+        "verdict": "failed",
+    }
+    tasks = {one.task_id: one for one in run.get_task_instances()}
+    planned, by_tallies = (
+        tasks["plan_repair"].xcom_pull("plan_repair", key="repair"),
+        tasks["report"].xcom_pull("report"),
+    )
+    assert (by_tallies["level"], planned["selection"]) == ("sinks", by_tallies["findings"]["digest"])
+    # A replay of blocks reads them whole.
+    blocks = opened.book.selection(SelectionRef(**by_tallies["findings"]))
+    assert all((at, offset) in blocks for offset in gone)
+    assert len(gone) < planned["findings"] == blocks.count() <= planned["offsets"]
+    run = dags[f"{STREAM}__audit"].test(run_conf=DEFAULTS)
     assert states(run)["verdict"] == "failed"
     (report,) = [one.xcom_pull("report") for one in run.get_task_instances() if one.task_id == "report"]
     assert report["clean"] is False
@@ -285,9 +306,27 @@ def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream
     (done,) = [one.xcom_pull("publish") for one in replay.get_task_instances() if one.task_id == "publish"]
     assert done["totals"] == {"found and stored": 3}
     assert opened.book.head(INGEST) == position
-    again = dags[f"{STREAM}__audit"].test(run_conf={})
+    again = dags[f"{STREAM}__audit"].test(run_conf=DEFAULTS)
     assert states(again)["verdict"] == "success"
     assert states(again)["repair"] == "skipped"
+
+
+@pytest.mark.covers("N20")
+@pytest.mark.parametrize("level", ["ledger", "source"])
+def test_an_audit_of_the_ledger_starts_no_spark(dags: dict[str, DAG], opened: OpenStream, level: str) -> None:
+    run = dags[f"{STREAM}__audit"].test(run_conf={**DEFAULTS, "level": level})
+    done = ("check", "read_ledger", "report", "verdict")
+    assert states(run) == {
+        **dict.fromkeys(done, "success"),
+        **dict.fromkeys(("compare", "plan_repair", "repair", "compare_again", "report_again"), "skipped"),
+    }
+    (report,) = [one.xcom_pull("report") for one in run.get_task_instances() if one.task_id == "report"]
+    assert (report["level"], report["clean"], report["places"]) == (level, True, [])
+    assert (report["source"] == []) == (level == "ledger")
+    assert report["windows"] == len(opened.book.committed())
+    assert report["page"].endswith(
+        f"/tidemark/streams/{STREAM}/audit?run={quote(f'{STREAM}__audit/{run.run_id}', safe='')}"
+    )
 
 
 @pytest.mark.full

@@ -146,7 +146,23 @@ def test_bad_topic_names_and_numbers_are_refused_by_their_line(line: str) -> Non
 
 
 def test_an_audit_needs_nothing() -> None:
-    assert checked(AuditRequest, {"ranges": "", "repair": False}, {}) == AuditRequest()
+    assert checked(AuditRequest, {"ranges": "", "repair": None}, {}) == AuditRequest()
+    assert (AuditRequest().level, AuditRequest().repair) == ("full", "none")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"repair": True}, "repair: Input should be 'none', 'plan' or 'execute'"),
+        ({"level": "rows"}, "level: Input should be 'ledger', 'source', 'sinks' or 'full'"),
+        ({"level": "ledger", "ranges": "logs/0@0-5"}, "level ledger looks at the whole ledger: leave ranges"),
+        ({"level": "source", "records": "logs/0@5"}, "level source looks at the whole ledger"),
+        ({"level": "ledger", "repair": "plan"}, "level ledger reads no rows, so it has no findings to replay"),
+    ],
+)
+def test_an_audit_that_makes_no_sense_is_refused(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(WrongUse, match=said):
+        checked(AuditRequest, values, {})
 
 
 TEXTS = st.sampled_from([None, "", " ", "\n", "a", "2026-11-21T07:00:00Z", "*", "0" * 64])

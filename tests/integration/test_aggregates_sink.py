@@ -12,6 +12,7 @@ from tests.support.command_line import asked
 from tests.support.cuts import Cut, crash, cut_after, read_by
 from tests.support.oracle import CDN, LEDGERS, Example, Fields, Place
 from tests.support.playground import Make, Playground
+from tidemark.audit.levels import Level
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Step
 from tidemark.errors import OffsetsOutOfRange, WrongUse
@@ -132,6 +133,11 @@ def test_totals_of_two_windows(make: Make, example: Example, ledger: str, spark:
     place = report.places[2]
     assert (place.name, place.debris, place.unproven) == (SINK, 0, 0)
     assert place.found >= len(wanted)
+    assert report.not_compared == ()
+    # Without the messages nothing can be computed again, and the audit says so.
+    report = audit(play.opened, "sinks", level=Level.SINKS)
+    assert (report.clean, report.not_compared, report.places[2].unproven) == (True, (SINK,), place.found)
+    assert f"not compared: {SINK}" in report.sentence()
 
     # A table keeps what it was made with.
     play.rewrite(sinks=[{"type": SINK, "table": table_of(play), **SINKS[example.name], "values": {"rows": "count"}}])

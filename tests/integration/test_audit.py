@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,6 +14,8 @@ from tests.jobs.misbehaving_job import MisbehavingSink, says_done_too_early
 from tests.support.damage import delete_rows, place, rows_at
 from tests.support.oracle import CDN, Fields, Place
 from tests.support.playground import RAW, Make, Playground
+from tidemark.audit.levels import Level
+from tidemark.audit.repair import verdict
 from tidemark.audit.report import AuditReport
 from tidemark.cli.results import readable, rows_of
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
@@ -22,17 +25,19 @@ from tidemark.ledger.codec import decode
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.hashing import content_hash, coordinate_hash, row_hash
 from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.runs.auditing import repair_of
 from tidemark.sinks.hbase.rows import Mark, PartitionKeys
 from tidemark.sinks.hbase.table import cells_of
 from tidemark_spark.jobs import window as window_job
 from tidemark_spark.jobs.audit import audit
+from tidemark_spark.rows.reading import read_offsets
 from tidemark_spark.sinks import make_sinks
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 
-def audited(play: Playground, within: RangeSet | None = None) -> AuditReport:
-    return audit(play.opened, play.new_run(), within)
+def audited(play: Playground, within: RangeSet | None = None, level: Level = Level.FULL) -> AuditReport:
+    return audit(play.opened, play.new_run(), within, level)
 
 
 def digests(play: Playground, rows: dict[Place, Fields]) -> dict[tuple[str, int], str]:
@@ -79,6 +84,58 @@ def test_missing_rows_are_named_and_a_replay_of_the_findings_repairs_them(play: 
     after = audited(play)
     assert after.clean, after.sentence()
     play.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("N6", "N10", "N20")
+def test_the_sinks_are_audited_without_reading_kafka(play: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the windows' tallies: a block that differs is named, and a replay of it repairs the results."""
+    play.produce(300)
+    (record,) = play.ingest()
+    gone = rows_at(play, 0, 1, 2)
+    delete_rows(play, play.name, 0, 1, *gone)
+
+    asked: list[RangeSet] = []
+
+    def read(spark: object, cluster: object, isolation: str, ranges: RangeSet, *more: Any, **others: Any) -> Any:
+        asked.append(ranges)
+        return read_offsets(spark, cluster, isolation, ranges, *more, **others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("tidemark_spark.jobs.audit.read_offsets", read)
+    report = audited(play, level=Level.SINKS)
+    assert not any(asked)
+    assert (report.level, report.by_tallies, report.unproven) == (Level.SINKS, 300, 0)
+    at = TopicPartition(play.topics[0], 1)
+    (block,) = place(report, "hbase").blocks_at
+    assert (block.expected - block.found, block.window) == (2, "ingest/1")
+    assert (place(report, "hbase").blocks, place(report, "parquet").blocks, report.gone) == (1, 0, 0)
+    assert report.sentence().startswith("sinks: 300 of 300 offsets compared with the tallies of their blocks")
+    # What Kafka still has of the block can be replayed.
+    planned = repair_of(play.opened, report)
+    assert planned is not None
+    assert planned.findings == record.window.hull().only([at])
+    assert all((at, offset) in planned.reads for offset in gone)
+    play.select(LaneKind.REPLAY, planned.findings)
+    # The other windows' tallies hold for the rest, and the replay's for what it has read.
+    again = audited(play, level=Level.SINKS)
+    assert (again.clean, again.by_tallies) == (True, 300), again.sentence()
+    after = audited(play, planned.reads)
+    assert verdict(report, after).clean
+    play.assert_exactly_what_was_read()
+
+
+def test_a_block_that_differs_is_a_finding_as_a_whole(play: Playground) -> None:
+    """Also when only some of it was asked for: nobody knows which of its rows is wrong."""
+    play.produce(300)
+    (record,) = play.ingest()
+    some = play.ranges(0, 1, (0, 2))
+    gone = max(rows_at(play, 0, 1, 1_000))
+    assert gone >= 2
+    delete_rows(play, play.name, 0, 1, gone)
+    report = audited(play, some, Level.SINKS)
+    assert (report.clean, report.by_tallies, report.gone, report.not_compared) == (False, 2, 0, ())
+    planned = repair_of(play.opened, report)
+    assert planned is not None
+    assert planned.findings == record.window.hull().only(some.partitions)
 
 
 @pytest.mark.covers("N6")

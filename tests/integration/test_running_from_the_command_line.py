@@ -84,6 +84,45 @@ def test_runs_a_replay_and_audits(play: Playground) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.covers("N10")
+def test_an_audit_repairs_and_audits_again(play: Playground, tmp_path: Path) -> None:
+    """Every level on its own, a plan that changes nothing, and a repair that ends with 0 only when it has helped."""
+    file = str(play.file)
+    play.produce(200)
+    tidemark("run", file, "--run", "mine", "--json")
+    for level in ("ledger", "source"):
+        out, _ = tidemark("audit", file, "--level", level, "--json")
+        report = json.loads(out)
+        assert (report["level"], report["clean"], report["windows"], report["places"]) == (level, True, 1, [])
+    gone = rows_at(play, 0, 1, 2)
+    delete_rows(play, play.name, 0, 1, *gone)
+    # Neither of these looks at the sinks, and neither says that it does.
+    out, _ = tidemark("audit", file, "--level", "source")
+    assert out.startswith(
+        "source: 1 windows cover 200 offsets, 200 of them in Kafka, 0 no longer; 0 are not read yet\n"
+    )
+
+    before, page = dict(play.opened.book.store.scan(("head",))), tmp_path / "report.html"
+    out, _ = tidemark("audit", file, "--repair", "plan", "--run", "planned", "--html", str(page), code=1)
+    assert "missing 2, different 0" in out
+    assert "a repair replays 2 offsets; of about " in out
+    assert f"missing {play.topics[0]}/1@{gone[0]}" in page.read_text()
+    assert dict(play.opened.book.store.scan(("head",))) == before
+
+    out, _ = tidemark("audit", file, "--repair", "execute", "--run", "repaired", "--json")
+    found = json.loads(out)
+    assert (found["clean"], found["findings"]["offsets"], found["repair"]["offsets"]) == (True, 2, 2)
+    assert found["sentence"].startswith("repaired: expected 2, stored 2")
+    assert (found["audit_after"]["clean"], found["audit_after"]["expected"]) == (True, 2)
+    play.assert_exactly_what_was_read()
+    # The report is in the ledger, and the page is made of it.
+    tidemark("report", file, "repaired", "--html", str(page))
+    assert "Repaired" in page.read_text()
+    _, said = tidemark("report", file, "never", code=2)
+    assert "has no report of the run 'never'" in said
+
+
+@pytest.mark.full
 def test_too_many_invalid_messages_are_said_in_one_line(make: Make) -> None:
     play = make(CDN, limits={"max_invalid": {"number": 0}})
     play.kafka.send((play.topics[0], 1, None, value) for value in (b"garbage", b"\xff"))

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import happybase
 import pytest
@@ -168,7 +169,7 @@ def test_a_backfill_of_a_range(airflow: Airflow, opened: OpenStream, page: Page)
 @pytest.mark.covers("N16", "N10")
 @pytest.mark.usefixtures("scheduled_run")
 def test_an_audit_with_repair(airflow: Airflow, opened: OpenStream, page: Page, site: Site) -> None:
-    """Somebody has deleted a row: the audit names it, a replay that it starts stores it again."""
+    """A row was deleted: the audit names it, starts a replay, waits for it, and compares that row again."""
     everything = stored(opened)
     with closing(happybase.Connection("127.0.0.1", site.port("thrift"))) as hbase:
         table = hbase.table(STREAM)
@@ -178,21 +179,41 @@ def test_an_audit_with_repair(airflow: Airflow, opened: OpenStream, page: Page, 
     # Nothing is required.
     expect(form.get_by_role("button", name="Trigger", exact=True)).to_be_enabled()
     form.locator("#element_records").fill(f"{STREAM}/0@44\n{STREAM}/0@45")
-    switch(form, "repair")
+    choose(form, "repair", "execute")
     page.screenshot(path=SCREENSHOTS / "audit.png")
-    run = send_form(form, page, "failed")
-    found = airflow.result(f"{STREAM}__audit", run, "report")
+    run = send_form(form, page, "success")
+    audit = f"{STREAM}__audit"
+    found = airflow.result(audit, run, "report")
     assert not found["clean"]
     assert "missing 1, different 0, extra 0" in found["sentence"]
     assert opened.book.selection(SelectionRef(**found["findings"])) == RangeSet([OffsetRange(AT, 45, 46)])
-
-    def repaired() -> list[dict[str, Any]]:
-        _, answer = airflow.call("GET", f"/api/v2/dags/{STREAM}__replay/dagRuns?order_by=-run_after&limit=1")
-        return [one for one in answer["dag_runs"] if one["run_type"] == "operator_triggered"]
-
-    (repair,) = until(repaired, "nothing was repaired", PATIENCE_SECONDS)
-    assert airflow.wait(f"{STREAM}__replay", repair["dag_run_id"]) == "success"
+    # The audit has waited for the replay, and compared again what that has read.
+    _, answer = airflow.call("GET", f"/api/v2/dags/{STREAM}__replay/dagRuns?order_by=-run_after&limit=100")
+    replays = [one["state"] for one in answer["dag_runs"] if one["run_type"] == "operator_triggered"]
+    assert replays == ["success"]
+    again = airflow.result(audit, run, "report_again")
+    assert (again["clean"], again["expected"], again["stored"]) == (True, 1, 1)
     assert stored(opened) == everything
+    assert_the_report_is_a_page(airflow, page, audit, run)
+
+
+def assert_the_report_is_a_page(airflow: Airflow, page: Page, audit: str, run: str) -> None:
+    """The link of the task opens it, for those who may see the stream."""
+    _, links = airflow.call("GET", f"/api/v2/dags/{audit}/dagRuns/{quote(run)}/taskInstances/report/links")
+    address = links["extra_links"]["Report"]
+    assert address == airflow.result(audit, run, "report")["page"]
+    path = f"/tidemark{address.partition('/tidemark')[2]}"
+    assert airflow.call("GET", path, token=None)[0] == 401
+    # On a slow machine, at a second look.
+    until(lambda: airflow.call("GET", path)[0] == 200, "the page of the report is not shown", PATIENCE_SECONDS)
+    page.goto(f"{airflow.url}{path}")
+    expect(page.get_by_role("heading", name=f"Audit of {STREAM}: Repaired")).to_be_visible()
+    expect(page.get_by_text(f"missing {STREAM}/0@45")).to_be_visible()
+    page.screenshot(path=SCREENSHOTS / "report.png")
+    # Its own style is let in by the page's policy.
+    assert page.get_by_text("Repaired", exact=True).evaluate("one => getComputedStyle(one).color") == "rgb(24, 121, 78)"
+    no_report = f"/tidemark/streams/{STREAM}/audit?run=none"
+    until(lambda: airflow.call("GET", no_report)[0] == 404, "a report that is not there is shown", PATIENCE_SECONDS)
 
 
 @pytest.mark.full
@@ -250,6 +271,14 @@ def switch(form: Locator, name: str) -> None:
     before = one.is_checked()
     form.locator(f"[id='switch:element_{name}']").click()
     expect(one).to_be_checked(checked=not before)
+
+
+def choose(form: Locator, name: str, value: str) -> None:
+    """One of the values of a field that takes only those: written into its box, as people do who know it."""
+    box = form.locator(f"#element_{name}").get_by_role("combobox")
+    box.fill(value)
+    box.press("Enter")
+    expect(form.locator(f"input[name=element_{name}]")).to_have_value(value)
 
 
 def send_form(form: Locator, page: Page, state: str) -> str:

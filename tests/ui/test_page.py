@@ -44,6 +44,8 @@ ROUTES = [
     "/streams",
     "/streams/cdn_logs",
 ]
+# A run that nobody has made: 404 for those who may see the stream.
+REPORT = "/streams/cdn_logs/audit?run=nowhere"
 # Whoever may see them, and which streams that are.
 NO_TEAM = {"cdn_logs", "evil"}
 SEEN = {
@@ -62,9 +64,10 @@ def tokens(airflow: Airflow, site: Site) -> dict[str, str]:
 
 
 @pytest.mark.covers("Q11")
-@pytest.mark.parametrize("route", [*ROUTES, "/streams/red_orders", "/streams/nowhere", "/nowhere"])
+@pytest.mark.parametrize("route", [*ROUTES, "/streams/red_orders", "/streams/nowhere", REPORT, "/nowhere"])
 def test_strangers_see_nothing(airflow: Airflow, route: str) -> None:
-    assert airflow.call("GET", f"/tidemark{route}")[0] in ((404,) if "nowhere" in route else (200, 504))
+    expected = (404, 504) if route == REPORT else (404,) if "nowhere" in route else (200, 504)
+    assert airflow.call("GET", f"/tidemark{route}")[0] in expected
     status, answer = airflow.call("GET", f"/tidemark{route}", token=None)
     # What is no route asks nobody, and says nothing.
     assert (status, "orders" in str(answer)) == (404 if route == "/nowhere" else 401, False)
@@ -81,6 +84,9 @@ def test_a_stream_is_shown_to_those_who_may_see_its_dag(airflow: Airflow, tokens
     assert set(listed["streams"]) == SEEN[user]
     for stream in (*SEEN[environment.ADMIN], "unknown"):
         may = stream in SEEN[user]
+        if not may:
+            report = airflow.call("GET", f"/tidemark/streams/{stream}/audit?run=any", token=tokens[user])
+            assert report == (404, {"detail": "no such stream"})
         shown, answer = _shown(airflow, stream, tokens[user])
         assert (shown, answer.get("stream")) == ((200, stream) if may else (404, None))
         if not may:
@@ -116,7 +122,8 @@ def test_every_route_of_the_page_asks_who_is_there() -> None:
     from tidemark_plugin.app import build_app
 
     routes = [route for route in build_app().routes if isinstance(route, APIRoute)]
-    assert {route.path for route in routes} == {"/", "/files/{name}", "/run", "/streams", "/streams/{name}"}
+    paths = {"/", "/run", "/files/{name}", "/streams", "/streams/{name}", "/streams/{name}/audit"}
+    assert {route.path for route in routes} == paths
     for route in routes:
         assert get_user in [dependency.call for dependency in route.dependant.dependencies]
         assert route.methods == {"GET"}

@@ -85,6 +85,37 @@ def test_whoever_looks_waits_with_a_limit_and_then_not_at_all(tmp_path: Path, se
 
 
 @pytest.mark.covers("Q25")
+def test_a_question_of_its_own_is_asked_only_while_the_servers_answer(tmp_path: Path, servers: Servers) -> None:
+    """As for the page of an audit's report, which is not kept for other viewers."""
+    patient, hasty = (
+        Asking(servers.show, Settings(page_wait_seconds=seconds, page_cache_seconds=0)) for seconds in (60, 0.5)
+    )
+    file = stream(tmp_path, "orders")
+    asked: list[str] = []
+
+    def told(result: str | None, problem: Exception | None = None, asking: Asking = patient) -> Answer | str | None:
+        def question() -> str | None:
+            asked.append(file.stream.name)
+            if problem is not None:
+                raise problem
+            return result
+
+        return asyncio.run(asking.once(file, question))
+
+    assert (told("a page"), told(None)) == ("a page", None)
+    unreachable = told(None, Unreachable("HBase at h:1 did not answer"))
+    assert unreachable == Answer(503, {"detail": "Unreachable: HBase at h:1 did not answer"})
+    internal = told(None, KeyError("canary"))
+    assert isinstance(internal, Answer)
+    assert (internal.status, "canary" in str(internal.fields)) == (500, False)
+    assert len(asked) == 4
+    servers.away = {"orders"}
+    late = told("a page", asking=hasty)
+    assert isinstance(late, Answer)
+    assert (late.status, len(asked)) == (504, 4)
+
+
+@pytest.mark.covers("Q25")
 def test_servers_that_are_away_hold_up_no_others(tmp_path: Path, servers: Servers) -> None:
     """However many streams they have."""
     before = set(threading.enumerate())

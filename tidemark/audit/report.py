@@ -10,12 +10,17 @@ from typing import Any
 from msgspec import Struct, structs
 
 from tidemark.audit.deleted import BlockReport
+from tidemark.audit.levels import Level
+from tidemark.audit.source import SourceReport
 from tidemark.ledger.book import Committed
-from tidemark.ledger.records import FORMAT, GapKind, Guarantee, LaneKind, Record, SelectionRef
+from tidemark.ledger.records import FORMAT, GapKind, Guarantee, LaneKind, SelectionRef
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 # Enough for people to look at. The report's selection has all of them.
 SHOWN_COORDINATES = 100
+
+# The most coordinates of one place that an audit hands over to a replay. With more, people should replay whole ranges.
+MOST_FINDINGS = 100_000
 
 
 class CoverageReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -81,10 +86,16 @@ class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The outcome of an audit. Messages are those that Kafka still holds.
+    """The outcome of an audit. `level` says what it has looked at: the numbers of all else are 0, and mean nothing.
 
-    For offsets below the log starts: `by_tallies` were compared with the tallies of their blocks, in every place.
-    `unproven` are the others.
+    Messages (`expected`, `stored`, `dead_letters`, `skipped`) are those that Kafka still holds, at the level `full` alone.
+
+    For offsets whose messages were not read: `by_tallies` were compared with the tallies of their blocks, in every place.
+    `unproven` are the others. At the level `full` those are the offsets below the log starts, at `sinks` all of them.
+    `gone` offsets are in blocks with differences, and no replay of the block can repair them: Kafka has deleted their
+    messages. At the level `sinks`, also offsets of compacted topics: only `full` tells which of them a replay can repair.
+
+    `not_compared` are the sinks that the audit has not compared at all.
 
     `unfinished` offsets were committed before they were read (`at_most_once`), by attempts that have not finished.
 
@@ -96,16 +107,21 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     run: str
     at: int
     code_version: str
-    expected: int
-    stored: int
-    dead_letters: int
-    skipped: int
-    unproven: int
+    level: Level = Level.FULL
+    windows: int = 0
+    expected: int = 0
+    stored: int = 0
+    dead_letters: int = 0
+    skipped: int = 0
+    unproven: int = 0
     by_tallies: int = 0
+    gone: int = 0
     unfinished: int = 0
-    places: tuple[PlaceReport, ...]
+    places: tuple[PlaceReport, ...] = ()
+    not_compared: tuple[str, ...] = ()
     coverage: tuple[CoverageReport, ...]
     ledger_problems: tuple[str, ...]
+    source: tuple[SourceReport, ...] = ()
     gaps: tuple[GapReport, ...] = ()
     findings: SelectionRef | None = None
 
@@ -114,37 +130,67 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return sum(place.differences for place in self.places)
 
     @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the ledger, and between the ledger and Kafka's offsets, in words."""
+        return (*self.ledger_problems, *(one.problem for one in self.source if one.problem is not None))
+
+    @property
     def clean(self) -> bool:
+        """Whether nothing is wrong with what this level looks at."""
         unbroken = not any(one.holes or one.overlaps for one in self.coverage)
         explained = not any(one.unexplained for one in self.gaps)
-        return self.differences == 0 and unbroken and explained and not self.ledger_problems
+        return self.differences == 0 and unbroken and explained and not self.problems
 
     def sentence(self) -> str:
         """The outcome in one line, for people."""
+        text = self._counted()
+        holes = sum(len(one.holes) for one in self.coverage)
+        overlaps = sum(len(one.overlaps) for one in self.coverage)
+        if holes or overlaps:
+            text += f"; coverage: {holes} holes, {overlaps} overlaps"
+        if self.level == Level.FULL and (self.unproven or self.by_tallies):
+            text += f"; {self.unproven + self.by_tallies} offsets are no longer in Kafka"
+            if self.by_tallies:
+                text += f", {self.by_tallies} of them were compared with the tallies of their blocks"
+        if blocks := sum(place.blocks for place in self.places):
+            text += f"; blocks that differ: {blocks}"
+        if unproven := sum(place.unproven for place in self.places):
+            text += f"; {unproven} contributions to aggregates are of windows that {self._not_computed()}"
+        if unexplained := sum(one.unexplained for one in self.gaps):
+            text += f"; {unexplained} messages were counted when they were read and are gone, in topics that are not compacted"
+        if self.unfinished:
+            text += f"; {self.unfinished} offsets were committed before they were read, by attempts that did not finish"
+        return text + "".join(f"; {problem}" for problem in self.problems)
+
+    def _counted(self) -> str:
+        """What the level has counted. Every level but `full` says what it has looked at."""
+        covered = sum(one.covered for one in self.coverage)
+        if self.level in (Level.LEDGER, Level.SOURCE):
+            text = f"{self.level}: {self.windows} windows cover {covered} offsets"
+            if self.level == Level.SOURCE:
+                held, expired, unread = (
+                    sum(getattr(one, name) for one in self.source) for name in ("held", "expired", "unread")
+                )
+                text += f", {held} of them in Kafka, {expired} no longer"
+                # Without positions, nobody can say what will be read.
+                if any(one.position is not None for one in self.source):
+                    text += f"; {unread} are not read yet"
+            return text
+        if self.level == Level.SINKS:
+            compared = f"{self.by_tallies} of {self.by_tallies + self.unproven} offsets"
+            debris = sum(place.debris for place in self.places)
+            left = f", not compared: {', '.join(self.not_compared)}" if self.not_compared else ""
+            return f"sinks: {compared} compared with the tallies of their blocks, debris {debris}{left}"
         total = {
             name: sum(getattr(place, name) for place in self.places)
             for name in ("missing", "different", "extra", "twice", "debris")
         }
         counted = ", ".join(f"{name} {number}" for name, number in total.items())
         skipped = f"skipped {self.skipped}, " if self.skipped else ""
-        text = f"expected {self.expected}, stored {self.stored}, {skipped}dead letters {self.dead_letters}, {counted}"
-        holes = sum(len(one.holes) for one in self.coverage)
-        overlaps = sum(len(one.overlaps) for one in self.coverage)
-        if holes or overlaps:
-            text += f"; coverage: {holes} holes, {overlaps} overlaps"
-        if self.unproven or self.by_tallies:
-            text += f"; {self.unproven + self.by_tallies} offsets are no longer in Kafka"
-        if self.by_tallies:
-            text += f", {self.by_tallies} of them were compared with the tallies of their blocks"
-        if blocks := sum(place.blocks for place in self.places):
-            text += f"; blocks that differ: {blocks}"
-        if unproven := sum(place.unproven for place in self.places):
-            text += f"; {unproven} contributions to aggregates are of windows that could not be computed again"
-        if unexplained := sum(one.unexplained for one in self.gaps):
-            text += f"; {unexplained} messages were counted when they were read and are gone, in topics that are not compacted"
-        if self.unfinished:
-            text += f"; {self.unfinished} offsets were committed before they were read, by attempts that did not finish"
-        return text + "".join(f"; {problem}" for problem in self.ledger_problems)
+        return f"expected {self.expected}, stored {self.stored}, {skipped}dead letters {self.dead_letters}, {counted}"
+
+    def _not_computed(self) -> str:
+        return "could not be computed again" if self.level == Level.FULL else "were not computed again"
 
     def naming(self, most: int) -> AuditReport:
         """The same report with at most so many names of each kind, for a ledger that takes no larger value."""
@@ -219,26 +265,19 @@ def prove_coverage(
         for window in windows
         if window.record.kind != LaneKind.REPLAY and window.record.window.guarantee != Guarantee.NONE
     ]
-    covered = RangeSet()
-    overlaps = RangeSet()
-    for window in first_readings:
-        overlaps |= covered & window.covers
-        covered |= window.covers
+    covered = RangeSet(one for window in first_readings for one in window.covers)
+    overlaps = _more_than_once(window.covers for window in first_readings)
     lost, skipped = jumped_over(windows)
     lost, skipped = lost - covered, skipped - covered
     proof = []
+    begun: dict[TopicPartition, int] = {}
+    for window in first_readings:
+        if window.record.kind == LaneKind.INGEST:
+            for one in window.record.window.ranges:
+                begun[one.at] = min(one.start, begun.get(one.at, one.start))
     for at in sorted({*positions, *covered.partitions}):
         intervals = covered.of(at)
-        begun = min(
-            (
-                one.start
-                for w in first_readings
-                for one in w.record.window.ranges
-                if _is_ingest(w.record) and one.at == at
-            ),
-            default=starts.get(at, 0),
-        )
-        start = starts.get(at, begun)
+        start = starts.get(at, begun.get(at, 0))
         position = positions.get(at, intervals[-1][1] if intervals else start)
         holes = RangeSet([OffsetRange(at, start, max(start, position))]) - covered - lost - skipped
         parts = (one.only([at]) for one in (covered, holes, overlaps, lost, skipped))
@@ -246,15 +285,22 @@ def prove_coverage(
     return proof
 
 
+def _more_than_once(sets: Iterable[RangeSet]) -> RangeSet:
+    """The offsets that are in more than one of some sets. Each range is looked at once: there may be 100,000 windows."""
+    overlaps: list[OffsetRange] = []
+    furthest: dict[TopicPartition, int] = {}
+    for one in sorted((one for found in sets for one in found), key=lambda one: one.start):
+        until = furthest.get(one.partition, 0)
+        overlaps.append(OffsetRange(one.partition, one.start, max(one.start, min(one.until, until))))
+        furthest[one.partition] = max(until, one.until)
+    return RangeSet(overlaps)
+
+
 def jumped_over(windows: Iterable[Committed]) -> tuple[RangeSet, RangeSet]:
     """The offsets that committed windows name as lost, and those that they name as skipped."""
     gaps = [gap for window in windows for gap in window.record.window.gaps]
     lost = RangeSet(gap.as_range() for gap in gaps if gap.kind == GapKind.LOST)
     return lost, RangeSet(gap.as_range() for gap in gaps if gap.kind == GapKind.SKIPPED)
-
-
-def _is_ingest(record: Record) -> bool:
-    return record.kind == LaneKind.INGEST
 
 
 def shown(ranges: RangeSet) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ for command in (
     steering.resume,
     steering.cancel,
     auditing.audit,
+    auditing.report,
     offsets.offsets,
     compacting.compact,
 ):

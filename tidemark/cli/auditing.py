@@ -1,28 +1,36 @@
-"""`tidemark audit`: what the audit DAG does."""
+"""`tidemark audit` and `tidemark report`: what the audit DAG does, and the reports that audits have stored."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from tidemark.audit.levels import Level
+from tidemark.audit.page import page_of
+from tidemark.audit.repair import name_after_repair, verdict
 from tidemark.audit.report import AuditReport
 from tidemark.cli import finding
-from tidemark.cli.options import Json, Ranges, Records, RecordsFile, RunName, Stream, Verbose
+from tidemark.cli.options import Html, Json, Ranges, Records, RecordsFile, RunName, Stream, Verbose
 from tidemark.cli.output import data, error, line
 from tidemark.cli.progress import of_audit
 from tidemark.cli.selected import lines
 from tidemark.cli.selected import repair as replay_findings
 from tidemark.cli.submitting import new_run, submit
-from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, ProcessingFailed
-from tidemark.ledger.codec import decode
+from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, ProcessingFailed, WrongUse
 from tidemark.ledger.records import AUDIT
-from tidemark.runs import lanes
+from tidemark.runs import auditing, lanes
+from tidemark.runs.auditing import Repair
+from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import AuditRequest, checked
 from tidemark.runs.submit import AUDIT_JOB
 
 _PLACE = ("name", "expected", "found", "missing", "different", "extra", "twice", "debris", "blocks")
+# The level `sinks` counts no rows of its own: it compares blocks.
+_PLACE_BY_BLOCKS = ("name", "debris", "blocks", "unproven")
+_SOURCE = ("partition", "log_start", "position", "end", "held", "expired", "unread")
 
 
 def audit(
@@ -30,23 +38,101 @@ def audit(
     ranges: Ranges = None,
     records: Records = None,
     records_file: RecordsFile = "",
-    repair: Annotated[bool, typer.Option("--repair", help="replay the offsets with differences")] = False,
+    level: Annotated[
+        str,
+        typer.Option(
+            help="how deep: ledger alone, source (and Kafka's offsets), sinks (rows against tallies), or full"
+        ),
+    ] = "full",
+    repair: Annotated[
+        str,
+        typer.Option(
+            help="plan: show what a replay of the differences would read; execute: replay them, and audit them again"
+        ),
+    ] = "none",
     run_name: RunName = "",
+    html: Html = None,
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Compare what should be in the results with what is there. Ends with 1 when there are differences.
 
-    Example: tidemark audit orders --ranges orders/3@0-5000
+    After `--repair execute`, with 1 if anything is still wrong.
+
+    Example: tidemark audit orders --ranges orders/3@0-5000 --repair plan
     """
     opened = finding.opened(stream)
-    values = {"ranges": lines(ranges), "records": lines(records), "records_file": records_file, "repair": repair}
+    values = {
+        "ranges": lines(ranges),
+        "records": lines(records),
+        "records_file": records_file,
+        "level": level,
+        "repair": repair,
+    }
     asked = checked(AuditRequest, values, {})
     name = run_name or new_run()
-    arguments = ["--stream-file", str(opened.file.path), "--run", name]
+    selection = None
     if offsets := asked.offsets():
-        within = lanes.with_incarnations(opened, offsets)
-        arguments += ["--selection", opened.book.store_selection(within).digest]
+        selection = opened.book.store_selection(lanes.with_incarnations(opened, offsets)).digest
+    first = _audited(opened, name, asked.depth, selection, verbose=verbose)
+    planned = auditing.repair_of(opened, first) if asked.repair != "none" else None
+    again = None
+    if asked.repair == "execute" and planned is not None:
+        error(first.sentence())
+        error(planned.sentence())
+        reason = f"repair of what {name} found"
+        replay_findings(opened, new_run(), planned.findings, reason, f"tidemark replay {stream}", verbose=verbose)
+        again = _audited(opened, name_after_repair(name), Level.FULL, planned.reads_selection, verbose=verbose)
+    _write(html, first, again)
+    outcome = verdict(first, again)
+    if as_json:
+        value: dict[str, Any] = _as_value(first)
+        if asked.repair != "none":
+            value["repair"] = planned.described() if planned is not None else None
+            value["audit_after"] = _as_value(again) if again is not None else None
+        data({**value, "clean": outcome.clean, "sentence": outcome.sentence}, as_json=True)
+    else:
+        _show(first)
+        if asked.repair != "none":
+            _show_repair(planned, again)
+        if again is not None:
+            line(outcome.sentence)
+        error(f"The report is kept as {name}: tidemark report {stream} {name}")
+    if not outcome.clean:
+        raise typer.Exit(EXIT_DIFFERENCES)
+
+
+def report(
+    stream: Stream,
+    run: Annotated[str, typer.Argument(help="the run of the audit, as the audit names it: cli/..., or DAG/RUN")],
+    html: Html = None,
+    as_json: Json = False,
+) -> None:
+    """Show the report that an audit has stored, or write it as a page. Ends with 0, whatever the report says.
+
+    Example: tidemark report orders orders__audit/manual__2026-11-21T07:00:00+00:00 --html report.html
+    """
+    opened = finding.opened(stream)
+    found = auditing.find_report(opened, run)
+    if found is None:
+        raise WrongUse(f"{opened.book.stream} has no report of the run {run!r}; an audit names its run when it ends")
+    again = auditing.after_repair(opened, found)
+    _write(html, found, again)
+    if as_json:
+        data(_as_value(found), as_json=True)
+        return
+    _show(found)
+    if again is not None:
+        line(verdict(found, again).sentence)
+
+
+def _audited(opened: OpenStream, name: str, level: Level, selection: str | None, *, verbose: bool) -> AuditReport:
+    """Run an audit and give its report. Raises ProcessingFailed when its job left none."""
+    if not level.needs_spark:
+        return auditing.audit_without_spark(opened, name, level)
+    arguments = ["--stream-file", str(opened.file.path), "--run", name, "--level", level.value]
+    if selection is not None:
+        arguments += ["--selection", selection]
     began = opened.book.clock()
     ended = submit(
         opened,
@@ -56,31 +142,44 @@ def audit(
         look=lambda: of_audit(opened.book.last_beat(AUDIT), name, began),
         verbose=verbose,
     )
-    stored = opened.book.report(name)
-    report = decode(stored, AuditReport, f"the report of {name}") if stored is not None else None
-    if report is None or report.at < began:
+    found = auditing.find_report(opened, name)
+    if found is None or found.at < began:
         # spark-submit also ends with 1 when it could not start the job.
         raise ProcessingFailed(
             f"the Spark job ended with code {ended.code} and left no report. Its log is {ended.log}."
         )
-    _show(report, as_json=as_json)
-    if asked.repair and report.findings is not None:
-        found = lanes.stored_selection(opened, report.findings.digest)
-        reason = f"repair of what {name} found"
-        replay_findings(opened, new_run(), found, reason, f"tidemark replay {stream}", verbose=verbose)
-    if not report.clean:
-        raise typer.Exit(EXIT_DIFFERENCES)
+    return found
 
 
-def _show(report: AuditReport, *, as_json: bool) -> None:
-    if as_json:
-        value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
-        for one in value["coverage"]:
-            one.update(start=str(one["start"]), position=str(one["position"]))
-        data({**value, "clean": report.clean, "sentence": report.sentence()}, as_json=True)
+def _write(html: Path | None, first: AuditReport, again: AuditReport | None) -> None:
+    if html is None:
         return
+    try:
+        html.write_text(page_of(first, again), encoding="utf-8")
+    except OSError as problem:
+        raise WrongUse(f"--html {html}: the page cannot be written: {problem.strerror}") from None
+    error(f"The report as a page: {html}")
+
+
+def _as_value(report: AuditReport) -> dict[str, Any]:
+    """A report for JSON. Offsets are strings: JavaScript loses digits above 2^53."""
+    value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
+    for one in (*value["coverage"], *value["source"]):
+        one.update(
+            {name: str(one[name]) for name in ("start", "position", "log_start", "end") if one.get(name) is not None}
+        )
+    return {**value, "clean": report.clean, "sentence": report.sentence()}
+
+
+def _show(report: AuditReport) -> None:
     line(report.sentence())
-    data(None, as_json=False, rows=[[getattr(one, name) for name in _PLACE] for one in report.places], columns=_PLACE)
+    if report.source:
+        rows = [[getattr(one, name) for name in _SOURCE] for one in report.source]
+        data(None, as_json=False, rows=rows, columns=_SOURCE)
+    if report.places:
+        columns = _PLACE if report.level == Level.FULL else _PLACE_BY_BLOCKS
+        places = [[getattr(one, name) for name in columns] for one in report.places]
+        data(None, as_json=False, rows=places, columns=columns)
     for place in report.places:
         for kind in ("missing", "different", "extra", "twice"):
             for coordinate in getattr(place, f"{kind}_at"):
@@ -89,3 +188,10 @@ def _show(report: AuditReport, *, as_json: bool) -> None:
             line(f"{place.name}: block {block}")
     if report.findings is not None:
         error(f"All findings are the selection {report.findings.digest}; a replay takes it.")
+
+
+def _show_repair(planned: Repair | None, again: AuditReport | None) -> None:
+    if planned is None:
+        error("There are no findings that a replay could repair.")
+    elif again is None:
+        line(planned.sentence())

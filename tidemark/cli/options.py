@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 Stream = Annotated[str, typer.Argument(help="a stream's name, or its file")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output")]
+Html = Annotated[Path | None, typer.Option("--html", help="also write the report into this file, as a page of its own")]
 RunName = Annotated[str, typer.Option("--run", help="the name of the run; to go on with a failed run, its name")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="the job's log on standard error, also at a terminal")]
 TakeOver = Annotated[bool, typer.Option("--take-over", help="take the window although its holder seems alive")]

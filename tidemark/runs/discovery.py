@@ -74,13 +74,7 @@ def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: 
 
     Without `learn` the ledger stays as it is, and the answer is as if it had been changed.
     """
-    known, positions = known_now(opened, request.topics, learn=learn), checking.reached(head)
-    for _ in range(_STALE_ANSWERS):
-        if not any(log.end < positions.get(at, known.starts.get(at, 0)) for at, log in known.partitions().items()):
-            break
-        time.sleep(_STALE_PAUSE_SECONDS)
-        known = known_now(opened, request.topics, learn=learn)
-    known = with_epoch_ends(opened, known, head)
+    known = with_epoch_ends(opened, known_up_to(opened, request.topics, checking.reached(head), learn=learn), head)
     found = checking.changes(head, known, request)
     if not found:
         return known
@@ -95,6 +89,19 @@ def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: 
         return _known(opened, known.logs, change_topics(opened.book, accept))
     register = opened.book.register()
     return _known(opened, known.logs, accept(register[1].topics if register else {}))
+
+
+def known_up_to(
+    opened: OpenStream, topics: tuple[str, ...], positions: Mapping[TopicPartition, int], *, learn: bool = True
+) -> Known:
+    """As `known_now`, and asks again where a log seems to end below these positions: the answer may be stale."""
+    known = known_now(opened, topics, learn=learn)
+    for _ in range(_STALE_ANSWERS):
+        if not any(log.end < positions.get(at, known.starts.get(at, 0)) for at, log in known.partitions().items()):
+            break
+        time.sleep(_STALE_PAUSE_SECONDS)
+        known = known_now(opened, topics, learn=learn)
+    return known
 
 
 def with_epoch_ends(opened: OpenStream, known: Known, ingest: Head) -> Known:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from tidemark.audit.levels import Level
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import parse_coordinates, parse_ranges
@@ -139,12 +140,30 @@ class ReplayRequest(_Request):
 
 
 class AuditRequest(_Request):
-    """What an audit looks at, and whether it hands its findings to a replay."""
+    """What an audit looks at, how deep, and whether a replay repairs its findings."""
 
     ranges: _Lines = ""
     records: _Lines = ""
     records_file: _Path = ""
-    repair: bool = False
+    level: Literal["ledger", "source", "sinks", "full"] = "full"
+    repair: Literal["none", "plan", "execute"] = "none"
+
+    @model_validator(mode="after")
+    def _possible_at_this_level(self) -> AuditRequest:
+        if not self.depth.needs_spark:
+            if self.ranges or self.records or self.records_file:
+                raise ValueError(
+                    f"level {self.level} looks at the whole ledger: leave ranges, records and records_file empty"
+                )
+            if self.repair != "none":
+                raise ValueError(
+                    f"repair: level {self.level} reads no rows, so it has no findings to replay; use level sinks or full"
+                )
+        return self
+
+    @property
+    def depth(self) -> Level:
+        return Level(self.level)
 
     def offsets(self) -> RangeSet:
         """The requested offsets, in the newest incarnations. Empty: everything. Raises WrongUse naming the line."""

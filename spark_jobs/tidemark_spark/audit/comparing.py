@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.audit.report import SHOWN_COORDINATES, PlaceReport
+from tidemark.audit.report import MOST_FINDINGS, SHOWN_COORDINATES, PlaceReport
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.open_stream import OpenStream
@@ -20,9 +20,6 @@ from tidemark_spark.rows.selecting import only
 
 _KEY = [*COORDINATE, INDEX]
 _EXPECTED, _FOUND, _SAID, _ROWS = "_expected", "_found", "_said", "_rows"
-
-# The most coordinates that a report hands over to a replay. With more differences, people should replay whole ranges.
-MOST_FINDINGS = 100_000
 
 
 @dataclass(frozen=True)

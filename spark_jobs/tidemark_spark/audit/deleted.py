@@ -40,10 +40,11 @@ Judge = Callable[[WindowBlock, Found], Verdict]
 
 @dataclass(frozen=True)
 class ByBlocks:
-    """The offsets of one place that were compared by blocks, and the blocks that differ."""
+    """The offsets of one place that were compared by blocks, and the blocks that differ, with their offsets."""
 
     offsets: RangeSet
     wrong: tuple[BlockReport, ...]
+    differing: RangeSet
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class PlaceBlocks:
             blocks = [(block, held) for block, held in blocks if block.still_held(now)]
         judged = [(block, self.judge(block, held)) for block, held in blocks]
         offsets = RangeSet(one for block, verdict in judged if verdict.compared for one in block.offsets)
-        return ByBlocks(offsets, tuple(verdict.wrong for _, verdict in judged if verdict.wrong is not None))
+        differing = RangeSet(one for block, verdict in judged if verdict.wrong is not None for one in block.offsets)
+        return ByBlocks(offsets, tuple(verdict.wrong for _, verdict in judged if verdict.wrong is not None), differing)
 
 
 @dataclass(frozen=True)

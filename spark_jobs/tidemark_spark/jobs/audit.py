@@ -3,6 +3,7 @@
 Today's code computes the expected rows again, from the messages that Kafka still holds. The found rows are read back from
 every sink. The job compares them row by row, so that every difference has a coordinate. Rows below the log starts can no
 longer be computed. The job compares them with the windows' tallies, block by block, and counts the rest as unproven.
+At the level `sinks` it compares all rows so.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from tidemark.audit.report import SHOWN_COORDINATES, AuditReport, CoverageReport, prove_coverage, shown
+from tidemark.audit.levels import Level
+from tidemark.audit.report import AuditReport
 from tidemark.clients.kafka.clients import token_urls
-from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, TidemarkError, WrongUse
+from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, TidemarkError
 from tidemark.ledger.book import View
-from tidemark.ledger.codec import encode
-from tidemark.ledger.records import AUDIT, INGEST, Head, Heartbeat
+from tidemark.ledger.records import AUDIT, Head, Heartbeat
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import PartitionTally, check_read
 from tidemark.planning import planner
-from tidemark.runs import discovery, lanes
+from tidemark.runs import auditing, discovery, lanes
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.sinks.dead_letters import digested
 from tidemark.sinks.kinds import kind_of
@@ -51,81 +52,78 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--stream-file", type=Path, required=True)
     parser.add_argument("--run", required=True, help="the name under which the report is stored")
     parser.add_argument("--selection", default="", help="digest of a stored selection: audit only these offsets")
+    parser.add_argument("--level", choices=[Level.SINKS.value, Level.FULL.value], default=Level.FULL.value)
     options = parser.parse_args(arguments)
     opened = open_stream(options.stream_file)
     within = lanes.stored_selection(opened, options.selection) if options.selection else None
-    report = audit(opened, options.run, within)
+    report = audit(opened, options.run, within, Level(options.level))
     print(f"tidemark: audit of {report.stream}: {report.sentence()}", flush=True)
     return EXIT_DONE if report.clean else EXIT_DIFFERENCES
 
 
-def audit(opened: OpenStream, run: str, within: RangeSet | None = None) -> AuditReport:
-    """Audit a stream, or only some of its offsets. The ledger stores the report under the run's name."""
+def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: Level = Level.FULL) -> AuditReport:
+    """Audit a stream, or only some of its offsets. The ledger stores the report under the run's name.
+
+    At the level `sinks`, no message is read: every offset is compared as those are whose messages Kafka has deleted.
+    """
     check_function(opened.stream)
+    ledger = auditing.read_ledger(opened)
+    view = ledger.view
     spark = open_session(
         f"tidemark audit of {opened.book.stream}", opened.file_system_settings(), token_urls(opened.log.endpoint)
     )
-    found = opened.book.register()
-    ingest = opened.book.head(INGEST)
-    if found is None or ingest is None:
-        raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to audit")
-    register = found[1]
-    view = opened.book.view()
-    covered = view.authority.covered() if within is None else view.authority.covered() & within
-    unfinished = _unfinished(view) & covered
-    in_kafka = _in_kafka(opened, covered - unfinished)
+    everything, not_finished = view.authority.covered(), _unfinished(view)
+    covered = everything if within is None else everything & within
+    unfinished = not_finished & covered
+    # Blocks are compared as a whole, also where `within` ends.
+    held = _in_kafka(opened, everything.only(covered.partitions) - not_finished)
+    to_read = held & covered if level == Level.FULL else RangeSet()
 
-    _begin(opened, run, f"reading {in_kafka.count()} offsets")
-    incarnations = discovery.newest_incarnations(register)
-    compacted = opened.log.compacted({at.topic for at in in_kafka.partitions})
-    gone = covered - unfinished - in_kafka
-    forgotten = forgotten_blocks(opened, view, gone)
-    rows, counts = whatever_time(lambda any_time: _expected(spark, opened, in_kafka, incarnations, any_time=any_time))
+    _begin(opened, run, f"reading {to_read.count()} offsets")
+    incarnations = discovery.newest_incarnations(ledger.register)
+    compacted = opened.log.compacted({at.topic for at in held.partitions})
+    not_read = covered - unfinished - to_read
+    forgotten = forgotten_blocks(opened, view, not_read)
+    rows, counts = whatever_time(lambda any_time: _expected(spark, opened, to_read, incarnations, any_time=any_time))
     expected = rows.frame
-    check_read(counts, in_kafka)
-    compared = Audit(spark, opened, expected, in_kafka, compacted, _uncommitted(opened), forgotten)
-    places = list(_places(compared, run)) if in_kafka or gone else []
+    check_read(counts, to_read)
+    compared = Audit(spark, opened, expected, to_read, compacted, _uncommitted(opened), forgotten)
+    places = list(_places(compared, run)) if to_read or not_read else []
     _begin(opened, run, "checking the ledger")
-    by_tallies = reduce(
-        and_, (place.by_blocks.offsets for place in places if place.by_blocks is not None), gone
-    ).count()
+    blocks = [place.by_blocks for place in places if place.by_blocks is not None]
+    by_tallies = reduce(and_, (one.offsets for one in blocks), not_read).count()
     messages = outcomes.each_message(expected)
-    gaps = gap_reports(spark, opened, view.windows, in_kafka, messages, counts, compacted, incarnations)
-    coverage = prove_coverage(
-        view.windows, {one.at: one.offset for one in register.lanes[INGEST].start}, ingest.head.offsets()
-    )
+    gaps = gap_reports(spark, opened, view.windows, to_read, messages, counts, compacted, incarnations)
+    differing = RangeSet(one for found in blocks for one in found.differing)
     findings = RangeSet(one for place in places for one in place.findings)
+    gone = differing - held
+    if level == Level.SINKS:
+        # A replay of a block would take the rows of messages that compaction has removed.
+        findings |= RangeSet(one for one in differing & held if one.partition.topic not in compacted)
+        gone = differing - findings
     report = AuditReport(
         stream=opened.book.stream,
         run=run,
         at=opened.book.clock(),
         code_version=lanes.code_version(),
+        level=level,
+        windows=len(view.windows),
         expected=sum(tally.read.number for tally in counts),
         stored=sum(tally.stored.number for tally in counts),
         dead_letters=sum(tally.invalid.number + tally.failed.number for tally in counts),
         skipped=sum(tally.skipped.number for tally in counts),
-        unproven=gone.count() - by_tallies,
+        unproven=not_read.count() - by_tallies,
         by_tallies=by_tallies,
+        gone=gone.count(),
         unfinished=unfinished.count(),
         places=tuple(place.report for place in places),
-        coverage=tuple(
-            CoverageReport(
-                partition=str(one.partition),
-                start=one.start,
-                position=one.position,
-                covered=one.covered.count(),
-                holes=shown(one.holes),
-                overlaps=shown(one.overlaps),
-                lost=shown(one.lost),
-                skipped=shown(one.skipped),
-            )
-            for one in coverage
-        ),
+        not_compared=_not_compared(opened, places, level) if places else (),
+        coverage=auditing.coverage_reports(ledger),
         ledger_problems=(*verify(opened.book), *forgotten.problems),
         gaps=gaps,
         findings=opened.book.store_selection(findings) if findings else None,
     )
-    _store(opened, run, report)
+    auditing.store_report(opened, report)
     rows.close()
     return report
 
@@ -137,15 +135,6 @@ def _begin(opened: OpenStream, run: str, step: str) -> None:
         opened.book.beat(AUDIT, Heartbeat(generation=0, run=run, at=opened.book.clock(), step=step))
     except TidemarkError as problem:
         log.warning("the step of the audit of %s cannot be shown: %s", opened.book.stream, problem)
-
-
-def _store(opened: OpenStream, run: str, report: AuditReport) -> None:
-    """Store the report, with fewer names if one value of the ledger has no room for all."""
-    for most in (SHOWN_COORDINATES, 10, 1, 0):
-        value = encode(report.naming(most))
-        if len(value) <= opened.book.store.max_value_bytes:
-            break
-    opened.book.store_report(run, value)
 
 
 def _unfinished(view: View) -> RangeSet:
@@ -194,6 +183,12 @@ def _places(audit: Audit, run: str) -> Iterator[Audited]:
     table = opened.dead_letter_table()
     found = hbase_places(audit.spark, opened.book, table, (), audit.uncommitted, digested=digested)
     yield audit.compare("dead letters", expected, found, audit.forgotten.of_dead_letters(letters.table))
+
+
+def _not_compared(opened: OpenStream, places: Sequence[Audited], level: Level) -> tuple[str, ...]:
+    """The sinks that this audit has not compared. Without messages, only blocks can be."""
+    compared = {one.report.name for one in places if level == Level.FULL or one.by_blocks is not None}
+    return tuple(one.name for one in opened.stream.sinks if one.name not in compared)
 
 
 def _uncommitted(opened: OpenStream) -> RangeSet:

@@ -1,0 +1,46 @@
+"""How deep an audit looks. Its report says the level, and claims nothing about what the level leaves out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    """What an audit looks at. Each level has a price of its own."""
+
+    # The ledger alone: neither Kafka nor a sink is asked.
+    LEDGER = "ledger"
+    # The ledger, and the offsets that Kafka has. No message is read.
+    SOURCE = "source"
+    # The ledger, and the rows of the sinks. Messages are not read, so rows are compared with tallies, by blocks.
+    SINKS = "sinks"
+    # The ledger, the messages that Kafka still holds, and the rows of the sinks.
+    FULL = "full"
+
+    @property
+    def needs_spark(self) -> bool:
+        """Whether the audit reads rows or messages. Only such an audit has findings, or takes ranges and records."""
+        return self in (Level.SINKS, Level.FULL)
+
+    @property
+    def looked_at(self) -> str:
+        return _LOOKED_AT[self]
+
+    @property
+    def left_out(self) -> str:
+        """What this audit says nothing about."""
+        return _LEFT_OUT[self]
+
+
+_LOOKED_AT = {
+    Level.LEDGER: "the ledger: the chain of its records, its heads, holes and overlaps",
+    Level.SOURCE: "the ledger, and where the logs of Kafka begin and end",
+    Level.SINKS: "the ledger, and the rows of the sinks against the tallies of their windows, block by block",
+    Level.FULL: "the ledger, the messages that Kafka still holds, and the rows of the sinks",
+}
+_LEFT_OUT = {
+    Level.LEDGER: "Kafka and the sinks: rows may be missing, and offsets may be gone",
+    Level.SOURCE: "the messages and the sinks: rows may be missing or different",
+    Level.SINKS: "sinks in Kafka, aggregates, and messages: rows are compared with what was stored, not with messages",
+    Level.FULL: "sinks in Kafka, and messages that Kafka has deleted: their rows are compared with tallies",
+}

@@ -1,0 +1,57 @@
+"""Whether a repair has mended what an audit found: the first audit, and the one after the replay of its findings. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidemark.audit.levels import Level
+from tidemark.audit.report import MOST_FINDINGS, AuditReport
+
+
+def name_after_repair(run: str) -> str:
+    """The name of the audit that follows the repair of what a run has found."""
+    return f"{run}/after-repair"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the results are right now, and why, in one line."""
+
+    clean: bool
+    sentence: str
+
+
+def verdict(first: AuditReport, again: AuditReport | None) -> Verdict:
+    """The outcome of an audit, and of the audit that followed its repair; None when nothing was repaired.
+
+    The second audit looks only at what was replayed. So what the findings of the first one do not cover stays wrong.
+    """
+    if again is None:
+        return Verdict(first.clean, first.sentence())
+    if not again.clean:
+        return Verdict(clean=False, sentence=f"the audit after the repair: {again.sentence()}")
+    left = beyond_repair(first)
+    if again.unproven:
+        left += (f"{again.unproven} offsets could not be compared after the replay: Kafka has deleted their messages",)
+    if left:
+        return Verdict(clean=False, sentence=f"the findings are repaired, and this is not: {'; '.join(left)}")
+    return Verdict(clean=True, sentence=f"repaired: {again.sentence()}")
+
+
+def beyond_repair(report: AuditReport) -> tuple[str, ...]:
+    """What is wrong and not among the findings, so that no replay of them mends it, in words."""
+    left = []
+    if holes := sum(len(one.holes) for one in report.coverage):
+        left.append(f"{holes} holes: a backfill reads them")
+    if overlaps := sum(len(one.overlaps) for one in report.coverage):
+        left.append(f"{overlaps} overlaps")
+    if unexplained := sum(one.unexplained for one in report.gaps):
+        left.append(f"{unexplained} messages that were counted and are gone from Kafka")
+    if report.gone:
+        why = " or may have compacted: see level full" if report.level == Level.SINKS else ""
+        left.append(f"{report.gone} offsets of blocks that differ, whose messages Kafka has deleted{why}")
+    # Rows, not coordinates: with fewer wrong rows than that, the findings have all of their coordinates.
+    cut = any(one.missing + one.different + one.extra + one.twice >= MOST_FINDINGS for one in report.places)
+    if cut:
+        left.append("more differences than the findings have room for: audit again, or replay whole ranges")
+    return (*left, *report.problems)

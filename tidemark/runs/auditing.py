@@ -1,0 +1,167 @@
+"""Audits without Spark, what every audit proves from the ledger, the stored reports, and what a repair would replay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark.audit.levels import Level
+from tidemark.audit.repair import name_after_repair
+from tidemark.audit.report import SHOWN_COORDINATES, AuditReport, CoverageReport, prove_coverage, shown
+from tidemark.audit.source import SourceReport, source_reports
+from tidemark.errors import LedgerContradiction, WrongUse
+from tidemark.ledger.book import View
+from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.records import INGEST, Guarantee, Head, Register
+from tidemark.ledger.verifying import verify
+from tidemark.offsets.ranges import RangeSet
+from tidemark.planning.estimating import stored_before
+from tidemark.runs import discovery, lanes, whole_windows
+from tidemark.runs.open_stream import OpenStream
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """A stream's ledger as an audit reads it, once."""
+
+    register: Register
+    ingest: Head
+    view: View
+
+
+def read_ledger(opened: OpenStream) -> Ledger:
+    """Read all windows of a stream. Raises WrongUse when nothing has been read yet."""
+    found, ingest = opened.book.register(), opened.book.head(INGEST)
+    if found is None or ingest is None:
+        raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to audit")
+    return Ledger(found[1], ingest.head, opened.book.view())
+
+
+def audit_without_spark(opened: OpenStream, run: str, level: Level) -> AuditReport:
+    """Audit the ledger, or the ledger and Kafka's offsets. The ledger stores the report under the run's name."""
+    ledger = read_ledger(opened)
+    source = _source(opened, ledger) if level == Level.SOURCE else ()
+    report = AuditReport(
+        stream=opened.book.stream,
+        run=run,
+        at=opened.book.clock(),
+        code_version=lanes.code_version(),
+        level=level,
+        windows=len(ledger.view.windows),
+        coverage=coverage_reports(ledger),
+        ledger_problems=tuple(verify(opened.book)),
+        source=source,
+    )
+    store_report(opened, report)
+    return report
+
+
+def coverage_reports(ledger: Ledger) -> tuple[CoverageReport, ...]:
+    """What the ledger proves of every partition."""
+    starts = {one.at: one.offset for one in ledger.register.lanes[INGEST].start}
+    return tuple(
+        CoverageReport(
+            partition=str(one.partition),
+            start=one.start,
+            position=one.position,
+            covered=one.covered.count(),
+            holes=shown(one.holes),
+            overlaps=shown(one.overlaps),
+            lost=shown(one.lost),
+            skipped=shown(one.skipped),
+        )
+        for one in prove_coverage(ledger.view.windows, starts, ledger.ingest.offsets())
+    )
+
+
+def _source(opened: OpenStream, ledger: Ledger) -> tuple[SourceReport, ...]:
+    # Without positions, every run begins where `start` says: nothing is unread.
+    stored = Guarantee(opened.stream.guarantee) != Guarantee.NONE
+    positions = ledger.ingest.offsets() if stored else {}
+    covered = ledger.view.authority.covered()
+    topics = tuple(sorted({at.topic for at in (*positions, *covered.partitions)}))
+    known = discovery.known_up_to(opened, topics, positions, learn=False)
+    read = {at.topic for at in positions}
+    added = {at for at in known.to_read() if at.topic in read and at not in positions}
+    return source_reports(positions, covered, known.logs, ledger.register.topics, added)
+
+
+def store_report(opened: OpenStream, report: AuditReport) -> None:
+    """Store a report under its run's name, with fewer names if one value of the ledger has no room for all."""
+    for most in (SHOWN_COORDINATES, 10, 1, 0):
+        value = encode(report.naming(most))
+        if len(value) <= opened.book.store.max_value_bytes:
+            break
+    opened.book.store_report(report.run, value)
+
+
+def find_report(opened: OpenStream, run: str) -> AuditReport | None:
+    """The stored report of a run; None when there is none."""
+    stored = opened.book.report(run)
+    return None if stored is None else decode(stored, AuditReport, f"the report of {run}")
+
+
+def after_repair(opened: OpenStream, first: AuditReport) -> AuditReport | None:
+    """The report of the audit that followed a repair of what an audit has found; None when none did."""
+    found = find_report(opened, name_after_repair(first.run))
+    # A run's name may be used again: then an older repair is not this one's.
+    return found if found is not None and found.at >= first.at else None
+
+
+def stored_report(opened: OpenStream, run: str) -> AuditReport:
+    """The report that a run must have stored. Raises LedgerContradiction when it is not there."""
+    found = find_report(opened, run)
+    if found is None:
+        raise LedgerContradiction(f"the report of {run} is not in the ledger, although the job has ended")
+    return found
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What a repair of an audit's findings would replay.
+
+    `selection` is the digest of the findings, which a replay takes. `reads` is all that this replay reads, with the whole
+    windows that a sink needs, and the digest of that. Of about `stored` messages of it rows are stored now.
+    """
+
+    selection: str
+    findings: RangeSet
+    reads: RangeSet
+    reads_selection: str
+    stored: int
+
+    def described(self) -> dict[str, Any]:
+        """For a task's result and for JSON: numbers of offsets, and the first ranges."""
+        return {
+            "selection": self.selection,
+            "findings": self.findings.count(),
+            "offsets": self.reads.count(),
+            "ranges": list(shown(self.reads)),
+            "stored_before": self.stored,
+            "audit_after": self.reads_selection,
+        }
+
+    def sentence(self) -> str:
+        more = self.reads.count() - self.findings.count()
+        text = f"a repair replays {self.reads.count()} offsets"
+        text += f", {more} of them to read windows as a whole" if more else ""
+        return f"{text}; of about {self.stored} messages of them rows are stored: {', '.join(shown(self.reads))}"
+
+
+def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
+    """What a repair of a report's findings would replay. None without findings.
+
+    Raises OffsetsOutOfRange when a sink needs whole windows that Kafka no longer holds.
+    """
+    if report.findings is None:
+        return None
+    findings = lanes.stored_selection(opened, report.findings.digest)
+    reads = whole_windows.widened(opened, findings)
+    return Repair(
+        selection=report.findings.digest,
+        findings=findings,
+        reads=reads,
+        # The audit after the repair takes it from the ledger.
+        reads_selection=opened.book.store_selection(reads).digest,
+        stored=stored_before(opened.book.view(), reads),
+    )
