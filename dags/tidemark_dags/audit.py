@@ -1,4 +1,7 @@
-"""NAME__audit: compares what should be in the results with what is there, and gives the coordinates of every difference."""
+"""NAME__audit: compares what should be in the results with what is there, and gives the coordinates of every difference.
+
+It runs when people ask for it. If the stream file says so, it also runs after commits and by the clock.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ import logging
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pendulum
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import DAG, TriggerRule, task
+from airflow.sdk import DAG, AssetOrTimeSchedule, CronTriggerTimetable, TriggerRule, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from tidemark.audit.levels import Level
@@ -20,8 +24,12 @@ from tidemark.streams.model import Stream
 from tidemark_dags.audit_page import AuditPageLink, page_address
 from tidemark_dags.requests import audit_params
 from tidemark_dags.spark_job import SparkJob
-from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, run_name
+from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, results_asset, run_name
 from tidemark_dags.stream_dag import stream_dag
+
+if TYPE_CHECKING:
+    from tidemark.offsets.ranges import RangeSet
+    from tidemark.runs.open_stream import OpenStream
 
 log = logging.getLogger(__name__)
 
@@ -36,31 +44,41 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
     The levels `ledger` and `source` need no Spark: a task reads the ledger instead of the Spark job.
     """
     file = str(path)
+    # The level of a run that nobody has asked for, by the type of the run.
+    by_itself = {"asset_triggered": stream.audit.after_commit, "scheduled": stream.audit.level_by_clock}
     with stream_dag(
         stream,
         "audit",
         description=DESCRIPTION,
         doc_md=__doc__,
-        schedule=None,
+        schedule=_schedule(stream),
+        start_date=pendulum.datetime(2025, 1, 1, tz="UTC"),
         params=audit_params(),
-        allowed_run_types=ON_REQUEST,
+        allowed_run_types=[*ON_REQUEST, *(kind for kind, level in by_itself.items() if level)],
     ) as dag:
 
         @task.branch(retries=0)
         def check(**context: Any) -> str:
-            """Check the request, and go on to the task for it. Pushes the level, and the digest of the offsets."""
+            """Check the request, and go on to the task for it. Pushes the level, and the digest of the offsets.
+
+            For a run that nobody has asked for, the stream file says what to look at.
+            """
             from tidemark.runs import lanes
             from tidemark_dags.connections import open_here
 
+            given = by_itself.get(context["dag_run"].run_type)
             with airflow_errors():
-                asked = checked(AuditRequest, context["params"], context["dag_run"].conf or {})
-                digest = ""
-                if offsets := asked.offsets():
-                    opened = open_here(file)
-                    digest = opened.book.store_selection(lanes.with_incarnations(opened, offsets)).digest
+                if given is not None:
+                    opened, level = open_here(file), Level(given)
+                    offsets = _committed_lately(opened, level, stream.audit.hours)
+                else:
+                    asked = checked(AuditRequest, context["params"], context["dag_run"].conf or {})
+                    opened, level = open_here(file), asked.depth
+                    offsets = lanes.with_incarnations(opened, asked.offsets())
+                digest = opened.book.store_selection(offsets).digest if offsets else ""
             context["ti"].xcom_push(key="selection", value=digest)
-            context["ti"].xcom_push(key="level", value=asked.level)
-            return "compare" if asked.depth.needs_spark else "read_ledger"
+            context["ti"].xcom_push(key="level", value=level.value)
+            return "compare" if level.needs_spark else "read_ledger"
 
         @task
         def read_ledger(**context: Any) -> None:
@@ -69,7 +87,8 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
             from tidemark_dags.connections import open_here
 
             with airflow_errors():
-                audit_without_spark(open_here(file), run_name(context), Level(context["params"]["level"]))
+                level = Level(context["ti"].xcom_pull(task_ids="check", key="level"))
+                audit_without_spark(open_here(file), run_name(context), level)
 
         compare = _compare(
             file,
@@ -120,7 +139,8 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
             """The report of the audit after the repair."""
             return _report(file, stream, name_after_repair(run_name(context)), run_name(context))
 
-        @task(trigger_rule=TriggerRule.NONE_FAILED, retries=0)
+        # Without a report, as when there was nothing to look at, there is no verdict either.
+        @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS, retries=0)
         def verdict(**context: Any) -> str:
             """Fail when anything is wrong, and no repair has mended it, so that the run is red and alerts go out."""
             return _verdict(file, run_name(context))
@@ -132,6 +152,34 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
         reported >> plan_repair() >> repair >> compare_again >> report_again() >> concluded
         reported >> concluded
     return dag
+
+
+def _schedule(stream: Stream) -> Any:
+    """After commits, by the clock, at both, or None: on request alone."""
+    results = [results_asset(stream)] if stream.audit.after_commit else None
+    if stream.audit.cron is None:
+        return results
+    clock = CronTriggerTimetable(stream.audit.cron, timezone=stream.schedule.timezone)
+    return AssetOrTimeSchedule(timetable=clock, assets=results) if results else clock
+
+
+def _committed_lately(opened: OpenStream, level: Level, hours: int | None) -> RangeSet:
+    """What an audit looks at that nobody has asked for; empty for everything.
+
+    Raises AirflowSkipException where there is nothing to look at.
+    """
+    from tidemark.ledger.records import INGEST
+    from tidemark.offsets.ranges import RangeSet
+    from tidemark.runs.auditing import committed_within
+
+    if opened.book.head(INGEST) is None:
+        raise AirflowSkipException("the stream has not been read yet")
+    if hours is None or not level.needs_spark:
+        return RangeSet()
+    found = committed_within(opened, hours)
+    if not found:
+        raise AirflowSkipException(f"nothing was committed within {hours} hours")
+    return found
 
 
 def _compare(file: str, stream: Stream, task_id: str, run: str, level: str, selection: str) -> SparkJob:

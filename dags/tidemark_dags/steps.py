@@ -31,7 +31,7 @@ def run_name(context: Mapping[str, Any]) -> str:
     return f"{context['dag'].dag_id}/{context['run_id']}"
 
 
-def _results_asset(stream: Stream) -> Asset:
+def results_asset(stream: Stream) -> Asset:
     """What other DAGs can be scheduled on: an event for each run that committed windows."""
     return Asset(name=f"{stream.name}_results", uri=f"tidemark://{stream.name}/results", group="tidemark")
 
@@ -66,7 +66,7 @@ def publish(stream_file: str, stream: Stream, lane: Any) -> Any:
 
     After a backfill or replay, the result has the answer to each offset too.
     """
-    asset = _results_asset(stream)
+    asset = results_asset(stream)
 
     @task(task_id="publish", outlets=[asset])
     def publish_committed(lane: str, **context: Any) -> dict[str, Any]:

@@ -127,6 +127,34 @@ def test_the_fields_of_a_form_are_typed(dags: dict[str, DAG]) -> None:
     assert audit.get_param("repair").schema["enum"] == ["none", "plan", "execute"]
 
 
+@pytest.mark.covers("N21")
+def test_an_audit_runs_by_itself_as_the_stream_file_says(tmp_path: Path) -> None:
+    given = {
+        "on_request": "{}",
+        "after": "{after_commit: ledger}",
+        "clock": "{cron: 30 3 * * *}",
+        "both": "{after_commit: source, cron: 30 3 * * *, level: full, hours: 24}",
+    }
+    for name, audit in given.items():
+        text = MINIMAL.replace("stream: orders", f"stream: {name}")
+        (tmp_path / f"{name}.yaml").write_text(f"{text}audit: {audit}\nschedule: {{timezone: Europe/Berlin}}\n")
+    dags = {dag.dag_id: dag for dag in build_dags(tmp_path)}
+    found = {}
+    for name in given:
+        serialized = DagSerialization.to_dict(dags[f"{name}__audit"])["dag"]
+        said = json.dumps(serialized["timetable"])
+        kinds = sorted(str(one) for one in serialized["allowed_run_types"])
+        # An event for each run that commits: the asset that the other three DAGs update.
+        found[name] = (f"tidemark://{name}/results" in said, "30 3 * * *" in said and "Europe/Berlin" in said, kinds)
+    asked = ["manual", "operator_triggered"]
+    assert found == {
+        "on_request": (False, False, asked),
+        "after": (True, False, ["asset_triggered", *asked]),
+        "clock": (False, True, [*asked, "scheduled"]),
+        "both": (True, True, ["asset_triggered", *asked, "scheduled"]),
+    }
+
+
 def test_a_stream_with_an_approval_has_one_task_more(tmp_path: Path) -> None:
     (tmp_path / "plain.yaml").write_text(MINIMAL.replace("stream: orders", "stream: plain"))
     text = MINIMAL.replace("stream: orders", "stream: approved")

@@ -37,10 +37,11 @@ PATIENCE_MS = 120_000
 ENDED = ("success", "failed")
 # The scheduler makes up for one time that is past, and for no other: the tests are alone with their runs.
 ONCE_A_YEAR = "0 0 1 1 *"
+AUDIT = f"{{after_commit: ledger, cron: '{ONCE_A_YEAR}', level: sinks, hours: 1}}"
 FILE = (
     MINIMAL.replace("orders", STREAM)
     .replace(f"topics: [{STREAM}]", f"topics: [{STREAM}]\n  start: {{offsets: {{{STREAM}/0: {FIRST}}}}}")
-    .replace("dead_letters:", f"schedule:\n  cron: '{ONCE_A_YEAR}'\ndead_letters:")
+    .replace("dead_letters:", f"schedule:\n  cron: '{ONCE_A_YEAR}'\naudit: {AUDIT}\ndead_letters:")
 )
 
 
@@ -95,6 +96,29 @@ def test_the_scheduler_starts_the_ingest(opened: OpenStream, scheduled_run: dict
     assert found.head.last is not None
     assert found.head.last.attempt.run == f"{STREAM}__ingest/{scheduled_run['dag_run_id']}"
     assert stored(opened) == list(range(FIRST, MESSAGES))
+
+
+@pytest.mark.covers("N21")
+@pytest.mark.usefixtures("scheduled_run")
+def test_audits_run_after_a_commit_and_by_the_clock(airflow: Airflow, opened: OpenStream) -> None:
+    dag = f"{STREAM}__audit"
+
+    def run_of(kind: str) -> str | None:
+        _, answer = airflow.call("GET", f"/api/v2/dags/{dag}/dagRuns?order_by=run_after&limit=100")
+        return next((run["dag_run_id"] for run in answer["dag_runs"] if run["run_type"] == kind), None)
+
+    after = until(lambda: run_of("asset_triggered"), "no audit follows the commit", PATIENCE_SECONDS)
+    assert airflow.wait(dag, after) == "success"
+    report = airflow.result(dag, after, "report")
+    assert (report["level"], report["windows"], report["clean"]) == ("ledger", 1, True)
+
+    # The scheduler may have started it before anything was read; then there was nothing to look at.
+    by_clock = until(lambda: run_of("scheduled"), "no audit by the clock", PATIENCE_SECONDS)
+    assert airflow.wait(dag, by_clock) == "success"
+    clear(airflow, dag, by_clock, ["check", "read_ledger", "compare", "report", "verdict"])
+    assert airflow.wait(dag, by_clock) == "success"
+    report = airflow.result(dag, by_clock, "report")
+    assert (report["level"], report["stored"], report["clean"]) == ("sinks", MESSAGES - FIRST, True)
 
 
 @pytest.mark.covers("N16", "N5")

@@ -28,7 +28,7 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.book import Book, record_key
 from tidemark.ledger.records import TopicIncarnation
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs.auditing import after_repair, audit_without_spark, find_report, store_report
+from tidemark.runs.auditing import after_repair, audit_without_spark, committed_within, find_report, store_report
 
 AT = TopicPartition("orders", 0)
 COVERAGE = CoverageReport(partition="orders/0", start=0, position=9, covered=9, holes=(), overlaps=())
@@ -69,6 +69,24 @@ def test_an_audit_without_spark(tmp_path: Path, level: Level) -> None:
     found = audit_without_spark(stream.opened, "audit", level)
     assert found.ledger_problems == ("lane ingest: window 1 is not the one that window 2 followed: one was changed",)
     assert not found.clean
+
+
+@pytest.mark.covers("N21")
+def test_what_was_committed_within_some_hours(tmp_path: Path) -> None:
+    stream = StreamInMemory(tmp_path)
+    hour, began = 3_600_000, stream.now
+    stream.ends((0, 10))
+    stream.ingest("run 1")
+    stream.now += hour
+    stream.ends((0, 16))
+    stream.ingest("run 2")
+    found = {}
+    for later in (0, 1, hour, hour + 1):
+        stream.now = began + hour + later
+        found[later] = list(committed_within(stream.opened, 1))
+    # A window from exactly so many hours ago is among them.
+    recent = [OffsetRange(AT, 10, 16)]
+    assert found == {0: [OffsetRange(AT, 0, 16)], 1: recent, hour: recent, hour + 1: []}
 
 
 def test_nothing_is_called_read_that_is_not(tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from tidemark.planning.estimating import stored_before
 from tidemark.runs import discovery, lanes, whole_windows
 from tidemark.runs.open_stream import OpenStream
 
+_HOUR_MS = 3_600_000
+
 
 @dataclass(frozen=True)
 class Ledger:
@@ -35,6 +37,13 @@ def read_ledger(opened: OpenStream) -> Ledger:
     if found is None or ingest is None:
         raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to audit")
     return Ledger(found[1], ingest.head, opened.book.view())
+
+
+def committed_within(opened: OpenStream, hours: int) -> RangeSet:
+    """The offsets of the windows of all lanes that were committed within the last hours."""
+    since = opened.book.clock() - hours * _HOUR_MS
+    windows = opened.book.view().windows
+    return RangeSet(part for one in windows if one.record.committed_at >= since for part in one.covers)
 
 
 def audit_without_spark(opened: OpenStream, run: str, level: Level) -> AuditReport:

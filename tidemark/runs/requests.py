@@ -17,6 +17,7 @@ from tidemark.offsets.coordinates import parse_coordinates, parse_ranges
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.times import read_time
 from tidemark.runs.record_files import records_in
+from tidemark.streams.audits import LevelName
 
 
 def _fits(text: str) -> str:
@@ -145,7 +146,7 @@ class AuditRequest(_Request):
     ranges: _Lines = ""
     records: _Lines = ""
     records_file: _Path = ""
-    level: Literal["ledger", "source", "sinks", "full"] = "full"
+    level: LevelName = "full"
     repair: Literal["none", "plan", "execute"] = "none"
 
     @model_validator(mode="after")

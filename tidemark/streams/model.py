@@ -31,6 +31,7 @@ from tidemark.schemes.union import Scheme
 from tidemark.sinks.contract import SinkSettings, Surroundings, owned_table
 from tidemark.sinks.kinds import KINDS
 from tidemark.streams.alarm import Alarm
+from tidemark.streams.audits import Audits
 from tidemark.streams.engine import Engine
 from tidemark.streams.explode import Explode
 from tidemark.streams.retry import Retry
@@ -217,6 +218,7 @@ class Stream(Part):
         default="at_least_once", description="What a crash may cost: [below](#guarantee)."
     )
     schedule: Schedule = Field(default=Schedule(), description="When the ingest runs: [below](#schedule).")
+    audit: Audits = Field(default=Audits(), description="Which audits run by themselves: [below](#audit).")
     engine: Engine = Field(default=Engine(), description="How Airflow runs the Spark jobs: [below](#engine).")
 
     @model_validator(mode="after")

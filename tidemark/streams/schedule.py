@@ -51,12 +51,13 @@ def _timezone(name: str) -> str:
     return name
 
 
+Cron = Annotated[str, Field(max_length=200), AfterValidator(_cron)]
+
+
 class Schedule(Part):
     """When the ingest runs."""
 
-    cron: Annotated[
-        str, Field(max_length=200, description="When the ingest runs, as cron says it."), AfterValidator(_cron)
-    ] = "0 * * * *"
+    cron: Annotated[Cron, Field(description="When the ingest runs, as cron says it.")] = "0 * * * *"
     timezone: Annotated[
         str, AfterValidator(_timezone), Field(description="The time zone of `cron`, like `Europe/Berlin`.")
     ] = "UTC"

@@ -1,0 +1,33 @@
+"""Which audits run without being asked for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tidemark.schemes.parts import Part
+from tidemark.streams.schedule import Cron
+
+LevelName = Literal["ledger", "source", "sinks", "full"]
+
+
+class Audits(Part):
+    """Audits after commits, and audits by the clock. Neither repairs anything."""
+
+    after_commit: LevelName | None = Field(
+        default=None,
+        description="The [level](audit.md#levels) of the audit that follows each run that has committed windows.",
+    )
+    cron: Cron | None = Field(
+        default=None, description="When an audit runs by the clock, in the time zone of [`schedule`](#schedule)."
+    )
+    level: Annotated[LevelName, Field(description="The level of the audit by the clock.")] = "sinks"
+    hours: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="An audit of rows looks at what was committed within so many hours. Without it, at everything.",
+    )
+
+    @property
+    def level_by_clock(self) -> LevelName | None:
+        return None if self.cron is None else self.level
