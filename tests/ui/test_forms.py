@@ -118,7 +118,7 @@ def test_audits_run_after_a_commit_and_by_the_clock(airflow: Airflow, opened: Op
     clear(airflow, dag, by_clock, ["check", "read_ledger", "compare", "report", "verdict"])
     assert airflow.wait(dag, by_clock) == "success"
     report = airflow.result(dag, by_clock, "report")
-    assert (report["level"], report["stored"], report["clean"]) == ("sinks", MESSAGES - FIRST, True)
+    assert (report["level"], report["by_tallies"], report["clean"]) == ("sinks", MESSAGES - FIRST, True)
 
 
 @pytest.mark.covers("N16", "N5")
