@@ -74,6 +74,7 @@ def test_the_ledger_of_the_guide_passes_the_contract_tests(packages: Path, datab
     assert database.exists()
 
 
+@pytest.mark.full
 def test_the_ledger_of_the_guide_keeps_a_stream(make: Make, packages: Path, database: Path) -> None:
     play = make(ORDERS)
     play.rewrite(sinks=[{"type": "parquet", "folder": play.name}], ledger={"type": "sqlite"})

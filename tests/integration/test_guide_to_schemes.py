@@ -7,6 +7,8 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.support.covering import REPOSITORY
 from tests.support.oracle import Example, Outcome
 from tests.support.packages import CommandLine, installed
@@ -41,6 +43,7 @@ def longs(count: int, first: int) -> Iterator[tuple[bytes | None, bytes | None]]
         yield b"key", None if number % 10 == 9 else value.to_bytes(9, "big", signed=True)[-8:].ljust(size, b"0")[:size]
 
 
+@pytest.mark.full
 def test_the_scheme_of_the_guide_is_ingested(make: Make, tmp_path: Path) -> None:
     play = make(Example("longs", STREAM, ("longs",), 2, longs, outcome))
     tidemark = CommandLine(play.site, installed(GUIDE, tmp_path / "site"))

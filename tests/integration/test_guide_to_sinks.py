@@ -23,6 +23,7 @@ def packages(tmp_path: Path) -> Path:
     return installed(GUIDE, tmp_path / "site")
 
 
+@pytest.mark.full
 def test_the_sink_of_the_guide_stores_each_row_once(make: Make, packages: Path) -> None:
     play = make(ORDERS)
     play.rewrite(sinks=[{"type": "json_lines", "folder": f"{play.name}_lines"}, {"type": "hbase", "table": play.name}])

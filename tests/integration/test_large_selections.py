@@ -34,8 +34,10 @@ def scattered(number: int, chance: random.Random) -> RangeSet:
     return RangeSet.of_intervals((at(one % PARTITIONS), [(one // PARTITIONS, one // PARTITIONS + 1)]) for one in chosen)
 
 
-@pytest.mark.covers("N19")
-@pytest.mark.parametrize("number", [100_000, pytest.param(1_000_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(100_000, marks=pytest.mark.covers("N19")), pytest.param(1_000_000, marks=pytest.mark.full)],
+)
 def test_very_many_scattered_records_are_replayed(stores: Stores, tmp_path: Path, number: int) -> None:
     store, chance = stores.new(), random.Random(3)
     text = f"{TEXT}limits:\n  max_records: {number * 2 // 5}\n"
