@@ -79,6 +79,7 @@ def selected_dag(
 
             A retry after the job has committed gives the first window that the run has committed.
             """
+            from tidemark.offsets.order import Order
             from tidemark.runs import lanes
             from tidemark_dags.connections import open_here
 
@@ -88,7 +89,10 @@ def selected_dag(
                 chosen = lanes.stored_selection(opened, found["selection"])
                 second = approved_by(context, found["selection"]) if approve_above is not None else None
                 by = People(context["dag_run"].triggering_user_name, second)
-                lane = lanes.open_selected(opened, kind, run, chosen, context["params"]["reason"], by)
+                asked = checked(request, context["params"], context["dag_run"].conf or {})
+                lane = lanes.open_selected(
+                    opened, kind, run, chosen, asked.reason, by, order=Order(asked.order), rate=asked.rate
+                )
                 pending = lanes.plan_lane(opened, lane, run)
                 if pending is None:
                     lanes.finish(opened, lane)

@@ -17,7 +17,9 @@ from tidemark.cli.options import (
     From,
     IfNone,
     Json,
+    OrderName,
     Ranges,
+    Rate,
     Reason,
     Records,
     RecordsFile,
@@ -36,6 +38,7 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind, Pending
 from tidemark.offsets.coordinate_files import lines_of
 from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import stored_before
 from tidemark.runs import lanes, whole_windows
@@ -66,6 +69,8 @@ def backfill(
     since: Since = "",
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
+    order: OrderName = "oldest",
+    rate: Rate = None,
     reason: Reason = "",
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
@@ -87,6 +92,8 @@ def backfill(
         "since": since,
         "until_time": until_time,
         "if_none": if_none,
+        "order": order,
+        "rate": rate,
         "reason": reason,
         "dry_run": dry_run,
         "strict": strict,
@@ -120,6 +127,8 @@ def replay(
     since: Since = "",
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
+    order: OrderName = "oldest",
+    rate: Rate = None,
     reason: Reason = "",
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
@@ -145,6 +154,8 @@ def replay(
         "since": since,
         "until_time": until_time,
         "if_none": if_none,
+        "order": order,
+        "rate": rate,
         "reason": reason,
         "dry_run": dry_run,
         "strict": strict,
@@ -174,7 +185,7 @@ def _selected(
     found = opened.book.register()
     chosen = Selected(RangeSet())
     if found is not None and lane in found[1].lanes:
-        error(f"going on with the {kind.value} that run {name} has begun, with the offsets that it has selected")
+        error(f"going on with the {kind.value} that run {name} has begun: its offsets, in its order, at its rate")
     else:
         asked = checked(request, values, {})
         chosen = select(opened, asked)
@@ -182,7 +193,9 @@ def _selected(
             _show(opened, asked, chosen, as_json=as_json)
             return
         _show_more_or_less(opened, chosen)
-        lanes.open_selected(opened, kind, name, chosen.ranges, asked.reason, people)
+        lanes.open_selected(
+            opened, kind, name, chosen.ranges, asked.reason, people, order=Order(asked.order), rate=asked.rate
+        )
     process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over, verbose=verbose)
     _show_done(opened, lane, name, chosen, as_json=as_json)
 

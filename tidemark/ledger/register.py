@@ -37,6 +37,7 @@ from tidemark.ledger.records import (
     Register,
     SelectionRef,
 )
+from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 # Machines with time synchronisation differ by milliseconds. If the last generation is further ahead of this clock than
@@ -205,12 +206,14 @@ def open_lane(
     reason: str | None = None,
     asked_by: str | None = None,
     approved_by: str | None = None,
+    order: Order = Order.OLDEST,
+    rate: int | None = None,
 ) -> Stored:
     """Open a lane and give its head. Opening the same lane again, as after a crash, gives the same head.
 
     The head of a lane that is done is closed. Raises ClaimOverlap when another open lane has claimed some of the offsets,
     WrongUse when the offsets do not suit the kind (a replay takes covered offsets, a backfill all others), LaneClosed
-    when the name was used before for other offsets.
+    when the name was used before for other offsets. Raises Conflict when the open lane has other offsets or another order.
     """
     # Finish half-closed lanes after a crash, so that these lanes give up their claims.
     open_lanes(book)
@@ -218,7 +221,7 @@ def open_lane(
     def enter(register: Register) -> Register:
         known = register.lanes.get(lane)
         if known is not None:
-            _check_same(book, lane, known, kind, selection)
+            _check_same(book, lane, known, kind, selection, order)
             return register
         if (before := book.head(lane)) is not None:
             _check_done(book, before.head, kind, selection)
@@ -240,7 +243,11 @@ def open_lane(
             selection=selection,
             asked_by=asked_by,
             approved_by=approved_by,
+            order=order,
+            rate=rate,
         )
+        if order == Order.NEWEST and not entry.until:
+            raise WrongUse(f"{lane} cannot read the newest first: `start` is not where its selection begins")
         return structs.replace(register, lanes={**register.lanes, lane: entry})
 
     entry = change(book, enter).lanes.get(lane)
@@ -317,7 +324,8 @@ def _head_of(book: Book, lane: str, entry: LaneEntry) -> Stored:
         state=LaneState.OPEN,
         token=entry.token,
         seq=0,
-        positions=entry.start,
+        positions=_first_positions(entry),
+        order=entry.order,
     )
     # NotMine: another run made the head, and may have changed it since.
     with suppress(NotMine):
@@ -326,6 +334,13 @@ def _head_of(book: Book, lane: str, entry: LaneEntry) -> Stored:
     if found is None:
         raise LedgerContradiction(f"the head of {book.stream}/{lane} was made and is gone")
     return found
+
+
+def _first_positions(entry: LaneEntry) -> tuple[Position, ...]:
+    """Where a lane stands before its first window."""
+    if entry.order == Order.OLDEST:
+        return entry.start
+    return tuple(structs.replace(one, offset=until) for one, until in zip(entry.start, entry.until, strict=True))
 
 
 def pause_lane(book: Book, lane: str, paused: Paused | None) -> None:
@@ -416,9 +431,13 @@ def _marked(register: Register, lane: str, state: LaneState, **more: Any) -> Reg
     return structs.replace(register, lanes={**register.lanes, lane: structs.replace(entry, state=state, **more)})
 
 
-def _check_same(book: Book, lane: str, known: LaneEntry, kind: LaneKind, selection: SelectionRef | None) -> None:
+def _check_same(
+    book: Book, lane: str, known: LaneEntry, kind: LaneKind, selection: SelectionRef | None, order: Order
+) -> None:
     if (known.kind, known.selection) != (kind, selection):
         raise Conflict(f"{book.stream}/{lane} is open already, for other offsets or as another kind of lane")
+    if known.order != order:
+        raise Conflict(f"{book.stream}/{lane} is open already, and reads the {known.order.value} offsets first")
 
 
 def _check_done(book: Book, head: Head, kind: LaneKind, selection: SelectionRef | None) -> None:

@@ -34,6 +34,7 @@ from tidemark.ledger.records import (
     selected_lane,
 )
 from tidemark.ledger.register import check_not_early, check_not_paused, close_lane, open_lane, required_head
+from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds
 from tidemark.planning import planner, starting
@@ -184,12 +185,20 @@ def _positions_of_run(opened: OpenStream, known: Known, asked: Request, head: He
 
 
 def open_selected(
-    opened: OpenStream, kind: LaneKind, run: str, selection: RangeSet, reason: str, by: People = NOBODY_KNOWN
+    opened: OpenStream,
+    kind: LaneKind,
+    run: str,
+    selection: RangeSet,
+    reason: str,
+    by: People = NOBODY_KNOWN,
+    order: Order = Order.OLDEST,
+    rate: int | None = None,
 ) -> str:
     """Open a backfill or replay lane over a selection, and claim its offsets. Gives the lane's name.
 
     The name follows from the run's name, so that a retry finds the lane that the first try opened or closed. A replay
-    takes whole windows where a sink needs them. Raises NotApproved for too many offsets without a second person.
+    takes whole windows where a sink needs them. `rate` is in records a second, and overrides the stream file. Both it and
+    the order are kept in the ledger. Raises NotApproved for too many offsets without a second person.
     """
     if kind == LaneKind.REPLAY:
         selection = whole_windows.widened(opened, selection)
@@ -210,6 +219,8 @@ def open_selected(
         reason=reason,
         asked_by=by.asked,
         approved_by=by.approved,
+        order=order,
+        rate=rate,
     )
     return lane
 
@@ -272,10 +283,9 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
 
 def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref: SelectionRef) -> Pending | None:
     selection = opened.book.selection(ref)
-    at_once = whole_windows.read_at_once(opened) if entry.kind == LaneKind.REPLAY else None
+    at_once = whole_windows.read_at_once(opened, entry.order) if entry.kind == LaneKind.REPLAY else None
     topics = tuple(sorted({at.topic for at in selection.partitions}))
-    limits = opened.stream.limits
-    most = pacing.most_records(limits.max_records, limits.max_records_per_second)
+    most = pacing.most_records(opened.stream.limits.max_records, _rate(opened, entry))
     asked = replace(request(opened, run, topics, entry.reason), max_records=most)
 
     def plan(head: Head) -> tuple[Window | None, Known]:
@@ -284,6 +294,17 @@ def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref
         return planner.next_selected(head, known, sized(opened, known, asked), selection, ref, at_once), known
 
     return pinning.pin(opened, lane, plan)
+
+
+def rate_of(opened: OpenStream, lane: str) -> int | None:
+    """The most records a second that an open lane reads on average; None for the ingest, and where nothing limits it."""
+    found = opened.book.register()
+    entry = found[1].lanes.get(lane) if found else None
+    return _rate(opened, entry) if lane != INGEST and entry is not None else None
+
+
+def _rate(opened: OpenStream, entry: LaneEntry) -> int | None:
+    return entry.rate if entry.rate is not None else opened.stream.limits.max_records_per_second
 
 
 def _freed(opened: OpenStream, lane: str, problem: TidemarkError) -> str:

@@ -31,6 +31,8 @@ def _fits(text: str) -> str:
 # The longest accepted text: about 30,000 records pasted as lines.
 MOST_TEXT = 1_000_000
 MOST_TIME = 40
+# Records a second. Far more than any cluster has, and small enough to multiply.
+MOST_RATE = 1_000_000_000
 MOST_REASON = 500
 
 MOST_PATH = 1_000
@@ -42,6 +44,8 @@ _Path = Annotated[str, Field(max_length=MOST_PATH)]
 _Reason = Annotated[str, Field(min_length=3, max_length=MOST_REASON)]
 _Digest = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
 _IfNone = Literal["fail", "end"]
+_OrderName = Literal["oldest", "newest"]
+_Rate = Annotated[int, Field(ge=1, le=MOST_RATE)]
 
 
 def _time(text: str) -> str:
@@ -91,6 +95,9 @@ class BackfillRequest(_Request):
     since: _Time = ""
     until_time: _Time = ""
     if_none: _IfNone = "fail"
+    order: _OrderName = "oldest"
+    # Records a second, on average; None: as the stream file says.
+    rate: _Rate | None = None
     reason: _Reason
     dry_run: bool = False
     # Refuse the whole request when any of its offsets cannot be read.
@@ -114,6 +121,9 @@ class ReplayRequest(_Request):
     since: _Time = ""
     until_time: _Time = ""
     if_none: _IfNone = "fail"
+    order: _OrderName = "oldest"
+    # Records a second, on average; None: as the stream file says.
+    rate: _Rate | None = None
     reason: _Reason
     dry_run: bool = True
     strict: bool = False

@@ -24,7 +24,7 @@ from tidemark.errors import (
     OffsetsOutOfRange,
     WrongUse,
 )
-from tidemark.ledger.records import INGEST, Pending, Record
+from tidemark.ledger.records import Pending, Record
 from tidemark.ledger.register import check_not_paused
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import lanes, pacing
@@ -69,7 +69,7 @@ def process_windows(
     Windows that an earlier try of this run has committed are only settled. `wait` gets the seconds between two windows of a
     replay or backfill with a rate limit.
     """
-    rate = opened.stream.limits.max_records_per_second if lane != INGEST else None
+    rate = lanes.rate_of(opened, lane)
     committed: list[Record] = []
     following: int | None = seq
     while following is not None:
