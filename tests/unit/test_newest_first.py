@@ -32,6 +32,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs import lanes, steering
 from tidemark.runs.pacing import WINDOW_SECONDS
 from tidemark.sinks.first_reads import FirstWindows
+from tidemark_spark.jobs.audit import _beyond
 
 RUN = "orders__backfill/manual__1"
 LATER = TEXT.replace("start: earliest", "start: latest")
@@ -182,8 +183,9 @@ def test_a_smaller_window_after_one_that_was_given_up_writes_with_higher_ordinal
     assert given_up() == {at(0): 16}
     made = with_limits(made, "max_records: 2")
     second = taken()
-    # The larger one of the two counts.
+    # The larger one of the two counts, and an audit looks there for what the attempts have left.
     assert given_up() == {at(0): 16}
+    assert RangeSet(_beyond(head_of(made, lane))) == offsets((0, 16, 20))
     ordinals = []
     for _ in range(3):
         ordinals.append(taken())
