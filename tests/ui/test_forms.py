@@ -189,12 +189,26 @@ def test_an_audit_with_repair(airflow: Airflow, opened: OpenStream, page: Page, 
     assert opened.book.selection(SelectionRef(**found["findings"])) == RangeSet([OffsetRange(AT, 45, 46)])
     # The audit has waited for the replay, and compared again what that has read.
     _, answer = airflow.call("GET", f"/api/v2/dags/{STREAM}__replay/dagRuns?order_by=-run_after&limit=100")
-    replays = [one["state"] for one in answer["dag_runs"] if one["run_type"] == "operator_triggered"]
-    assert replays == ["success"]
+    replays = [one for one in answer["dag_runs"] if one["run_type"] == "operator_triggered"]
+    assert [(one["state"], one["dag_run_id"].partition("__")[0]) for one in replays] == [("success", "repair")]
     again = airflow.result(audit, run, "report_again")
     assert (again["clean"], again["expected"], again["stored"]) == (True, 1, 1)
     assert stored(opened) == everything
     assert_the_report_is_a_page(airflow, page, audit, run)
+
+
+@pytest.mark.covers("N26")
+@pytest.mark.usefixtures("scheduled_run")
+def test_a_repair_that_is_triggered_twice_is_one_replay(airflow: Airflow, opened: OpenStream) -> None:
+    """After the repair. As when the answer to the trigger was lost: Airflow says 409, and the run that is there goes on."""
+    before = generations(opened)
+    _, found = airflow.call("GET", f"/api/v2/dags/{STREAM}__audit/dagRuns?order_by=-run_after&limit=1")
+    run = found["dag_runs"][0]["dag_run_id"]
+    clear(airflow, f"{STREAM}__audit", run, ["repair"])
+    assert airflow.wait(f"{STREAM}__audit", run) == "success"
+    _, answer = airflow.call("GET", f"/api/v2/dags/{STREAM}__replay/dagRuns?order_by=-run_after&limit=100")
+    assert [one["state"] for one in answer["dag_runs"] if one["run_type"] == "operator_triggered"] == ["success"]
+    assert generations(opened) == before
 
 
 def assert_the_report_is_a_page(airflow: Airflow, page: Page, audit: str, run: str) -> None:
