@@ -33,7 +33,9 @@ PACE = "How: order and rate"
 
 def backfill_params(approve_above: int | None = None) -> dict[str, Param]:
     return {
-        "ranges": _lines("Ranges", f"{_RANGES}. Only offsets that no window has read yet."),
+        "ranges": _lines(
+            "Ranges", f"{_RANGES}. Only offsets that no window has read yet, unless the mode says otherwise."
+        ),
         "reason": _reason(approve_above),
         "dry_run": _switch("Dry run", "Only show what would be read", on=False),
         "strict": _strict(),
@@ -43,7 +45,14 @@ def backfill_params(approve_above: int | None = None) -> dict[str, Param]:
             section=OTHER_WAYS,
         ),
         "holes": _switch("Holes", "Offsets between windows that are in no window", section=OTHER_WAYS),
-        **_times("Only offsets that no window has read yet."),
+        "mode": _choice(
+            "Mode",
+            "only_missing: only offsets that no window has read yet. reprocess: what windows have read of the ranges or the "
+            "time is read again as well, after the others.",
+            ["only_missing", "reprocess"],
+            section=OTHER_WAYS,
+        ),
+        **_times("Only offsets that no window has read yet, unless the mode says otherwise."),
         **_pace(),
     }
 

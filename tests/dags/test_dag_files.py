@@ -82,7 +82,7 @@ FORMS = {
     },
     "backfill": {
         "": ["ranges", "reason", "dry_run", "strict"],
-        "What": ["everything_before", "holes"],
+        "What": ["everything_before", "holes", "mode"],
         "When": ["since", "until_time", "if_none"],
         "How": ["order", "rate"],
     },
@@ -115,7 +115,10 @@ def test_a_form_has_its_fields_in_sections_and_asks_for_a_reason_only(dags: dict
             assert one.schema["type"] == ["null", "string"]
             assert one.resolve("") == ""
         else:
-            assert one.value in (False, "fail", "full", "none", "oldest") or (kind, name) == ("replay", "dry_run")
+            assert one.value in (False, "fail", "full", "none", "oldest", "only_missing") or (kind, name) == (
+                "replay",
+                "dry_run",
+            )
             assert one.resolve() is one.value
     assert sections == FORMS[kind]
 
@@ -128,6 +131,7 @@ def test_the_fields_of_a_form_are_typed(dags: dict[str, DAG]) -> None:
     assert replay.get_param("order").schema["enum"] == ["oldest", "newest"]
     assert replay.get_param("records").schema["format"] == "multiline"
     assert dags["cdn_logs__backfill"].params["dry_run"] is False
+    assert dags["cdn_logs__backfill"].params.get_param("mode").schema["enum"] == ["only_missing", "reprocess"]
     audit = dags["cdn_logs__audit"].params
     assert audit.get_param("level").schema["enum"] == ["full", "sinks", "source", "ledger"]
     assert audit.get_param("repair").schema["enum"] == ["none", "plan", "execute"]

@@ -5,6 +5,7 @@ One stream for all tests, in their order: its scheduler has run it once, and it 
 
 from __future__ import annotations
 
+import re
 import shutil
 import urllib.parse
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from tests.support.playground import Kafka
 from tests.support.stream_text import MINIMAL
 from tests.support.task_tries import tries
 from tests.support.waiting import until
+from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import INGEST, SelectionRef
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.open_stream import OpenStream, open_stream
@@ -153,17 +155,33 @@ def test_a_replay_of_records(airflow: Airflow, opened: OpenStream, page: Page) -
     assert generations(opened) == after
 
 
-@pytest.mark.covers("N16")
+@pytest.mark.covers("N16", "N23", "N24", "N25")
 @pytest.mark.usefixtures("scheduled_run")
 def test_a_backfill_of_a_range(airflow: Airflow, opened: OpenStream, page: Page) -> None:
+    """With two offsets that the ingest has read already, which are read again by the same run."""
+    before = generations(opened)
     form = open_form(page, airflow, "backfill")
-    form.locator("#element_ranges").fill(f"{STREAM}/0@10-{FIRST}")
+    form.locator("#element_ranges").fill(f"{STREAM}/0@10-{FIRST + 2}")
     form.locator("#element_reason").fill("before the first window")
+    # One section is open at a time.
+    form.get_by_role("button", name=re.compile("^What:")).click()
+    choose(form, "mode", "reprocess")
+    form.get_by_role("button", name=re.compile("^How:")).click()
+    choose(form, "order", "newest")
+    form.locator("input[name=element_rate]").fill("1000")
     page.screenshot(path=SCREENSHOTS / "backfill.png")
     run = send_form(form, page, "success")
-    (window,) = airflow.result(f"{STREAM}__backfill", run, "publish")["windows"]
+    published = airflow.result(f"{STREAM}__backfill", run, "publish")
+    (window,), (again,) = published["windows"], published["then"]["windows"]
     assert (window["ranges"], window["stored"]) == ([f"{STREAM}/0 [10, {FIRST})"], FIRST - 10)
+    assert (again["ranges"], again["stored"]) == ([f"{STREAM}/0 [{FIRST}, {FIRST + 2})"], 2)
+    assert published["totals"] == {"found and stored": FIRST - 8}
+    for lane in (published["lane"], published["then"]["lane"]):
+        entry = all_lanes(opened.book)[lane]
+        assert (entry.order, entry.rate, entry.state) == ("newest", 1_000, "closed")
     assert stored(opened) == list(range(10, MESSAGES))
+    after = generations(opened)
+    assert {offset for offset in before if after[offset] > before[offset]} == {FIRST, FIRST + 1}
 
 
 @pytest.mark.covers("N16", "N10")

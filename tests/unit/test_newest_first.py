@@ -215,10 +215,10 @@ def test_a_head_that_contradicts_its_order_is_refused(tmp_path: Path) -> None:
     lane = backfill(made, offsets((0, 0, 20)))
     lanes.plan_lane(made.opened, lane, RUN)
     head = head_of(made, lane)
-    assert head.pending is not None
 
     def damaged(start: int, until: int, **more: Any) -> None:
-        window = head.pending.window  # type: ignore[union-attr]
+        assert head.pending is not None
+        window = head.pending.window
         ranges = (structs.replace(window.ranges[0], start=start, until=until),)
         pending = structs.replace(head.pending, window=structs.replace(window, ranges=ranges))
         made.store.values[head_key(lane)] = encode(structs.replace(head, pending=pending, **more))

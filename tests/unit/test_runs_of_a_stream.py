@@ -258,20 +258,21 @@ def test_a_lanes_name_follows_from_the_runs() -> None:
 def test_what_an_earlier_try_has_opened_is_found_open_and_closed(tmp_path: Path) -> None:
     made = StreamInMemory(tmp_path)
     made.ends((0, 9))
-    assert lanes.selected_before(made.opened, LaneKind.REPLAY, "replay 1") is None
-    made.ingest()
-    assert lanes.selected_before(made.opened, LaneKind.REPLAY, "replay 1") is None
+    name = lanes.lane_name(LaneKind.REPLAY, "replay 1")
+    for _ in range(2):
+        assert not lanes.selected_before(made.opened, name)
+        assert lanes.lanes_of(made.opened, LaneKind.REPLAY, "replay 1") == []
+        made.ingest()
     chosen = offsets((0, 2, 4))
     lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "replay 1", chosen, "bug 17")
-    ref = lanes.selected_before(made.opened, LaneKind.REPLAY, "replay 1")
-    assert ref is not None
-    assert made.opened.book.selection(ref) == chosen
+    assert (lane, lanes.selected_before(made.opened, lane)) == (name, chosen)
     lanes.plan_lane(made.opened, lane, "replay 1")
     made.process(lane, "replay 1")
     lanes.finish(made.opened, lane)
     assert lanes.is_done(made.opened, lane)
-    assert lanes.selected_before(made.opened, LaneKind.REPLAY, "replay 1") == ref
-    assert lanes.selected_before(made.opened, LaneKind.BACKFILL, "replay 1") is None
+    assert lanes.selected_before(made.opened, lane) == chosen
+    assert lanes.lanes_of(made.opened, LaneKind.REPLAY, "replay 1") == [lane]
+    assert lanes.lanes_of(made.opened, LaneKind.BACKFILL, "replay 1") == []
 
 
 @pytest.mark.covers("N26")

@@ -87,11 +87,15 @@ class _Request(BaseModel):
 
 
 class BackfillRequest(_Request):
-    """What a backfill reads: ranges, all before the first window, holes between windows, or the unread part of a time."""
+    """What a backfill reads: ranges, all before the first window, holes between windows, or the unread part of a time.
+
+    With `mode` reprocess it also reads again what windows have read of the ranges or the time.
+    """
 
     ranges: _Lines = ""
     everything_before: bool = False
     holes: bool = False
+    mode: Literal["only_missing", "reprocess"] = "only_missing"
     since: _Time = ""
     until_time: _Time = ""
     if_none: _IfNone = "fail"
@@ -105,6 +109,20 @@ class BackfillRequest(_Request):
 
     kind: ClassVar[LaneKind] = LaneKind.BACKFILL
     _ways = (("ranges",), ("everything_before",), ("holes",), ("since", "until_time"))
+
+    @model_validator(mode="after")
+    def _something_to_read_again(self) -> BackfillRequest:
+        if self.reprocess and (self.everything_before or self.holes):
+            raise ValueError(
+                "mode reprocess needs ranges, or since/until_time: everything_before and holes name offsets that no window "
+                "has read, so nothing of them can be read again"
+            )
+        return self
+
+    @property
+    def reprocess(self) -> bool:
+        """Whether offsets of the request that windows have read are read again."""
+        return self.mode == "reprocess"
 
 
 class ReplayRequest(_Request):
