@@ -5,6 +5,7 @@ It runs when people ask for it. If the stream file says so, it also runs after c
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
@@ -112,6 +113,10 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
         repair = TriggerDagRunOperator(
             task_id="repair",
             trigger_dag_id=f"{stream.name}__replay",
+            # Airflow may send a trigger again whose answer was lost. The run that is there already then goes on: under the
+            # same name, it finds its lane again.
+            trigger_run_id="{{ ti.xcom_pull(task_ids='plan_repair', key='replay_run') }}",
+            reset_dag_run=True,
             conf={
                 "selection": "{{ ti.xcom_pull(task_ids='plan_repair')['selection'] }}",
                 "reason": "repair of what {{ dag.dag_id }}/{{ run_id }} found",
@@ -231,9 +236,16 @@ def _planned_repair(file: str, context: Mapping[str, Any]) -> dict[str, Any]:
     # In the log, because Airflow's pages fold the reason of a skipped task away.
     log.info("%s", planned.sentence())
     context["ti"].xcom_push(key="repair", value=planned.described())
+    # A retry of the task `repair` gives the same name. When the whole run is cleared, its new findings get another one.
+    context["ti"].xcom_push(key="replay_run", value=_replay_run(run_name(context), context["ti"].try_number))
     if asked != "execute":
         raise AirflowSkipException(f"only planned: {planned.sentence()}")
     return planned.described()
+
+
+def _replay_run(audit: str, number: int) -> str:
+    """The name of the replay that an audit's run triggers. Short and plain, however the audit's run is named."""
+    return f"repair__{hashlib.sha256(audit.encode()).hexdigest()[:12]}__{number}"
 
 
 def _verdict(file: str, run: str) -> str:

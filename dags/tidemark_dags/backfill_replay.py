@@ -51,23 +51,24 @@ def selected_dag(
 
             A retry gives the selection of the first try: by then the run may have read a part of it.
             """
-            from tidemark.runs import estimates, lanes
-            from tidemark.runs.answers import TO_READ, exact
-            from tidemark.runs.selecting import Selected, select
+            from tidemark.runs import estimates
+            from tidemark.runs.answers import exact
+            from tidemark.runs.selecting import select, selected_before
             from tidemark_dags.connections import open_here
 
             with airflow_errors():
                 asked = checked(request, context["params"], context["dag_run"].conf or {})
                 opened = open_here(file)
-                before = lanes.selected_before(opened, kind, run_name(context))
-                selected = select(opened, asked) if before is None else Selected(opened.book.selection(before))
-                ref = opened.book.store_selection(selected.ranges)
-                guess = estimates.estimated(opened, selected.ranges.count())
+                selected = selected_before(opened, kind, run_name(context)) or select(opened, asked)
+                ref = opened.book.store_selection(selected.all)
+                again = opened.book.store_selection(selected.again).digest if selected.again else ""
+                rate = asked.rate or stream.limits.max_records_per_second
+                guess = estimates.estimated(opened, selected.all.count(), rate)
             # In the log, because Airflow's pages fold the reason of a skipped task away.
-            log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", selected.ranges.count())
-            answers = answered(exact({TO_READ: selected.ranges, **selected.left_out}))
+            log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", selected.all.count())
+            answers = answered(exact({**selected.to_read(), **selected.left_out}))
             log.info("%s", estimates.said(guess))
-            found = {**describe(selected.ranges), "selection": ref.digest, **answers, "estimate": guess}
+            found = {**describe(selected.all), "selection": ref.digest, "again": again, **answers, "estimate": guess}
             context["ti"].xcom_push(key="found", value=found)
             if asked.dry_run:
                 raise AirflowSkipException(f"dry run: {found['offsets']} offsets would be read: {found['ranges']}")
@@ -77,8 +78,10 @@ def selected_dag(
         def plan(found: Any, **context: Any) -> dict[str, Any]:
             """Open the lane, which claims its offsets, and pin its first window. What was approved is what is read.
 
+            A backfill that also reads offsets again has a second lane for them, which is worked off `then`.
             A retry after the job has committed gives the first window that the run has committed.
             """
+            from tidemark.offsets.order import Order
             from tidemark.runs import lanes
             from tidemark_dags.connections import open_here
 
@@ -86,17 +89,30 @@ def selected_dag(
             with airflow_errors():
                 opened = open_here(file)
                 chosen = lanes.stored_selection(opened, found["selection"])
+                again = lanes.stored_selection(opened, found["again"]) if found["again"] else lanes.NOTHING
                 second = approved_by(context, found["selection"]) if approve_above is not None else None
                 by = People(context["dag_run"].triggering_user_name, second)
-                lane = lanes.open_selected(opened, kind, run, chosen, context["params"]["reason"], by)
+                asked = checked(request, context["params"], context["dag_run"].conf or {})
+                mine = lanes.open_request(
+                    opened,
+                    kind,
+                    run,
+                    chosen - again,
+                    asked.reason,
+                    by,
+                    again=again,
+                    order=Order(asked.order),
+                    rate=asked.rate,
+                )
+                lane, then = mine[0], mine[1] if len(mine) > 1 else ""
                 pending = lanes.plan_lane(opened, lane, run)
                 if pending is None:
                     lanes.finish(opened, lane)
                     before = lanes.committed_before(opened, lane, run)
                     if not before:
                         raise AirflowSkipException("everything selected has been read")
-                    return {"lane": lane, "seq": before[0].seq}
-            return {"lane": lane, "seq": pending.window.seq}
+                    return {"lane": lane, "seq": before[0].seq, "then": then}
+            return {"lane": lane, "seq": pending.window.seq, "then": then}
 
         found = check()
         planned: Any = plan(found)
@@ -108,6 +124,7 @@ def selected_dag(
             pool=stream.engine.pool_on_request,
             lane="{{ ti.xcom_pull(task_ids='plan')['lane'] }}",
             seq="{{ ti.xcom_pull(task_ids='plan')['seq'] }}",
+            then="{{ ti.xcom_pull(task_ids='plan')['then'] }}",
         )
-        planned >> process >> publish(file, stream, planned["lane"])
+        planned >> process >> publish(file, stream, planned["lane"], planned["then"])
     return dag

@@ -73,13 +73,17 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
     return dag
 
 
-def process_windows(file: str, stream: Stream, *, pool: str, lane: str, seq: str) -> SparkJob:
-    """The task that processes a pinned window and those after it, in Spark."""
+def process_windows(file: str, stream: Stream, *, pool: str, lane: str, seq: str, then: str = "") -> SparkJob:
+    """The task that processes a pinned window and those after it, in Spark. `then`: those of another lane of this run."""
     return SparkJob(
         task_id="process",
         script="process_window.py",
         stream=stream,
-        application_args=["--stream-file", file, "--lane", lane, "--seq", seq, "--run", RUN],
+        # The text of `then` may become empty, so it stands with its name.
+        application_args=[
+            *("--stream-file", file, "--lane", lane, "--seq", seq, "--run", RUN),
+            *([f"--then={then}"] if then else []),
+        ],
         execution_timeout=timedelta(minutes=stream.engine.timeout_minutes),
         pool=pool,
     )

@@ -13,7 +13,8 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from tidemark.runs.requests import MOST_PATH, MOST_REASON, MOST_TEXT, MOST_TIME, WINDOW_PATTERN
+from tidemark.offsets.order import Order
+from tidemark.runs.requests import MOST_PATH, MOST_RATE, MOST_REASON, MOST_TEXT, MOST_TIME, WINDOW_PATTERN
 
 _RANGES = "Half-open offset ranges, one a line: topic/partition@from-until"
 _RECORDS = (
@@ -27,11 +28,14 @@ _FILE = (
 
 OTHER_WAYS = "What: other ways to choose offsets"
 TIMES = "When: offsets between two times"
+PACE = "How: order and rate"
 
 
 def backfill_params(approve_above: int | None = None) -> dict[str, Param]:
     return {
-        "ranges": _lines("Ranges", f"{_RANGES}. Only offsets that no window has read yet."),
+        "ranges": _lines(
+            "Ranges", f"{_RANGES}. Only offsets that no window has read yet, unless the mode says otherwise."
+        ),
         "reason": _reason(approve_above),
         "dry_run": _switch("Dry run", "Only show what would be read", on=False),
         "strict": _strict(),
@@ -41,7 +45,15 @@ def backfill_params(approve_above: int | None = None) -> dict[str, Param]:
             section=OTHER_WAYS,
         ),
         "holes": _switch("Holes", "Offsets between windows that are in no window", section=OTHER_WAYS),
-        **_times("Only offsets that no window has read yet."),
+        "mode": _choice(
+            "Mode",
+            "only_missing: only offsets that no window has read yet. reprocess: what windows have read of the ranges or the "
+            "time is read again as well, after the others.",
+            ["only_missing", "reprocess"],
+            section=OTHER_WAYS,
+        ),
+        **_times("Only offsets that no window has read yet, unless the mode says otherwise."),
+        **_pace(),
     }
 
 
@@ -77,6 +89,7 @@ def replay_params(approve_above: int | None = None) -> dict[str, Param]:
             section=OTHER_WAYS,
         ),
         **_times("Only offsets that a window has read before."),
+        **_pace(),
     }
 
 
@@ -148,6 +161,26 @@ def _times(which: str) -> dict[str, Param]:
             "When a partition has no message at or after since: fail, or end to take nothing of that partition",
             ["fail", "end"],
             section=TIMES,
+        ),
+    }
+
+
+def _pace() -> dict[str, Param]:
+    return {
+        "order": _choice(
+            "Order",
+            "Which windows come first in each partition: those of the oldest offsets, or of the newest",
+            [one.value for one in Order],
+            section=PACE,
+        ),
+        "rate": Param(
+            None,
+            "The most records a second, on average. It overrides max_records_per_second of the stream file for this run.",
+            type=["null", "integer"],
+            minimum=1,
+            maximum=MOST_RATE,
+            title="Rate",
+            section=PACE,
         ),
     }
 

@@ -61,15 +61,16 @@ def answered(answers: Sequence[Answer]) -> dict[str, Any]:
     return {"totals": totals(answers), "answers": [one.as_fields() for one in answers[:MOST_LINES]]}
 
 
-def publish(stream_file: str, stream: Stream, lane: Any) -> Any:
+def publish(stream_file: str, stream: Stream, lane: Any, then: Any = "") -> Any:
     """The task `publish`: the ranges and counts of what the run committed in a lane, as an asset event and its result.
 
+    `then` is a second lane of the run, for what a backfill has read again.
     After a backfill or replay, the result has the answer to each offset too.
     """
     asset = results_asset(stream)
 
     @task(task_id="publish", outlets=[asset])
-    def publish_committed(lane: str, **context: Any) -> dict[str, Any]:
+    def publish_committed(lane: str, then: str, **context: Any) -> dict[str, Any]:
         from tidemark.ledger.records import INGEST
         from tidemark.runs.answering import answers_of
         from tidemark.views.summary import committed_by, windows
@@ -78,12 +79,15 @@ def publish(stream_file: str, stream: Stream, lane: Any) -> Any:
 
         with airflow_errors():
             opened = open_here(stream_file)
-            records = committed_by(opened, lane, run_name(context))
-            send_counts(opened.book.stream, records)
+            run = run_name(context)
+            records, later = committed_by(opened, lane, run), committed_by(opened, then, run) if then else []
+            send_counts(opened.book.stream, [*records, *later])
             send_positions(opened)
-            answers = answers_of(opened, records) if lane != INGEST else []
-        committed = {"lane": lane, "windows": windows(records)}
+            answers = sorted([*answers_of(opened, records), *answers_of(opened, later)]) if lane != INGEST else []
+        committed: dict[str, Any] = {"lane": lane, "windows": windows(records)}
+        if then:
+            committed["then"] = {"lane": then, "windows": windows(later)}
         context["outlet_events"][asset].extra = committed
         return {**committed, **answered(answers)} if answers else committed
 
-    return publish_committed(lane)
+    return publish_committed(lane, then)

@@ -78,11 +78,13 @@ FORMS = {
         "": ["records", "ranges", "reason", "dry_run", "strict"],
         "What": ["dead_letters", "dead_letters_window", "records_file", "selection", "ignore_stored"],
         "When": ["since", "until_time", "if_none"],
+        "How": ["order", "rate"],
     },
     "backfill": {
         "": ["ranges", "reason", "dry_run", "strict"],
-        "What": ["everything_before", "holes"],
+        "What": ["everything_before", "holes", "mode"],
         "When": ["since", "until_time", "if_none"],
+        "How": ["order", "rate"],
     },
     "audit": {"": ["ranges", "records", "records_file", "level", "repair"]},
 }
@@ -106,11 +108,17 @@ def test_a_form_has_its_fields_in_sections_and_asks_for_a_reason_only(dags: dict
             assert not one.has_value
             assert one.schema["type"] == "string"
             assert (one.schema["minLength"], one.schema["maxLength"]) == (3, 500)
+        elif name == "rate":
+            assert one.schema["type"] == ["null", "integer"]
+            assert (one.resolve(), one.resolve(2_000)) == (None, 2_000)
         elif one.value is None:
             assert one.schema["type"] == ["null", "string"]
             assert one.resolve("") == ""
         else:
-            assert one.value in (False, "fail", "full", "none") or (kind, name) == ("replay", "dry_run")
+            assert one.value in (False, "fail", "full", "none", "oldest", "only_missing") or (kind, name) == (
+                "replay",
+                "dry_run",
+            )
             assert one.resolve() is one.value
     assert sections == FORMS[kind]
 
@@ -120,8 +128,10 @@ def test_the_fields_of_a_form_are_typed(dags: dict[str, DAG]) -> None:
     assert replay["dry_run"] is True
     assert replay.get_param("selection").schema["pattern"] == "^([0-9a-f]{64})?$"
     assert replay.get_param("if_none").schema["enum"] == ["fail", "end"]
+    assert replay.get_param("order").schema["enum"] == ["oldest", "newest"]
     assert replay.get_param("records").schema["format"] == "multiline"
     assert dags["cdn_logs__backfill"].params["dry_run"] is False
+    assert dags["cdn_logs__backfill"].params.get_param("mode").schema["enum"] == ["only_missing", "reprocess"]
     audit = dags["cdn_logs__audit"].params
     assert audit.get_param("level").schema["enum"] == ["full", "sinks", "source", "ledger"]
     assert audit.get_param("repair").schema["enum"] == ["none", "plan", "execute"]

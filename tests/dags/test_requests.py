@@ -90,6 +90,9 @@ NEVER: dict[str, list[Any]] = {
     "since": [1795244400, "2" * 41],
     "if_none": ["start", True],
     "dry_run": ["yes", 1],
+    "order": ["newst", True],
+    "mode": ["all", True],
+    "rate": [0, -1, 1.5, "5", True, 10**10],
     "repair": ["yes", 1],
     "reason": ["no", "a" * 501, 7],
 }

@@ -7,12 +7,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.cuts import Cut, cut_after
 from tests.support.oracle import CDN, ORDERS
 from tests.support.playground import RAW, Make, Playground
+from tidemark.commit.protocol import Step
 from tidemark.errors import ClaimOverlap, Conflict, LaneClosed, OffsetsOutOfRange, WrongUse
 from tidemark.ledger.records import INGEST, LaneKind, LaneState
 from tidemark.ledger.register import close_lane
 from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import lanes
 from tidemark.runs.redriving import DeadLetters, redrive
@@ -172,6 +175,7 @@ def test_a_closed_lane_is_never_used_again(play: Playground) -> None:
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.covers("N23")
 def test_a_backfill_fills_what_a_start_at_the_end_left_out(make: Make) -> None:
     play = make(CDN, source={"start": "latest"})
     play.produce(200)
@@ -188,8 +192,26 @@ def test_a_backfill_fills_what_a_start_at_the_end_left_out(make: Make) -> None:
     play.select(LaneKind.BACKFILL, play.ranges(0, 1, (10, 20)))
     rest = lanes.before_the_first_window(play.opened)
     assert rest == before - play.ranges(0, 1, (10, 20))
-    position = play.positions()
-    play.select(LaneKind.BACKFILL, rest)
+    # The newest first, killed while it writes the second of three windows, and taken over by another process.
+    position, run = play.positions(), play.new_run()
+    play.rewrite(limits={"max_records": 80})
+    second = cut_after(Step.SINK_STORED, times=len(play.opened.stream.sinks) + 1)
+    with pytest.raises(Cut):
+        play.select(LaneKind.BACKFILL, rest, run, order=Order.NEWEST, on_step=second)
+    lane = lanes.lane_name(LaneKind.BACKFILL, run)
+    cut = play.head(lane)
+    assert (cut.seq, cut.pending is None) == (1, False)
+    records = play.select(LaneKind.BACKFILL, rest, run, order=Order.NEWEST)
+    assert len(records) == 2
+    left = rest
+    for record in [cut.last, *records]:
+        assert record is not None
+        covers = play.opened.book.covers(record.window)
+        assert covers.count() <= 80
+        for at in left.partitions:
+            assert covers.only([at]) == left.only([at]).last(covers.only([at]).count())
+        left -= covers
+    assert not left
     assert play.positions() == position
     play.assert_exactly_what_was_read()
     assert not lanes.before_the_first_window(play.opened)

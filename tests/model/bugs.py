@@ -11,6 +11,7 @@ PROTOCOL = "tidemark.commit.protocol"
 DOUBT = "tidemark.ledger.doubt"
 REGISTER = "tidemark.ledger.register"
 BOOK = "tidemark.ledger.book"
+PLANNER = "tidemark.planning.planner"
 SELECTIONS = "tidemark.ledger.selections"
 
 
@@ -155,6 +156,18 @@ BUGS = {
         "    if record.kind == LaneKind.INGEST:\n        book.publish",
         "    if False:\n        book.publish",
         "other tools see",
+    ),
+    "the position of a lane with the newest first rises": Bug(
+        PROTOCOL,
+        "offsets.update({one.at: head.order.end(one.start, one.until) for one in window.ranges})",
+        "offsets.update({one.at: one.until for one in window.ranges})",
+        "has another position than its windows",
+    ),
+    "the oldest are read first where the newest were asked for": Bug(
+        PLANNER,
+        "for one in head.order.first(left.only([at]), count)",
+        "for one in left.only([at]).first(count)",
+        "passes over selected offsets|leaves out .*, which the lane has selected and not read",
     ),
     "commit times follow the clock": Bug(
         PROTOCOL,

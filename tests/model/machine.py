@@ -70,6 +70,7 @@ from tidemark.ledger.register import close_lane
 from tidemark.ledger.store import LedgerStore
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.coordinates import Coordinate as Place
+from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning import planner
 from tidemark.runs import lanes, saved_plans, skipping
@@ -154,10 +155,14 @@ class Request:
     kind: LaneKind
     run: str
     selection: RangeSet
+    order: Order = Order.OLDEST
 
     @property
     def lane(self) -> str:
         return lanes.lane_name(self.kind, self.run)
+
+    def open(self, opened: OpenStream) -> None:
+        lanes.open_selected(opened, self.kind, self.run, self.selection, "a test", order=self.order)
 
 
 @dataclass
@@ -268,6 +273,7 @@ class World:
         self.come_to_rest()
         for window in self.promises.windows.values():
             self.counts[f"windows of a {window.record['kind']}, {window.record['window']['guarantee']}"] += 1
+            self.counts[f"windows of lanes with the {self.promises.heads[window.record['lane']]['order']} first"] += 1
         self.counts["rows swept"] += self.promises.swept
 
     def do(self, step: Step) -> None:
@@ -495,7 +501,7 @@ class World:
             request = self.slots[slot] = self._asked_for(actor, step)
         if request is None:
             return NOTHING
-        lanes.open_selected(actor.opened, request.kind, request.run, request.selection, "a test")
+        request.open(actor.opened)
         return request
 
     def _asked_for(self, actor: Actor, step: Step) -> Request | None:
@@ -520,7 +526,9 @@ class World:
             )
         if not wanted:
             return None
-        request = Request(kind, f"request {len(self.requests)}", wanted)
+        number = len(self.requests)
+        order = Order.NEWEST if (number + step.actor) % 2 else Order.OLDEST
+        request = Request(kind, f"request {number}", wanted, order)
         self.requests.append(request)
         return request
 
@@ -696,7 +704,7 @@ class World:
         try:
             register = rescuer.book.register()
             if register is None or lane not in register[1].lanes:
-                lanes.open_selected(rescuer.opened, request.kind, request.run, request.selection, "a test")
+                request.open(rescuer.opened)
             self._work_off_again(rescuer, lane, lambda: lanes.plan_lane(rescuer.opened, lane, rescuer.name))
         except (LaneClosed, WrongUse):
             pass
@@ -759,7 +767,7 @@ class World:
         for kind, wanted in ((LaneKind.REPLAY, held), (LaneKind.BACKFILL, before)):
             if wanted:
                 request = Request(kind, f"the last {kind}", wanted)
-                lanes.open_selected(rescuer.opened, request.kind, request.run, request.selection, "a test")
+                request.open(rescuer.opened)
                 self._rests(rescuer, request)
 
     def _readers_agree(self, rescuer: Actor) -> None:

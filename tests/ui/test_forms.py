@@ -5,6 +5,7 @@ One stream for all tests, in their order: its scheduler has run it once, and it 
 
 from __future__ import annotations
 
+import re
 import shutil
 import urllib.parse
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from tests.support.playground import Kafka
 from tests.support.stream_text import MINIMAL
 from tests.support.task_tries import tries
 from tests.support.waiting import until
+from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import INGEST, SelectionRef
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.open_stream import OpenStream, open_stream
@@ -153,17 +155,33 @@ def test_a_replay_of_records(airflow: Airflow, opened: OpenStream, page: Page) -
     assert generations(opened) == after
 
 
-@pytest.mark.covers("N16")
+@pytest.mark.covers("N16", "N23", "N24", "N25")
 @pytest.mark.usefixtures("scheduled_run")
 def test_a_backfill_of_a_range(airflow: Airflow, opened: OpenStream, page: Page) -> None:
+    """With two offsets that the ingest has read already, which are read again by the same run."""
+    before = generations(opened)
     form = open_form(page, airflow, "backfill")
-    form.locator("#element_ranges").fill(f"{STREAM}/0@10-{FIRST}")
+    form.locator("#element_ranges").fill(f"{STREAM}/0@10-{FIRST + 2}")
     form.locator("#element_reason").fill("before the first window")
+    # One section is open at a time.
+    form.get_by_role("button", name=re.compile("^What:")).click()
+    choose(form, "mode", "reprocess")
+    form.get_by_role("button", name=re.compile("^How:")).click()
+    choose(form, "order", "newest")
+    form.locator("input[name=element_rate]").fill("1000")
     page.screenshot(path=SCREENSHOTS / "backfill.png")
     run = send_form(form, page, "success")
-    (window,) = airflow.result(f"{STREAM}__backfill", run, "publish")["windows"]
+    published = airflow.result(f"{STREAM}__backfill", run, "publish")
+    (window,), (again,) = published["windows"], published["then"]["windows"]
     assert (window["ranges"], window["stored"]) == ([f"{STREAM}/0 [10, {FIRST})"], FIRST - 10)
+    assert (again["ranges"], again["stored"]) == ([f"{STREAM}/0 [{FIRST}, {FIRST + 2})"], 2)
+    assert published["totals"] == {"found and stored": FIRST - 8}
+    for lane in (published["lane"], published["then"]["lane"]):
+        entry = all_lanes(opened.book)[lane]
+        assert (entry.order, entry.rate, entry.state) == ("newest", 1_000, "closed")
     assert stored(opened) == list(range(10, MESSAGES))
+    after = generations(opened)
+    assert {offset for offset in before if after[offset] > before[offset]} == {FIRST, FIRST + 1}
 
 
 @pytest.mark.covers("N16", "N10")
@@ -189,12 +207,26 @@ def test_an_audit_with_repair(airflow: Airflow, opened: OpenStream, page: Page, 
     assert opened.book.selection(SelectionRef(**found["findings"])) == RangeSet([OffsetRange(AT, 45, 46)])
     # The audit has waited for the replay, and compared again what that has read.
     _, answer = airflow.call("GET", f"/api/v2/dags/{STREAM}__replay/dagRuns?order_by=-run_after&limit=100")
-    replays = [one["state"] for one in answer["dag_runs"] if one["run_type"] == "operator_triggered"]
-    assert replays == ["success"]
+    replays = [one for one in answer["dag_runs"] if one["run_type"] == "operator_triggered"]
+    assert [(one["state"], one["dag_run_id"].partition("__")[0]) for one in replays] == [("success", "repair")]
     again = airflow.result(audit, run, "report_again")
     assert (again["clean"], again["expected"], again["stored"]) == (True, 1, 1)
     assert stored(opened) == everything
     assert_the_report_is_a_page(airflow, page, audit, run)
+
+
+@pytest.mark.covers("N26")
+@pytest.mark.usefixtures("scheduled_run")
+def test_a_repair_that_is_triggered_twice_is_one_replay(airflow: Airflow, opened: OpenStream) -> None:
+    """After the repair. As when the answer to the trigger was lost: Airflow says 409, and the run that is there goes on."""
+    before = generations(opened)
+    _, found = airflow.call("GET", f"/api/v2/dags/{STREAM}__audit/dagRuns?order_by=-run_after&limit=1")
+    run = found["dag_runs"][0]["dag_run_id"]
+    clear(airflow, f"{STREAM}__audit", run, ["repair"])
+    assert airflow.wait(f"{STREAM}__audit", run) == "success"
+    _, answer = airflow.call("GET", f"/api/v2/dags/{STREAM}__replay/dagRuns?order_by=-run_after&limit=100")
+    assert [one["state"] for one in answer["dag_runs"] if one["run_type"] == "operator_triggered"] == ["success"]
+    assert generations(opened) == before
 
 
 def assert_the_report_is_a_page(airflow: Airflow, page: Page, audit: str, run: str) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
 from tests.support.memory import MemoryStore
 from tests.support.protocol_world import Sweeps
 from tidemark.commit import protocol
@@ -12,6 +17,8 @@ from tidemark.ledger.register import open_lane
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.planning.estimating import Estimate, estimate, stored_before
+from tidemark.runs.estimates import estimated
+from tidemark.runs.open_stream import OpenStream
 
 AT = TopicPartition("t", 0)
 NOWHERE = SinkReceipt(name="s", type="s", place={})
@@ -49,6 +56,14 @@ def test_as_the_windows_before() -> None:
     # Two offsets in ten are no records: transactions have left their markers.
     records = [committed(book, 100, 80, 80, 2), committed(book, 200, 80, 80, 6)]
     assert estimate(1_000, records) == Estimate(records=800, bytes=80_000, seconds=40.0)
+
+
+@pytest.mark.parametrize(("rate", "seconds"), [(None, 40.0), (100, 40.0), (10, 100.0)])
+def test_a_rate_makes_it_take_longer(rate: int | None, seconds: float) -> None:
+    book = begun()
+    protocol.settle(book, Sweeps(), committed(book, 100, 80, 80, 4).lane)
+    found = estimated(cast("OpenStream", SimpleNamespace(book=book)), 1_000, rate)
+    assert found == {"records": 800, "bytes": 80_000, "seconds": seconds}
 
 
 def test_what_is_stored_already() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark import __version__
 from tidemark.clients.kafka.transactions import OpenTransaction
-from tidemark.errors import Conflict, OffsetsOutOfRange, WrongUse
+from tidemark.errors import ClaimOverlap, Conflict, OffsetsOutOfRange, WrongUse
 from tidemark.ledger.records import INGEST, LaneKind, Window, positions
 from tidemark.ledger.register import open_lane
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -257,20 +258,44 @@ def test_a_lanes_name_follows_from_the_runs() -> None:
 def test_what_an_earlier_try_has_opened_is_found_open_and_closed(tmp_path: Path) -> None:
     made = StreamInMemory(tmp_path)
     made.ends((0, 9))
-    assert lanes.selected_before(made.opened, LaneKind.REPLAY, "replay 1") is None
-    made.ingest()
-    assert lanes.selected_before(made.opened, LaneKind.REPLAY, "replay 1") is None
+    name = lanes.lane_name(LaneKind.REPLAY, "replay 1")
+    for _ in range(2):
+        assert not lanes.selected_before(made.opened, name)
+        assert lanes.lanes_of(made.opened, LaneKind.REPLAY, "replay 1") == []
+        made.ingest()
     chosen = offsets((0, 2, 4))
     lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "replay 1", chosen, "bug 17")
-    ref = lanes.selected_before(made.opened, LaneKind.REPLAY, "replay 1")
-    assert ref is not None
-    assert made.opened.book.selection(ref) == chosen
+    assert (lane, lanes.selected_before(made.opened, lane)) == (name, chosen)
     lanes.plan_lane(made.opened, lane, "replay 1")
     made.process(lane, "replay 1")
     lanes.finish(made.opened, lane)
     assert lanes.is_done(made.opened, lane)
-    assert lanes.selected_before(made.opened, LaneKind.REPLAY, "replay 1") == ref
-    assert lanes.selected_before(made.opened, LaneKind.BACKFILL, "replay 1") is None
+    assert lanes.selected_before(made.opened, lane) == chosen
+    assert lanes.lanes_of(made.opened, LaneKind.REPLAY, "replay 1") == [lane]
+    assert lanes.lanes_of(made.opened, LaneKind.BACKFILL, "replay 1") == []
+
+
+@pytest.mark.covers("N26")
+def test_the_same_request_by_another_run_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path)
+    made.ends((0, 9))
+    made.ingest()
+    chosen = offsets((0, 2, 4))
+    first, second = (
+        partial(lanes.open_selected, made.opened, LaneKind.REPLAY, run, chosen, "bug 17") for run in ("first", "second")
+    )
+    lane = first()
+    before = dict(made.store.values)
+    with pytest.raises(ClaimOverlap, match=rf"orders/0 \[2, 4\): claimed by the open lane {lane} \(run first\); wait"):
+        second()
+    assert made.store.values == before
+    # The same run again is no second one.
+    assert first() == lane
+    lanes.plan_lane(made.opened, lane, "first")
+    made.process(lane, "first")
+    lanes.finish(made.opened, lane)
+    assert (first(), lanes.plan_lane(made.opened, lane, "first")) == (lane, None)
+    assert second() != lane
 
 
 def test_a_replay_that_cannot_be_planned_says_in_the_ledger_why_it_was_closed(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.errors import LogTruncated, TopicGone, TopicRecreated, TopicUnknown, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.inputs import Known
 from tidemark.runs import lanes, redriving, whole_windows
@@ -281,8 +282,8 @@ def test_the_sink_says_what_it_makes_of_whole_windows(tmp_path: Path, orders: St
     sums.ends((0, 20), (0, 0))
     sums.ingest("run")
     assert (whole_windows.made_of_them(sums.opened), whole_windows.made_of_them(orders.opened)) == ("aggregates", "")
-    assert whole_windows.read_at_once(orders.opened) is None
-    at_once = whole_windows.read_at_once(sums.opened)
+    assert whole_windows.read_at_once(orders.opened, Order.OLDEST) is None
+    at_once = whole_windows.read_at_once(sums.opened, Order.OLDEST)
     assert at_once(offsets((0, 12, 13)), offsets((0, 0, 20))) == offsets((0, 0, 20))
     with pytest.raises(WrongUse, match=r"^aggregates are made of whole windows, .*: without orders/0 \[0, 12\)"):
         at_once(offsets((0, 12, 13)), offsets((0, 12, 20)))

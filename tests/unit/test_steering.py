@@ -129,13 +129,13 @@ def test_a_paused_replay_can_be_cancelled(made: StreamInMemory) -> None:
 
 def test_a_lane_is_named_by_itself_or_by_its_run(made: StreamInMemory) -> None:
     lane = opened_replay(made)
-    assert steering.lane_of(made.opened, lane) == steering.lane_of(made.opened, RUN) == lane
+    assert steering.lanes_of(made.opened, lane) == steering.lanes_of(made.opened, RUN) == [lane]
     with pytest.raises(WrongUse, match=rf"no backfill or replay yesterday; .* Open are: {lane} \(run {RUN}\)"):
-        steering.lane_of(made.opened, "yesterday")
+        steering.lanes_of(made.opened, "yesterday")
     steering.cancel(made.opened, lane, "stop")
-    assert steering.lane_of(made.opened, RUN) == lane
+    assert steering.lanes_of(made.opened, RUN) == [lane]
     with pytest.raises(WrongUse, match=r"no backfill or replay ingest; .* Open are: none"):
-        steering.lane_of(made.opened, INGEST)
+        steering.lanes_of(made.opened, INGEST)
 
 
 def test_what_is_not_open_is_neither_cancelled_nor_paused(made: StreamInMemory) -> None:

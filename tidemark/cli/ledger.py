@@ -60,6 +60,8 @@ def show(
                 "reason": entry.reason if entry else None,
                 "asked_by": entry.asked_by if entry else None,
                 "approved_by": entry.approved_by if entry else None,
+                "order": head.order.value,
+                "rate": entry.rate if entry else None,
                 "positions": {str(position.at): str(position.offset) for position in head.positions},
             }
         )

@@ -49,6 +49,13 @@ UntilTime = Annotated[
 IfNone = Annotated[
     str, typer.Option(help="where no message is at or after --since: fail, or end to take nothing of that partition")
 ]
+OrderName = Annotated[
+    str, typer.Option("--order", help="which offsets of a partition to read first: oldest, or newest")
+]
+Rate = Annotated[
+    int | None,
+    typer.Option(help="the most records a second, on average; overrides `limits.max_records_per_second` for this run"),
+]
 Reason = Annotated[str, typer.Option(help="why; it is kept in the ledger")]
 ApprovedBy = Annotated[
     str,

@@ -45,4 +45,4 @@ def run(
         error(f"run {name} is done" if done else "nothing is new")
         lanes.finish(opened, INGEST)
     process(opened, command, INGEST, name, pending, take_over=take_over, verbose=verbose)
-    show_committed(opened, INGEST, name, as_json=as_json)
+    show_committed(opened, [INGEST], name, as_json=as_json)

@@ -17,7 +17,9 @@ from tidemark.cli.options import (
     From,
     IfNone,
     Json,
+    OrderName,
     Ranges,
+    Rate,
     Reason,
     Records,
     RecordsFile,
@@ -36,11 +38,12 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind, Pending
 from tidemark.offsets.coordinate_files import lines_of
 from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import stored_before
 from tidemark.runs import lanes, whole_windows
 from tidemark.runs.answering import answers_of
-from tidemark.runs.answers import TO_READ, exact
+from tidemark.runs.answers import exact
 from tidemark.runs.approval import People
 from tidemark.runs.estimates import estimated
 from tidemark.runs.open_stream import OpenStream
@@ -63,9 +66,15 @@ def backfill(
         ),
     ] = False,
     holes: Annotated[bool, typer.Option("--holes", help="the offsets between windows that are in no window")] = False,
+    mode: Annotated[
+        str,
+        typer.Option(help="only_missing, or reprocess: read again what windows have read of the ranges or the time"),
+    ] = "only_missing",
     since: Since = "",
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
+    order: OrderName = "oldest",
+    rate: Rate = None,
     reason: Reason = "",
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
@@ -84,9 +93,12 @@ def backfill(
         "ranges": _ranges(opened, ranges, from_, until),
         "everything_before": everything_before,
         "holes": holes,
+        "mode": mode,
         "since": since,
         "until_time": until_time,
         "if_none": if_none,
+        "order": order,
+        "rate": rate,
         "reason": reason,
         "dry_run": dry_run,
         "strict": strict,
@@ -120,6 +132,8 @@ def replay(
     since: Since = "",
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
+    order: OrderName = "oldest",
+    rate: Rate = None,
     reason: Reason = "",
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
@@ -145,6 +159,8 @@ def replay(
         "since": since,
         "until_time": until_time,
         "if_none": if_none,
+        "order": order,
+        "rate": rate,
         "reason": reason,
         "dry_run": dry_run,
         "strict": strict,
@@ -165,16 +181,16 @@ def _selected(
     as_json: bool,
 ) -> None:
     kind, name = request.kind, run_name or new_run()
-    lane = lanes.lane_name(kind, name)
-    if lanes.is_done(opened, lane):
-        lanes.finish(opened, lane)
-        error(f"the {kind.value} of run {name} is done; a run's name is used once")
-        _show_done(opened, lane, name, Selected(RangeSet()), as_json=as_json)
-        return
-    found = opened.book.register()
+    mine = lanes.lanes_of(opened, kind, name)
     chosen = Selected(RangeSet())
-    if found is not None and lane in found[1].lanes:
-        error(f"going on with the {kind.value} that run {name} has begun, with the offsets that it has selected")
+    if mine and all(lanes.is_done(opened, lane) for lane in mine):
+        for lane in mine:
+            lanes.finish(opened, lane)
+        error(f"the {kind.value} of run {name} is done; a run's name is used once")
+        _show_done(opened, mine, name, chosen, as_json=as_json)
+        return
+    if mine:
+        error(f"going on with the {kind.value} that run {name} has begun: its offsets, in its order, at its rate")
     else:
         asked = checked(request, values, {})
         chosen = select(opened, asked)
@@ -182,9 +198,20 @@ def _selected(
             _show(opened, asked, chosen, as_json=as_json)
             return
         _show_more_or_less(opened, chosen)
-        lanes.open_selected(opened, kind, name, chosen.ranges, asked.reason, people)
-    process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over, verbose=verbose)
-    _show_done(opened, lane, name, chosen, as_json=as_json)
+        mine = lanes.open_request(
+            opened,
+            kind,
+            name,
+            chosen.ranges,
+            asked.reason,
+            people,
+            again=chosen.again,
+            order=Order(asked.order),
+            rate=asked.rate,
+        )
+    for lane in mine:
+        process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over, verbose=verbose)
+    _show_done(opened, mine, name, chosen, as_json=as_json)
 
 
 def repair(opened: OpenStream, run: str, findings: RangeSet, reason: str, command: str, *, verbose: bool) -> None:
@@ -211,11 +238,12 @@ def _planned(opened: OpenStream, lane: str, run: str) -> Pending | None:
 
 def _show(opened: OpenStream, asked: BackfillRequest | ReplayRequest, chosen: Selected, *, as_json: bool) -> None:
     """A dry run: the answer to each offset, how many are stored already, and an estimate by earlier windows."""
-    guess = estimated(opened, chosen.ranges.count())
-    stored = stored_before(opened.book.view(), chosen.ranges)
+    guess = estimated(opened, chosen.all.count(), asked.rate or opened.stream.limits.max_records_per_second)
+    stored = stored_before(opened.book.view(), chosen.all)
     value = {
         "kind": asked.kind.value,
         **counted(chosen.ranges),
+        "again": counted(chosen.again),
         "added": counted(chosen.added),
         "left_out": {why: counted(ranges) for why, ranges in chosen.left_out.items()},
         "stored_before": stored,
@@ -224,16 +252,16 @@ def _show(opened: OpenStream, asked: BackfillRequest | ReplayRequest, chosen: Se
     if as_json:
         data(value, as_json=True)
     else:
-        show_answers(exact({TO_READ: chosen.ranges, **chosen.left_out}))
-    error(f"dry run: {chosen.ranges.count()} offsets would be read; of about {stored} messages of them rows are stored")
+        show_answers(exact({**chosen.to_read(), **chosen.left_out}))
+    error(f"dry run: {chosen.all.count()} offsets would be read; of about {stored} messages of them rows are stored")
     show_estimate(guess)
     _show_more_or_less(opened, chosen)
 
 
-def _show_done(opened: OpenStream, lane: str, run: str, chosen: Selected, *, as_json: bool) -> None:
+def _show_done(opened: OpenStream, mine: list[str], run: str, chosen: Selected, *, as_json: bool) -> None:
     """What the run has committed, and the answer to each of its offsets."""
-    found = answers_of(opened, committed_by(opened, lane, run))
-    show_committed(opened, lane, run, as_json=as_json, answers=sorted([*found, *exact(chosen.left_out)]))
+    found = [one for lane in mine for one in answers_of(opened, committed_by(opened, lane, run))]
+    show_committed(opened, mine, run, as_json=as_json, answers=sorted([*found, *exact(chosen.left_out)]))
 
 
 def _show_more_or_less(opened: OpenStream, chosen: Selected) -> None:

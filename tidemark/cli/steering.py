@@ -11,6 +11,7 @@ from tidemark.cli.estimates import counted
 from tidemark.cli.options import Json, Reason, Stream
 from tidemark.cli.output import data, error, line
 from tidemark.runs import steering
+from tidemark.runs.open_stream import OpenStream
 
 Lane = Annotated[str, typer.Argument(help="a backfill or replay, by its lane or by the name of its run")]
 
@@ -23,11 +24,10 @@ def pause(stream: Stream, lane: Lane, reason: Reason) -> None:
     Example: tidemark pause orders replay-1f0c2d3e4b5a --reason "the cluster is full until noon"
     """
     opened = finding.opened(stream)
-    found = steering.lane_of(opened, lane)
-    steering.pause(opened, found, reason)
-    line(
-        f"{opened.book.stream}/{found} is paused: no further window begins. To go on: tidemark resume {stream} {found}"
-    )
+    found = steering.lanes_of(opened, lane)
+    for one in found:
+        steering.pause(opened, one, reason)
+    line(f"{_named(opened, found)} is paused: no further window begins. To go on: tidemark resume {stream} {lane}")
 
 
 def resume(stream: Stream, lane: Lane) -> None:
@@ -36,9 +36,10 @@ def resume(stream: Stream, lane: Lane) -> None:
     Example: tidemark resume orders replay-1f0c2d3e4b5a
     """
     opened = finding.opened(stream)
-    found = steering.lane_of(opened, lane)
-    steering.resume(opened, found)
-    line(f"{opened.book.stream}/{found} may go on: run it again under its name, or clear its failed task in Airflow")
+    found = steering.lanes_of(opened, lane)
+    for one in found:
+        steering.resume(opened, one)
+    line(f"{_named(opened, found)} may go on: run it again under its name, or clear its failed task in Airflow")
 
 
 def cancel(stream: Stream, lane: Lane, reason: Reason, as_json: Json = False) -> None:
@@ -49,10 +50,10 @@ def cancel(stream: Stream, lane: Lane, reason: Reason, as_json: Json = False) ->
     Example: tidemark cancel orders replay-1f0c2d3e4b5a --reason "asked for the wrong hour"
     """
     opened = finding.opened(stream)
-    found = steering.lane_of(opened, lane)
-    cancelled = steering.cancel(opened, found, reason)
+    found = steering.lanes_of(opened, lane)
+    cancelled = steering.cancel_all(opened, found, reason)
     value = {
-        "lane": found,
+        "lane": " ".join(found),
         "committed_windows": cancelled.windows,
         "given_up_window": cancelled.given_up,
         "not_read": counted(cancelled.left),
@@ -60,5 +61,9 @@ def cancel(stream: Stream, lane: Lane, reason: Reason, as_json: Json = False) ->
     rows = [(one.partition, one.start, one.until, len(one)) for one in cancelled.left]
     data(value, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets not read"))
     in_work = f", window {cancelled.given_up} is given up" if cancelled.given_up is not None else ""
-    error(f"{opened.book.stream}/{found} is closed: {cancelled.windows} windows are committed and stay{in_work}")
+    error(f"{_named(opened, found)} is closed: {cancelled.windows} windows are committed and stay{in_work}")
     error(f"{cancelled.left.count()} offsets were not read, and are free for a later request")
+
+
+def _named(opened: OpenStream, lanes: list[str]) -> str:
+    return " and ".join(f"{opened.book.stream}/{one}" for one in lanes)

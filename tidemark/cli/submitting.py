@@ -122,13 +122,17 @@ def _windows_of(opened: OpenStream, lane: str, run: str) -> terminal.Look:
 
 
 def show_committed(
-    opened: OpenStream, lane: str, run: str, *, as_json: bool, answers: Sequence[Answer] | None = None
+    opened: OpenStream, mine: Sequence[str], run: str, *, as_json: bool, answers: Sequence[Answer] | None = None
 ) -> None:
-    """The windows that a run has committed; after a backfill or replay also the answers to its offsets."""
-    found = [{**one, "generation": str(one["generation"])} for one in windows(committed_by(opened, lane, run))]
+    """The windows that a run has committed in its lanes; after a backfill or replay also the answers to its offsets."""
+    found = [
+        {**one, "generation": str(one["generation"]), **({"lane": lane} if len(mine) > 1 else {})}
+        for lane in mine
+        for one in windows(committed_by(opened, lane, run))
+    ]
     columns = ("seq", "generation", "read", "stored", "dead_letters")
     rows = [[one[name] for name in columns] for one in found]
-    value: dict[str, Any] = {"stream": opened.book.stream, "lane": lane, "run": run, "windows": found}
+    value: dict[str, Any] = {"stream": opened.book.stream, "lane": mine[0], "run": run, "windows": found}
     if answers is not None:
         value["answers"] = [one.as_fields() for one in answers]
     data(value, as_json=as_json, rows=rows, columns=("window", "generation", "read", "stored", "dead letters"))

@@ -21,6 +21,7 @@ from tidemark.ledger.records import (
     Guarantee,
     Head,
     Heartbeat,
+    LaneKind,
     LaneState,
     Late,
     Receipt,
@@ -34,7 +35,8 @@ from tidemark.ledger.selections import Selections
 from tidemark.ledger.store import Key, LedgerStore, Offsets, sortable
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.order import Order
+from tidemark.offsets.ranges import RangeSet, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -334,10 +336,10 @@ class Book:
         if window is None or window.selection is None:
             return
         offsets = head.offsets()
-        between = RangeSet(
-            OffsetRange(one.at, offsets[one.at], one.start) for one in window.ranges if offsets[one.at] < one.start
+        passed = RangeSet(
+            head.order.between(one.at, offsets[one.at], head.order.begin(one.start, one.until)) for one in window.ranges
         )
-        if left_out := between & self.selection(window.selection):
+        if left_out := passed & self.selection(window.selection):
             raise LedgerContradiction(
                 f"{self._name(head_key(head.lane))} contradicts itself: window {window.seq} leaves out "
                 f"{', '.join(map(str, left_out))}, which the lane has selected and not read. It was left as it is."
@@ -415,10 +417,12 @@ def _contradiction(head: Head, stream: str, lane: str) -> str | None:
         return f"it counts {head.seq} committed windows, and its pending one has number {head.pending.window.seq}"
     if head.pending is not None and head.state == LaneState.CLOSED:
         return "it is closed, and a window is pending"
-    return _unconnected(head.offsets(), head.pending.window) if head.pending is not None else None
+    if head.order == Order.NEWEST and head.kind == LaneKind.INGEST:
+        return "it reads the newest first, and has no selection"
+    return _unconnected(head.order, head.offsets(), head.pending.window) if head.pending is not None else None
 
 
-def _unconnected(offsets: dict[TopicPartition, int], window: Window) -> str | None:
+def _unconnected(order: Order, offsets: dict[TopicPartition, int], window: Window) -> str | None:
     """Where a window does not begin at the positions, either directly or after its gaps, in words; None when it does."""
     if window.guarantee == Guarantee.NONE:
         return None
@@ -432,6 +436,10 @@ def _unconnected(offsets: dict[TopicPartition, int], window: Window) -> str | No
         before = jumped.get(at, [])
         if window.selection is not None and at not in offsets:
             return f"window {window.seq} reads {at}, in which the lane has nothing selected"
+        if order == Order.NEWEST:
+            if one.until > offsets[at]:
+                return f"window {window.seq} reads {at} up to {one.until}, and the lane has come down to {offsets[at]}"
+            continue
         reached = offsets.get(at, before[0].start if before else one.start)
         for start, until in [*((gap.start, gap.until) for gap in before), (one.start, one.until)]:
             # A selection has holes, so its window may begin above the position.

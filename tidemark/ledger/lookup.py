@@ -1,7 +1,8 @@
 """Which windows stored a coordinate, found without reading the history.
 
-There is no index. A lane's positions never fall. So the first window that moved the position above an offset has read
-that offset, or has jumped over it. A search among the lane's numbered records finds that window, reading many at each step.
+There is no index. A lane's positions never fall; those of a lane that reads the newest first never rise. So the first window
+that moved the position past an offset has read that offset, or has jumped over it. A search among the lane's numbered records
+finds that window, reading many at each step.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from tidemark.ledger.book import Book, Stored
 from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.records import Gap, Head, LaneEntry, LaneState, Position, Record, WindowRange
 from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.order import Order
 
 # Records of a lane that are read at once. Each read leaves a 17th of the lane's windows: four reads search 83,520.
 # Guessing from the offsets would read fewer records of a calm stream, but take far more reads after one burst.
@@ -107,6 +109,7 @@ class _Search:
     before: int
     behind: int
     record: Record | None
+    order: Order
 
     def next(self) -> list[tuple[str, int]]:
         """The windows to read next: all that are left, or _AT_ONCE of them, evenly spread."""
@@ -115,7 +118,7 @@ class _Search:
         return [(self.lane, self.before + distance * step // (steps + 1)) for step in range(1, steps + 1)]
 
     def learn(self, record: Record, place: Coordinate) -> None:
-        if not _is_past(record.positions, place):
+        if not _is_past(self.order, record.positions, place):
             self.before = max(self.before, record.seq)
         elif record.seq < self.behind:
             self.behind, self.record = record.seq, record
@@ -147,11 +150,11 @@ def _searches(
     lanes: Mapping[str, LaneEntry], heads: Mapping[str, Stored], claiming: Iterable[str], place: Coordinate
 ) -> Iterator[_Search]:
     for lane in claiming:
-        windows = lanes[lane].windows
+        windows, order = lanes[lane].windows, lanes[lane].order
         if windows is not None:
-            yield _Search(lane, 0, windows + 1, None)
-        elif lane in heads and _is_past(heads[lane].head.positions, place):
-            yield _Search(lane, 0, heads[lane].head.seq, heads[lane].head.last)
+            yield _Search(lane, 0, windows + 1, None, order)
+        elif lane in heads and _is_past(order, heads[lane].head.positions, place):
+            yield _Search(lane, 0, heads[lane].head.seq, heads[lane].head.last, order)
 
 
 def _unpositioned(book: Book, head: Head) -> Iterator[Record]:
@@ -163,5 +166,5 @@ def _unpositioned(book: Book, head: Head) -> Iterator[Record]:
         yield head.last
 
 
-def _is_past(positions: Sequence[Position], place: Coordinate) -> bool:
-    return any(position.at == place.partition and position.offset > place.offset for position in positions)
+def _is_past(order: Order, positions: Sequence[Position], place: Coordinate) -> bool:
+    return any(one.at == place.partition and order.has_passed(one.offset, place.offset) for one in positions)

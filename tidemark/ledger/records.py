@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from tidemark.ledger.store import Offsets
 from tidemark.offsets.blocks import PartitionBlocks
+from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
 
@@ -58,7 +59,7 @@ class LaneState(StrEnum):
 
 
 class Position(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The next offset to read of one partition."""
+    """The next offset to read of one partition. In a lane that reads the newest first, the end of what is left to read."""
 
     topic: str
     incarnation: int
@@ -283,7 +284,10 @@ class Late(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Abandoned(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How many pending windows of a lane were abandoned, the last of them, and where the furthest of them ends."""
+    """How many pending windows of a lane were abandoned, the last of them, and where the furthest of them ends.
+
+    In a lane that reads the newest first, `until` is where the furthest of them begins.
+    """
 
     count: int
     token: str
@@ -310,6 +314,7 @@ class Head(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     unpositioned: int = 0
     # Why the lane was closed before it was done; None for all other lanes.
     closed_early: str | None = None
+    order: Order = Order.OLDEST
 
     def offsets(self) -> dict[TopicPartition, int]:
         return {position.at: position.offset for position in self.positions}
@@ -393,6 +398,10 @@ class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     asked_by: str | None = None
     approved_by: str | None = None
     paused: Paused | None = None
+    # As in the head.
+    order: Order = Order.OLDEST
+    # The most records a second, on average; None: as the stream file says.
+    rate: int | None = None
 
 
 class AcceptedClock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from tidemark.errors import (
     ClaimOverlap,
@@ -37,6 +37,7 @@ from tidemark.ledger.records import (
     Register,
     SelectionRef,
 )
+from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 # Machines with time synchronisation differ by milliseconds. If the last generation is further ahead of this clock than
@@ -194,6 +195,21 @@ def change_topics(book: Book, edit: Callable[[Topics], Topics]) -> Topics:
     return change(book, edited).topics
 
 
+class NewLane(Struct, frozen=True, kw_only=True):
+    """A lane to open. `start` is where its selection begins; for the ingest, where it reads on."""
+
+    lane: str
+    kind: LaneKind
+    run: str
+    start: tuple[Position, ...]
+    selection: SelectionRef | None = None
+    reason: str | None = None
+    asked_by: str | None = None
+    approved_by: str | None = None
+    order: Order = Order.OLDEST
+    rate: int | None = None
+
+
 def open_lane(
     book: Book,
     lane: str,
@@ -203,50 +219,68 @@ def open_lane(
     start: tuple[Position, ...],
     selection: SelectionRef | None = None,
     reason: str | None = None,
-    asked_by: str | None = None,
-    approved_by: str | None = None,
+    order: Order = Order.OLDEST,
 ) -> Stored:
-    """Open a lane and give its head. Opening the same lane again, as after a crash, gives the same head.
+    """Open one lane, as `open_together`."""
+    wanted = NewLane(lane=lane, kind=kind, run=run, start=start, selection=selection, reason=reason, order=order)
+    (found,) = open_together(book, wanted)
+    return found
+
+
+def open_together(book: Book, *wanted: NewLane) -> list[Stored]:
+    """Open lanes in one step, all or none, and give their heads. Opening them again, as after a crash, gives the same heads.
 
     The head of a lane that is done is closed. Raises ClaimOverlap when another open lane has claimed some of the offsets,
     WrongUse when the offsets do not suit the kind (a replay takes covered offsets, a backfill all others), LaneClosed
-    when the name was used before for other offsets.
+    when the name was used before for other offsets, Conflict when the open lane has other offsets or another order.
     """
     # Finish half-closed lanes after a crash, so that these lanes give up their claims.
     open_lanes(book)
 
     def enter(register: Register) -> Register:
-        known = register.lanes.get(lane)
-        if known is not None:
-            _check_same(book, lane, known, kind, selection)
-            return register
-        if (before := book.head(lane)) is not None:
-            _check_done(book, before.head, kind, selection)
-            return register
-        if book.record(lane, 1) is not None:
-            raise LedgerContradiction(
-                f"{book.stream}/{lane} has committed windows and no head; restore it from a backup of the ledger"
-            )
-        _check_claim(book, register, kind, selection)
-        entry = LaneEntry(
-            kind=kind,
-            state=LaneState.OPENING,
-            token=new_token(),
-            opened_at=book.clock(),
-            run=run,
-            reason=reason,
-            start=start,
-            until=_ends(book, start, selection),
-            selection=selection,
-            asked_by=asked_by,
-            approved_by=approved_by,
-        )
-        return structs.replace(register, lanes={**register.lanes, lane: entry})
+        for one in wanted:
+            register = _entered(book, register, one)
+        return register
 
-    entry = change(book, enter).lanes.get(lane)
-    if entry is None:
-        return required_head(book, lane)
-    return _opened(book, lane, entry)
+    entries = change(book, enter).lanes
+    return [
+        _opened(book, one.lane, entries[one.lane]) if one.lane in entries else required_head(book, one.lane)
+        for one in wanted
+    ]
+
+
+def _entered(book: Book, register: Register, wanted: NewLane) -> Register:
+    """The register with a lane that is opening. The same register if the lane is open, or done."""
+    known = register.lanes.get(wanted.lane)
+    if known is not None:
+        _check_same(book, known, wanted)
+        return register
+    if (before := book.head(wanted.lane)) is not None:
+        _check_done(book, before.head, wanted.kind, wanted.selection)
+        return register
+    if book.record(wanted.lane, 1) is not None:
+        raise LedgerContradiction(
+            f"{book.stream}/{wanted.lane} has committed windows and no head; restore it from a backup of the ledger"
+        )
+    _check_claim(book, register, wanted.kind, wanted.selection)
+    entry = LaneEntry(
+        kind=wanted.kind,
+        state=LaneState.OPENING,
+        token=new_token(),
+        opened_at=book.clock(),
+        run=wanted.run,
+        reason=wanted.reason,
+        start=wanted.start,
+        until=_ends(book, wanted.start, wanted.selection),
+        selection=wanted.selection,
+        asked_by=wanted.asked_by,
+        approved_by=wanted.approved_by,
+        order=wanted.order,
+        rate=wanted.rate,
+    )
+    if entry.order == Order.NEWEST and not entry.until:
+        raise WrongUse(f"{wanted.lane} cannot read the newest first: `start` is not where its selection begins")
+    return structs.replace(register, lanes={**register.lanes, wanted.lane: entry})
 
 
 def required_head(book: Book, lane: str) -> Stored:
@@ -317,7 +351,8 @@ def _head_of(book: Book, lane: str, entry: LaneEntry) -> Stored:
         state=LaneState.OPEN,
         token=entry.token,
         seq=0,
-        positions=entry.start,
+        positions=_first_positions(entry),
+        order=entry.order,
     )
     # NotMine: another run made the head, and may have changed it since.
     with suppress(NotMine):
@@ -326,6 +361,13 @@ def _head_of(book: Book, lane: str, entry: LaneEntry) -> Stored:
     if found is None:
         raise LedgerContradiction(f"the head of {book.stream}/{lane} was made and is gone")
     return found
+
+
+def _first_positions(entry: LaneEntry) -> tuple[Position, ...]:
+    """Where a lane stands before its first window."""
+    if entry.order == Order.OLDEST:
+        return entry.start
+    return tuple(structs.replace(one, offset=until) for one, until in zip(entry.start, entry.until, strict=True))
 
 
 def pause_lane(book: Book, lane: str, paused: Paused | None) -> None:
@@ -416,9 +458,11 @@ def _marked(register: Register, lane: str, state: LaneState, **more: Any) -> Reg
     return structs.replace(register, lanes={**register.lanes, lane: structs.replace(entry, state=state, **more)})
 
 
-def _check_same(book: Book, lane: str, known: LaneEntry, kind: LaneKind, selection: SelectionRef | None) -> None:
-    if (known.kind, known.selection) != (kind, selection):
-        raise Conflict(f"{book.stream}/{lane} is open already, for other offsets or as another kind of lane")
+def _check_same(book: Book, known: LaneEntry, wanted: NewLane) -> None:
+    if (known.kind, known.selection) != (wanted.kind, wanted.selection):
+        raise Conflict(f"{book.stream}/{wanted.lane} is open already, for other offsets or as another kind of lane")
+    if known.order != wanted.order:
+        raise Conflict(f"{book.stream}/{wanted.lane} is open already, and reads the {known.order.value} offsets first")
 
 
 def _check_done(book: Book, head: Head, kind: LaneKind, selection: SelectionRef | None) -> None:

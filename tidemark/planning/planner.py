@@ -19,13 +19,14 @@ from tidemark.ledger.records import (
     WindowRange,
     positions,
 )
+from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.checking import check_cut, check_inside, check_topics
 from tidemark.planning.inputs import Known, Request
 from tidemark.planning.message_sizes import UNKNOWN_BYTES
 
 # Of what is chosen for a window and of all that is left: what has to be read at once. It holds what was chosen, and all that
-# is left below it.
+# comes before it in the lane's order.
 AtOnce = Callable[[RangeSet, RangeSet], RangeSet]
 
 
@@ -127,6 +128,7 @@ def next_selected(
 ) -> Window | None:
     """The next window of a backfill or replay: the rest of its selection, from each partition's position on.
 
+    A lane that reads the newest first goes down from there, and reads what Kafka still holds, whatever was deleted below.
     `at_once` may add to what the limits allow.
     """
     left = not_read(head, selection)
@@ -134,8 +136,17 @@ def next_selected(
         return None
     check_topics(known, tuple(sorted({at.topic for at in left.partitions})), {at.topic for at in left.partitions})
     logs = known.partitions()
+    lengths = {at: (0, sum(until - start for start, until in left.of(at))) for at in left.partitions}
+    chosen = RangeSet(
+        one
+        for at, (_, count) in share(lengths, limit_of(lengths, request)).items()
+        for one in head.order.first(left.only([at]), count)
+    )
+    if at_once is not None:
+        chosen = at_once(chosen, left)
+    needed = chosen if head.order == Order.NEWEST else left
     # A million ranges lie where the first and the last of each partition lie.
-    ends = (OffsetRange(at, *pair) for at in left.partitions for pair in (left.of(at)[0], left.of(at)[-1]))
+    ends = (OffsetRange(at, *pair) for at in needed.partitions for pair in (needed.of(at)[0], needed.of(at)[-1]))
     for one in ends:
         if one.partition not in logs:
             raise PartitionsChanged(f"{one} cannot be read: the partition, or this incarnation of the topic, is gone")
@@ -148,21 +159,13 @@ def next_selected(
             )
         check_inside(one, logs[one.partition], one.until)
         check_cut(known, one)
-    lengths = {at: (0, sum(until - start for start, until in left.of(at))) for at in left.partitions}
-    chosen = RangeSet(
-        one
-        for at, (_, count) in share(lengths, limit_of(lengths, request)).items()
-        for one in left.only([at]).first(count)
-    )
-    if at_once is not None:
-        chosen = at_once(chosen, left)
     hull = {one.partition: (one.start, one.until) for one in chosen.hull()}
     return _window(head, known, request, hull, selection=ref)
 
 
 def not_read(head: Head, selection: RangeSet) -> RangeSet:
     """The part of a lane's selection that none of its windows has read."""
-    return selection - RangeSet(OffsetRange(at, 0, offset) for at, offset in head.offsets().items())
+    return selection - RangeSet(head.order.behind(at, offset) for at, offset in head.offsets().items())
 
 
 def limit_of(ranges: Mapping[TopicPartition, tuple[int, int]], request: Request) -> int | None:

@@ -13,6 +13,7 @@ from tidemark.planning.inputs import Known
 
 # The answers, as people read them.
 TO_READ = "to be read"
+TO_READ_AGAIN = "to be read again"
 READ_ALREADY = "a window has read them"
 NOT_READ = "no window has read them"
 THE_INGESTS = "at or above the ingest position"

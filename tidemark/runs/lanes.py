@@ -33,7 +33,16 @@ from tidemark.ledger.records import (
     positions,
     selected_lane,
 )
-from tidemark.ledger.register import check_not_early, check_not_paused, close_lane, open_lane, required_head
+from tidemark.ledger.register import (
+    NewLane,
+    check_not_early,
+    check_not_paused,
+    close_lane,
+    open_lane,
+    open_together,
+    required_head,
+)
+from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds
 from tidemark.planning import planner, starting
@@ -48,6 +57,7 @@ from tidemark.streams.source import StartOffsets
 # A retried run looks for its committed windows among this many newest windows of its lane. That is one read for most
 # streams, and more windows than a lane commits between two tries.
 RETRIED_WITHIN = 1_000
+NOTHING = RangeSet()
 
 
 def code_version() -> str:
@@ -184,45 +194,88 @@ def _positions_of_run(opened: OpenStream, known: Known, asked: Request, head: He
 
 
 def open_selected(
-    opened: OpenStream, kind: LaneKind, run: str, selection: RangeSet, reason: str, by: People = NOBODY_KNOWN
+    opened: OpenStream,
+    kind: LaneKind,
+    run: str,
+    selection: RangeSet,
+    reason: str,
+    by: People = NOBODY_KNOWN,
+    *,
+    order: Order = Order.OLDEST,
+    rate: int | None = None,
 ) -> str:
-    """Open a backfill or replay lane over a selection, and claim its offsets. Gives the lane's name.
-
-    The name follows from the run's name, so that a retry finds the lane that the first try opened or closed. A replay
-    takes whole windows where a sink needs them. Raises NotApproved for too many offsets without a second person.
-    """
-    if kind == LaneKind.REPLAY:
-        selection = whole_windows.widened(opened, selection)
-    if not selection:
-        raise WrongUse(f"there is nothing to {kind.value}: the selection is empty")
-    check_approved(opened.stream.limits.approve_above, selection.count(), by)
-    lane = lane_name(kind, run)
-    ref = opened.book.store_selection(selection)
-    starts = {one.partition: one.start for one in selection.hull()}
-    start = positions(starts)
-    open_lane(
-        opened.book,
-        lane,
-        kind,
-        run=run,
-        start=start,
-        selection=ref,
-        reason=reason,
-        asked_by=by.asked,
-        approved_by=by.approved,
-    )
+    """Open the lane of a backfill or replay, as `open_request`. Gives the lane's name."""
+    (lane,) = open_request(opened, kind, run, selection, reason, by, order=order, rate=rate)
     return lane
 
 
-def selected_before(opened: OpenStream, kind: LaneKind, run: str) -> SelectionRef | None:
-    """The selection of the lane that an earlier try of this run has opened; None when there was no such try."""
-    lane = lane_name(kind, run)
+def open_request(
+    opened: OpenStream,
+    kind: LaneKind,
+    run: str,
+    selection: RangeSet,
+    reason: str,
+    by: People = NOBODY_KNOWN,
+    *,
+    again: RangeSet = NOTHING,
+    order: Order = Order.OLDEST,
+    rate: int | None = None,
+) -> list[str]:
+    """Open a backfill or replay lane over a selection, and claim its offsets. Gives the lane's name.
+
+    A backfill may read other offsets `again`, in a replay lane that is opened in the same step, and named second. The names
+    follow from the run's name, so that a retry finds the lanes that the first try opened or closed. A replay takes whole
+    windows where a sink needs them. `rate` is in records a second, and overrides the stream file. Rate and order are kept
+    in the ledger. Raises NotApproved for too many offsets without a second person.
+    """
+    parts = [(kind, lane_name(kind, run), selection), (LaneKind.REPLAY, again_lane(run), again)]
+    chosen = [
+        (one, lane, whole_windows.widened(opened, part) if one == LaneKind.REPLAY else part)
+        for one, lane, part in parts
+        if part
+    ]
+    if not chosen:
+        raise WrongUse(f"there is nothing to {kind.value}: the selection is empty")
+    check_approved(opened.stream.limits.approve_above, sum(part.count() for _, _, part in chosen), by)
+    wanted = [
+        NewLane(
+            lane=lane,
+            kind=one,
+            run=run,
+            start=positions({found.partition: found.start for found in part.hull()}),
+            selection=opened.book.store_selection(part),
+            reason=reason,
+            asked_by=by.asked,
+            approved_by=by.approved,
+            order=order,
+            rate=rate,
+        )
+        for one, lane, part in chosen
+    ]
+    open_together(opened.book, *wanted)
+    return [one.lane for one in wanted]
+
+
+def lanes_of(opened: OpenStream, kind: LaneKind, run: str) -> list[str]:
+    """The lanes that a run of a backfill or replay has opened, in the order in which it works them off."""
+    register = opened.book.register()
+    open_now = register[1].lanes if register else {}
+    names = [lane_name(kind, run), *([again_lane(run)] if kind == LaneKind.BACKFILL else [])]
+    return [lane for lane in names if lane in open_now or opened.book.head(lane) is not None]
+
+
+def selected_before(opened: OpenStream, lane: str) -> RangeSet:
+    """The selection of a lane that an earlier try has opened; empty when there is no such lane."""
     register, found = opened.book.register(), opened.book.head(lane)
     entry = register[1].lanes.get(lane) if register else None
-    if entry is not None:
-        return entry.selection
     last = found.head.last if found else None
-    return last.window.selection if last else None
+    ref = entry.selection if entry is not None else last.window.selection if last else None
+    return opened.book.selection(ref) if ref is not None else NOTHING
+
+
+def again_lane(run: str) -> str:
+    """The lane in which a backfill reads again what windows have read. A replay of the same name has another lane."""
+    return lane_name(LaneKind.REPLAY, f"{run}/again")
 
 
 def lane_name(kind: LaneKind, run: str) -> str:
@@ -272,10 +325,9 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
 
 def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref: SelectionRef) -> Pending | None:
     selection = opened.book.selection(ref)
-    at_once = whole_windows.read_at_once(opened) if entry.kind == LaneKind.REPLAY else None
+    at_once = whole_windows.read_at_once(opened, entry.order) if entry.kind == LaneKind.REPLAY else None
     topics = tuple(sorted({at.topic for at in selection.partitions}))
-    limits = opened.stream.limits
-    most = pacing.most_records(limits.max_records, limits.max_records_per_second)
+    most = pacing.most_records(opened.stream.limits.max_records, _rate(opened, entry))
     asked = replace(request(opened, run, topics, entry.reason), max_records=most)
 
     def plan(head: Head) -> tuple[Window | None, Known]:
@@ -284,6 +336,17 @@ def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref
         return planner.next_selected(head, known, sized(opened, known, asked), selection, ref, at_once), known
 
     return pinning.pin(opened, lane, plan)
+
+
+def rate_of(opened: OpenStream, lane: str) -> int | None:
+    """The most records a second that an open lane reads on average; None for the ingest, and where nothing limits it."""
+    found = opened.book.register()
+    entry = found[1].lanes.get(lane) if found else None
+    return _rate(opened, entry) if lane != INGEST and entry is not None else None
+
+
+def _rate(opened: OpenStream, entry: LaneEntry) -> int | None:
+    return entry.rate if entry.rate is not None else opened.stream.limits.max_records_per_second
 
 
 def _freed(opened: OpenStream, lane: str, problem: TidemarkError) -> str:

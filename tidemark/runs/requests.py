@@ -31,6 +31,8 @@ def _fits(text: str) -> str:
 # The longest accepted text: about 30,000 records pasted as lines.
 MOST_TEXT = 1_000_000
 MOST_TIME = 40
+# Records a second. Far more than any cluster has, and small enough to multiply.
+MOST_RATE = 1_000_000_000
 MOST_REASON = 500
 
 MOST_PATH = 1_000
@@ -42,6 +44,8 @@ _Path = Annotated[str, Field(max_length=MOST_PATH)]
 _Reason = Annotated[str, Field(min_length=3, max_length=MOST_REASON)]
 _Digest = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
 _IfNone = Literal["fail", "end"]
+_OrderName = Literal["oldest", "newest"]
+_Rate = Annotated[int, Field(ge=1, le=MOST_RATE)]
 
 
 def _time(text: str) -> str:
@@ -83,14 +87,21 @@ class _Request(BaseModel):
 
 
 class BackfillRequest(_Request):
-    """What a backfill reads: ranges, all before the first window, holes between windows, or the unread part of a time."""
+    """What a backfill reads: ranges, all before the first window, holes between windows, or the unread part of a time.
+
+    With `mode` reprocess it also reads again what windows have read of the ranges or the time.
+    """
 
     ranges: _Lines = ""
     everything_before: bool = False
     holes: bool = False
+    mode: Literal["only_missing", "reprocess"] = "only_missing"
     since: _Time = ""
     until_time: _Time = ""
     if_none: _IfNone = "fail"
+    order: _OrderName = "oldest"
+    # Records a second, on average; None: as the stream file says.
+    rate: _Rate | None = None
     reason: _Reason
     dry_run: bool = False
     # Refuse the whole request when any of its offsets cannot be read.
@@ -98,6 +109,20 @@ class BackfillRequest(_Request):
 
     kind: ClassVar[LaneKind] = LaneKind.BACKFILL
     _ways = (("ranges",), ("everything_before",), ("holes",), ("since", "until_time"))
+
+    @model_validator(mode="after")
+    def _something_to_read_again(self) -> BackfillRequest:
+        if self.reprocess and (self.everything_before or self.holes):
+            raise ValueError(
+                "mode reprocess needs ranges, or since/until_time: everything_before and holes name offsets that no window "
+                "has read, so nothing of them can be read again"
+            )
+        return self
+
+    @property
+    def reprocess(self) -> bool:
+        """Whether offsets of the request that windows have read are read again."""
+        return self.mode == "reprocess"
 
 
 class ReplayRequest(_Request):
@@ -114,6 +139,9 @@ class ReplayRequest(_Request):
     since: _Time = ""
     until_time: _Time = ""
     if_none: _IfNone = "fail"
+    order: _OrderName = "oldest"
+    # Records a second, on average; None: as the stream file says.
+    rate: _Rate | None = None
     reason: _Reason
     dry_run: bool = True
     strict: bool = False

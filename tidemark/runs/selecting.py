@@ -26,12 +26,23 @@ from tidemark.runs.requests import BackfillRequest, ReplayRequest
 class Selected:
     """The offsets to read, and the requested offsets that are left out, by reason.
 
-    `added` was not requested, but is among the ranges: see `whole_windows`.
+    `added` was not requested, but is among the ranges: see `whole_windows`. A backfill also reads `again` what windows have
+    read, if that was asked for; no other request has it.
     """
 
     ranges: RangeSet
     left_out: Mapping[str, RangeSet] = field(default_factory=dict)
     added: RangeSet = field(default_factory=RangeSet)
+    again: RangeSet = field(default_factory=RangeSet)
+
+    @property
+    def all(self) -> RangeSet:
+        return self.ranges | self.again if self.again else self.ranges
+
+    def to_read(self) -> dict[str, RangeSet]:
+        """What a run would read, by its answer."""
+        found = {answers.TO_READ: self.ranges, answers.TO_READ_AGAIN: self.again}
+        return {why: part for why, part in found.items() if part}
 
 
 def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
@@ -43,10 +54,20 @@ def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Sele
     """
     found = _selected(opened, request)
     _check(request, found)
-    if not isinstance(request, ReplayRequest) or not found.ranges:
-        return found
-    wide = whole_windows.widened(opened, found.ranges)
-    return Selected(wide, found.left_out, wide - found.ranges)
+    if isinstance(request, ReplayRequest):
+        wide = whole_windows.widened(opened, found.ranges) if found.ranges else found.ranges
+        return Selected(wide, found.left_out, wide - found.ranges)
+    wide = whole_windows.widened(opened, found.again) if found.again else found.again
+    return Selected(found.ranges, found.left_out, wide - found.again, wide)
+
+
+def selected_before(opened: OpenStream, kind: LaneKind, run: str) -> Selected | None:
+    """What an earlier try of a run has selected and opened its lanes for; None when there was no such try."""
+    chosen = lanes.selected_before(opened, lanes.lane_name(kind, run))
+    again = lanes.NOTHING
+    if kind == LaneKind.BACKFILL:
+        again = lanes.selected_before(opened, lanes.again_lane(run))
+    return Selected(chosen, again=again) if chosen or again else None
 
 
 def _check(request: BackfillRequest | ReplayRequest, found: Selected) -> None:
@@ -57,7 +78,7 @@ def _check(request: BackfillRequest | ReplayRequest, found: Selected) -> None:
             f"strict: {number} offsets cannot be read by a {what}. {answers.said(found.left_out)}. Nothing was changed. Leave "
             "these offsets out, or leave out strict (--strict): the others are then read"
         )
-    if not found.ranges and not request.dry_run:
+    if not found.all and not request.dry_run:
         raise WrongUse(f"there is nothing to {what}: {answers.said(found.left_out) or 'the selection is empty'}")
 
 
@@ -68,7 +89,11 @@ def _selected(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> S
     if isinstance(request, ReplayRequest) and request.dead_letters:
         reason = None if request.dead_letters == "*" else request.dead_letters
         return _dead_letters(opened, DeadLetters(reason, request.dead_letters_window, within))
-    return _answered(opened, request.kind, _named(opened, request) if within is None else within)
+    found = _answered(opened, request.kind, _named(opened, request) if within is None else within)
+    if isinstance(request, BackfillRequest) and request.reprocess:
+        left_out = dict(found.left_out)
+        return Selected(found.ranges, again=left_out.pop(answers.READ_ALREADY, RangeSet()), left_out=left_out)
+    return found
 
 
 def _answered(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:

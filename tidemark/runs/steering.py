@@ -27,15 +27,18 @@ class Cancelled:
     left: RangeSet
 
 
-def lane_of(opened: OpenStream, named: str) -> str:
-    """The backfill or replay that a person names, by its lane or by its run. Raises WrongUse when there is none."""
+def lanes_of(opened: OpenStream, named: str) -> list[str]:
+    """The backfill or replay that a person names, by its lane or by its run: a run may have two lanes, the later one first.
+
+    The open ones, if any is open. Raises WrongUse when there is none.
+    """
     book = opened.book
     found = book.register()
     entries = found[1].lanes if found else {}
-    names = [named, *(lanes.lane_name(kind, named) for kind in (LaneKind.REPLAY, LaneKind.BACKFILL))]
-    for lane in names:
-        if lane != INGEST and (lane in entries or book.head(lane) is not None):
-            return lane
+    of_run = [lanes.again_lane(named), *(lanes.lane_name(kind, named) for kind in (LaneKind.REPLAY, LaneKind.BACKFILL))]
+    names = [lane for lane in (named, *of_run) if lane != INGEST]
+    if there := [lane for lane in names if lane in entries] or [lane for lane in names if book.head(lane) is not None]:
+        return there
     open_now = ", ".join(f"{lane} (run {one.run})" for lane, one in sorted(entries.items()) if lane != INGEST)
     raise WrongUse(
         f"{book.stream} has no backfill or replay {named}; expected a lane or the name of its run. Open are: "
@@ -80,3 +83,13 @@ def cancel(opened: OpenStream, lane: str, reason: str) -> Cancelled:
                 raise
     head = required_head(book, lane).head
     return Cancelled(head.seq, given_up, not_read(head, book.selection(entry.selection)))
+
+
+def cancel_all(opened: OpenStream, named: list[str], reason: str) -> Cancelled:
+    """Cancel several lanes of a run, in this order. Gives what they leave in all; only one of them has a window in work."""
+    found = [cancel(opened, lane, reason) for lane in named]
+    return Cancelled(
+        sum(one.windows for one in found),
+        next((one.given_up for one in found if one.given_up is not None), None),
+        RangeSet(part for one in found for part in one.left),
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from tidemark.errors import OffsetsOutOfRange, WrongUse
+from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.planner import AtOnce, offsets_within
 from tidemark.runs.discovery import known_now
@@ -13,10 +14,12 @@ from tidemark.sinks.contract import SinkSettings
 from tidemark.sinks.first_reads import FirstWindows
 
 
-def read_at_once(opened: OpenStream) -> AtOnce | None:
+def read_at_once(opened: OpenStream, order: Order) -> AtOnce | None:
     """What one window of a replay has to read: all or nothing of each window. None when no sink needs that."""
     sink = _sink_of(opened)
-    return partial(FirstWindows(opened.book.committed()).closed, made=sink.whole_windows) if sink is not None else None
+    if sink is None:
+        return None
+    return partial(FirstWindows(opened.book.committed()).closed, made=sink.whole_windows, order=order)
 
 
 def made_of_them(opened: OpenStream) -> str:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Committed
 from tidemark.ledger.records import Guarantee, LaneKind, Record
-from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.order import Order
+from tidemark.offsets.ranges import RangeSet, TopicPartition
 
 # Lane and number of a window.
 Name = tuple[str, int]
@@ -62,8 +63,8 @@ class FirstWindows:
         """Some offsets, with all other offsets of the windows that have read any of them first."""
         return RangeSet([*wanted, *(one for number in self.touched(wanted) for one in self.covers[number])])
 
-    def closed(self, chosen: RangeSet, left: RangeSet, *, made: str) -> RangeSet:
-        """The offsets of `left` to read at once when some are `chosen`: whole windows, and all offsets below them.
+    def closed(self, chosen: RangeSet, left: RangeSet, *, made: str, order: Order = Order.OLDEST) -> RangeSet:
+        """The offsets of `left` to read at once when some are `chosen`: whole windows, and all that come before in `order`.
 
         Raises WrongUse when a part of such a window is not left. `made`: the error's word for what is made of windows.
         """
@@ -74,11 +75,13 @@ class FirstWindows:
                     f"{made} are made of whole windows, and this replay reads only a part of some: without "
                     f"{', '.join(map(str, lacking))}. Give it up (tidemark ledger abandon), and ask for a new one"
                 )
-            # A lane's position is one offset for each partition: nothing below it is read later.
-            below = left & RangeSet(OffsetRange(one.partition, 0, one.until) for one in whole.hull())
-            if below == chosen:
+            # A lane's position is one offset for each partition: nothing that it has passed is read later.
+            passed = left & RangeSet(
+                order.behind(one.partition, order.end(one.start, one.until)) for one in whole.hull()
+            )
+            if passed == chosen:
                 return chosen
-            chosen = below
+            chosen = passed
 
     def recomputed(self, windows: Sequence[Committed], wrote: Callable[[Record], bool]) -> dict[Name, int]:
         """For each window, the generation that counts: the highest one that was committed over all its offsets.

@@ -207,6 +207,4 @@ def _beyond(head: Head) -> Sequence[OffsetRange]:
     """The offsets between a lane's positions and the furthest end of its abandoned windows."""
     offsets = head.offsets()
     until = head.abandoned.until if head.abandoned else ()
-    return [
-        OffsetRange(one.at, offsets.get(one.at, 0), one.offset) for one in until if one.offset > offsets.get(one.at, 0)
-    ]
+    return [head.order.between(one.at, offsets.get(one.at, 0), one.offset) for one in until]

@@ -24,7 +24,7 @@ from tidemark.errors import (
     OffsetsOutOfRange,
     WrongUse,
 )
-from tidemark.ledger.records import INGEST, Pending, Record
+from tidemark.ledger.records import Pending, Record
 from tidemark.ledger.register import check_not_paused
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import lanes, pacing
@@ -48,9 +48,16 @@ def main(arguments: list[str], on_step: Listener = nobody) -> int:
     parser.add_argument("--seq", type=int, required=True, help="the number of the pinned window")
     parser.add_argument("--run", required=True, help="who asks; a retry gives the same name as its first try")
     parser.add_argument("--take-over", action="store_true", help="take the window although its holder seems alive")
+    parser.add_argument("--then", default="", help="a lane of the same run that is worked off after this one")
     options = parser.parse_args(arguments)
-    opened = open_stream(options.stream_file)
-    process_windows(opened, options.lane, options.seq, options.run, take_over=options.take_over, on_step=on_step)
+    opened, how = open_stream(options.stream_file), {"take_over": options.take_over, "on_step": on_step}
+    process_windows(opened, options.lane, options.seq, options.run, **how)
+    if options.then:
+        pending = lanes.plan_lane(opened, options.then, options.run)
+        if pending is not None:
+            process_windows(opened, options.then, pending.window.seq, options.run, **how)
+        else:
+            lanes.finish(opened, options.then)
     return EXIT_DONE
 
 
@@ -69,7 +76,7 @@ def process_windows(
     Windows that an earlier try of this run has committed are only settled. `wait` gets the seconds between two windows of a
     replay or backfill with a rate limit.
     """
-    rate = opened.stream.limits.max_records_per_second if lane != INGEST else None
+    rate = lanes.rate_of(opened, lane)
     committed: list[Record] = []
     following: int | None = seq
     while following is not None:
