@@ -189,7 +189,7 @@ def open_selected(
     """Open a backfill or replay lane over a selection, and claim its offsets. Gives the lane's name.
 
     The name follows from the run's name, so that a retry finds the lane that the first try opened or closed. A replay
-    takes whole windows where a sink needs them. Raises NotApproved for too many offsets without a second person.
+    takes whole windows or blocks where a sink needs them. Raises NotApproved for too many offsets without a second person.
     """
     if kind == LaneKind.REPLAY:
         selection = whole_windows.widened(opened, selection)
