@@ -261,7 +261,9 @@ def set_of(offsets: Iterable[int]) -> RangeSet:
 @st.composite
 def first_windows(draw: st.DrawFn) -> list[Committed]:
     """Windows of an ingest, and one or two backfills that have read some of what lies between and beside them."""
-    owners = draw(st.lists(st.sampled_from(["ingest", "backfill-1", "backfill-2", ""]), max_size=60))
+    owner = st.sampled_from(["ingest", "backfill-1", "backfill-2", ""])
+    parts = draw(st.lists(st.tuples(owner, st.integers(1, 20)), max_size=10))
+    owners = [owner for owner, length in parts for _ in range(length)][:60]
     numbered: dict[tuple[str, int], set[int]] = {}
     seq = 0
     for offset, owner in enumerate(owners):
@@ -305,6 +307,11 @@ def test_a_selection_is_widened_for_several_sinks(
             if unit & wanted:
                 wider |= unit
     assert offsets_of(FirstWindows(windows).whole(set_of(some), [one, two])) == wanted
+
+
+def test_blocks_of_two_sinks_lead_on_to_each_other() -> None:
+    # [0, 3), [0, 4), [0, 6), [0, 8), [0, 9), [0, 12).
+    assert FirstWindows([window(1, range(100))]).whole(ranges((2, 3)), [3, 4]) == ranges((0, 12))
 
 
 @given(first_windows(), st.sets(st.integers(0, 70)), blocks)
