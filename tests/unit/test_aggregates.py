@@ -261,8 +261,8 @@ def set_of(offsets: Iterable[int]) -> RangeSet:
 @st.composite
 def first_windows(draw: st.DrawFn) -> list[Committed]:
     """Windows of an ingest, and one or two backfills that have read some of what lies between and beside them."""
-    owner = st.sampled_from(["ingest", "backfill-1", "backfill-2", ""])
-    parts = draw(st.lists(st.tuples(owner, st.integers(1, 20)), max_size=10))
+    lane = st.sampled_from(["ingest", "backfill-1", "backfill-2", ""])
+    parts = draw(st.lists(st.tuples(lane, st.integers(1, 20)), max_size=10))
     owners = [owner for owner, length in parts for _ in range(length)][:60]
     numbered: dict[tuple[str, int], set[int]] = {}
     seq = 0

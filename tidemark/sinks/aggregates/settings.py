@@ -30,7 +30,15 @@ Value = Annotated[Annotated[Literal["count"], Tag("count")] | Annotated[Of, Tag(
 # What a replay then reads beside what it was asked for is little, and a block of log lines has some ten keys of time.
 BLOCK_OFFSETS = 1_000
 
-BlockOffsets = Annotated[int, Field(ge=1, le=1_000_000_000)]
+
+def _unit(given: object) -> str:
+    return "window" if isinstance(given, str) else "block"
+
+
+BlockOffsets = Annotated[
+    Annotated[int, Field(ge=1, le=1_000_000_000), Tag("block")] | Annotated[Literal["window"], Tag("window")],
+    Discriminator(_unit),
+]
 
 
 class HBaseAggregatesSink(HBaseTableSettings):
@@ -63,7 +71,7 @@ class HBaseAggregatesSink(HBaseTableSettings):
     ]
 
     block_offsets: Annotated[
-        BlockOffsets | Literal["window"],
+        BlockOffsets,
         Field(
             description="How many offsets of a partition have one contribution to each key. [A replay reads whole "
             "blocks](#replays-read-whole-blocks): smaller ones cost more cells. `window`: each window has one contribution, "
