@@ -37,7 +37,7 @@ class FirstWindows:
             for one in windows
             if one.record.kind != LaneKind.REPLAY and one.record.window.guarantee != Guarantee.NONE
         ]
-        self._set([((one.record.lane, one.record.seq), one.covers) for one in first])
+        self._set(((one.record.lane, one.record.seq), one.covers) for one in first)
 
     def _set(self, windows: Iterable[tuple[Name, RangeSet]]) -> None:
         named = tuple(windows)
@@ -122,7 +122,8 @@ class FirstWindows:
         read = RangeSet(one for covers in self.covers for one in covers)
         kept = read - self.whole(read - held, [block])
         found = FirstWindows(())
-        found._set((name, covers & kept) for name, covers in zip(self.names, self.covers, strict=True) if covers & kept)
+        parts = ((name, covers & kept) for name, covers in zip(self.names, self.covers, strict=True))
+        found._set((name, part) for name, part in parts if part)
         return found
 
     def recomputed(self, windows: Sequence[Committed], wrote: Callable[[Record], bool]) -> dict[Name, int]:
@@ -143,6 +144,7 @@ class FirstWindows:
 
 def units(blocks: Collection[Block]) -> str:
     """What a replay reads as a whole, for people: `whole windows`, or `whole blocks of 1000 offsets`."""
-    if not blocks or WHOLE_WINDOWS in blocks:
+    sizes = sorted({one for one in blocks if one is not None})
+    if not sizes or WHOLE_WINDOWS in blocks:
         return "whole windows"
-    return f"whole blocks of {' and '.join(str(one) for one in sorted(set(blocks) - {None}, key=int))} offsets"  # type: ignore[arg-type]
+    return f"whole blocks of {' and '.join(map(str, sizes))} offsets"
