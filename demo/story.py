@@ -24,6 +24,7 @@ from services import environment, processes
 from services.site import REPOSITORY, Site
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.ledger.records import INGEST, LaneKind, Pending, Record
+from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs import lanes
@@ -129,11 +130,14 @@ class Story:
     def audit_and_repair(self) -> None:
         """Ten rows are deleted behind Tidemark's back"""
         gone = self._delete_rows()
-        before = self._positions()
+        before, replayed = self._positions(), self._replayed()
         report = self._audit_with_repair()
         (hbase,) = [place for place in report["places"] if place["name"] == "hbase"]
         self._claim(set(hbase["missing_at"]) == gone, f"the audit names exactly those {DELETED} records")
         self.console.print("  " + ", ".join(sorted(gone)), soft_wrap=True)
+        read = self._replayed() - replayed
+        self._claim(read == gone, f"the replay has read exactly those {len(read)} records")
+        self._show_totals()
         self._claim(self._positions() == before, "the replay has not moved the ingest's position")
         self._audit(clean=True)
 
@@ -293,6 +297,16 @@ class Story:
         requests = sum(int(values["requests"]) for _, values in found)
         stored = sum(tally.rows.number for window in self.opened.book.committed() for tally in _first(window.record))
         self._claim(requests == stored, f"{len(found)} hosts and minutes have {requests} requests, as many as rows")
+
+    def _replayed(self) -> set[str]:
+        """The coordinates of all messages that replays have read."""
+        return {
+            str(Coordinate(one.partition, offset))
+            for window in self.opened.book.committed()
+            if window.record.kind == LaneKind.REPLAY
+            for one in window.covers
+            for offset in range(one.start, one.until)
+        }
 
     def _ends(self) -> dict[int, int]:
         """The ends of the topic's partitions: how many messages each ever had."""

@@ -1,4 +1,4 @@
-"""The sink `hbase_aggregates`: of each window one contribution to each key, which a replay of that window replaces."""
+"""The sink `hbase_aggregates`: of each block or window one contribution to each key, which a replay of it replaces."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from tidemark.commit import protocol
 from tidemark.commit.protocol import Step
 from tidemark.errors import OffsetsOutOfRange, WrongUse
 from tidemark.ledger.records import LaneKind, Record
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import lanes
-from tidemark.sinks.aggregates.rows import encode, qualifier, row_key
+from tidemark.sinks.aggregates.rows import block_qualifier, encode, qualifier, row_key
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.aggregates.table import AggregateTable, aggregate_table, totals
 from tidemark_spark.jobs.audit import audit
@@ -45,9 +46,9 @@ def table_of(play: Playground) -> str:
     return f"{play.name}_sums"
 
 
-def with_sink(play: Playground, *, first: bool = False, **changes: Any) -> None:
+def with_sink(play: Playground, *, block: int | str = "window", first: bool = False, **changes: Any) -> None:
     """Give the stream the sink, besides its others."""
-    mine = {"type": SINK, "table": table_of(play), "regions": 4, **SINKS[play.example.name]}
+    mine = {"type": SINK, "table": table_of(play), "regions": 4, "block_offsets": block, **SINKS[play.example.name]}
     others = [{"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}]
     play.rewrite(sinks=[mine, *others] if first else [*others, mine], **changes)
 
@@ -99,10 +100,42 @@ def inside(record: Record, place: Place) -> bool:
     )
 
 
+class Units:
+    """What has one contribution to each key, from the windows that have read messages first, one message at a time."""
+
+    def __init__(self, records: list[Record], block: int | str) -> None:
+        self._block = block
+        self._of: dict[Place, tuple[Any, ...]] = {}
+        for number, record in enumerate(records):
+            for one in record.window.ranges:
+                for offset in range(one.start, one.until):
+                    part = () if isinstance(block, str) else (one.topic, one.partition, offset // block)
+                    self._of[one.topic, one.partition, offset, 0] = (number, *part)
+
+    def of(self, place: Place) -> tuple[Any, ...]:
+        return self._of[(*place[:3], 0)]
+
+    def column(self, place: Place, records: list[Record]) -> bytes:
+        unit = self.of(place)
+        if len(unit) == 1:
+            return qualifier("ingest", records[unit[0]].seq)
+        at = TopicPartition(place[0], place[1])
+        return block_qualifier(at, min(one[2] for one, its in self._of.items() if its == unit))
+
+    def whole(self, places: Iterable[Place]) -> RangeSet:
+        touched = {self.of(place) for place in places}
+        return offsets_of(one for one, unit in self._of.items() if unit in touched)
+
+
+def offsets_of(places: Iterable[Place]) -> RangeSet:
+    return RangeSet(OffsetRange(TopicPartition(one[0], one[1]), one[2], one[2] + 1) for one in places)
+
+
 @pytest.mark.full
-def test_totals_of_two_windows(make: Make, example: Example, ledger: str, spark: Any) -> None:
+@pytest.mark.parametrize("block", ["window", 20])
+def test_totals_of_two_windows(make: Make, example: Example, ledger: str, spark: Any, block: int | str) -> None:
     play = make(example, ledger=LEDGERS[ledger])
-    with_sink(play)
+    with_sink(play, block=block)
     play.produce(300)
     (first,) = play.ingest()
     assert by_reader(play) == by_oracle(play)
@@ -111,11 +144,10 @@ def test_totals_of_two_windows(make: Make, example: Example, ledger: str, spark:
     wanted = by_oracle(play)
     assert by_reader(play) == wanted
 
-    # A replay of some of a window is one of the window: it replaces what that has contributed.
+    # A replay of some of a unit is one of the unit: it replaces what that has contributed.
     (again,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 5)))
-    assert {(one.at, one.start, one.until) for one in again.window.ranges} == {
-        (one.at, one.start, one.until) for one in first.window.ranges
-    }
+    whole = first.window.hull() if block == "window" else play.ranges(0, 0, (0, 20))
+    assert play.opened.book.covers(again.window) == whole
     assert by_reader(play) == wanted
     play.assert_exactly_what_was_read()
 
@@ -140,10 +172,12 @@ def test_totals_of_two_windows(make: Make, example: Example, ledger: str, spark:
     assert f"not compared: {SINK}" in report.sentence()
 
     # A table keeps what it was made with.
-    play.rewrite(sinks=[{"type": SINK, "table": table_of(play), **SINKS[example.name], "values": {"rows": "count"}}])
+    mine = {"type": SINK, "table": table_of(play), "block_offsets": block, **SINKS[example.name]}
     play.produce(10)
-    with pytest.raises(WrongUse, match="was made with values"):
-        play.ingest()
+    for changed, name in (({"values": {"rows": "count"}}, "values"), ({"block_offsets": 21}, f"block_offsets {block}")):
+        play.rewrite(sinks=[{**mine, **changed}])
+        with pytest.raises(WrongUse, match=f"was made with {name}"):
+            play.ingest()
 
 
 CUTS = [
@@ -171,24 +205,39 @@ def test_a_crash_leaves_contributions_that_do_not_count(make: Make, ledger: str,
     play.assert_exactly_what_was_read()
 
 
-@pytest.mark.covers("G2")
-def test_a_window_is_corrected_by_a_replay(make: Make, ledger: str) -> None:
+BLOCKS = [
+    pytest.param(4, marks=pytest.mark.covers("G2", "G6")),
+    pytest.param(1, marks=pytest.mark.full),
+    pytest.param("window", marks=pytest.mark.full),
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_ten_records_are_corrected_by_a_replay(make: Make, ledger: str, block: int | str) -> None:
     play = make(CDN, ledger=LEDGERS[ledger])
-    with_sink(play)
-    play.produce(160)
+    with_sink(play, block=block)
+    play.produce(162)
     (first,) = play.ingest()
-    play.produce(80)
+    play.produce(81)
     (second,) = play.ingest()
+    units = Units([first, second], block)
+    # Some blocks are divided: both windows have read a part.
+    assert any(one.until % 4 for one in first.window.ranges)
     before = by_reader(play)
     rows = play.expected().rows
+    assert before == sums(play, rows.values())
     gone = max(row["host"] for row in rows.values() if "host" in row)
+    wrong = sorted(place for place, row in rows.items() if row.get("host") == gone)
+    ten = [place for place in wrong if inside(first, place)][::3][:10]
+    assert len(ten) == 10
+    reads = units.whole(ten)
 
     # The bug fix: a host that should not have been there. Its keys vanish from what is made anew.
     fix = [{"invalid_when": "code = 0", "reason": "code is 0"}, {"invalid_when": f"host = '{gone}'", "reason": "gone"}]
-    with_sink(play, checks=fix)
-    run, some = play.new_run(), play.ranges(0, 0, (0, 1))
+    with_sink(play, block=block, checks=fix)
+    run = play.new_run()
     with pytest.raises(Cut):
-        play.select(LaneKind.REPLAY, some, run, on_step=cut_after(Step.SINK_STORED, 3))
+        play.select(LaneKind.REPLAY, offsets_of(ten), run, on_step=cut_after(Step.SINK_STORED, 3))
     # Written, and not committed; then given up.
     assert by_reader(play) == before
     lane = lanes.lane_name(LaneKind.REPLAY, run)
@@ -197,29 +246,35 @@ def test_a_window_is_corrected_by_a_replay(make: Make, ledger: str) -> None:
     pending = lanes.plan_lane(play.opened, lane, run)
     assert pending is not None
     (again,) = process_windows(play.opened, lane, pending.window.seq, run)
-    kept = [row for place, row in rows.items() if not (row.get("host") == gone and inside(first, place))]
-    half = sums(play, kept)
+    # All of the touched units and nothing else: with blocks of 1, exactly the ten.
+    assert play.opened.book.covers(again.window) == reads
+    assert (reads == offsets_of(ten)) == (block == 1)
+    assert read_by([again]) == reads.count()
+    half = sums(play, (row for place, row in rows.items() if place not in wrong or at(place) not in reads))
     assert by_reader(play) == half != before
 
     # An attempt that wakes up late, under a newer generation and an older one.
-    key = row_key([gone.encode(), b"GET"])
-    late = [(key, qualifier("ingest", 1), encode(5, "ingest", 1, 1, 1, [("rows", b"1000")]))]
+    column = units.column(ten[0], [first, second])
+    late = [(row_key([gone.encode(), b"GET"]), column, encode(5, "ingest", 1, 1, 1, [("rows", b"1000")]))]
     table(play).write(late, 5)
     table(play).write(late, 90_000_000_000_000)
     assert by_reader(play) == half
 
-    # The audit finds the window that was not corrected, a cell that somebody has changed, and one that is gone.
-    tamper(play, again.attempt.generation)
+    # The audit finds the units that were not corrected, a cell that somebody has changed, and one that is gone.
+    changed = tamper(play, again.attempt.generation)
     report = audit(play.opened, "audit")
     place = report.places[2]
-    assert place.extra > 0
-    assert all(one.startswith(f"ingest/2 {gone}, ") for one in place.extra_at)
+    left = [one for one in wrong if at(one) not in reads]
+    keys = {(units.of(one), rows[one]["method"]) for one in left}
+    assert place.extra == len(keys)
+    assert all(f" {gone}, " in one for one in place.extra_at)
     assert (place.different, place.missing, place.debris, place.unproven) == (1, 1, 1, 0)
-    assert place.different_at[0].startswith("ingest/1 ")
+    assert all(one.startswith("ingest/2 ") == (block == "window") for one in place.extra_at)
     # A replay of what it names repairs all of that.
     assert report.findings is not None
     found = play.opened.book.selection(report.findings)
-    assert found == first.window.hull() | second.window.hull()
+    tampered = [one for one in rows if units.column(one, [first, second]) in changed]
+    assert found == units.whole([*left, *tampered])
     play.select(LaneKind.REPLAY, found)
     good = {place: row for place, row in rows.items() if row.get("host") != gone}
     wanted = sums(play, good.values())
@@ -228,29 +283,39 @@ def test_a_window_is_corrected_by_a_replay(make: Make, ledger: str) -> None:
     # What Kafka no longer has as a whole cannot be made anew, nor be proven.
     topic = play.topics[0]
     play.kafka.delete_records(topic, 0, 5)
-    with pytest.raises(OffsetsOutOfRange, match=rf"needs whole windows.*{topic}/0 \[0, 5\) are gone"):
-        play.select(LaneKind.REPLAY, play.ranges(0, 1, (0, 1)))
+    if block != 1:
+        some = play.ranges(0, 1, (0, 1)) if block == "window" else play.ranges(0, 0, (6, 7))
+        lost = r"\[0, 5\)" if block == "window" else r"\[4, 5\)"
+        with pytest.raises(OffsetsOutOfRange, match=rf"needs whole .*{topic}/0 {lost} are gone"):
+            play.select(LaneKind.REPLAY, some)
     assert by_reader(play) == wanted
     report = audit(play.opened, "audit again")
     assert report.clean, report.sentence()
+    unproven = {units.of((topic, 0, offset, 0)) for offset in range(5)}
+    parts = {(units.of(one), row.get("host"), row.get("method")) for one, row in good.items()}
     place = report.places[2]
-    parts = [len(sums(play, [row for at, row in good.items() if inside(one, at)])) for one in (first, second)]
-    assert [place.unproven, place.found] == parts
+    assert place.unproven == sum(unit in unproven for unit, *_ in parts) > 0
+    assert place.found == len(parts) - place.unproven
 
 
-def tamper(play: Playground, generation: int) -> None:
-    """Change one contribution that counts, and remove another."""
+def at(place: Place) -> tuple[TopicPartition, int]:
+    return TopicPartition(place[0], place[1]), place[2]
+
+
+def tamper(play: Playground, generation: int) -> set[bytes]:
+    """Change one contribution that counts, and remove another. Gives their columns."""
     connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
     source = connection.table(table_of(play))
     # As many salts in each region as it was made with.
     assert [region["start_key"] for region in source.regions()] == [b"", b"\x04", b"\x08", b"\x0c"]
-    column = b"d:" + qualifier("ingest", 1)
-    rows = [
-        (row, cells[column][0])
+    found = [
+        (row, column, cell)
         for row, cells in source.scan(row_stop=b"\x10", include_timestamp=True)
-        if column in cells and cells[column][1] == generation
+        for column, (cell, timestamp) in cells.items()
+        if timestamp == generation
     ]
-    (one, cell), (other, _) = rows[:2]
-    source.put(one, {column: cell.replace(b"4:rows", b"4:Rows")}, timestamp=generation)
-    source.delete(other, [column])
+    (one, changed, cell), (other, removed, _) = found[:2]
+    source.put(one, {changed: cell.replace(b"4:rows", b"4:Rows")}, timestamp=generation)
+    source.delete(other, [removed])
     connection.close()
+    return {changed[2:], removed[2:]}

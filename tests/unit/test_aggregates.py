@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 
 import pytest
 import xxhash
@@ -13,12 +14,21 @@ from msgspec import structs
 from tests.support.compactions import committed
 from tidemark.errors import ProcessingFailed, WrongUse
 from tidemark.ledger.book import Committed
-from tidemark.ledger.records import LaneKind
-from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.ledger.records import LaneKind, SinkReceipt
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.aggregates.computed import Aggregate, Function, merged
-from tidemark.sinks.aggregates.rows import Contribution, decode, encode, key_of, qualifier, row_key
-from tidemark.sinks.aggregates.table import Layout
-from tidemark.sinks.first_reads import FirstWindows
+from tidemark.sinks.aggregates.rows import (
+    Contribution,
+    block_of,
+    block_qualifier,
+    decode,
+    encode,
+    key_of,
+    qualifier,
+    row_key,
+)
+from tidemark.sinks.aggregates.table import Layout, counting, place_of
+from tidemark.sinks.first_reads import WHOLE_WINDOWS, Block, FirstWindows
 from tidemark.sinks.hbase.keyed_rows import mark_of
 from tidemark.sinks.hbase.rows import Mark
 
@@ -92,6 +102,8 @@ def test_a_contribution_to_the_byte() -> None:
     mark = struct.pack(">BBQQQ", 1, 0, 7, xxhash.xxh64_intdigest(packed), 2) + b"replay-1"
     assert cell == struct.pack(">H", len(mark)) + mark + packed
     assert qualifier("ingest", 12) == b"ingest/0000000000000000012"
+    assert block_qualifier(TopicPartition("logs", 7), 12_000) == b"logs/7/0000000000000012000"
+    assert block_qualifier(TopicPartition("logs", 7, 2), 0) == b"logs#2/7/0000000000000000000"
     states = {"requests": b"3", "bytes": b"999"}
     assert decode(cell) == Contribution(mark_of(cell), 3, "f" * 16, states)
     assert mark_of(cell) == Mark(7, xxhash.xxh64_intdigest(packed), "replay-1", 2)
@@ -109,6 +121,28 @@ def test_keys_come_back_as_they_were(key: list[bytes | None]) -> None:
     assert key_of(row_key(key)) == tuple(key)
 
 
+@given(
+    st.from_regex(r"[A-Za-z0-9._-]{1,249}", fullmatch=True),
+    st.integers(0, 2**31),
+    st.integers(1, 99),
+    st.integers(0, MAX_OFFSET),
+)
+def test_blocks_come_back_as_they_were(topic: str, partition: int, incarnation: int, start: int) -> None:
+    at = TopicPartition(topic, partition, incarnation)
+    assert block_of(block_qualifier(at, start)) == (at, start)
+
+
+def test_other_columns_are_no_blocks() -> None:
+    for name in (
+        qualifier("ingest", 12),
+        b"",
+        b"logs/0/12",
+        b"logs/0/0000000000000012000x",
+        b"a/b/0/0000000000000012000",
+    ):
+        assert block_of(name) is None
+
+
 def test_keys_that_are_none_are_refused() -> None:
     with pytest.raises(ProcessingFailed, match="a key takes 20005 bytes, and 16384 is the most"):
         row_key([b"x" * 20_000])
@@ -118,12 +152,25 @@ def test_keys_that_are_none_are_refused() -> None:
 
 
 def test_a_table_keeps_its_key_and_its_values() -> None:
-    made = Layout(["host"], [of("sum", "integer")])
+    made = Layout(["host"], [of("sum", "integer")], 1000)
     made.check("t", made.marked())
     with pytest.raises(WrongUse, match=r't was made with key \["host"\], the stream file says \["path"\]'):
-        Layout(["path"], made.aggregates).check("t", made.marked())
+        Layout(["path"], made.aggregates, 1000).check("t", made.marked())
     with pytest.raises(WrongUse, match=r"t was made with values .*Name another table"):
-        Layout(["host"], [of("max", "integer")]).check("t", made.marked())
+        Layout(["host"], [of("max", "integer")], 1000).check("t", made.marked())
+
+
+def test_a_table_keeps_its_blocks() -> None:
+    by_windows, by_blocks = (Layout(["host"], [of("sum", "integer")], block) for block in (None, 1000))
+    # The mark of a table that was made before there were blocks.
+    assert by_windows.marked() == {"key": ["host"], "values": {"x": ["sum", "field", "integer"]}}
+    by_windows.check("t", by_windows.marked())
+    with pytest.raises(
+        WrongUse, match=r"t was made with block_offsets window, .* says 1000.* Write block_offsets: window, or"
+    ):
+        by_blocks.check("t", by_windows.marked())
+    with pytest.raises(WrongUse, match=r"t was made with block_offsets 1000, the stream file says window"):
+        by_windows.check("t", by_blocks.marked())
 
 
 # windows
@@ -159,12 +206,12 @@ def test_each_offset_belongs_to_the_window_that_read_it_first() -> None:
 def test_a_replay_takes_whole_windows_and_all_below_them() -> None:
     first = FirstWindows(WINDOWS)
     left = ranges((0, 10), (30, 60))
-    assert first.closed(ranges((0, 3)), left, made="sums") == ranges((0, 10))
-    assert first.closed(ranges((0, 10), (30, 41)), left, made="sums") == left
+    assert first.closed(ranges((0, 3)), left, because="sums are made of whole windows") == ranges((0, 10))
+    assert first.closed(ranges((0, 10), (30, 41)), left, because="sums are made of whole windows") == left
     # Nothing below is left for later, where the lane's position would have passed it.
-    assert first.closed(ranges((41, 42)), left, made="sums") == left
+    assert first.closed(ranges((41, 42)), left, because="sums are made of whole windows") == left
     with pytest.raises(WrongUse, match=r"^sums are made of whole windows.* without logs/0 \[10, 12\)"):
-        first.closed(ranges((12, 13)), ranges((12, 30)), made="sums")
+        first.closed(ranges((12, 13)), ranges((12, 30)), because="sums are made of whole windows")
 
 
 def recomputed(*more: Committed) -> dict[tuple[str, int], int]:
@@ -189,3 +236,139 @@ def test_windows_without_the_sink_do_not_count() -> None:
     assert found == {("ingest", 1): 30, ("ingest", 2): 30, ("backfill-1", 1): 30, ("ingest", 3): 30}
     found = FirstWindows(WINDOWS).recomputed(WINDOWS, lambda record: record.attempt.generation in wrote)
     assert found == {("ingest", 1): 1, ("ingest", 3): 3}
+
+
+# blocks
+
+
+def units_of(windows: list[Committed], block: Block) -> list[set[int]]:
+    """Each unit by its offsets, one by one."""
+    found: dict[tuple[int, int], set[int]] = {}
+    for number, one in enumerate(windows):
+        for offset in offsets_of(one.covers):
+            found.setdefault((number, 0 if block is None else offset // block), set()).add(offset)
+    return list(found.values())
+
+
+def offsets_of(found: RangeSet) -> set[int]:
+    return {offset for one in found for offset in range(one.start, one.until)}
+
+
+def set_of(offsets: Iterable[int]) -> RangeSet:
+    return RangeSet(OffsetRange(AT, offset, offset + 1) for offset in offsets)
+
+
+@st.composite
+def first_windows(draw: st.DrawFn) -> list[Committed]:
+    """Windows of an ingest, and one or two backfills that have read some of what lies between and beside them."""
+    lane = st.sampled_from(["ingest", "backfill-1", "backfill-2", ""])
+    parts = draw(st.lists(st.tuples(lane, st.integers(1, 20)), max_size=10))
+    owners = [owner for owner, length in parts for _ in range(length)][:60]
+    numbered: dict[tuple[str, int], set[int]] = {}
+    seq = 0
+    for offset, owner in enumerate(owners):
+        # A window of the ingest is one range, one of a backfill may be any offsets.
+        seq += owner == "ingest" and (offset == 0 or owners[offset - 1] != "ingest" or draw(st.booleans()))
+        if owner:
+            numbered.setdefault((owner, seq if owner == "ingest" else 1), set()).add(offset)
+    return [
+        Committed(window(number, range(1), lane=lane, generation=generation).record, set_of(offsets))
+        for generation, ((lane, number), offsets) in enumerate(numbered.items(), start=1)
+    ]
+
+
+blocks = st.sampled_from([WHOLE_WINDOWS, 1, 2, 3, 4, 7, 100])
+chosen = st.sets(st.integers(0, 70), max_size=6)
+
+
+@given(first_windows(), chosen, blocks)
+def test_a_selection_is_widened_to_its_units_and_no_further(
+    windows: list[Committed], some: set[int], block: Block
+) -> None:
+    wanted = set(some)
+    for unit in units_of(windows, block):
+        if unit & some:
+            wanted |= unit
+    first = FirstWindows(windows)
+    assert offsets_of(first.whole(set_of(some), [block])) == wanted
+    if block == 1:
+        assert wanted == some
+
+
+@given(first_windows(), chosen, blocks, blocks)
+def test_a_selection_is_widened_for_several_sinks(
+    windows: list[Committed], some: set[int], one: Block, two: Block
+) -> None:
+    wanted: set[int] = set()
+    wider = set(some)
+    while wider != wanted:
+        wanted = set(wider)
+        for unit in [*units_of(windows, one), *units_of(windows, two)]:
+            if unit & wanted:
+                wider |= unit
+    assert offsets_of(FirstWindows(windows).whole(set_of(some), [one, two])) == wanted
+
+
+def test_blocks_of_two_sinks_lead_on_to_each_other() -> None:
+    # [0, 3), [0, 4), [0, 6), [0, 8), [0, 9), [0, 12).
+    assert FirstWindows([window(1, range(100))]).whole(ranges((2, 3)), [3, 4]) == ranges((0, 12))
+
+
+@given(first_windows(), st.sets(st.integers(0, 70)), blocks)
+def test_intact_units_are_those_that_are_held_as_a_whole(
+    windows: list[Committed], held: set[int], block: Block
+) -> None:
+    intact = FirstWindows(windows).intact(set_of(held), block)
+    wanted = {offset for unit in units_of(windows, block) if unit <= held for offset in unit}
+    assert {offset for covers in intact.covers for offset in offsets_of(covers)} == wanted
+    assert {offset for offset in range(70) if intact.at(AT, offset) is not None} == wanted
+
+
+@given(first_windows(), st.sampled_from([1, 2, 3, 4, 7, 100]))
+def test_a_unit_is_named_by_its_first_offset(windows: list[Committed], size: int) -> None:
+    first = FirstWindows(windows)
+    lowest = {offset: min(unit) for unit in units_of(windows, size) for offset in unit}
+    assert {offset: first.start(AT, offset, size) for offset in range(70)} == {
+        offset: lowest.get(offset) for offset in range(70)
+    }
+    # What the writer makes of the first offset of the block, with the offsets of one window.
+    for one in windows:
+        for offset in offsets_of(one.covers):
+            assert one.covers.at_or_above(AT, offset - offset % size) == lowest[offset]
+
+
+@given(first_windows(), st.lists(chosen, max_size=4), st.sampled_from([1, 2, 3, 4, 7, 100]))
+def test_the_newest_replay_of_a_block_counts(windows: list[Committed], replays: list[set[int]], size: int) -> None:
+    first = FirstWindows(windows)
+    lately = [
+        Committed(window(1, range(1), lane=f"replay-{number}", generation=100 + number).record, wide)
+        for number, some in enumerate(replays)
+        if (wide := first.whole(set_of(some), [size]))
+    ]
+    counts = counting([with_place(one, size) for one in [*windows, *lately]], "t", size)
+    for unit in units_of(windows, size):
+        over = [one.generation for one in [*windows, *lately] if unit <= offsets_of(one.covers)]
+        assert counts(block_qualifier(AT, min(unit))) == max(over)
+    assert counts(b"no block") is None
+    assert counts(block_qualifier(AT, 99)) is None
+
+
+def with_place(one: Committed, block: Block, table: str = "t") -> Committed:
+    receipt = one.record.receipt
+    assert receipt is not None
+    sink = SinkReceipt(name="sums", type="hbase_aggregates", place=place_of("hbase_default", table, block))
+    return Committed(structs.replace(one.record, receipt=structs.replace(receipt, sinks=(sink,))), one.covers)
+
+
+def test_what_was_written_to_another_table_or_in_other_blocks_does_not_count() -> None:
+    again = window(1, range(4, 8), lane="replay-1", generation=20)
+    name = block_qualifier(AT, 4)
+    windows = [with_place(one, 4) for one in WINDOWS]
+    assert counting([*windows, with_place(again, 4)], "t", 4)(name) == 20
+    # The table was dropped, and made again with other blocks.
+    for other in (with_place(again, 2), with_place(again, None), with_place(again, 4, "u")):
+        assert counting([*windows, other], "t", 4)(name) == 1
+    # Receipts of before there were blocks.
+    assert place_of("hbase_default", "t", None) == {"connection": "hbase_default", "table": "t"}
+    assert counting([with_place(one, None) for one in WINDOWS], "t", None)(qualifier("ingest", 2)) == 2
+    assert counting(windows, "t", None)(qualifier("ingest", 2)) is None

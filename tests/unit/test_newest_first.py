@@ -197,7 +197,7 @@ def test_a_smaller_window_after_one_that_was_given_up_writes_with_higher_ordinal
 
 def test_a_replay_of_whole_windows_divides_none_from_the_newest_down() -> None:
     windows = [committed("/lake", number + 1, range(10 * number, 10 * number + 10)) for number in range(5)]
-    at_once = partial(FirstWindows(windows).closed, made="sums", order=Order.NEWEST)
+    at_once = partial(FirstWindows(windows).closed, because="sums are made of whole windows", order=Order.NEWEST)
     partition = windows[0].covers.partitions[0]
 
     def ranges(*found: tuple[int, int]) -> RangeSet:

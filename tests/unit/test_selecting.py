@@ -259,8 +259,10 @@ AGGREGATES = TEXT.replace(
     key: [id]
     values:
       n: count
+    block_offsets: window
 """,
 )
+BY_BLOCKS = AGGREGATES.replace("block_offsets: window", "block_offsets: 4")
 
 
 def test_a_replay_takes_whole_windows_where_a_sink_needs_them(tmp_path: Path) -> None:
@@ -281,12 +283,44 @@ def test_the_sink_says_what_it_makes_of_whole_windows(tmp_path: Path, orders: St
     sums = StreamInMemory(tmp_path / "sums", text=AGGREGATES)
     sums.ends((0, 20), (0, 0))
     sums.ingest("run")
-    assert (whole_windows.made_of_them(sums.opened), whole_windows.made_of_them(orders.opened)) == ("aggregates", "")
+    assert whole_windows.because(sums.opened) == "aggregates are made of whole windows"
+    assert whole_windows.because(orders.opened) == ""
     assert whole_windows.read_at_once(orders.opened, Order.OLDEST) is None
     at_once = whole_windows.read_at_once(sums.opened, Order.OLDEST)
     assert at_once(offsets((0, 12, 13)), offsets((0, 0, 20))) == offsets((0, 0, 20))
     with pytest.raises(WrongUse, match=r"^aggregates are made of whole windows, .*: without orders/0 \[0, 12\)"):
         at_once(offsets((0, 12, 13)), offsets((0, 12, 20)))
+
+
+def test_a_replay_takes_whole_blocks_where_a_sink_needs_no_more(tmp_path: Path) -> None:
+    sums = StreamInMemory(tmp_path, text=BY_BLOCKS)
+    for end in (10, 20, 30):
+        sums.ends((0, end), (0, 0))
+        sums.ingest(f"run {end}")
+    found = select(sums.opened, replay(ranges="orders/0@13-14"))
+    assert (found.ranges, found.added) == (offsets((0, 12, 16)), offsets((0, 12, 13), (0, 14, 16)))
+    assert whole_windows.because(sums.opened) == "aggregates are made of whole blocks of 4 offsets"
+    # A block ends where its window ends.
+    assert select(sums.opened, replay(ranges="orders/0@11-12")).ranges == offsets((0, 10, 12))
+    at_once = whole_windows.read_at_once(sums.opened, Order.OLDEST)
+    assert at_once(offsets((0, 13, 14)), offsets((0, 12, 20))) == offsets((0, 12, 16))
+    with pytest.raises(
+        WrongUse, match=r"^aggregates are made of whole blocks of 4 offsets, .* without orders/0 \[12, 13\)"
+    ):
+        at_once(offsets((0, 13, 14)), offsets((0, 13, 20)))
+
+
+def test_two_sinks_with_other_blocks_both_have_whole_ones(tmp_path: Path) -> None:
+    text = BY_BLOCKS.replace(
+        "dead_letters:",
+        "  - {type: hbase_aggregates, name: more, table: more, key: id, values: {n: count}, block_offsets: 6}\ndead_letters:",
+    )
+    sums = StreamInMemory(tmp_path, text=text)
+    sums.ends((0, 100), (0, 0))
+    sums.ingest("run")
+    # [4, 8) touches [0, 6) and [6, 12) of the other sink.
+    assert select(sums.opened, replay(records="orders/0@5")).ranges == offsets((0, 0, 12))
+    assert whole_windows.because(sums.opened) == "aggregates are made of whole blocks of 4 and 6 offsets"
 
 
 def test_every_offset_is_read_unread_or_the_ingests(orders: StreamInMemory) -> None:

@@ -421,6 +421,11 @@ def test_a_sink_with_aggregates(tmp_path: Path) -> None:
     )
     cut = loaded(tmp_path, AGGREGATED.replace("SAID", "key: id, values: {orders: count}, regions: 16")).stream.sinks[1]
     assert (sink.regions, cut.regions) == (1, 16)
+    # The default, which the documents say, and what a file may say.
+    assert (sink.block_offsets, sink.whole_blocks) == (1000, 1000)
+    for blocks, whole in (("1", 1), ("window", None)):
+        said = f"key: id, values: {{orders: count}}, block_offsets: {blocks}"
+        assert loaded(tmp_path, AGGREGATED.replace("SAID", said)).stream.sinks[1].whole_blocks == whole
 
 
 @pytest.mark.parametrize(
@@ -429,6 +434,8 @@ def test_a_sink_with_aggregates(tmp_path: Path) -> None:
         ("key: id", "values: "),
         ("key: id, values: {orders: count}, regions: 3", "regions: "),
         ("key: id, values: {}", "values: .*at least 1"),
+        ("key: id, values: {orders: count}, block_offsets: 0", "block_offsets: .*greater than or equal to 1"),
+        ("key: id, values: {orders: count}, block_offsets: windows", "block_offsets: Input should be 'window'"),
         ("key: customer, values: {orders: count}", "names the field customer, which the stream does not have"),
         ("key: id, values: {orders: {sum: customer}}", "names the field customer, which the stream does not have"),
         ("key: id, values: {id: count}", "more than one field is named 'id'"),

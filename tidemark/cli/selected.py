@@ -266,9 +266,7 @@ def _show_done(opened: OpenStream, mine: list[str], run: str, chosen: Selected, 
 
 def _show_more_or_less(opened: OpenStream, chosen: Selected) -> None:
     if chosen.added:
-        error(
-            f"added, since {whole_windows.made_of_them(opened)} are made of whole windows: {chosen.added.count()} offsets"
-        )
+        error(f"added, since {whole_windows.because(opened)}: {chosen.added.count()} offsets")
     for why, ranges in chosen.left_out.items():
         error(f"left out, {why}: {ranges.count()} offsets")
 

@@ -144,6 +144,12 @@ class RangeSet:
         """The disjoint (start, until) pairs of one partition, ascending."""
         return self._intervals.get(partition, ())
 
+    def at_or_above(self, partition: TopicPartition, offset: int) -> int | None:
+        """The lowest offset of a partition in the set that is not below the given one."""
+        intervals = self._intervals.get(partition, ())
+        at = _first_above(intervals, offset)
+        return max(intervals[at][0], offset) if at < len(intervals) else None
+
     def only(self, partitions: Iterable[TopicPartition]) -> RangeSet:
         return self._from({p: self._intervals[p] for p in partitions if p in self._intervals})
 

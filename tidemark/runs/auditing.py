@@ -130,7 +130,8 @@ class Repair:
     """What a repair of an audit's findings would replay.
 
     `selection` is the digest of the findings, which a replay takes. `reads` is all that this replay reads, with the whole
-    windows that a sink needs, and the digest of that. Of about `stored` messages of it rows are stored now.
+    windows or blocks that a sink needs, and the digest of that; `because` says why. Of about `stored` messages of it rows
+    are stored now.
     """
 
     selection: str
@@ -138,6 +139,7 @@ class Repair:
     reads: RangeSet
     reads_selection: str
     stored: int
+    because: str
 
     def described(self) -> dict[str, Any]:
         """For a task's result and for JSON: numbers of offsets, and the first ranges."""
@@ -153,14 +155,14 @@ class Repair:
     def sentence(self) -> str:
         more = self.reads.count() - self.findings.count()
         text = f"a repair replays {self.reads.count()} offsets"
-        text += f", {more} of them to read windows as a whole" if more else ""
+        text += f", {more} of them since {self.because}" if more else ""
         return f"{text}; of about {self.stored} messages of them rows are stored: {', '.join(shown(self.reads))}"
 
 
 def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
     """What a repair of a report's findings would replay. None without findings.
 
-    Raises OffsetsOutOfRange when a sink needs whole windows that Kafka no longer holds.
+    Raises OffsetsOutOfRange when a sink needs whole windows or blocks that Kafka no longer holds.
     """
     if report.findings is None:
         return None
@@ -173,4 +175,5 @@ def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
         # The audit after the repair takes it from the ledger.
         reads_selection=opened.book.store_selection(reads).digest,
         stored=stored_before(opened.book.view(), reads),
+        because=whole_windows.because(opened),
     )

@@ -48,9 +48,9 @@ class Selected:
 def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
     """The offsets that a request names and that can be read, and the answer to each of the others.
 
-    A replay takes whole windows where a sink needs them. Raises WrongUse when nothing can be read, unless this is a dry
-    run, and for a `strict` request when any offset cannot be read. Raises TopicGone, TopicRecreated, OffsetsOutOfRange,
-    Unreachable.
+    A replay takes whole windows or blocks where a sink needs them. Raises WrongUse when nothing can be read, unless this
+    is a dry run, and for a `strict` request when any offset cannot be read. Raises TopicGone, TopicRecreated,
+    OffsetsOutOfRange, Unreachable.
     """
     found = _selected(opened, request)
     _check(request, found)

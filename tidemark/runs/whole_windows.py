@@ -1,7 +1,11 @@
-"""Replays of whole windows, for sinks with one contribution per window: it cannot be rebuilt from part of a window."""
+"""Replays of whole windows, or of whole blocks in them, for sinks with one contribution of each.
+
+A contribution cannot be rebuilt from a part of what it stands for.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from tidemark.errors import OffsetsOutOfRange, WrongUse
@@ -10,54 +14,75 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.planner import AtOnce, offsets_within
 from tidemark.runs.discovery import known_now
 from tidemark.runs.open_stream import OpenStream
-from tidemark.sinks.contract import SinkSettings
-from tidemark.sinks.first_reads import FirstWindows
+from tidemark.sinks.first_reads import Block, FirstWindows, units
+
+
+@dataclass(frozen=True)
+class _Needed:
+    """What the sinks of a stream need: the first such sink, its word for what it makes, and the blocks of all of them."""
+
+    sink: str
+    made: str
+    blocks: tuple[Block, ...]
+
+    @property
+    def units(self) -> str:
+        return units(self.blocks)
+
+    @property
+    def because(self) -> str:
+        return f"{self.made} are made of {self.units}"
 
 
 def read_at_once(opened: OpenStream, order: Order) -> AtOnce | None:
-    """What one window of a replay has to read: all or nothing of each window. None when no sink needs that."""
-    sink = _sink_of(opened)
-    if sink is None:
+    """What one window of a replay has to read: all or nothing of each unit. None when no sink needs that."""
+    needed = _needed(opened)
+    if needed is None:
         return None
-    return partial(FirstWindows(opened.book.committed()).closed, made=sink.whole_windows, order=order)
+    first = FirstWindows(opened.book.committed())
+    return partial(first.closed, because=needed.because, blocks=needed.blocks, order=order)
 
 
-def made_of_them(opened: OpenStream) -> str:
-    """What a sink of the stream makes of whole windows, in a word for people; empty when none does."""
-    sink = _sink_of(opened)
-    return sink.whole_windows if sink is not None else ""
+def because(opened: OpenStream) -> str:
+    """Why a replay reads more than it was asked to, such as `aggregates are made of whole windows`; empty for no reason."""
+    needed = _needed(opened)
+    return needed.because if needed is not None else ""
 
 
 def widened(opened: OpenStream, selection: RangeSet) -> RangeSet:
-    """The offsets that a replay reads: where a sink needs it, all offsets of the windows that read the selection first.
+    """The offsets that a replay reads: where a sink needs it, all offsets of the units that hold any of the selection.
 
     Raises OffsetsOutOfRange when Kafka no longer holds all of them, and WrongUse for offsets that were read under
     `guarantee: none`.
     """
-    sink = _sink_of(opened)
-    if sink is None:
+    needed = _needed(opened)
+    if needed is None:
         return selection
     windows = opened.book.committed()
     first = FirstWindows(windows)
     read = RangeSet(one for window in windows for one in window.covers)
     if without := (selection & read) - RangeSet(one for covers in first.covers for one in covers):
         raise WrongUse(
-            f"sink {sink.name} cannot tell which window {', '.join(map(str, without))} belong to: they were read with "
+            f"sink {needed.sink} cannot tell which window {', '.join(map(str, without))} belong to: they were read with "
             "guarantee none. Leave them out, or read the topics with a new stream"
         )
-    wide = first.whole(selection)
+    wide = first.whole(selection, needed.blocks)
     added = wide - selection
     if added:
         topics = tuple(sorted({at.topic for at in added.partitions}))
         if lost := added - offsets_within(known_now(opened, topics, learn=False), added):
             raise OffsetsOutOfRange(
-                f"sink {sink.name} needs whole windows, and Kafka no longer holds all of those that were asked for: "
-                f"{', '.join(map(str, lost))} are gone. Nothing was changed. Ask for windows that are still there, or take "
-                "the sink out of the stream file for this replay: what it has of these windows then stays as it is"
+                f"sink {needed.sink} needs {needed.units}, and Kafka no longer holds all of those that were asked for: "
+                f"{', '.join(map(str, lost))} are gone. Nothing was changed. Ask for some that are still "
+                "there, or take the sink out of the stream file for this replay: what it has of these offsets then "
+                "stays as it is"
             )
     return wide
 
 
-def _sink_of(opened: OpenStream) -> SinkSettings | None:
-    """The first sink that needs whole windows."""
-    return next((one for one in opened.stream.sinks if one.whole_windows), None)
+def _needed(opened: OpenStream) -> _Needed | None:
+    """None when no sink needs whole units."""
+    found = [one for one in opened.stream.sinks if one.whole_windows]
+    if not found:
+        return None
+    return _Needed(found[0].name, found[0].whole_windows, tuple(one.whole_blocks for one in found))

@@ -51,9 +51,17 @@ class SinkSettings(Part):
     type: str
     name: Name
 
-    # For a sink that keeps one contribution of each window: what users call these contributions, such as "aggregates".
+    # For a sink that keeps one contribution of each window or block: what users call these contributions, such as "aggregates".
     # A replay then reads whole windows only: see `first_reads.FirstWindows`. Empty: a replay may read any offsets.
     whole_windows: ClassVar[str] = ""
+
+    @property
+    def whole_blocks(self) -> int | None:
+        """With `whole_windows`: a replay needs no more of a window than its whole blocks of so many offsets.
+
+        None: it needs the whole window.
+        """
+        return None
 
     @property
     @abstractmethod

@@ -1,22 +1,28 @@
-"""The windows that read offsets for the first time, for sinks that keep one contribution of each window.
+"""The windows that read offsets for the first time, for sinks that keep contributions of windows or of blocks in them.
 
-Every offset belongs for ever to the ingest or backfill window that read it first. A replay reads such windows again,
-each as a whole, and its contribution replaces the earlier one.
+Every offset belongs for ever to the ingest or backfill window that read it first. A sink keeps one contribution of each
+*unit*: of such a window, or of the part of it that lies in one block of offsets of a partition. A replay reads units again,
+each as a whole, and the new contributions replace the earlier ones.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Committed
 from tidemark.ledger.records import Guarantee, LaneKind, Record
 from tidemark.offsets.order import Order
-from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 
 # Lane and number of a window.
 Name = tuple[str, int]
+
+# How many offsets a block has: block n of a partition is [n * size, (n + 1) * size). None: units are whole windows.
+Block = int | None
+
+WHOLE_WINDOWS: Block = None
 
 
 class FirstWindows:
@@ -32,8 +38,12 @@ class FirstWindows:
             for one in windows
             if one.record.kind != LaneKind.REPLAY and one.record.window.guarantee != Guarantee.NONE
         ]
-        self.names: tuple[Name, ...] = tuple((one.record.lane, one.record.seq) for one in first)
-        self.covers: tuple[RangeSet, ...] = tuple(one.covers for one in first)
+        self._set(((one.record.lane, one.record.seq), one.covers) for one in first)
+
+    def _set(self, windows: Iterable[tuple[Name, RangeSet]]) -> None:
+        named = tuple(windows)
+        self.names: tuple[Name, ...] = tuple(name for name, _ in named)
+        self.covers: tuple[RangeSet, ...] = tuple(covers for _, covers in named)
         found: dict[TopicPartition, list[tuple[int, int, int]]] = {}
         for number, covers in enumerate(self.covers):
             for one in covers:
@@ -46,33 +56,66 @@ class FirstWindows:
         found = bisect.bisect_right(intervals, offset, key=lambda one: one[0]) - 1
         return intervals[found][2] if found >= 0 and offset < intervals[found][1] else None
 
+    def start(self, partition: TopicPartition, offset: int, size: int) -> int | None:
+        """The first offset of an offset's unit, in blocks of `size` offsets; None for an offset that no window has read."""
+        number = self.at(partition, offset)
+        return None if number is None else self.covers[number].at_or_above(partition, offset - offset % size)
+
     def touched(self, wanted: RangeSet) -> list[int]:
         """The windows that have read any of some offsets first, ascending."""
-        found = set()
+        return sorted({number for number, _ in self._shared(wanted)})
+
+    def whole(self, wanted: RangeSet, blocks: Collection[Block] = (WHOLE_WINDOWS,)) -> RangeSet:
+        """Some offsets, with all other offsets of the units that hold any of them. `blocks`: those of each sink."""
+        # Units are parts of windows, so whole windows are whole units of any size.
+        sizes = {WHOLE_WINDOWS} if WHOLE_WINDOWS in blocks else set(blocks)
+        while True:
+            wide = wanted
+            for size in sizes:
+                wide |= self._whole(wide, size)
+            # Blocks of different sizes overlap: a block of one touches blocks of the other.
+            if wide == wanted or len(sizes) == 1:
+                return wide
+            wanted = wide
+
+    def _whole(self, wanted: RangeSet, size: Block) -> RangeSet:
+        if size is None:
+            return RangeSet(one for number in self.touched(wanted) for one in self.covers[number])
+        found: dict[int, list[OffsetRange]] = {}
+        for number, one in self._shared(wanted):
+            start, until = one.start // size * size, min(-(-one.until // size) * size, MAX_OFFSET)
+            found.setdefault(number, []).append(OffsetRange(one.partition, start, until))
+        return RangeSet(one for number, blocks in found.items() for one in self.covers[number] & RangeSet(blocks))
+
+    def _shared(self, wanted: RangeSet) -> Iterable[tuple[int, OffsetRange]]:
+        """The parts of some offsets that windows have read first, each with its window."""
         for one in wanted:
             intervals = self._intervals.get(one.partition, [])
             # The intervals are disjoint, so their ends ascend too.
-            first = bisect.bisect_right(intervals, one.start, key=lambda each: each[1])
-            for start, _, number in intervals[first:]:
-                if start >= one.until:
-                    break
-                found.add(number)
-        return sorted(found)
+            at = bisect.bisect_right(intervals, one.start, key=lambda each: each[1])
+            while at < len(intervals) and intervals[at][0] < one.until:
+                start, until, number = intervals[at]
+                yield number, OffsetRange(one.partition, max(start, one.start), min(until, one.until))
+                at += 1
 
-    def whole(self, wanted: RangeSet) -> RangeSet:
-        """Some offsets, with all other offsets of the windows that have read any of them first."""
-        return RangeSet([*wanted, *(one for number in self.touched(wanted) for one in self.covers[number])])
+    def closed(
+        self,
+        chosen: RangeSet,
+        left: RangeSet,
+        *,
+        because: str,
+        blocks: Collection[Block] = (WHOLE_WINDOWS,),
+        order: Order = Order.OLDEST,
+    ) -> RangeSet:
+        """The offsets of `left` to read at once when some are `chosen`: whole units, and all that come before in `order`.
 
-    def closed(self, chosen: RangeSet, left: RangeSet, *, made: str, order: Order = Order.OLDEST) -> RangeSet:
-        """The offsets of `left` to read at once when some are `chosen`: whole windows, and all that come before in `order`.
-
-        Raises WrongUse when a part of such a window is not left. `made`: the error's word for what is made of windows.
+        Raises WrongUse when a part of such a unit is not left. `because`: why units are read as a whole, for the error.
         """
         while True:
-            whole = self.whole(chosen)
+            whole = self.whole(chosen, blocks)
             if lacking := whole - left:
                 raise WrongUse(
-                    f"{made} are made of whole windows, and this replay reads only a part of some: without "
+                    f"{because}, and this replay reads only a part of some: without "
                     f"{', '.join(map(str, lacking))}. Give it up (tidemark ledger abandon), and ask for a new one"
                 )
             # A lane's position is one offset for each partition: nothing that it has passed is read later.
@@ -82,6 +125,15 @@ class FirstWindows:
             if passed == chosen:
                 return chosen
             chosen = passed
+
+    def intact(self, held: RangeSet, block: Block = WHOLE_WINDOWS) -> FirstWindows:
+        """The same windows, with only those units all of whose offsets are `held`."""
+        read = RangeSet(one for covers in self.covers for one in covers)
+        kept = read - self.whole(read - held, [block])
+        found = FirstWindows(())
+        parts = ((name, covers & kept) for name, covers in zip(self.names, self.covers, strict=True))
+        found._set((name, part) for name, part in parts if part)
+        return found
 
     def recomputed(self, windows: Sequence[Committed], wrote: Callable[[Record], bool]) -> dict[Name, int]:
         """For each window, the generation that counts: the highest one that was committed over all its offsets.
@@ -97,3 +149,11 @@ class FirstWindows:
                     name = self.names[number]
                     found[name] = max(window.generation, found.get(name, 0))
         return found
+
+
+def units(blocks: Collection[Block]) -> str:
+    """What a replay reads as a whole, for people: `whole windows`, or `whole blocks of 1000 offsets`."""
+    sizes = sorted({one for one in blocks if one is not None})
+    if not sizes or WHOLE_WINDOWS in blocks:
+        return "whole windows"
+    return f"whole blocks of {' and '.join(map(str, sizes))} offsets"

@@ -1,7 +1,10 @@
 """Aggregates by key in HBase: keys, qualifiers and cells, to the byte.
 
     key        fields of the key, with a salt before them (see keyed_rows.py)
-    qualifier  lane and number of the window that first read the cell's messages: `ingest/0000000000000000012`
+    qualifier  of a table by blocks: partition and first offset of the block, or of the part of it that a window read
+               first: `logs/0/0000000000000012000`, `logs#2/0/...` for incarnation 2.
+               Of a table by windows: lane and number of the window that first read the cell's messages:
+               `ingest/0000000000000000012`
     timestamp  the generation of the attempt that wrote the cell
     cell       the mark of the attempt and the window that wrote it, then packed (see keyed_rows.py): `_rows`, the
                number of rows in the contribution; `_ack`, the XOR of their ack values, 16 hexadecimal digits; and
@@ -12,6 +15,7 @@ All numbers are unsigned and big-endian.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +23,7 @@ import xxhash
 
 from tidemark.ledger.store import sortable
 from tidemark.offsets.hashing import unsigned
+from tidemark.offsets.ranges import FIRST_INCARNATION, TopicPartition
 from tidemark.sinks.hbase.keyed_rows import (
     decode_fields,
     encode_cell,
@@ -36,10 +41,12 @@ TYPE = "hbase_aggregates"
 
 ROWS, ACK = "_rows", "_ack"
 
+_BLOCK = re.compile(rb"([^/#]+)(?:#(\d+))?/(\d+)/(\d{19})")
+
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What one window contributes to a key: states that merge, the number of rows, and the XOR of their ack values.
+    """What one window or block contributes to a key: states that merge, the number of rows, and the XOR of their ack values.
 
     `whole` is false when the cell does not match its mark.
     """
@@ -62,7 +69,22 @@ def key_of(row: bytes) -> tuple[bytes | None, ...]:
 
 
 def qualifier(lane: str, seq: int) -> bytes:
+    """The column of a window, in a table by windows."""
     return f"{lane}/{sortable(seq)}".encode()
+
+
+def block_qualifier(at: TopicPartition, start: int) -> bytes:
+    """The column of a block of offsets, in a table by blocks. `start`: the first offset."""
+    return f"{at}/{sortable(start)}".encode()
+
+
+def block_of(name: bytes) -> tuple[TopicPartition, int] | None:
+    """Partition and first offset of the block that a column stands for; None for a column of no block."""
+    found = _BLOCK.fullmatch(name)
+    if found is None:
+        return None
+    topic, incarnation, partition, start = found.groups()
+    return TopicPartition(topic.decode(), int(partition), int(incarnation or FIRST_INCARNATION)), int(start)
 
 
 def encode(

@@ -27,8 +27,25 @@ def _kind(given: object) -> str:
 Value = Annotated[Annotated[Literal["count"], Tag("count")] | Annotated[Of, Tag("of")], Discriminator(_kind)]
 
 
+# What a replay then reads beside what it was asked for is little, and a block of log lines has some ten keys of time.
+BLOCK_OFFSETS = 1_000
+
+
+def _unit(given: object) -> str:
+    return "window" if isinstance(given, str) else "block"
+
+
+BlockOffsets = Annotated[
+    Annotated[int, Field(ge=1, le=1_000_000_000), Tag("block")] | Annotated[Literal["window"], Tag("window")],
+    Discriminator(_unit),
+]
+
+
 class HBaseAggregatesSink(HBaseTableSettings):
-    """A row for each key, with one contribution of each window. A table keeps the key and the values that it was made with."""
+    """A row for each key, with one contribution of each block of offsets.
+
+    A table keeps the key, the values and the blocks that it was made with.
+    """
 
     type: Literal["hbase_aggregates"]
     name: Name = Field(
@@ -53,8 +70,21 @@ class HBaseAggregatesSink(HBaseTableSettings):
         ),
     ]
 
-    # An aggregate cannot be rebuilt from part of a window.
+    block_offsets: Annotated[
+        BlockOffsets,
+        Field(
+            description="How many offsets of a partition have one contribution to each key. [A replay reads whole "
+            "blocks](#replays-read-whole-blocks): smaller ones cost more cells. `window`: each window has one contribution, "
+            "and a replay reads whole windows."
+        ),
+    ] = BLOCK_OFFSETS
+
+    # A contribution cannot be rebuilt from a part of its block.
     whole_windows = "aggregates"
+
+    @property
+    def whole_blocks(self) -> int | None:
+        return None if self.block_offsets == "window" else self.block_offsets
 
     @field_validator("key", mode="before")
     @classmethod

@@ -7,7 +7,7 @@ contributions as of that moment, whatever is written or committed meanwhile.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,9 +18,10 @@ from tidemark.clients.hbase.thrift import Mutation
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Book, Committed
 from tidemark.ledger.records import Record
+from tidemark.offsets.authority import Authority
 from tidemark.sinks.aggregates.computed import Aggregate, merged
-from tidemark.sinks.aggregates.rows import TYPE, Contribution, decode, key_of, qualifier
-from tidemark.sinks.first_reads import FirstWindows
+from tidemark.sinks.aggregates.rows import TYPE, Contribution, block_of, decode, key_of, qualifier
+from tidemark.sinks.first_reads import WHOLE_WINDOWS, Block, FirstWindows
 from tidemark.sinks.hbase.keyed_rows import salt_range
 from tidemark.sinks.hbase.rows import DATA_FAMILY, DATA_PREFIX, SALTS
 from tidemark.sinks.hbase.table import ResultTable
@@ -28,25 +29,48 @@ from tidemark.sinks.hbase.table import ResultTable
 # (row, qualifier, cell)
 Put = tuple[bytes, bytes, bytes]
 
+# The generation whose contributions count in a column, by the column's qualifier; None for a column in which none counts.
+Counts = Callable[[bytes], int | None]
+
+# In the mark of a table, and in the places of receipts. Both lack it where contributions are those of windows.
+_BLOCK = "block_offsets"
+
 
 @dataclass(frozen=True)
 class Layout:
-    """The key's fields and the values of a table. A table keeps those that it was made with."""
+    """The key's fields, the values and the blocks of a table. A table keeps those that it was made with."""
 
     key: Sequence[str]
     aggregates: Sequence[Aggregate]
+    block: Block
 
     def marked(self) -> dict[str, Any]:
-        return {"key": list(self.key), "values": {one.name: one.described() for one in self.aggregates}}
+        values = {one.name: one.described() for one in self.aggregates}
+        return {"key": list(self.key), "values": values, **({} if self.block is None else {_BLOCK: self.block})}
 
     def check(self, place: str, owner: Mapping[str, Any]) -> None:
-        """Raises WrongUse for a table that was made with another key or other values."""
+        """Raises WrongUse for a table that was made with another key, other values or other blocks."""
+        if (made := _block_of(owner)) != self.block:
+            raise WrongUse(
+                f"{place} was made with {_BLOCK} {_said(made)}, the stream file says {_said(self.block)}, or has that by "
+                f"default. Write {_BLOCK}: {_said(made)}, or name another table, and fill it by a replay of everything"
+            )
         for name, mine in self.marked().items():
             if owner.get(name) != mine:
                 raise WrongUse(
                     f"{place} was made with {name} {json.dumps(owner.get(name))}, the stream file says {json.dumps(mine)}. "
                     "Name another table, and fill it by a replay of everything"
                 )
+
+
+def _block_of(owner: Mapping[str, Any]) -> Block:
+    """The blocks of a table, by its mark. One that says nothing of blocks has contributions of windows."""
+    made: Block = owner.get(_BLOCK, WHOLE_WINDOWS)
+    return made
+
+
+def _said(block: Block) -> str:
+    return "window" if block is None else str(block)
 
 
 @dataclass(frozen=True)
@@ -73,6 +97,14 @@ class AggregateTable:
         """
         self._rows.prepare(stream, ledger, layout)
 
+    def block(self, unmade: Block = WHOLE_WINDOWS) -> Block:
+        """The blocks that the table was made with. `unmade`: those of a table that is not there, and so has no cells."""
+        try:
+            owner = self._rows.owner()
+        except TableMissing:
+            return unmade
+        return _block_of(owner) if owner else unmade
+
     def write(self, cells: Iterable[Put], generation: int) -> None:
         """Write cells, each with `generation` as its timestamp; writing them again changes nothing.
 
@@ -86,8 +118,8 @@ class AggregateTable:
             generation,
         )
 
-    def rows(self, counts: Mapping[bytes, int], salts: Iterable[int] = range(SALTS)) -> Iterator[KeyRow]:
-        """Every key that has any cell. `counts`: the generation that counts, by the window's qualifier."""
+    def rows(self, counts: Counts, salts: Iterable[int] = range(SALTS)) -> Iterator[KeyRow]:
+        """Every key that has any cell."""
         try:
             for salt in salts:
                 scan = self._gateway.scan(
@@ -102,11 +134,11 @@ class AggregateTable:
         except TableMissing:
             return
 
-    def _row(self, row: bytes, cells: Mapping[bytes, tuple[bytes, int]], counts: Mapping[bytes, int]) -> KeyRow:
+    def _row(self, row: bytes, cells: Mapping[bytes, tuple[bytes, int]], counts: Counts) -> KeyRow:
         found, debris = {}, 0
         for column, (cell, timestamp) in cells.items():
             name = column[len(DATA_PREFIX) :]
-            generation = counts.get(name)
+            generation = counts(name)
             if generation is None or timestamp > generation:
                 debris += 1
             if generation is None:
@@ -135,16 +167,42 @@ def aggregate_table(connections: Connections, connection: str, table: str) -> Ag
     return AggregateTable(Gateway(hbase_endpoint(connections(connection))), table)
 
 
-def counting(windows: Sequence[Committed], table: str) -> dict[bytes, int]:
-    """The generation whose contributions count in a table, by the window's qualifier."""
-    counts = FirstWindows(windows).recomputed(windows, partial(_wrote, table))
-    return {qualifier(lane, seq): generation for (lane, seq), generation in counts.items()}
+def place_of(connection: str, table: str, block: Block) -> dict[str, str]:
+    """What a receipt says of a table to which an attempt has written."""
+    return {"connection": connection, "table": table, **({} if block is None else {_BLOCK: str(block)})}
 
 
-def _wrote(table: str, record: Record) -> bool:
+def counting(windows: Sequence[Committed], table: str, block: Block) -> Counts:
+    """The generations that count in a table with such blocks."""
+    wrote = partial(_wrote, table, block)
+    if block is None:
+        counts = FirstWindows(windows).recomputed(windows, wrote)
+        return {qualifier(lane, seq): generation for (lane, seq), generation in counts.items()}.get
+    return _ByBlock(Authority((one.generation, one.covers) for one in windows if wrote(one.record)))
+
+
+@dataclass(frozen=True)
+class _ByBlock:
+    """What counts in a table by blocks: as for a row, at the coordinate of the block's first offset.
+
+    The windows that have written to the table have read whole blocks, so all offsets of a block have one authority.
+    """
+
+    authority: Authority
+
+    def __call__(self, name: bytes) -> int | None:
+        found = block_of(name)
+        return None if found is None else self.authority.of(*found)
+
+
+def _wrote(table: str, block: Block, record: Record) -> bool:
+    """Whether a window has written to a table. One that was made anew with other blocks is another one."""
     # Without a receipt this is not known yet. The window is committed, so contributions that it has written count.
     return record.receipt is None or any(
-        sink.type == TYPE and sink.place["table"] == table for sink in record.receipt.sinks
+        sink.type == TYPE
+        and sink.place["table"] == table
+        and sink.place.get(_BLOCK) == place_of("", "", block).get(_BLOCK)
+        for sink in record.receipt.sinks
     )
 
 
@@ -152,15 +210,15 @@ def totals(
     book: Book, table: AggregateTable, aggregates: Sequence[Aggregate], salts: Iterable[int] = range(SALTS)
 ) -> Iterator[tuple[tuple[bytes | None, ...], dict[str, bytes]]]:
     """Every key that any window contributes to, with the totals over all windows. Null values are absent."""
-    yield from totals_that_count(table, counting(book.committed(), table.table), aggregates, salts)
+    yield from totals_that_count(table, counting(book.committed(), table.table, table.block()), aggregates, salts)
 
 
 def totals_that_count(
-    table: AggregateTable, counts: Mapping[bytes, int], aggregates: Sequence[Aggregate], salts: Iterable[int]
+    table: AggregateTable, counts: Counts, aggregates: Sequence[Aggregate], salts: Iterable[int]
 ) -> Iterator[tuple[tuple[bytes | None, ...], dict[str, bytes]]]:
     """Like `totals`, with `counts` that the caller has read before."""
     for row in table.rows(counts, salts):
         if row.contributions:
-            # In the order of the windows, so that a sum of doubles is always the same.
+            # In one order, so that a sum of doubles is always the same.
             states = [row.contributions[name].states for name in sorted(row.contributions)]
             yield row.key, merged(aggregates, states)

@@ -1,8 +1,8 @@
-"""Aggregates as Spark DataFrames: the totals of all keys for users, and each window's contributions for the audit."""
+"""Aggregates as Spark DataFrames: the totals of all keys for users, and the contributions for the audit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +13,16 @@ from pyspark.sql import functions as F
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.aggregates.computed import Aggregate
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.aggregates.table import AggregateTable, aggregate_table, counting, totals_that_count
+from tidemark.sinks.aggregates.table import AggregateTable, Counts, aggregate_table, counting, totals_that_count
 from tidemark_spark.readers.places import of_text
 from tidemark_spark.readers.salts import read_by_salts
 from tidemark_spark.schemes.fields import SPARK_TYPES
 from tidemark_spark.sinks.aggregates.aggregating import ROWS, key_name, value_name
 
-# A contribution's columns: the qualifier of its window, the XOR of its rows' ack values, whether cell and mark agree.
+# A contribution's columns: its qualifier in HBase, the XOR of its rows' ack values, whether cell and mark agree.
 QUALIFIER, ACK, WHOLE = "_qualifier", "_ack", "_whole"
+# Whether a contribution's unit is among those that the reader asked for.
+WANTED = "_wanted"
 # The number of a key's debris cells, in a row of its own, without a contribution.
 DEBRIS = "_debris"
 
@@ -30,7 +32,7 @@ def key_totals(spark: SparkSession, opened: OpenStream, sink: HBaseAggregatesSin
     aggregates = sink.aggregates(opened.stream.fields)
     table = aggregate_table(opened.connections, sink.hbase, sink.table)
     # The ledger is read once, before the rows. This is enough, because nothing removes rows meanwhile.
-    reader = _Totals(table, counting(opened.book.committed(), sink.table), aggregates)
+    reader = _Totals(table, counting(opened.book.committed(), sink.table, table.block()), aggregates)
     kinds = [*(SPARK_TYPES[opened.stream.fields[name]] for name in sink.key), *map(_spark_type, aggregates)]
     names = [*(key_name(number) for number, _ in enumerate(sink.key)), *_value_names(aggregates)]
     found = read_by_salts(spark, reader, pa.schema([(name, pa.binary()) for name in names]))
@@ -41,13 +43,15 @@ def key_totals(spark: SparkSession, opened: OpenStream, sink: HBaseAggregatesSin
 def all_contributions(
     spark: SparkSession,
     table: AggregateTable,
-    counts: Mapping[bytes, int],
+    counts: Counts,
+    wanted: Callable[[bytes], bool],
     keys: int,
     aggregates: tuple[Aggregate, ...],
 ) -> DataFrame:
-    """Every contribution that counts, like those of `aggregating.contributions`, with QUALIFIER, ACK, WHOLE, DEBRIS.
+    """Every contribution that counts, like those of `aggregating.contributions`, with QUALIFIER, ACK, WHOLE, WANTED,
+    DEBRIS.
 
-    A row without a qualifier only counts the debris of a key.
+    `wanted` takes a qualifier. A row without a qualifier only counts the debris of a key.
     """
     names = [*(key_name(number) for number in range(keys)), *_value_names(aggregates)]
     schema = pa.schema(
@@ -57,10 +61,11 @@ def all_contributions(
             (ROWS, pa.int64()),
             (ACK, pa.string()),
             (WHOLE, pa.bool_()),
+            (WANTED, pa.bool_()),
             (DEBRIS, pa.int64()),
         ]
     )
-    return read_by_salts(spark, _Contributions(table, counts, keys, aggregates), schema)
+    return read_by_salts(spark, _Contributions(table, counts, wanted, keys, aggregates), schema)
 
 
 def _spark_type(one: Aggregate) -> str:
@@ -76,7 +81,7 @@ def _value_names(aggregates: Iterable[Aggregate]) -> list[str]:
 @dataclass(frozen=True)
 class _Totals:
     table: AggregateTable
-    counts: Mapping[bytes, int]
+    counts: Counts
     aggregates: tuple[Aggregate, ...]
 
     def __call__(self, salts: list[int]) -> Iterator[tuple[Any, ...]]:
@@ -87,7 +92,8 @@ class _Totals:
 @dataclass(frozen=True)
 class _Contributions:
     table: AggregateTable
-    counts: Mapping[bytes, int]
+    counts: Counts
+    wanted: Callable[[bytes], bool]
     keys: int
     aggregates: tuple[Aggregate, ...]
 
@@ -95,6 +101,6 @@ class _Contributions:
         for row in self.table.rows(self.counts, salts):
             for name, one in row.contributions.items():
                 states = [one.states.get(value.name) for value in self.aggregates]
-                yield (name.decode(), *row.key, *states, one.rows, one.ack, one.whole, 0)
+                yield (name.decode(), *row.key, *states, one.rows, one.ack, one.whole, self.wanted(name), 0)
             if row.debris:
-                yield (None, *row.key, *(None for _ in self.aggregates), None, None, None, row.debris)
+                yield (None, *row.key, *(None for _ in self.aggregates), None, None, None, None, row.debris)

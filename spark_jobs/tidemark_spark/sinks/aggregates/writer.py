@@ -1,26 +1,29 @@
-"""Aggregates by key in HBase: one contribution of each window to each key, which replaces the window's older one."""
+"""Aggregates by key in HBase: one contribution of each unit to each key, which replaces the unit's older one.
+
+A unit is a window, or what it has read of a block of offsets (see `first_reads`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from tidemark.clients.connections import Connections
 from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import SinkReceipt, replays
+from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
-from tidemark.sinks.aggregates.rows import TYPE, encode, qualifier, row_key
+from tidemark.sinks.aggregates.rows import TYPE, block_qualifier, encode, qualifier, row_key
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.aggregates.table import AggregateTable, Layout
-from tidemark.sinks.first_reads import FirstWindows, Name
+from tidemark.sinks.aggregates.table import AggregateTable, Layout, place_of
+from tidemark.sinks.first_reads import FirstWindows, Name, units
 from tidemark.sinks.hbase.table import WRITE_ROWS, make_with_regions
 from tidemark_spark.columns import AT
 from tidemark_spark.sinks.acknowledging import Prepared, acknowledged, write_pieces
@@ -28,20 +31,25 @@ from tidemark_spark.sinks.aggregates.aggregating import (
     PARTS,
     ROWS,
     ROWS_ACK,
+    START,
     WINDOW,
     chosen,
     contributions,
-    with_windows,
+    key_name,
+    value_name,
+    with_unit_of_one,
+    with_units,
 )
 from tidemark_spark.sinks.contract import WriteContext
 from tidemark_spark.sinks.sizes import is_long, key_size, keyed_too_large, packed_size
 
-# Bytes of a cell besides key and values: mark with the longest name of a lane, qualifier, timestamp, lengths, counts.
-_BESIDE_BYTES = 512
+# Bytes of a cell besides key and values: mark with the longest name of a lane, qualifier with the longest name of a topic,
+# timestamp, lengths, counts.
+_BESIDE_BYTES = 768
 
 
 class HBaseAggregates:
-    """The sink `hbase_aggregates`: a row for each key, a column for each window that has rows of the key."""
+    """The sink `hbase_aggregates`: a row for each key, a column for each unit that has rows of the key."""
 
     def __init__(
         self,
@@ -55,6 +63,7 @@ class HBaseAggregates:
         self._table = table
         self._book = book
         self._aggregates = config.aggregates(fields)
+        self._block = config.whole_blocks
         self._connections = connections
 
     @property
@@ -63,7 +72,7 @@ class HBaseAggregates:
 
     def prepare(self, stream: str, ledger: str) -> None:
         make_with_regions(self._connections, self._config)
-        self._table.prepare(stream, ledger, Layout(self._config.key, self._aggregates))
+        self._table.prepare(stream, ledger, Layout(self._config.key, self._aggregates, self._block))
 
     def refusal(self, fields: Fields) -> Column:
         long = {one.field: fields[one.field] for one in self._aggregates if one.field and is_long(fields[one.field])}
@@ -74,49 +83,82 @@ class HBaseAggregates:
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         given = chosen(rows, self._config.key, self._aggregates)
-        names: tuple[Name, ...]
+        covers = self._covers(context)
+        windows: tuple[Name, ...] = ((context.lane, context.seq),)
         if replays(context.lane):
-            windows = self._replayed(context)
-            given, names = with_windows(given, windows), windows.names
+            first = self._replayed(context, covers)
+            given, windows = with_units(given, first, self._block), first.names
         else:
-            given, names = given.withColumn(WINDOW, F.lit(0)), ((context.lane, context.seq),)
-        writer = _Writer(
-            self._table, tuple(one.name for one in self._aggregates), len(self._config.key), names, context
-        )
-        return acknowledged(contributions(given, len(self._config.key), self._aggregates), writer)
+            given = with_unit_of_one(given, self._block)
+        keys, values = len(self._config.key), tuple(one.name for one in self._aggregates)
+        columns = _Windows(windows) if self._block is None else _Blocks(covers)
+        writer = _Writer(self._table, values, keys, columns, context)
+        return acknowledged(contributions(given, keys, self._aggregates, self._block), writer)
 
     def receipt(self, context: WriteContext) -> SinkReceipt:
-        place = {"connection": self._config.hbase, "table": self._config.table}
+        place = place_of(self._config.hbase, self._config.table, self._block)
         return SinkReceipt(name=self.name, type=TYPE, place=place)
 
-    def _replayed(self, context: WriteContext) -> FirstWindows:
-        """The windows that a replay reads again. Raises WrongUse when it reads only a part of some window."""
-        head = self._book.head(context.lane)
-        if head is None or head.head.pending is None:
-            raise LedgerContradiction(
-                f"{self._book.stream}/{context.lane} has no pending window, and one of it was taken"
-            )
-        covers = self._book.covers(head.head.pending.window)
+    def _covers(self, context: WriteContext) -> RangeSet:
+        """The offsets of the window that is written."""
+        found = self._book.head(context.lane)
+        # With at_most_once the window is committed before it is written.
+        for one in (found.head.pending, found.head.last) if found is not None else ():
+            if one is not None and one.window.seq == context.seq:
+                return self._book.covers(one.window)
+        raise LedgerContradiction(
+            f"{self._book.stream}/{context.lane} has no window {context.seq}, and an attempt at it is writing"
+        )
+
+    def _replayed(self, context: WriteContext, covers: RangeSet) -> FirstWindows:
+        """The windows that a replay reads again. Raises WrongUse when it reads only a part of some unit."""
         windows = self._book.committed()
         first = FirstWindows(windows)
-        # The replay was planned in whole windows, unless the sink came into the stream file later.
-        if lacking := first.whole(covers) - covers:
+        # The replay was planned in whole units, unless the sink came into the stream file later.
+        if lacking := first.whole(covers, [self._block]) - covers:
             raise WrongUse(
-                f"sink {self.name} makes aggregates of whole windows, and {context.lane}/{context.seq} reads only a part of "
-                f"some: without {', '.join(map(str, lacking))}. Give it up (tidemark ledger abandon), and ask for a new one"
+                f"sink {self.name} makes aggregates of {units([self._block])}, and {context.lane}/{context.seq} reads only "
+                f"a part of some: without {', '.join(map(str, lacking))}. Give it up (tidemark ledger abandon), and ask for "
+                "a new one"
             )
         touched = {first.names[number] for number in first.touched(covers)}
         return FirstWindows(one for one in windows if (one.record.lane, one.record.seq) in touched)
 
 
 @dataclass(frozen=True)
+class _Windows:
+    """The columns of a table by windows. `names`: the windows by number."""
+
+    names: tuple[Name, ...]
+
+    def __call__(self, contribution: dict[str, Any]) -> bytes:
+        return qualifier(*self.names[contribution[WINDOW]])
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """The columns of a table by blocks. `covers`: the offsets of the window that is written."""
+
+    covers: RangeSet
+
+    def __call__(self, contribution: dict[str, Any]) -> bytes:
+        topic, incarnation, partition = (contribution[name] for name in AT)
+        at = TopicPartition(topic, partition, incarnation)
+        # A block may begin below the window.
+        start = self.covers.at_or_above(at, contribution[START])
+        if start is None:
+            raise ValueError(f"the window has no offsets of {at} from {contribution[START]} on")
+        return block_qualifier(at, start)
+
+
+@dataclass(frozen=True)
 class _Writer:
-    """Runs in Spark's Python workers: contributions in, acknowledgements out. `names`: the windows by number."""
+    """Runs in Spark's Python workers: contributions in, acknowledgements out."""
 
     table: AggregateTable
     values: tuple[str, ...]
     keys: int
-    names: tuple[Name, ...]
+    column: Callable[[dict[str, Any]], bytes]
     context: WriteContext
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -128,8 +170,8 @@ class _Writer:
         return partial(self.table.write, cells, self.context.generation), _parts(rows)
 
     def _cell(self, row: dict[str, Any]) -> tuple[bytes, bytes, bytes]:
-        found = list(row.values())
-        key, states = found[1 : 1 + self.keys], found[1 + self.keys : 1 + self.keys + len(self.values)]
+        key = [row[key_name(number)] for number in range(self.keys)]
+        states = [row[value_name(number)] for number, _ in enumerate(self.values)]
         cell = encode(
             self.context.generation,
             self.context.lane,
@@ -138,7 +180,7 @@ class _Writer:
             row[ROWS_ACK],
             list(zip(self.values, states, strict=True)),
         )
-        return row_key(key), qualifier(*self.names[row[WINDOW]]), cell
+        return row_key(key), self.column(row), cell
 
 
 def _parts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
