@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from airflow.sdk import TriggerRule
 from airflow.sdk.exceptions import AirflowFailException
 
 from tidemark_dags.approval import SecondPerson, approved_by, second_person
@@ -19,7 +20,7 @@ class Task:
 
     def __init__(self, offsets: int) -> None:
         self.found = {"offsets": offsets, "ranges": ["orders/0 [0, 15)"], "selection": SELECTION}
-        self.values: dict[tuple[str, str], Any] = {("check", "return_value"): self.found}
+        self.values: dict[tuple[str, str], Any] = {("check", "found"): self.found}
 
     def xcom_push(self, key: str, value: Any) -> None:
         self.values["approve", key] = value
@@ -54,7 +55,7 @@ def answered(operator: SecondPerson, task: Task, user: str | None, asked: str | 
 
 @pytest.fixture
 def operator() -> SecondPerson:
-    return second_person(10)
+    return second_person(10, TriggerRule.ALL_SUCCESS)
 
 
 @pytest.mark.parametrize("asked", ["ann", None])

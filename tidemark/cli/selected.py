@@ -9,10 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from tidemark.audit.comparison import ReplayComparison
 from tidemark.cli import finding
+from tidemark.cli.comparing import compared, show_comparison
 from tidemark.cli.estimates import counted, show_estimate
 from tidemark.cli.options import (
     ApprovedBy,
+    Compare,
     DryRun,
     From,
     IfNone,
@@ -42,6 +45,7 @@ from tidemark.runs import lanes, whole_windows
 from tidemark.runs.answering import answers_of
 from tidemark.runs.answers import TO_READ, exact
 from tidemark.runs.approval import People
+from tidemark.runs.comparing import as_value, find_comparison
 from tidemark.runs.estimates import estimated
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
@@ -126,10 +130,13 @@ def replay(
     take_over: TakeOver = False,
     strict: Strict = False,
     dry_run: DryRun = False,
+    compare: Compare = False,
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Read again what windows have read before, in a lane of its own. The ingest's position does not move.
+
+    With --compare --dry-run, only show what a replay would change. `tidemark report STREAM RUN` shows it again.
 
     Example: tidemark replay orders --since 2026-11-21T07:00:00Z --until-time 2026-11-21T08:00:00Z --reason "bug 17"
     """
@@ -147,6 +154,7 @@ def replay(
         "if_none": if_none,
         "reason": reason,
         "dry_run": dry_run,
+        "compare": compare,
         "strict": strict,
     }
     people = People(_user(), approved_by or None)
@@ -166,10 +174,12 @@ def _selected(
 ) -> None:
     kind, name = request.kind, run_name or new_run()
     lane = lanes.lane_name(kind, name)
+    # An earlier try of the run has compared before it opened the lane.
+    changes = find_comparison(opened, name) if run_name and values.get("compare") else None
     if lanes.is_done(opened, lane):
         lanes.finish(opened, lane)
         error(f"the {kind.value} of run {name} is done; a run's name is used once")
-        _show_done(opened, lane, name, Selected(RangeSet()), as_json=as_json)
+        _show_done(opened, lane, name, Selected(RangeSet()), changes, as_json=as_json)
         return
     found = opened.book.register()
     chosen = Selected(RangeSet())
@@ -178,13 +188,18 @@ def _selected(
     else:
         asked = checked(request, values, {})
         chosen = select(opened, asked)
+        changes = None
+        if isinstance(asked, ReplayRequest) and asked.compare and chosen.ranges:
+            changes = compared(opened, name, chosen.ranges, verbose=verbose)
         if asked.dry_run:
-            _show(opened, asked, chosen, as_json=as_json)
+            _show(opened, asked, chosen, changes, as_json=as_json)
             return
+        if changes is not None and not as_json:
+            show_comparison(changes)
         _show_more_or_less(opened, chosen)
         lanes.open_selected(opened, kind, name, chosen.ranges, asked.reason, people)
     process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over, verbose=verbose)
-    _show_done(opened, lane, name, chosen, as_json=as_json)
+    _show_done(opened, lane, name, chosen, changes, as_json=as_json)
 
 
 def repair(opened: OpenStream, run: str, findings: RangeSet, reason: str, command: str, *, verbose: bool) -> None:
@@ -209,8 +224,15 @@ def _planned(opened: OpenStream, lane: str, run: str) -> Pending | None:
     return pending
 
 
-def _show(opened: OpenStream, asked: BackfillRequest | ReplayRequest, chosen: Selected, *, as_json: bool) -> None:
-    """A dry run: the answer to each offset, how many are stored already, and an estimate by earlier windows."""
+def _show(
+    opened: OpenStream,
+    asked: BackfillRequest | ReplayRequest,
+    chosen: Selected,
+    changes: ReplayComparison | None,
+    *,
+    as_json: bool,
+) -> None:
+    """A dry run: the answer to each offset, how many are stored already, an estimate by earlier windows, and the changes."""
     guess = estimated(opened, chosen.ranges.count())
     stored = stored_before(opened.book.view(), chosen.ranges)
     value = {
@@ -220,20 +242,30 @@ def _show(opened: OpenStream, asked: BackfillRequest | ReplayRequest, chosen: Se
         "left_out": {why: counted(ranges) for why, ranges in chosen.left_out.items()},
         "stored_before": stored,
         "estimate": guess,
+        **_comparison(changes),
     }
     if as_json:
         data(value, as_json=True)
     else:
         show_answers(exact({TO_READ: chosen.ranges, **chosen.left_out}))
+        if changes is not None:
+            show_comparison(changes)
     error(f"dry run: {chosen.ranges.count()} offsets would be read; of about {stored} messages of them rows are stored")
     show_estimate(guess)
     _show_more_or_less(opened, chosen)
 
 
-def _show_done(opened: OpenStream, lane: str, run: str, chosen: Selected, *, as_json: bool) -> None:
-    """What the run has committed, and the answer to each of its offsets."""
+def _show_done(
+    opened: OpenStream, lane: str, run: str, chosen: Selected, changes: ReplayComparison | None, *, as_json: bool
+) -> None:
+    """What the run has committed, the answer to each of its offsets, and in JSON what it was going to change."""
     found = answers_of(opened, committed_by(opened, lane, run))
-    show_committed(opened, lane, run, as_json=as_json, answers=sorted([*found, *exact(chosen.left_out)]))
+    answers, more = sorted([*found, *exact(chosen.left_out)]), _comparison(changes)
+    show_committed(opened, lane, run, as_json=as_json, answers=answers, more=more)
+
+
+def _comparison(changes: ReplayComparison | None) -> dict[str, Any]:
+    return {} if changes is None else {"comparison": as_value(changes)}
 
 
 def _show_more_or_less(opened: OpenStream, chosen: Selected) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -122,15 +122,25 @@ def _windows_of(opened: OpenStream, lane: str, run: str) -> terminal.Look:
 
 
 def show_committed(
-    opened: OpenStream, lane: str, run: str, *, as_json: bool, answers: Sequence[Answer] | None = None
+    opened: OpenStream,
+    lane: str,
+    run: str,
+    *,
+    as_json: bool,
+    answers: Sequence[Answer] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
-    """The windows that a run has committed; after a backfill or replay also the answers to its offsets."""
+    """The windows that a run has committed; after a backfill or replay also the answers to its offsets.
+
+    `more` are further keys of the JSON.
+    """
     found = [{**one, "generation": str(one["generation"])} for one in windows(committed_by(opened, lane, run))]
     columns = ("seq", "generation", "read", "stored", "dead_letters")
     rows = [[one[name] for name in columns] for one in found]
     value: dict[str, Any] = {"stream": opened.book.stream, "lane": lane, "run": run, "windows": found}
     if answers is not None:
         value["answers"] = [one.as_fields() for one in answers]
+    value.update(more or {})
     data(value, as_json=as_json, rows=rows, columns=("window", "generation", "read", "stored", "dead letters"))
     if answers and not as_json:
         show_answers(answers)

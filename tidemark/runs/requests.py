@@ -116,6 +116,8 @@ class ReplayRequest(_Request):
     if_none: _IfNone = "fail"
     reason: _Reason
     dry_run: bool = True
+    # Say what will change, with Spark, before anything is committed.
+    compare: bool = False
     strict: bool = False
 
     kind: ClassVar[LaneKind] = LaneKind.REPLAY

@@ -1,0 +1,104 @@
+"""What a comparison of a replay says: counts of all, names of the first, and no more than the ledger takes."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark.audit.comparison import (
+    MOST_EXAMPLES,
+    DeadLetterReason,
+    Example,
+    PlaceComparison,
+    ReplayComparison,
+)
+
+_COUNTS = st.integers(0, 10**9)
+
+
+def examples(number: int) -> tuple[Example, ...]:
+    return tuple(Example(at=f"a/0@{n}", index=0, columns=("x",)) for n in range(min(number, MOST_EXAMPLES)))
+
+
+@st.composite
+def places(draw: st.DrawFn) -> PlaceComparison:
+    same, changed, new, gone = (draw(_COUNTS) for _ in range(4))
+    return PlaceComparison(
+        name=draw(st.sampled_from(["hbase", "parquet"])),
+        before=same + changed + gone,
+        after=same + changed + new,
+        same=same,
+        changed=changed,
+        new=new,
+        gone=gone,
+        changed_at=examples(changed),
+        new_at=examples(new),
+        gone_at=examples(gone),
+    )
+
+
+def comparison(*found: PlaceComparison) -> ReplayComparison:
+    return ReplayComparison(
+        stream="s",
+        run="r",
+        at=1,
+        code_version="v",
+        stream_digest="d",
+        selection="e",
+        offsets=12,
+        messages=11,
+        stored=8,
+        skipped=1,
+        dead_letters=2,
+        places=found,
+        not_compared=("totals (hbase_aggregates)",),
+        reasons=(DeadLetterReason(reason="negative\namount", number=2, first="a/0@3"),),
+    )
+
+
+@given(places(), st.integers(0, MOST_EXAMPLES))
+def test_what_has_no_example_is_counted_and_nothing_is_left_out(place: PlaceComparison, most: int) -> None:
+    (cut,) = comparison(place).naming(most).places
+    named = {"changed": len(cut.changed_at), "new": len(cut.new_at), "gone": len(cut.gone_at)}
+    assert max(named.values()) <= most
+    counts = {"changed": place.changed, "new": place.new, "gone": place.gone}
+    left = cut.unnamed()
+    assert {kind: named[kind] + left.get(kind, 0) for kind in counts} == counts
+    assert 0 not in left.values()
+    assert cut.differences == place.differences == sum(counts.values())
+    assert len(list(cut.examples())) == sum(named.values())
+
+
+@given(places(), places())
+def test_a_stored_comparison_is_read_as_it_was_written(one: PlaceComparison, two: PlaceComparison) -> None:
+    whole = comparison(one, two)
+    assert msgspec.json.decode(msgspec.json.encode(whole), type=ReplayComparison) == whole
+    assert whole.differences == one.differences + two.differences
+
+
+def test_the_lines_for_people() -> None:
+    place = PlaceComparison(
+        name="hbase",
+        before=8,
+        after=8,
+        same=5,
+        changed=2,
+        new=1,
+        gone=1,
+        columns={"amount": 2, "city": 1},
+        new_because={"its message was a dead letter": 1},
+        gone_because={"its message is now skipped": 1},
+        changed_at=(Example(at="a/0@1", index=0, columns=("amount", "city")),),
+        new_at=(Example(at="a/0@2", index=1, why="its message was a dead letter"),),
+    )
+    assert list(comparison(place).lines()) == [
+        "12 offsets compared, 11 messages: stored 8, skipped 1, dead letters 2; hbase: 5 the same, 2 changed "
+        "(amount 2, city 1), 1 new (its message was a dead letter 1), 1 gone (its message is now skipped 1); "
+        "not compared: totals (hbase_aggregates)",
+        "hbase: changed a/0@1 index 0: amount, city",
+        "hbase: new a/0@2 index 1: its message was a dead letter",
+        "hbase: 1 more changed",
+        "hbase: 1 more gone",
+        "2 dead letters after the replay: 'negative\\namount', such as a/0@3",
+    ]
