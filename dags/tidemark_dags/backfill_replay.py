@@ -56,8 +56,8 @@ def selected_dag(
         def check(**context: Any) -> str:
             """Check the request and find its offsets, and go on to `compare` if that was asked for.
 
-            A dry run that does not compare shows the offsets and ends here. A retry gives the selection of the first try, which
-            has compared already: by then the run may have read a part of it.
+            A dry run that does not compare shows the offsets and ends here. A retry gives the selection of the first try: by
+            then the run may have read a part of it.
             """
             from tidemark.runs import estimates, lanes
             from tidemark.runs.answers import TO_READ, exact
@@ -80,7 +80,7 @@ def selected_dag(
             wanted = isinstance(asked, ReplayRequest) and asked.compare and bool(selected.ranges)
             if asked.dry_run and not wanted:
                 raise AirflowSkipException(f"dry run: {found['offsets']} offsets would be read: {found['ranges']}")
-            return "compare" if wanted and before is None else first
+            return "compare" if wanted else first
 
         @task(trigger_rule=after_check if first == "plan" else TriggerRule.ALL_SUCCESS)
         def plan(**context: Any) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def selected_dag(
 
 
 def _compare(file: str, stream: Stream) -> SparkJob:
-    """The task that compares with Spark what the replay will change. It commits nothing, so it can be retried."""
+    """The task that compares with Spark what the replay will change. When the replay has begun, it stays as it was said."""
     return SparkJob(
         task_id="compare",
         script="compare_replay.py",

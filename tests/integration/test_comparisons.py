@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
@@ -71,7 +71,8 @@ def differing(old: tuple[Row, bool], new: Row) -> list[str]:
     return names + (["old"] if old[1] else [])
 
 
-@settings(max_examples=4)
+# Each example takes some jobs of Spark: the first that fails is enough.
+@settings(max_examples=3, phases=[Phase.explicit, Phase.generate])
 @given(found=st.lists(st.tuples(BEFORE, AFTER), min_size=30, max_size=60))
 def test_every_row_is_in_one_count_with_its_columns_and_its_reason(
     spark: SparkSession, found: list[tuple[Before, After]]
