@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import TriggerRule
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -75,6 +76,18 @@ def test_the_one_who_asked_does_not_approve_and_nobody_does_not_either(
     with pytest.raises(AirflowFailException, match=said):
         answered(operator, task, user)
     assert approved_by(context(task), SELECTION) is None
+
+
+def test_the_second_person_reads_what_the_replay_changes(
+    operator: SecondPerson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ApprovalOperator, "execute", lambda *_: None)
+    task = Task(15)
+    operator.execute(cast("Any", context(task)))
+    assert "changes" not in operator.body
+    task.values["diff", "diff"] = {"sentence": "hbase: 8 the same, 2 changed (amount 2)"}
+    operator.execute(cast("Any", context(task)))
+    assert operator.body.endswith("What it changes: hbase: 8 the same, 2 changed (amount 2)")
 
 
 def test_few_offsets_wait_for_nobody(operator: SecondPerson) -> None:

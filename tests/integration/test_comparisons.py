@@ -72,7 +72,7 @@ def differing(old: tuple[Row, bool], new: Row) -> list[str]:
 
 
 # Each example takes some jobs of Spark: the first that fails is enough.
-@settings(max_examples=3, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=2, phases=[Phase.explicit, Phase.generate])
 @given(found=st.lists(st.tuples(BEFORE, AFTER), min_size=30, max_size=60))
 def test_every_row_is_in_one_count_with_its_columns_and_its_reason(
     spark: SparkSession, found: list[tuple[Before, After]]
@@ -89,7 +89,7 @@ def test_every_row_is_in_one_count_with_its_columns_and_its_reason(
         was, becomes = before if isinstance(before, list) else [], after if isinstance(after, list) else []
         for index, (old, now) in enumerate(zip(was, becomes, strict=False)):
             if names := differing(old, now):
-                changed_at.append((f"a/3@{offset}", index, tuple(names)))
+                changed_at.append((f"a#2/3@{offset}", index, tuple(names)))
                 columns.update(names)
         new[why_new(before)] += max(0, len(becomes) - len(was))
         gone[why_gone(after)] += max(0, len(was) - len(becomes))
