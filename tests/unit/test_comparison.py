@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.streams_in_memory import StreamInMemory, offsets
 from tidemark.audit.comparison import (
     MOST_EXAMPLES,
     DeadLetterReason,
@@ -13,6 +17,10 @@ from tidemark.audit.comparison import (
     PlaceComparison,
     ReplayComparison,
 )
+from tidemark.errors import Conflict, LedgerContradiction
+from tidemark.ledger.records import LaneKind
+from tidemark.runs import lanes
+from tidemark.runs.comparing import check_unchanged, find_comparison, store_comparison, stored_comparison
 
 _COUNTS = st.integers(0, 10**9)
 
@@ -102,3 +110,36 @@ def test_the_lines_for_people() -> None:
         "hbase: 1 more gone",
         "2 dead letters after the replay: 'negative\\namount', such as a/0@3",
     ]
+
+
+def test_the_ledger_keeps_it_under_its_run_with_as_many_examples_as_fit(tmp_path: Path) -> None:
+    stream = StreamInMemory(tmp_path)
+    place = PlaceComparison(name="hbase", before=30, after=30, same=0, changed=30, new=0, gone=0)
+    found = comparison(msgspec.structs.replace(place, changed_at=examples(30)))
+    assert find_comparison(stream.opened, "r") is None
+    with pytest.raises(LedgerContradiction, match="the comparison of r is not in the ledger"):
+        stored_comparison(stream.opened, "r")
+    store_comparison(stream.opened, found)
+    assert stored_comparison(stream.opened, "r") == found
+    # An audit of the same name is another report.
+    assert stream.opened.book.report("r") is None
+    stream.store.max_value_bytes = 900
+    store_comparison(stream.opened, found)
+    (cut,) = stored_comparison(stream.opened, "r").places
+    assert (len(cut.changed_at), cut.changed, cut.unnamed()) == (5, 30, {"changed": 25})
+
+
+def test_another_replay_of_the_same_offsets_meanwhile_is_a_conflict(tmp_path: Path) -> None:
+    stream = StreamInMemory(tmp_path)
+    stream.ends((0, 20))
+    stream.ingest()
+    book = stream.opened.book
+    before = book.view()
+    stream.ends((0, 30))
+    stream.ingest("run 2")
+    lane = lanes.open_selected(stream.opened, LaneKind.REPLAY, "other", offsets((0, 4, 6)), "a test")
+    lanes.plan_lane(stream.opened, lane, "other")
+    stream.process(lane, "other")
+    check_unchanged(before, book.view(), offsets((0, 0, 4), (0, 6, 20)))
+    with pytest.raises(Conflict, match="compare again"):
+        check_unchanged(before, book.view(), offsets((0, 5, 20)))
