@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,7 +19,9 @@ from tidemark.audit.comparison import (
     PlaceComparison,
     ReplayComparison,
 )
-from tidemark.errors import Conflict, LedgerContradiction
+from tidemark.cli import auditing, finding, selected, submitting
+from tidemark.errors import Conflict, LedgerContradiction, WrongUse
+from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import LaneKind
 from tidemark.runs import lanes
 from tidemark.runs.comparing import check_unchanged, find_comparison, store_comparison, stored_comparison
@@ -143,3 +147,64 @@ def test_another_replay_of_the_same_offsets_meanwhile_is_a_conflict(tmp_path: Pa
     check_unchanged(before, book.view(), offsets((0, 0, 4), (0, 6, 20)))
     with pytest.raises(Conflict, match="compare again"):
         check_unchanged(before, book.view(), offsets((0, 5, 20)))
+
+
+@pytest.fixture
+def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[StreamInMemory, list[str]]:
+    """A stream with ten offsets that were read, without Spark: a job gives a comparison, and the lanes are noted."""
+    stream, begun = StreamInMemory(tmp_path), []
+    stream.ends((0, 10))
+    stream.ingest()
+    monkeypatch.setattr(finding, "opened", lambda _: stream.opened)
+
+    def submit(opened: Any, script: str, arguments: list[str], **_: Any) -> submitting.Ended:
+        begun.append(f"{script} {sorted(all_lanes(opened.book))}")
+        given = dict(zip(arguments[::2], arguments[1::2], strict=True))
+        place = PlaceComparison(
+            name="hbase", before=1, after=1, same=0, changed=1, new=0, gone=0, columns={"amount": 1}
+        )
+        found = comparison(msgspec.structs.replace(place, changed_at=examples(1)))
+        named = {"run": given["--run"], "selection": given["--selection"], "at": stream.now}
+        store_comparison(opened, msgspec.structs.replace(found, **named))
+        return submitting.Ended(0, "above")
+
+    monkeypatch.setattr("tidemark.cli.comparing.submit", submit)
+    monkeypatch.setattr(selected, "process", lambda *_, **__: begun.append("process"))
+    monkeypatch.setattr(selected, "estimated", lambda *_: None)
+    return stream, begun
+
+
+def replay(run: str, **more: Any) -> None:
+    selected.replay("orders", ranges=["orders/0@0-5"], reason="bug 17", run_name=run, compare=True, **more)
+
+
+def test_a_dry_run_on_the_command_line_compares_and_opens_no_lane(
+    compared: tuple[StreamInMemory, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream, begun = compared
+    replay("mine", dry_run=True)
+    assert begun == ["compare_replay.py ['ingest']"]
+    assert sorted(all_lanes(stream.opened.book)) == ["ingest"]
+    shown = capsys.readouterr()
+    assert "hbase: changed a/0@0 index 0: x" in shown.out
+    assert "tidemark report orders mine" in shown.err
+    auditing.report("orders", "mine")
+    assert "hbase: changed a/0@0 index 0: x" in capsys.readouterr().out
+    replay("json", dry_run=True, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["offsets"], found["comparison"]["places"][0]["columns"]) == (5, {"amount": 1})
+    with pytest.raises(WrongUse, match="only audits have a page"):
+        auditing.report("orders", "mine", html=Path("page.html"))
+
+
+def test_a_replay_compares_before_it_opens_its_lane_and_once(
+    compared: tuple[StreamInMemory, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, begun = compared
+    replay("mine", as_json=True)
+    assert begun == ["compare_replay.py ['ingest']", "process"]
+    first = json.loads(capsys.readouterr().out)["comparison"]
+    # Going on, it shows what it has said.
+    replay("mine", as_json=True)
+    assert begun == ["compare_replay.py ['ingest']", "process", "process"]
+    assert json.loads(capsys.readouterr().out)["comparison"] == first

@@ -44,7 +44,7 @@ from tidemark.planning.estimating import stored_before
 from tidemark.runs import lanes, whole_windows
 from tidemark.runs.answering import answers_of
 from tidemark.runs.answers import TO_READ, exact
-from tidemark.runs.approval import People
+from tidemark.runs.approval import People, check_approved
 from tidemark.runs.comparing import as_value, find_comparison
 from tidemark.runs.estimates import estimated
 from tidemark.runs.open_stream import OpenStream
@@ -190,6 +190,9 @@ def _selected(
         chosen = select(opened, asked)
         changes = None
         if isinstance(asked, ReplayRequest) and asked.compare and chosen.ranges:
+            if not asked.dry_run:
+                # Refused before Spark is started.
+                check_approved(opened.stream.limits.approve_above, chosen.ranges.count(), people)
             changes = compared(opened, name, chosen.ranges, verbose=verbose)
         if asked.dry_run:
             _show(opened, asked, chosen, changes, as_json=as_json)
