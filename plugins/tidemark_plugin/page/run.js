@@ -99,6 +99,8 @@ function changes(title, found) {
         cell(line, place.name, "topic");
         cell(line, kind, "");
         cell(line, `and ${grouped(place[kind] - named.length)} more`, "topic");
+        cell(line, "", "");
+        cell(line, "", "");
       }
     }
   }
