@@ -12,7 +12,7 @@ from tidemark.errors import NotApproved
 from tidemark.runs.approval import People, check_another, needs_approval
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import Context, TriggerRule
 
 _TASK = "approve"
 
@@ -29,7 +29,7 @@ class SecondPerson(ApprovalOperator):
         self.approve_above = approve_above
 
     def execute(self, context: Context) -> None:
-        found = context["ti"].xcom_pull(task_ids="check")
+        found = context["ti"].xcom_pull(task_ids="check", key="found")
         if not needs_approval(self.approve_above, found["offsets"]):
             self.log.info("%s offsets need no approval", found["offsets"])
             return
@@ -38,6 +38,8 @@ class SecondPerson(ApprovalOperator):
             f"{context['dag'].dag_id}: {found['offsets']} offsets, for {user or 'a run that no user triggered'}"
         )
         self.body = f"Reason: {reason}\n\nOffsets: {', '.join(found['ranges'])}"
+        if (diff := context["ti"].xcom_pull(task_ids="diff", key="diff")) is not None:
+            self.body += f"\n\nWhat it changes: {diff['sentence']}"
         context["ti"].xcom_push(key="selection", value=found["selection"])
         super().execute(context)
 
@@ -55,9 +57,15 @@ class SecondPerson(ApprovalOperator):
         return {"approved_by": user["name"], "selection": context["ti"].xcom_pull(task_ids=_TASK, key="selection")}
 
 
-def second_person(approve_above: int) -> SecondPerson:
+def second_person(approve_above: int, trigger_rule: TriggerRule) -> SecondPerson:
     # The task writes its own subject, when it knows the offsets. A retry would ask the same people once more.
-    return SecondPerson(task_id=_TASK, subject="Replay or backfill", approve_above=approve_above, retries=0)
+    return SecondPerson(
+        task_id=_TASK,
+        subject="Replay or backfill",
+        approve_above=approve_above,
+        retries=0,
+        trigger_rule=trigger_rule,
+    )
 
 
 def approved_by(context: Mapping[str, Any], selection: str) -> str | None:

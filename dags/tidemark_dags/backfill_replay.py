@@ -1,15 +1,17 @@
 """What backfill and replay share: check the request, open a lane over a selection, process it, publish.
 
+A replay can compare before it opens its lane: what will change is shown, and kept under the name of the run.
 With `limits.approve_above`, a second person approves large requests before the lane is opened.
 """
 
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.sdk import DAG, Param, task
+from airflow.sdk import DAG, Param, TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidemark.runs.approval import People
@@ -17,7 +19,8 @@ from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
 from tidemark.streams.model import Stream
 from tidemark_dags.approval import approved_by, second_person
 from tidemark_dags.ingest import process_windows
-from tidemark_dags.steps import ON_REQUEST, airflow_errors, answered, describe, publish, run_name
+from tidemark_dags.spark_job import SparkJob
+from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, answered, describe, publish, run_name
 from tidemark_dags.stream_dag import stream_dag
 
 log = logging.getLogger(__name__)
@@ -35,6 +38,10 @@ def selected_dag(
     The lane's name follows from the run's name, so that a retried task finds the lane that it opened.
     """
     file, kind, approve_above = str(path), request.kind, stream.limits.approve_above
+    # The task that follows when nothing is compared.
+    first = "plan" if approve_above is None else "approve"
+    # `diff` is skipped then.
+    after_check = TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS
     with stream_dag(
         stream,
         kind.value,
@@ -45,11 +52,12 @@ def selected_dag(
         allowed_run_types=ON_REQUEST,
     ) as dag:
 
-        @task(retries=0)
-        def check(**context: Any) -> dict[str, Any]:
-            """Check the request and find its offsets; a dry run shows them and ends here.
+        @task.branch(retries=0)
+        def check(**context: Any) -> str:
+            """Check the request and find its offsets, and go on to `compare` if that was asked for.
 
-            A retry gives the selection of the first try: by then the run may have read a part of it.
+            A dry run that does not compare shows the offsets and ends here. A retry gives the selection of the first try: by
+            then the run may have read a part of it.
             """
             from tidemark.runs import estimates
             from tidemark.runs.answers import exact
@@ -70,12 +78,13 @@ def selected_dag(
             log.info("%s", estimates.said(guess))
             found = {**describe(selected.all), "selection": ref.digest, "again": again, **answers, "estimate": guess}
             context["ti"].xcom_push(key="found", value=found)
-            if asked.dry_run:
+            wanted = isinstance(asked, ReplayRequest) and asked.compare and bool(selected.ranges)
+            if asked.dry_run and not wanted:
                 raise AirflowSkipException(f"dry run: {found['offsets']} offsets would be read: {found['ranges']}")
-            return found
+            return "compare" if wanted else first
 
-        @task
-        def plan(found: Any, **context: Any) -> dict[str, Any]:
+        @task(trigger_rule=after_check if first == "plan" else TriggerRule.ALL_SUCCESS)
+        def plan(**context: Any) -> dict[str, Any]:
             """Open the lane, which claims its offsets, and pin its first window. What was approved is what is read.
 
             A backfill that also reads offsets again has a second lane for them, which is worked off `then`.
@@ -85,7 +94,10 @@ def selected_dag(
             from tidemark.runs import lanes
             from tidemark_dags.connections import open_here
 
-            run = run_name(context)
+            if context["params"]["dry_run"]:
+                # Also when someone clears this task of a dry run.
+                raise AirflowSkipException("this is a dry run")
+            run, found = run_name(context), context["ti"].xcom_pull(task_ids="check", key="found")
             with airflow_errors():
                 opened = open_here(file)
                 chosen = lanes.stored_selection(opened, found["selection"])
@@ -114,10 +126,15 @@ def selected_dag(
                     return {"lane": lane, "seq": before[0].seq, "then": then}
             return {"lane": lane, "seq": pending.window.seq, "then": then}
 
-        found = check()
-        planned: Any = plan(found)
+        checked_request: Any = check()
+        planned: Any = plan()
+        begin = planned
         if approve_above is not None:
-            found >> second_person(approve_above) >> planned
+            begin = second_person(approve_above, after_check)
+            begin >> planned
+        checked_request >> begin
+        if request is ReplayRequest:
+            checked_request >> _compare(file, stream) >> _diff(file) >> begin
         process = process_windows(
             file,
             stream,
@@ -128,3 +145,37 @@ def selected_dag(
         )
         planned >> process >> publish(file, stream, planned["lane"], planned["then"])
     return dag
+
+
+def _compare(file: str, stream: Stream) -> SparkJob:
+    """The task that compares with Spark what the replay will change. When the replay has begun, it stays as it was said."""
+    return SparkJob(
+        task_id="compare",
+        script="compare_replay.py",
+        stream=stream,
+        application_args=[
+            *("--stream-file", file, "--run", RUN, "--selection"),
+            "{{ ti.xcom_pull(task_ids='check', key='found')['selection'] }}",
+        ],
+        execution_timeout=timedelta(minutes=stream.engine.timeout_minutes),
+        pool=stream.engine.pool_on_request,
+    )
+
+
+def _diff(file: str) -> Any:
+    """The task that shows what the replay will change. In a dry run, nothing follows."""
+
+    @task.short_circuit
+    def diff(**context: Any) -> bool:
+        """Show what the replay will change, in the log and as the XCom `diff`. A dry run ends here."""
+        from tidemark.runs.comparing import as_value, stored_comparison
+        from tidemark_dags.connections import open_here
+
+        with airflow_errors():
+            found = stored_comparison(open_here(file), run_name(context))
+        for line in found.lines():
+            log.info("%s", line)
+        context["ti"].xcom_push(key="diff", value=as_value(found))
+        return not context["params"]["dry_run"]
+
+    return diff()

@@ -63,6 +63,10 @@ def replay_params(approve_above: int | None = None) -> dict[str, Param]:
         "ranges": _lines("Ranges", f"{_RANGES}. Only offsets that a window has read before."),
         "reason": _reason(approve_above),
         "dry_run": _switch("Dry run", "Only show what would be read again. Switch it off to replay.", on=True),
+        "compare": _switch(
+            "Compare",
+            "Before anything is committed, say what will be the same, changed, new and gone. Spark computes the rows for it.",
+        ),
         "strict": _strict(),
         "dead_letters": _text(
             "Dead letters",

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import TriggerRule
 from airflow.sdk.exceptions import AirflowFailException
 
 from tidemark_dags.approval import SecondPerson, approved_by, second_person
@@ -19,7 +21,7 @@ class Task:
 
     def __init__(self, offsets: int) -> None:
         self.found = {"offsets": offsets, "ranges": ["orders/0 [0, 15)"], "selection": SELECTION}
-        self.values: dict[tuple[str, str], Any] = {("check", "return_value"): self.found}
+        self.values: dict[tuple[str, str], Any] = {("check", "found"): self.found}
 
     def xcom_push(self, key: str, value: Any) -> None:
         self.values["approve", key] = value
@@ -54,7 +56,7 @@ def answered(operator: SecondPerson, task: Task, user: str | None, asked: str | 
 
 @pytest.fixture
 def operator() -> SecondPerson:
-    return second_person(10)
+    return second_person(10, TriggerRule.ALL_SUCCESS)
 
 
 @pytest.mark.parametrize("asked", ["ann", None])
@@ -74,6 +76,18 @@ def test_the_one_who_asked_does_not_approve_and_nobody_does_not_either(
     with pytest.raises(AirflowFailException, match=said):
         answered(operator, task, user)
     assert approved_by(context(task), SELECTION) is None
+
+
+def test_the_second_person_reads_what_the_replay_changes(
+    operator: SecondPerson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ApprovalOperator, "execute", lambda *_: None)
+    task = Task(15)
+    operator.execute(cast("Any", context(task)))
+    assert "changes" not in operator.body
+    task.values["diff", "diff"] = {"sentence": "hbase: 8 the same, 2 changed (amount 2)"}
+    operator.execute(cast("Any", context(task)))
+    assert operator.body.endswith("What it changes: hbase: 8 the same, 2 changed (amount 2)")
 
 
 def test_few_offsets_wait_for_nobody(operator: SecondPerson) -> None:

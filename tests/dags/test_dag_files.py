@@ -75,7 +75,7 @@ def test_the_others_run_on_request(dags: dict[str, DAG], name: str) -> None:
 
 FORMS = {
     "replay": {
-        "": ["records", "ranges", "reason", "dry_run", "strict"],
+        "": ["records", "ranges", "reason", "dry_run", "compare", "strict"],
         "What": ["dead_letters", "dead_letters_window", "records_file", "selection", "ignore_stored"],
         "When": ["since", "until_time", "if_none"],
         "How": ["order", "rate"],
@@ -172,9 +172,12 @@ def test_a_stream_with_an_approval_has_one_task_more(tmp_path: Path) -> None:
     dags = {dag.dag_id: dag for dag in build_dags(tmp_path)}
     for kind in ("replay", "backfill"):
         plain, approved = dags[f"plain__{kind}"], dags[f"approved__{kind}"]
-        assert [task.task_id for task in plain.topological_sort()] == ["check", "plan", "process", "publish"]
+        compares = ["compare", "diff"] if kind == "replay" else []
+        assert [task.task_id for task in plain.topological_sort()] == [
+            *("check", *compares, "plan", "process", "publish")
+        ]
         assert [task.task_id for task in approved.topological_sort()] == [
-            *("check", "approve", "plan", "process", "publish")
+            *("check", *compares, "approve", "plan", "process", "publish")
         ]
         said = "Above 1000 offsets, another person reads it and approves."
         assert said in str(approved.params.get_param("reason").description)
@@ -188,10 +191,14 @@ def test_what_is_triggered_has_the_pool_that_the_stream_file_gives_it(tmp_path: 
     for name, engine in given.items():
         text = MINIMAL.replace("stream: orders", f"stream: {name}")
         (tmp_path / f"{name}.yaml").write_text(f"{text}engine:\n  {engine}\n")
-    pools = {dag.dag_id: task.pool for dag in build_dags(tmp_path) for task in dag.tasks if isinstance(task, SparkJob)}
+    pools = {
+        (dag.dag_id, task.pool) for dag in build_dags(tmp_path) for task in dag.tasks if isinstance(task, SparkJob)
+    }
     kinds = ("ingest", "backfill", "replay", "audit")
     expected = {"one": ["spark"] * 4, "two": ["spark", *["replays"] * 3], "neither": ["default_pool"] * 4}
-    assert {name: [pools[f"{name}__{kind}"] for kind in kinds] for name in given} == expected
+    assert pools == {
+        (f"{name}__{kind}", pool) for name, found in expected.items() for kind, pool in zip(kinds, found, strict=True)
+    }
 
 
 OF_THE_TEAM = """\

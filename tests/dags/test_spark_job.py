@@ -92,5 +92,5 @@ def test_a_missing_connection_is_named(stream: Stream, monkeypatch: pytest.Monke
 
 
 def test_the_jobs_are_found() -> None:
-    for name in ("process_window.py", "audit_stream.py", "compact_stream.py"):
+    for name in ("process_window.py", "audit_stream.py", "compare_replay.py", "compact_stream.py"):
         assert job_script(name).is_file()

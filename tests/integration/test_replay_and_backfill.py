@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Container, Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
 from tests.support.cuts import Cut, cut_after
-from tests.support.oracle import CDN, ORDERS
+from tests.support.oracle import CDN, ORDERS, Fields, Place
 from tests.support.playground import RAW, Make, Playground
+from tidemark.audit.comparison import MOST_EXAMPLES, PlaceComparison, ReplayComparison
 from tidemark.commit.protocol import Step
 from tidemark.errors import ClaimOverlap, Conflict, LaneClosed, OffsetsOutOfRange, WrongUse
 from tidemark.ledger.records import INGEST, LaneKind, LaneState
@@ -18,7 +23,10 @@ from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import lanes
+from tidemark.runs.comparing import find_comparison
 from tidemark.runs.redriving import DeadLetters, redrive
+from tidemark.sinks.parquet.settings import FolderSettings
+from tidemark_spark.jobs.compare import compare
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -50,21 +58,165 @@ def _dead(play: Playground) -> set[tuple[str, int, int]]:
     return set(play.expected().dead)
 
 
-def test_after_a_bug_fix_a_replay_puts_the_results_right(make: Make) -> None:
-    play = make(CDN, checks=[])
-    play.produce(200)
-    code_0 = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "GET http://h/a HTTP/1.1" 0 5 0.1'
-    play.kafka.send([(play.topics[0], partition, None, code_0) for partition in range(4)])
+# A parser with bugs: it refuses POST, leaves out HEAD, has another reason for one code of 0 and accepts the others, has sizes
+# and hosts wrong, and has a field of which the corrected one knows nothing.
+WRONG: dict[str, Any] = {
+    "checks": [
+        {"invalid_when": "method = 'POST'", "reason": "no posts"},
+        {"invalid_when": "code = 0 AND size = 5", "reason": "zero"},
+    ],
+    "transform": {
+        "sql": "SELECT _topic, _incarnation, _partition, _offset, _index, clientip, time, method, IF(code = 304, null, host) "
+        "AS host, path, protocol, `protocol-version`, code, IF(code IN (206, 304), size + 1, size) AS size, dltime, "
+        "IF(code = 502, 'late', null) AS note FROM messages WHERE coalesce(method, '') != 'HEAD'",
+        "fields": {**CDN.stream["scheme"]["fields"], "note": "string"},
+    },
+}
+
+
+def compared(play: Playground) -> ReplayComparison:
+    """A comparison of a replay of everything."""
+    opened = play.opened
+    selection = opened.book.store_selection(opened.book.authority().covered())
+    found = compare(opened, play.new_run(), selection.digest)
+    assert find_comparison(opened, found.run) == found
+    return found
+
+
+def by_hand(
+    name: str,
+    before: dict[Place, Fields],
+    after: dict[Place, Fields],
+    names: Sequence[str],
+    dead_before: Container[tuple[str, int, int]],
+    dead_after: Container[tuple[str, int, int]],
+) -> dict[str, Any]:
+    """What a comparison has to say, from the rows alone. Examples are the first by coordinate."""
+    both = before.keys() & after.keys()
+    differing = {
+        place: [one for one in names if before[place].get(one) != after[place].get(one)] for place in sorted(both)
+    }
+    changed = {place: columns for place, columns in differing.items() if columns}
+    columns = Counter(name for found in changed.values() for name in found)
+    new = {
+        place: "its message was a dead letter" if place[:3] in dead_before else "nothing was stored of its message"
+        for place in sorted(after.keys() - before.keys())
+    }
+    gone = dict.fromkeys(sorted(before.keys() - after.keys()), "its message is now a dead letter")
+    assert all(place[:3] in dead_after for place in gone)
+    return {
+        "name": name,
+        "before": len(before),
+        "after": len(after),
+        "same": len(both) - len(changed),
+        "changed": len(changed),
+        "new": len(new),
+        "gone": len(gone),
+        "columns": {one: columns[one] for one in names if columns[one]},
+        "new_because": Counter(new.values()),
+        "gone_because": Counter(gone.values()),
+        "changed_at": [(_at(one), found, "") for one, found in changed.items()][:MOST_EXAMPLES],
+        "new_at": [(_at(one), [], why) for one, why in new.items()][:MOST_EXAMPLES],
+        "gone_at": [(_at(one), [], why) for one, why in gone.items()][:MOST_EXAMPLES],
+    }
+
+
+def _at(place: Place) -> str:
+    return f"{place[0]}/{place[1]}@{place[2]}"
+
+
+def said(place: PlaceComparison) -> dict[str, Any]:
+    examples = {
+        kind: [(one.at, list(one.columns), one.why) for one in getattr(place, kind)]
+        for kind in ("changed_at", "new_at", "gone_at")
+    }
+    return {**msgspec.structs.asdict(place), **examples}
+
+
+def everything_stored(play: Playground) -> dict[str, Any]:
+    """The bytes of the ledger's windows, of the tables and of the files: all but advisory values and selections."""
+    store = play.opened.book.store
+    found: dict[str, Any] = {kind: dict(store.scan((kind,))) for kind in ("head", "history", "closed", "settled")}
+    found["register"] = store.read(("register",))
+    for table in (play.name, f"{play.name}_dead", f"{play.name}_latest", f"{play.name}_sums"):
+        found[table] = play.independent.cells(table)
+    for sink in play.opened.stream.sinks:
+        if isinstance(sink, FolderSettings):
+            folder = Path(sink.base(play.opened.connections).removeprefix("file://"))
+            found[sink.name] = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+            assert found[sink.name]
+    return found
+
+
+@pytest.mark.covers("N22")
+def test_a_replay_after_a_bug_fix_changes_what_its_comparison_said(make: Make) -> None:
+    sinks = [
+        {"type": "hbase", "table": "-"},
+        {"type": "parquet", "folder": "-"},
+        {"type": "delta", "folder": "-"},
+        {"type": "hbase_latest", "table": "-", "key": ["protocol", "method"], "regions": 2},
+        {"type": "hbase_aggregates", "table": "-", "regions": 2, "key": "protocol", "values": {"rows": "count"}},
+    ]
+    play = make(CDN)
+    suffix = {"delta": "_delta", "hbase_latest": "_latest", "hbase_aggregates": "_sums"}
+    for sink in sinks:
+        sink["table" if "table" in sink else "folder"] = f"{play.name}{suffix.get(str(sink['type']), '')}"
+    play.rewrite(sinks=sinks, **WRONG)
+    play.produce(300)
+    zero = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "GET http://h/a HTTP/1.1" 0 %d 0.1'
+    play.kafka.send([(play.topics[0], size % 4, None, zero % size) for size in range(3, 9)])
     play.ingest()
-    # The fix: a code of 0 is invalid. What the broken code stored is still there.
-    play.rewrite()
-    zero = set(play.expected().dead) - {place[:3] for place, _ in play.independent.hbase(f"{play.name}_dead").rows}
-    assert len(zero) == 4
-    everything = play.opened.book.authority().covered()
-    play.select(LaneKind.REPLAY, everything)
+    # Two windows: some of the rows before are a replay's.
+    play.select(LaneKind.REPLAY, play.ranges(0, 1, (0, 20)))
+    before = play.independent.hbase().by_place()
+    letters = play.independent.hbase(f"{play.name}_dead").rows
+    dead = {place: {"outcome": "invalid", "reason": one["reason"]} for place, one in letters}
+
+    # The fix. What the broken code stored is still there.
+    play.rewrite(sinks=sinks)
+    wanted = play.expected()
+    dead_after = {(*place, 0): {"outcome": "invalid", "reason": why} for place, why in wanted.dead.items()}
+    stored = everything_stored(play)
+    found = compared(play)
+    assert everything_stored(play) == stored
+    assert (found.offsets, found.messages) == (306, 306)
+    assert (found.stored, found.skipped, found.dead_letters) == (len(wanted.rows), 0, len(wanted.dead))
+    assert found.not_compared == ("hbase_aggregates (hbase_aggregates)",)
+    assert {one.reason: one.number for one in found.reasons} == Counter(wanted.dead.values())
+    coordinates_before, coordinates_after = {place[:3] for place in dead}, set(wanted.dead)
+    names = [*play.fields, "note"]
+    for place in found.places[:-1]:
+        assert said(place) == by_hand(place.name, before, wanted.rows, names, coordinates_before, coordinates_after), (
+            place.name
+        )
+        # Each kind of change is in it.
+        assert min(place.same, place.changed, place.new, place.gone, *place.columns.values()) > 0
+        assert set(place.columns) == {"host", "size", "note"}
+        assert set(place.new_because) == {"its message was a dead letter", "nothing was stored of its message"}
+    assert [one.name for one in found.places] == ["hbase", "parquet", "delta", "hbase_latest", "dead letters"]
+    of_letters = found.places[-1]
+    both = dead.keys() & dead_after.keys()
+    changed = sorted(place for place in both if dead[place] != dead_after[place])
+    assert {name: getattr(of_letters, name) for name in ("before", "after", "same", "changed", "new", "gone")} == {
+        "before": len(dead),
+        "after": len(dead_after),
+        "same": len(both) - len(changed),
+        "changed": len(changed),
+        "new": len(dead_after.keys() - dead.keys()),
+        "gone": len(dead.keys() - dead_after.keys()),
+    }
+    assert [(one.at, one.columns) for one in of_letters.changed_at] == [(_at(one), ("reason",)) for one in changed]
+    assert len(changed) == 1
+    assert of_letters.gone_because == {"the message is now stored": of_letters.gone}
+    assert of_letters.new_because == {"the message was no dead letter": of_letters.new}
+
+    play.select(LaneKind.REPLAY, play.opened.book.authority().covered())
     play.assert_exactly_what_was_read()
     # The rows that are no longer produced were swept, not only hidden.
     assert play.independent.hbase().debris == 0
+    again = compared(play)
+    assert again.differences == 0
+    assert [one.same for one in again.places] == [len(wanted.rows)] * 4 + [len(wanted.dead)]
 
 
 @pytest.mark.covers("C3")

@@ -71,6 +71,20 @@ def test_runs_a_replay_and_audits(play: Playground) -> None:
     shown = asked("replay", file, "--selection", digest, "--reason", "a repair", "--dry-run")
     assert (shown["offsets"], shown["left_out"]) == (2, {})
     assert shown["estimate"]["records"] == 2
+    assert "comparison" not in shown
+    # The rows that are missing would be new in HBase, and are the same in Parquet.
+    heads = dict(play.opened.book.store.scan(("head",)))
+    out, said = tidemark(
+        *("replay", file, "--selection", digest, "--reason", "a repair", "--dry-run", "--compare", "--run", "what-if")
+    )
+    assert f"hbase: new {play.topics[0]}/1@{gone[0]} index 0: nothing was stored of its message" in out
+    assert f"tidemark report {play.name} what-if" in said
+    assert dict(play.opened.book.store.scan(("head",))) == heads
+    found = asked("report", file, "what-if")
+    assert [(one["name"], one["same"], one["new"]) for one in found["places"]][:2] == [
+        ("hbase", 0, 2),
+        ("parquet", 2, 0),
+    ]
     replay = ("replay", file, "--selection", digest, "--reason", "a repair", "--run", "repaired", "--json")
     out, _ = tidemark(*replay)
     assert counts(json.loads(out)) == [2]

@@ -135,6 +135,13 @@ class Independent:
         connection.close()
         return Counting(rows, debris)
 
+    def cells(self, table: str) -> dict[bytes, dict[bytes, tuple[bytes, int]]]:
+        """Every row of a table with the newest cells and their timestamps, whether it counts or not."""
+        connection = self._connection()
+        found = dict(connection.table(table).scan(include_timestamp=True))
+        connection.close()
+        return found
+
     def parquet(self, fields: list[str]) -> Counting:
         """The rows in the Parquet files of committed windows, or in their compacted folders; fields as in HBase."""
         generations, compacted = self.generations(), self._compacted()

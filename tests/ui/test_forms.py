@@ -126,6 +126,35 @@ def test_a_dry_run_of_a_replay(airflow: Airflow, opened: OpenStream, page: Page)
     assert dict(opened.book.store.scan(("head",))) == before
 
 
+@pytest.mark.covers("N22")
+@pytest.mark.usefixtures("scheduled_run")
+def test_a_dry_run_that_compares(airflow: Airflow, opened: OpenStream, page: Page) -> None:
+    """Spark says what would change, the run's page shows it, and nothing else of the run is begun."""
+    before = dict(opened.book.store.scan(("head",)))
+    form = open_form(page, airflow, "replay")
+    form.locator("#element_records").fill(f"{STREAM}/0@41\n{STREAM}/0@43")
+    form.locator("#element_reason").fill("bug 17")
+    switch(form, "compare")
+    run = send_form(form, page, "success")
+    _, tasks = airflow.call("GET", f"/api/v2/dags/{STREAM}__replay/dagRuns/{run}/taskInstances")
+    assert {one["task_id"]: one["state"] for one in tasks["task_instances"]} == {
+        **dict.fromkeys(("check", "compare", "diff"), "success"),
+        **dict.fromkeys(("plan", "process", "publish"), "skipped"),
+    }
+    page.goto(f"{airflow.url}/dags/{STREAM}__replay/runs/{urllib.parse.quote(run, safe='')}")
+    page.get_by_role("link", name="Offsets").click()
+    section = page.frame_locator("iframe[title=Offsets]").locator("section", has_text="What the replay changes")
+    expect(section.locator("tr").last).to_contain_text("dead letters")
+    page.screenshot(path=SCREENSHOTS / "diff.png")
+    # As stored: nothing but the same.
+    assert [" ".join(line.split()) for line in section.locator("tbody tr").all_inner_texts()] == [
+        "hbase 2 0 0 0",
+        "parquet 2 0 0 0",
+        "dead letters 0 0 0 0",
+    ]
+    assert dict(opened.book.store.scan(("head",))) == before
+
+
 @pytest.mark.covers("N16", "N4", "N5")
 @pytest.mark.usefixtures("scheduled_run")
 def test_a_replay_of_records(airflow: Airflow, opened: OpenStream, page: Page) -> None:

@@ -8,11 +8,13 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from tidemark.audit.comparison import ReplayComparison
 from tidemark.audit.levels import Level
 from tidemark.audit.page import page_of
 from tidemark.audit.repair import name_after_repair, verdict
 from tidemark.audit.report import AuditReport
 from tidemark.cli import finding
+from tidemark.cli.comparing import show_comparison
 from tidemark.cli.options import Html, Json, Ranges, Records, RecordsFile, RunName, Stream, Verbose
 from tidemark.cli.output import data, error, line
 from tidemark.cli.progress import of_audit
@@ -23,6 +25,7 @@ from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, ProcessingFailed, Wrong
 from tidemark.ledger.records import AUDIT
 from tidemark.runs import auditing, lanes
 from tidemark.runs.auditing import Repair
+from tidemark.runs.comparing import as_value, find_comparison
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import AuditRequest, checked
 from tidemark.runs.submit import AUDIT_JOB
@@ -104,18 +107,28 @@ def audit(
 
 def report(
     stream: Stream,
-    run: Annotated[str, typer.Argument(help="the run of the audit, as the audit names it: cli/..., or DAG/RUN")],
+    run: Annotated[str, typer.Argument(help="the run of the audit or replay, as it names it: cli/..., or DAG/RUN")],
     html: Html = None,
     as_json: Json = False,
 ) -> None:
-    """Show the report that an audit has stored, or write it as a page. Ends with 0, whatever the report says.
+    """Show the report that an audit has stored, or write it as a page; or what a replay with --compare was going to change.
+
+    Ends with 0, whatever the report says.
 
     Example: tidemark report orders orders__audit/manual__2026-11-21T07:00:00+00:00 --html report.html
     """
     opened = finding.opened(stream)
     found = auditing.find_report(opened, run)
+    if found is None and (changes := find_comparison(opened, run)) is not None:
+        if html is not None:
+            raise WrongUse(f"--html: {run!r} is the run of a replay, and only audits have a page; leave --html out")
+        _show_changes(changes, as_json=as_json)
+        return
     if found is None:
-        raise WrongUse(f"{opened.book.stream} has no report of the run {run!r}; an audit names its run when it ends")
+        raise WrongUse(
+            f"{opened.book.stream} has no report of the run {run!r}; an audit names its run when it ends, and a replay "
+            "has a report if it was asked to compare"
+        )
     again = auditing.after_repair(opened, found)
     _write(html, found, again)
     if as_json:
@@ -124,6 +137,13 @@ def report(
     _show(found)
     if again is not None:
         line(verdict(found, again).sentence)
+
+
+def _show_changes(changes: ReplayComparison, *, as_json: bool) -> None:
+    if as_json:
+        data(as_value(changes), as_json=True)
+        return
+    show_comparison(changes)
 
 
 def _audited(opened: OpenStream, name: str, level: Level, selection: str | None, *, verbose: bool) -> AuditReport:

@@ -64,4 +64,11 @@ ApprovedBy = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="only show what would be read")]
+Compare = Annotated[
+    bool,
+    typer.Option(
+        "--compare",
+        help="before anything is committed, show what will be the same, changed, new and gone; it runs a Spark job",
+    ),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="refuse all if any of the offsets cannot be read")]

@@ -9,10 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from tidemark.audit.comparison import ReplayComparison
 from tidemark.cli import finding
+from tidemark.cli.comparing import compared, show_comparison
 from tidemark.cli.estimates import counted, show_estimate
 from tidemark.cli.options import (
     ApprovedBy,
+    Compare,
     DryRun,
     From,
     IfNone,
@@ -44,7 +47,8 @@ from tidemark.planning.estimating import stored_before
 from tidemark.runs import lanes, whole_windows
 from tidemark.runs.answering import answers_of
 from tidemark.runs.answers import exact
-from tidemark.runs.approval import People
+from tidemark.runs.approval import People, check_approved
+from tidemark.runs.comparing import as_value, find_comparison
 from tidemark.runs.estimates import estimated
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
@@ -140,10 +144,13 @@ def replay(
     take_over: TakeOver = False,
     strict: Strict = False,
     dry_run: DryRun = False,
+    compare: Compare = False,
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Read again what windows have read before, in a lane of its own. The ingest's position does not move.
+
+    With --compare --dry-run, only show what a replay would change. `tidemark report STREAM RUN` shows it again.
 
     Example: tidemark replay orders --since 2026-11-21T07:00:00Z --until-time 2026-11-21T08:00:00Z --reason "bug 17"
     """
@@ -163,6 +170,7 @@ def replay(
         "rate": rate,
         "reason": reason,
         "dry_run": dry_run,
+        "compare": compare,
         "strict": strict,
     }
     people = People(_user(), approved_by or None)
@@ -182,21 +190,31 @@ def _selected(
 ) -> None:
     kind, name = request.kind, run_name or new_run()
     mine = lanes.lanes_of(opened, kind, name)
+    # An earlier try of the run has compared before it opened the lane.
+    changes = find_comparison(opened, name) if run_name and values.get("compare") else None
     chosen = Selected(RangeSet())
     if mine and all(lanes.is_done(opened, lane) for lane in mine):
         for lane in mine:
             lanes.finish(opened, lane)
         error(f"the {kind.value} of run {name} is done; a run's name is used once")
-        _show_done(opened, mine, name, chosen, as_json=as_json)
+        _show_done(opened, mine, name, chosen, changes, as_json=as_json)
         return
     if mine:
         error(f"going on with the {kind.value} that run {name} has begun: its offsets, in its order, at its rate")
     else:
         asked = checked(request, values, {})
         chosen = select(opened, asked)
+        changes = None
+        if isinstance(asked, ReplayRequest) and asked.compare and chosen.ranges:
+            if not asked.dry_run:
+                # Refused before Spark is started.
+                check_approved(opened.stream.limits.approve_above, chosen.ranges.count(), people)
+            changes = compared(opened, name, chosen.ranges, verbose=verbose)
         if asked.dry_run:
-            _show(opened, asked, chosen, as_json=as_json)
+            _show(opened, asked, chosen, changes, as_json=as_json)
             return
+        if changes is not None and not as_json:
+            show_comparison(changes)
         _show_more_or_less(opened, chosen)
         mine = lanes.open_request(
             opened,
@@ -211,7 +229,7 @@ def _selected(
         )
     for lane in mine:
         process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over, verbose=verbose)
-    _show_done(opened, mine, name, chosen, as_json=as_json)
+    _show_done(opened, mine, name, chosen, changes, as_json=as_json)
 
 
 def repair(opened: OpenStream, run: str, findings: RangeSet, reason: str, command: str, *, verbose: bool) -> None:
@@ -236,8 +254,15 @@ def _planned(opened: OpenStream, lane: str, run: str) -> Pending | None:
     return pending
 
 
-def _show(opened: OpenStream, asked: BackfillRequest | ReplayRequest, chosen: Selected, *, as_json: bool) -> None:
-    """A dry run: the answer to each offset, how many are stored already, and an estimate by earlier windows."""
+def _show(
+    opened: OpenStream,
+    asked: BackfillRequest | ReplayRequest,
+    chosen: Selected,
+    changes: ReplayComparison | None,
+    *,
+    as_json: bool,
+) -> None:
+    """A dry run: the answer to each offset, how many are stored already, an estimate by earlier windows, and the changes."""
     guess = estimated(opened, chosen.all.count(), asked.rate or opened.stream.limits.max_records_per_second)
     stored = stored_before(opened.book.view(), chosen.all)
     value = {
@@ -248,20 +273,36 @@ def _show(opened: OpenStream, asked: BackfillRequest | ReplayRequest, chosen: Se
         "left_out": {why: counted(ranges) for why, ranges in chosen.left_out.items()},
         "stored_before": stored,
         "estimate": guess,
+        **_comparison(changes),
     }
     if as_json:
         data(value, as_json=True)
     else:
         show_answers(exact({**chosen.to_read(), **chosen.left_out}))
+        if changes is not None:
+            show_comparison(changes)
     error(f"dry run: {chosen.all.count()} offsets would be read; of about {stored} messages of them rows are stored")
     show_estimate(guess)
     _show_more_or_less(opened, chosen)
 
 
-def _show_done(opened: OpenStream, mine: list[str], run: str, chosen: Selected, *, as_json: bool) -> None:
-    """What the run has committed, and the answer to each of its offsets."""
+def _show_done(
+    opened: OpenStream,
+    mine: list[str],
+    run: str,
+    chosen: Selected,
+    changes: ReplayComparison | None,
+    *,
+    as_json: bool,
+) -> None:
+    """What the run has committed, the answer to each of its offsets, and in JSON what it was going to change."""
     found = [one for lane in mine for one in answers_of(opened, committed_by(opened, lane, run))]
-    show_committed(opened, mine, run, as_json=as_json, answers=sorted([*found, *exact(chosen.left_out)]))
+    answers, more = sorted([*found, *exact(chosen.left_out)]), _comparison(changes)
+    show_committed(opened, mine, run, as_json=as_json, answers=answers, more=more)
+
+
+def _comparison(changes: ReplayComparison | None) -> dict[str, Any]:
+    return {} if changes is None else {"comparison": as_value(changes)}
 
 
 def _show_more_or_less(opened: OpenStream, chosen: Selected) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -122,9 +122,18 @@ def _windows_of(opened: OpenStream, lane: str, run: str) -> terminal.Look:
 
 
 def show_committed(
-    opened: OpenStream, mine: Sequence[str], run: str, *, as_json: bool, answers: Sequence[Answer] | None = None
+    opened: OpenStream,
+    mine: Sequence[str],
+    run: str,
+    *,
+    as_json: bool,
+    answers: Sequence[Answer] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> None:
-    """The windows that a run has committed in its lanes; after a backfill or replay also the answers to its offsets."""
+    """The windows that a run has committed in its lanes; after a backfill or replay also the answers to its offsets.
+
+    `more` are further keys of the JSON.
+    """
     found = [
         {**one, "generation": str(one["generation"]), **({"lane": lane} if len(mine) > 1 else {})}
         for lane in mine
@@ -135,6 +144,7 @@ def show_committed(
     value: dict[str, Any] = {"stream": opened.book.stream, "lane": mine[0], "run": run, "windows": found}
     if answers is not None:
         value["answers"] = [one.as_fields() for one in answers]
+    value.update(more or {})
     data(value, as_json=as_json, rows=rows, columns=("window", "generation", "read", "stored", "dead letters"))
     if answers and not as_json:
         show_answers(answers)

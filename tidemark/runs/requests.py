@@ -144,6 +144,8 @@ class ReplayRequest(_Request):
     rate: _Rate | None = None
     reason: _Reason
     dry_run: bool = True
+    # Say what will change, with Spark, before anything is committed.
+    compare: bool = False
     strict: bool = False
 
     kind: ClassVar[LaneKind] = LaneKind.REPLAY

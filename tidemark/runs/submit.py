@@ -18,6 +18,7 @@ from tidemark.streams.model import Stream
 
 WINDOW_JOB = "process_window.py"
 AUDIT_JOB = "audit_stream.py"
+COMPARE_JOB = "compare_replay.py"
 COMPACT_JOB = "compact_stream.py"
 
 # As in Airflow's provider: a connection cannot name any other program.

@@ -36,6 +36,11 @@ def pieces(wanted: RangeSet) -> Iterator[OffsetRange]:
             at = until
 
 
+def fewest_scans(wanted: RangeSet, hull: RangeSet) -> RangeSet:
+    """`wanted` or its hull. A scan over the hull is cheaper than one for each offset, unless these lie far apart too."""
+    return min((wanted, hull), key=lambda ranges: sum(1 for _ in pieces(ranges)))
+
+
 def hbase_rows(book: Book, table: ResultTable) -> Iterator[StoredRow]:
     """Every row that counts in a table of results or dead letters, by partition and offset."""
     view = book.view()

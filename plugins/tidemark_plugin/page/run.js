@@ -1,12 +1,14 @@
 "use strict";
-// The answers to a run's offsets, as its tasks have given them. They are asked of Airflow's own API, as the person who
+// The answers to a run's offsets, and what a replay changes, as its tasks have given them. They are asked of Airflow's own API, as the person who
 // looks: Airflow decides who sees them. Everything is put in as text, never as HTML.
 
 const asked = new URLSearchParams(window.location.search);
 const RESULTS = [
   { task: "check", key: "found", title: "Before the run" },
+  { task: "diff", key: "diff", title: "What the replay changes" },
   { task: "publish", key: "return_value", title: "After the run" },
 ];
+const KINDS = ["changed", "new", "gone"];
 
 async function result(task, key) {
   const [dag, run] = ["dag_id", "run_id"].map((name) => encodeURIComponent(asked.get(name) || ""));
@@ -62,11 +64,61 @@ function section(title, found) {
   document.body.append(made);
 }
 
+function numbers(counts) {
+  return Object.entries(counts).map(([name, number]) => `${name} ${grouped(number)}`);
+}
+
+// Counts of every sink that was compared, and the first rows of each kind. There are no values among them.
+function changes(title, found) {
+  const made = document.getElementById("diff").content.cloneNode(true).firstElementChild;
+  made.querySelector("h2").textContent = title;
+  const said = [`${grouped(found.messages)} messages compared, before anything is committed.`];
+  if (found.not_compared.length) said.push(`Not compared: ${found.not_compared.join(", ")}.`);
+  for (const one of found.reasons) {
+    said.push(`Dead letters with the reason ${JSON.stringify(one.reason)}: ${grouped(one.number)}, such as ${one.first}.`);
+  }
+  made.querySelector(".description").textContent = said.join(" ");
+  const [counts, examples] = made.querySelectorAll("table");
+  for (const place of found.places) {
+    const row = counts.tBodies[0].insertRow();
+    cell(row, place.name, "topic");
+    for (const kind of ["same", ...KINDS]) cell(row, grouped(place[kind]), "number");
+    cell(row, [place.columns, place.new_because, place.gone_because].flatMap(numbers).join(", "), "run");
+    for (const kind of KINDS) {
+      const named = place[`${kind}_at`];
+      for (const one of named) {
+        const line = examples.tBodies[0].insertRow();
+        cell(line, place.name, "topic");
+        cell(line, kind, "");
+        cell(line, one.at, "topic");
+        cell(line, grouped(one.index), "number");
+        cell(line, one.columns.join(", ") || one.why, "run");
+      }
+      if (named.length < place[kind]) {
+        const line = examples.tBodies[0].insertRow();
+        cell(line, place.name, "topic");
+        cell(line, kind, "");
+        cell(line, `and ${grouped(place[kind] - named.length)} more`, "topic");
+        cell(line, "", "");
+        cell(line, "", "");
+      }
+    }
+  }
+  if (!examples.tBodies[0].rows.length) {
+    made.querySelector("h3").remove();
+    examples.parentElement.remove();
+  }
+  document.body.append(made);
+}
+
 async function show() {
   const problem = document.getElementById("problem");
   try {
     const results = await Promise.all(RESULTS.map(({ task, key }) => result(task, key)));
-    results.forEach((found, at) => found && found.answers && section(RESULTS[at].title, found));
+    results.forEach((found, at) => {
+      if (found && found.places) changes(RESULTS[at].title, found);
+      else if (found && found.answers) section(RESULTS[at].title, found);
+    });
     if (!document.querySelector("section")) problem.textContent = "No task of this run has answered for offsets.";
   } catch (reason) {
     problem.textContent = reason.message;

@@ -9,23 +9,20 @@ At the level `sinks` it compares all rows so.
 from __future__ import annotations
 
 import argparse
-import logging
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import and_
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport
 from tidemark.clients.kafka.clients import token_urls
-from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, TidemarkError
+from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.ledger.book import View
-from tidemark.ledger.records import AUDIT, Head, Heartbeat
+from tidemark.ledger.records import Head
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.offsets.tallies import PartitionTally, check_read
+from tidemark.offsets.tallies import check_read
 from tidemark.planning import planner
 from tidemark.runs import auditing, discovery, lanes
 from tidemark.runs.open_stream import OpenStream, open_stream
@@ -34,17 +31,13 @@ from tidemark.sinks.kinds import kind_of
 from tidemark_spark.audit.comparing import Audit, Audited
 from tidemark_spark.audit.deleted import forgotten_blocks
 from tidemark_spark.audit.gaps import gap_reports
+from tidemark_spark.jobs.expected import begin, expected_rows
 from tidemark_spark.readers.places import hbase_places
 from tidemark_spark.rows import outcomes
-from tidemark_spark.rows.pipeline import Rows, rows_of
-from tidemark_spark.rows.reading import read_offsets, whatever_time
-from tidemark_spark.rows.tallying import tallies
+from tidemark_spark.rows.reading import whatever_time
 from tidemark_spark.runtime.session import open_session
 from tidemark_spark.schemes.function import check_function
-from tidemark_spark.sinks import make_sinks, refusals
 from tidemark_spark.sinks.hbase.writer import with_dead_letter_digest
-
-log = logging.getLogger(__name__)
 
 
 def main(arguments: list[str]) -> int:
@@ -79,17 +72,19 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: L
     held = _in_kafka(opened, everything.only(covered.partitions) - not_finished)
     to_read = held & covered if level == Level.FULL else RangeSet()
 
-    _begin(opened, run, f"reading {to_read.count()} offsets")
+    begin(opened, "audit", run, f"reading {to_read.count()} offsets")
     incarnations = discovery.newest_incarnations(ledger.register)
     compacted = opened.log.compacted({at.topic for at in held.partitions})
     not_read = covered - unfinished - to_read
     forgotten = forgotten_blocks(opened, view, not_read)
-    rows, counts = whatever_time(lambda any_time: _expected(spark, opened, to_read, incarnations, any_time=any_time))
+    rows, counts = whatever_time(
+        lambda any_time: expected_rows(spark, opened, to_read, incarnations, any_time=any_time)
+    )
     expected = rows.frame
     check_read(counts, to_read)
     compared = Audit(spark, opened, expected, to_read, compacted, _uncommitted(opened), forgotten)
     places = list(_places(compared, run)) if to_read or not_read else []
-    _begin(opened, run, "checking the ledger")
+    begin(opened, "audit", run, "checking the ledger")
     blocks = [place.by_blocks for place in places if place.by_blocks is not None]
     by_tallies = reduce(and_, (one.offsets for one in blocks), not_read).count()
     messages = outcomes.each_message(expected)
@@ -128,15 +123,6 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: L
     return report
 
 
-def _begin(opened: OpenStream, run: str, step: str) -> None:
-    """Say which step begins, in the log and in the ledger, for whoever waits. Nothing depends on it."""
-    log.info("audit of %s: %s", opened.book.stream, step)
-    try:
-        opened.book.beat(AUDIT, Heartbeat(generation=0, run=run, at=opened.book.clock(), step=step))
-    except TidemarkError as problem:
-        log.warning("the step of the audit of %s cannot be shown: %s", opened.book.stream, problem)
-
-
 def _unfinished(view: View) -> RangeSet:
     """Offsets that were committed before they were read, by attempts that have not finished."""
     return RangeSet(
@@ -153,31 +139,14 @@ def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:
     return planner.offsets_within(discovery.known_now(opened, topics), covered) if topics else RangeSet()
 
 
-def _expected(
-    spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incarnations: dict[str, int], *, any_time: bool
-) -> tuple[Rows, tuple[PartitionTally, ...]]:
-    """The messages' rows, computed by today's code, and their tallies."""
-    source = opened.stream.source
-    messages = read_offsets(
-        spark, opened.log.endpoint, source.isolation, in_kafka, incarnations, source.fetch, any_time=any_time
-    )
-    limits = refusals(make_sinks(opened), opened.stream.fields)
-    rows = rows_of(messages, opened.stream, limits, connections=opened.connections)
-    try:
-        return rows, tallies(rows.frame, rows.read) if in_kafka else ()
-    except BaseException:
-        rows.close()
-        raise
-
-
 def _places(audit: Audit, run: str) -> Iterator[Audited]:
     """Every sink that can be audited, and the dead letters."""
     opened = audit.opened
     for settings in opened.stream.sinks:
-        _begin(opened, run, f"comparing {settings.name}")
+        begin(opened, "audit", run, f"comparing {settings.name}")
         if (audited := kind_of(settings.type).with_spark().audit(audit, settings)) is not None:
             yield audited
-    _begin(opened, run, "comparing dead letters")
+    begin(opened, "audit", run, "comparing dead letters")
     letters = opened.stream.dead_letters
     expected = with_dead_letter_digest(outcomes.dead_letters(audit.messages), letters)
     table = opened.dead_letter_table()

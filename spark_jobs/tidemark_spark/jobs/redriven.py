@@ -8,16 +8,14 @@ from pyspark.sql import functions as F
 from tidemark.ledger.records import Window
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.open_stream import OpenStream
-from tidemark.sinks.reading import pieces
+from tidemark.sinks.reading import fewest_scans
 from tidemark_spark.columns import COORDINATE, REDRIVES
 from tidemark_spark.readers.places import COUNTS, hbase_places
 
 
 def dead_letters_so_far(spark: SparkSession, opened: OpenStream, window: Window, covers: RangeSet) -> DataFrame:
     """The coordinates of a replay's window with a dead letter that counts now, with REDRIVES, which includes this replay."""
-    # One scan over the hull is cheaper than one for each offset, unless the offsets lie far apart too.
-    hull = RangeSet(window.hull())
-    within = min((covers, hull), key=lambda ranges: sum(1 for _ in pieces(ranges)))
+    within = fewest_scans(covers, RangeSet(window.hull()))
     found = hbase_places(spark, opened.book, opened.dead_letter_table(), ("redrives",), within=within)
     before = F.col("field_0").cast("string").cast("int")
     return found.where(COUNTS).select(*COORDINATE, (before + 1).alias(REDRIVES))

@@ -9,11 +9,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from tidemark.offsets.ranges import RangeSet
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.parquet.files import GENERATION, WINDOW_COLUMNS, exists
 from tidemark.sinks.parquet.parts import Part
-from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field
-from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST
+from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field, text
+from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST, OTHERS
 from tidemark_spark.rows.selecting import without
 from tidemark_spark.schemes.fields import SPARK_TYPES
 
@@ -69,7 +70,7 @@ def _of_compacted(spark: SparkSession, part: Part, schema: StructType) -> list[D
 
 def columns_of(spark: SparkSession, part: Part) -> StructType:
     """The columns that the files of a folder have, without those of the window."""
-    found = spark.read.option("recursiveFileLookup", True).parquet(part.folder).schema
+    found = spark.read.option("recursiveFileLookup", True).parquet(*part.paths).schema
     return StructType([one for one in found if one.name not in WINDOW_COLUMNS])
 
 
@@ -96,6 +97,34 @@ def places_of(spark: SparkSession, parts: Iterable[Part], fields: Fields) -> Dat
     """The rows of some folders as an audit compares them: with `_counts` and `_found_digest`. Missing folders have no rows."""
     rows = parquet_rows(spark, parts, fields, gone=True)
     return rows.withColumns({COUNTS: F.lit(True), FOUND_DIGEST: content_digest([field(name) for name in fields])})
+
+
+def values_of(spark: SparkSession, parts: Iterable[Part], fields: Fields, within: RangeSet) -> DataFrame:
+    """The rows of some folders as a comparison takes them: coordinate, `_index`, the fields' text or bytes, `_others`.
+
+    Only of folders whose windows cover some of `within`. `_others` names the columns with a value that today's stream file
+    does not have. Missing folders have no rows.
+    """
+    ours = spark.createDataFrame([], schema_of(fields)).schema
+    chosen = [one for one in parts if any(part.covers & within for part in one.windows) and all(map(exists, one.paths))]
+    # Folders of one stream file have the same columns: mostly all of them.
+    alike: dict[tuple[StructField, ...], list[Part]] = {}
+    for part in chosen:
+        if part.holds:
+            more = tuple(one for one in columns_of(spark, part) if one.name not in ours.names)
+            alike.setdefault(more, []).append(part)
+    found = []
+    for more, some in (alike or {(): []}).items():
+        others = F.array(*(F.when(F.col(f"`{one.name}`").isNotNull(), F.lit(one.name)) for one in more))
+        found.append(
+            rows_of(spark, some, StructType([*ours, *more])).select(
+                *COORDINATE,
+                INDEX,
+                *(text(name).alias(f"field_{number}") for number, name in enumerate(fields)),
+                F.array_compact(others.cast("array<string>")).alias(OTHERS),
+            )
+        )
+    return reduce(DataFrame.unionAll, found)
 
 
 def shown(rows: DataFrame, fields: Fields) -> DataFrame:

@@ -24,6 +24,8 @@ from tidemark_spark.schemes.fields import SPARK_TYPES
 
 COUNTS = "_counts"
 FOUND_DIGEST = "_found_digest"
+# The columns of a row that are none of the fields asked for.
+OTHERS = "_others"
 
 # Which fields of a row its digest covers.
 Digested = Callable[[Mapping[str, bytes]], list[bytes | None]]
@@ -64,18 +66,19 @@ def hbase_places(
     *,
     within: RangeSet | None = None,
     digested: Digested | None = None,
+    others: bool = False,
 ) -> DataFrame:
     """Every place of a table that has a row, at the covered offsets (only those `within`), and at `more`.
 
     Columns: coordinate, `_index`, `_counts` (false: only debris), `_tombstone`, `_digest` (as the row's mark says),
     `_found_digest` (as the row's cells say: all `fields`, unless `digested` chooses), and the fields' bytes as `field_0`,
-    `field_1`, ...
+    `field_1`, ... With `others`, also the names of the columns that are not among `fields`, as `_others`.
     """
     view = book.view()
     covered = view.authority.covered() if within is None else view.authority.covered() & within
     wanted = covered | (more or RangeSet())
-    schema = places_schema(fields)
-    reader = _Reader(book, table, replace(view, windows=[]), tuple(fields), schema, digested)
+    schema = places_schema(fields, others=others)
+    reader = _Reader(book, table, replace(view, windows=[]), tuple(fields), schema, digested, others)
     tasks = [
         (one.partition.topic, one.partition.incarnation, one.partition.partition, one.start, one.until)
         for one in pieces(wanted)
@@ -90,7 +93,7 @@ def contents_of(fields: Sequence[str]) -> Digested:
     return lambda row: [row.get(name) for name in fields]
 
 
-def places_schema(fields: Sequence[str]) -> pa.Schema:
+def places_schema(fields: Sequence[str], *, others: bool = False) -> pa.Schema:
     return pa.schema(
         [
             *_PLACE,
@@ -99,22 +102,29 @@ def places_schema(fields: Sequence[str]) -> pa.Schema:
             (DIGEST, pa.int64()),
             (FOUND_DIGEST, pa.int64()),
             *((f"field_{number}", pa.binary()) for number, _ in enumerate(fields)),
+            *([(OTHERS, pa.list_(pa.string()))] if others else []),
         ]
     )
 
 
 def place_row(
-    fields: Sequence[str], found: Place, row: StoredRow | None, digested: Digested | None = None
+    fields: Sequence[str],
+    found: Place,
+    row: StoredRow | None,
+    digested: Digested | None = None,
+    *,
+    others: bool = False,
 ) -> tuple[Any, ...]:
-    """A row of `places_schema`. `row` is None for a place with only debris. `digested` as for `hbase_places`."""
+    """A row of `places_schema`. `row` is None for a place with only debris. Else as for `hbase_places`."""
     at = found.partition
     place = (at.topic, at.incarnation, at.partition, found.offset, found.index)
     if row is None:
-        return (*place, False, False, None, None, *(None for _ in fields))
+        return (*place, False, False, None, None, *(None for _ in fields), *([[]] if others else []))
     contents = [row.fields.get(name) for name in fields]
     of = contents if digested is None else digested(row.fields)
     digest = content_hash(row_hash(coordinate_hash(at, found.offset), found.index), of)
-    return (*place, True, row.mark.tombstone, _signed(row.mark.digest), _signed(digest), *contents)
+    found_others = [sorted(row.fields.keys() - {*fields})] if others else []
+    return (*place, True, row.mark.tombstone, _signed(row.mark.digest), _signed(digest), *contents, *found_others)
 
 
 @dataclass(frozen=True)
@@ -127,6 +137,7 @@ class _Reader:
     fields: tuple[str, ...]
     schema: pa.Schema
     digested: Digested | None
+    others: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         wanted = (
@@ -135,7 +146,8 @@ class _Reader:
             for one in batch.to_pylist()
         )
         for found in places_of_pieces(self.book, self.table, self.view, wanted):
-            yield batch_of([place_row(self.fields, place, row, self.digested) for place, row in found], self.schema)
+            rows = [place_row(self.fields, place, row, self.digested, others=self.others) for place, row in found]
+            yield batch_of(rows, self.schema)
 
 
 def _signed(number: int) -> int:

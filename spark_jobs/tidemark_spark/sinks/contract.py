@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from tidemark.audit.comparison import PlaceComparison
 from tidemark.commit.fence import HeadFence
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.ranges import TopicPartition
@@ -16,6 +17,7 @@ from tidemark.runs.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.contract import Asked
 from tidemark_spark.audit.comparing import Audit, Audited
+from tidemark_spark.audit.replays import Comparing
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,14 @@ class SparkSink(Protocol):
 
     def audit(self, audit: Audit, settings: Any) -> Audited | None:
         """Compare what the sink holds with what it should hold. None: audits skip this type."""
+        ...
+
+
+class ComparingSink(SparkSink, Protocol):
+    """A type of sink whose rows can be compared before a replay. Comparisons name the other sinks as not compared."""
+
+    def compare(self, comparing: Comparing, settings: Any) -> PlaceComparison:
+        """Compare the rows that count with those that a replay would make: see `Comparing.rows_of`."""
         ...
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark.audit.comparison import PlaceComparison
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.hbase.settings import HBaseSink
 from tidemark_spark.audit.comparing import Audit, Audited
+from tidemark_spark.audit.replays import Comparing
 from tidemark_spark.columns import COORDINATE, INDEX, TOMBSTONE
 from tidemark_spark.readers.places import COUNTS, contents_of, hbase_places, typed
 from tidemark_spark.rows.outcomes import field_names
@@ -30,3 +32,10 @@ class SparkHBase:
         contents = contents_of(field_names(opened.stream))
         found = hbase_places(audit.spark, opened.book, table, (), audit.uncommitted, digested=contents)
         return audit.rows_of(settings.name, found, {"table": settings.table})
+
+    def compare(self, comparing: Comparing, settings: HBaseSink) -> PlaceComparison:
+        opened = comparing.opened
+        table = opened.result_table(settings.hbase, settings.table)
+        names = field_names(opened.stream)
+        found = hbase_places(comparing.spark, opened.book, table, names, within=comparing.to_scan, others=True)
+        return comparing.rows_of(settings.name, found.where(COUNTS))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark.audit.comparison import PlaceComparison
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.latest.settings import HBaseLatestSink
 from tidemark.sinks.latest.table import latest_table
 from tidemark_spark.audit.comparing import Audit, Audited
+from tidemark_spark.audit.replays import Comparing
 from tidemark_spark.columns import COORDINATE, INDEX, TOMBSTONE
-from tidemark_spark.readers.places import typed
+from tidemark_spark.readers.places import COUNTS, typed
 from tidemark_spark.rows.outcomes import field_names
 from tidemark_spark.sinks.contract import Sink
-from tidemark_spark.sinks.latest.reader import all_values, newest_values
+from tidemark_spark.sinks.latest.reader import all_values, all_values_with_fields, newest_values
 from tidemark_spark.sinks.latest.writer import HBaseLatest
 
 
@@ -31,3 +33,9 @@ class SparkLatest:
         table = latest_table(opened.connections, settings.hbase, settings.table)
         found = all_values(audit.spark, opened.book, table, field_names(opened.stream))
         return audit.rows_of(settings.name, found, {"table": settings.table})
+
+    def compare(self, comparing: Comparing, settings: HBaseLatestSink) -> PlaceComparison:
+        opened = comparing.opened
+        table = latest_table(opened.connections, settings.hbase, settings.table)
+        found = all_values_with_fields(comparing.spark, opened.book, table, field_names(opened.stream))
+        return comparing.rows_of(settings.name, found.where(COUNTS))

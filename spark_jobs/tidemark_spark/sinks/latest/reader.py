@@ -27,6 +27,12 @@ def all_values(spark: SparkSession, book: Book, table: LatestTable, fields: Sequ
     return _read(spark, book, table, (), contents_of(fields))
 
 
+def all_values_with_fields(spark: SparkSession, book: Book, table: LatestTable, fields: Sequence[str]) -> DataFrame:
+    """Every stored value that counts or is debris. Columns of `hbase_places`, with `_others`."""
+    rows = _Rows(table, book.authority(), tuple(fields), None, every=True)
+    return read_by_salts(spark, rows, places_schema(fields, others=True))
+
+
 def _read(
     spark: SparkSession, book: Book, table: LatestTable, fields: Sequence[str], digested: Digested | None
 ) -> DataFrame:
@@ -37,18 +43,19 @@ def _read(
 
 @dataclass(frozen=True)
 class _Rows:
-    """A `salts.RowsOf`: the newest values with their fields, or the digests of all values."""
+    """A `salts.RowsOf`: the newest values with their fields, the digests of all values, or every value with its fields."""
 
     table: LatestTable
     authority: Authority
     fields: tuple[str, ...]
     digested: Digested | None
+    every: bool = False
 
     def __call__(self, salts: list[int]) -> Iterator[tuple[Any, ...]]:
         for place, row in self._found(salts):
-            yield place_row(self.fields, place, row, self.digested)
+            yield place_row(self.fields, place, row, self.digested, others=self.every)
 
     def _found(self, salts: list[int]) -> Iterator[tuple[Place, StoredRow | None]]:
-        if self.digested is None:
+        if self.digested is None and not self.every:
             return ((row.place, row) for row in self.table.newest(self.authority, salts))
         return self.table.places(self.authority, salts)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark.audit.comparison import PlaceComparison
 from tidemark.offsets.authority import Authority
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.contract import Asked
 from tidemark.sinks.parquet.parts import Part, steady
 from tidemark.sinks.parquet.settings import ParquetSink
 from tidemark_spark.audit.comparing import Audit, Audited
-from tidemark_spark.readers.parquet import parquet_rows, places_of, shown
+from tidemark_spark.audit.replays import Comparing
+from tidemark_spark.readers.parquet import parquet_rows, places_of, shown, values_of
 from tidemark_spark.rows.outcomes import field_names
 from tidemark_spark.sinks.contract import Sink
 from tidemark_spark.sinks.parquet import compacting
@@ -32,6 +34,14 @@ class SparkParquet:
 
         # A retry repeats the whole comparison: a compaction may remove the folders after their files were listed.
         return steady(audit.opened.book, settings.name, compared)
+
+    def compare(self, comparing: Comparing, settings: ParquetSink) -> PlaceComparison:
+        def compared(parts: list[Part], _: Authority) -> PlaceComparison:
+            found = values_of(comparing.spark, parts, comparing.opened.fields, comparing.offsets)
+            return comparing.rows_of(settings.name, found)
+
+        # As for the audit.
+        return steady(comparing.opened.book, settings.name, compared)
 
     def compact(self, opened: OpenStream, settings: ParquetSink, run: str, asked: Asked) -> None:
         compacting.compact(opened, settings, run, asked)

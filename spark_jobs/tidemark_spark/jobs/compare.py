@@ -1,0 +1,121 @@
+"""The job that says what a replay will change. It commits nothing, and writes nothing into sinks and dead letters.
+
+Today's code computes the rows again, from the selected messages. The rows that count now are read from every sink that can
+be compared by row. The ledger keeps the comparison under the name of the replay's run.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+from tidemark.audit.comparison import MOST_REASONS, DeadLetterReason, PlaceComparison, ReplayComparison
+from tidemark.clients.kafka.clients import token_urls
+from tidemark.errors import EXIT_DONE, WrongUse
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.tallies import check_read
+from tidemark.runs import comparing, discovery, lanes
+from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.sinks.kinds import kind_of
+from tidemark.sinks.reading import fewest_scans
+from tidemark_spark.audit.replays import DEAD_LETTER_COLUMNS, DEAD_LETTERS, Comparing
+from tidemark_spark.jobs.expected import begin, expected_rows
+from tidemark_spark.readers.places import COUNTS, hbase_places
+from tidemark_spark.rows import outcomes
+from tidemark_spark.rows.pipeline import check_rows
+from tidemark_spark.rows.reading import whatever_time
+from tidemark_spark.rows.selecting import only
+from tidemark_spark.runtime.session import open_session
+from tidemark_spark.sinks.contract import ComparingSink
+
+_WORK = "comparison"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="compare_replay")
+    parser.add_argument("--stream-file", type=Path, required=True)
+    parser.add_argument("--run", required=True, help="the run of the replay; the comparison is stored under its name")
+    parser.add_argument("--selection", required=True, help="digest of the stored selection that the replay reads")
+    options = parser.parse_args(arguments)
+    opened = open_stream(options.stream_file)
+    if lanes.lanes_of(opened, LaneKind.REPLAY, options.run):
+        # A retry: the replay has begun, and what it was going to change can no longer be found out.
+        found = comparing.stored_comparison(opened, options.run)
+    else:
+        found = compare(opened, options.run, options.selection)
+    for line in found.lines():
+        print(f"tidemark: {line}", flush=True)
+    return EXIT_DONE
+
+
+def compare(opened: OpenStream, run: str, selection: str) -> ReplayComparison:
+    """Compare what a replay of a stored selection would change, and store it under the run's name.
+
+    Raises Conflict when another replay has committed some of these offsets meanwhile.
+    """
+    offsets = lanes.stored_selection(opened, selection)
+    register = opened.book.register()
+    if register is None:
+        raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to compare")
+    spark = open_session(
+        f"tidemark comparison of {opened.book.stream}", opened.file_system_settings(), token_urls(opened.log.endpoint)
+    )
+    check_rows(spark, opened.stream)
+    view = opened.book.view()
+    begin(opened, _WORK, run, f"reading {offsets.count()} offsets")
+    incarnations = discovery.newest_incarnations(register[1])
+    rows, counts = whatever_time(
+        lambda any_time: expected_rows(spark, opened, offsets, incarnations, any_time=any_time)
+    )
+    try:
+        check_read(counts, offsets)
+        letters = hbase_places(
+            spark,
+            opened.book,
+            opened.dead_letter_table(),
+            DEAD_LETTER_COLUMNS,
+            within=fewest_scans(offsets, offsets.hull()),
+        )
+        letters = only(letters.where(COUNTS), offsets).persist()
+        against = Comparing(spark, opened, rows.frame, letters, offsets)
+        places = tuple(_places(against, run))
+        reasons = outcomes.frequent_reasons(rows.frame, MOST_REASONS)
+        letters.unpersist()
+    finally:
+        rows.close()
+    comparing.check_unchanged(view, opened.book.view(), offsets)
+    compared = {one.name for one in places}
+    found = ReplayComparison(
+        stream=opened.book.stream,
+        run=run,
+        at=opened.book.clock(),
+        code_version=lanes.code_version(),
+        stream_digest=opened.file.digest,
+        selection=selection,
+        offsets=offsets.count(),
+        messages=sum(tally.read.number for tally in counts),
+        stored=sum(tally.stored.number for tally in counts),
+        skipped=sum(tally.skipped.number for tally in counts),
+        dead_letters=sum(tally.invalid.number + tally.failed.number for tally in counts),
+        places=places,
+        not_compared=tuple(f"{one.name} ({one.type})" for one in opened.stream.sinks if one.name not in compared),
+        reasons=tuple(
+            DeadLetterReason(reason=one.reason, number=one.number, first=str(one.example)) for one in reasons
+        ),
+    )
+    comparing.store_comparison(opened, found)
+    return found
+
+
+def _places(against: Comparing, run: str) -> Iterator[PlaceComparison]:
+    """Every sink that can be compared by row, and the dead letters."""
+    opened = against.opened
+    for settings in opened.stream.sinks:
+        sink = kind_of(settings.type).with_spark()
+        if hasattr(sink, "compare"):
+            begin(opened, _WORK, run, f"comparing {settings.name}")
+            yield cast("ComparingSink", sink).compare(against, settings)
+    begin(opened, _WORK, run, f"comparing {DEAD_LETTERS}")
+    yield against.dead_letters()

@@ -1,0 +1,45 @@
+"""The rows that today's code makes of some messages, without writing any: for audits, and for comparisons of replays."""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark.sql import SparkSession
+
+from tidemark.errors import TidemarkError
+from tidemark.ledger.records import AUDIT, Heartbeat
+from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.tallies import PartitionTally
+from tidemark.runs.open_stream import OpenStream
+from tidemark_spark.rows.pipeline import Rows, rows_of
+from tidemark_spark.rows.reading import read_offsets
+from tidemark_spark.rows.tallying import tallies
+from tidemark_spark.sinks import make_sinks, refusals
+
+log = logging.getLogger(__name__)
+
+
+def begin(opened: OpenStream, what: str, run: str, step: str) -> None:
+    """Say which step begins, in the log and in the ledger, for whoever waits. Nothing depends on it."""
+    log.info("%s of %s: %s", what, opened.book.stream, step)
+    try:
+        opened.book.beat(AUDIT, Heartbeat(generation=0, run=run, at=opened.book.clock(), step=step))
+    except TidemarkError as problem:
+        log.warning("the step of the %s of %s cannot be shown: %s", what, opened.book.stream, problem)
+
+
+def expected_rows(
+    spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incarnations: dict[str, int], *, any_time: bool
+) -> tuple[Rows, tuple[PartitionTally, ...]]:
+    """The messages' rows, computed by today's code, and their tallies."""
+    source = opened.stream.source
+    messages = read_offsets(
+        spark, opened.log.endpoint, source.isolation, in_kafka, incarnations, source.fetch, any_time=any_time
+    )
+    limits = refusals(make_sinks(opened), opened.stream.fields)
+    rows = rows_of(messages, opened.stream, limits, connections=opened.connections)
+    try:
+        return rows, tallies(rows.frame, rows.read) if in_kafka else ()
+    except BaseException:
+        rows.close()
+        raise

@@ -1,0 +1,210 @@
+"""What a comparison of a replay says: counts of all, names of the first, and no more than the ledger takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.streams_in_memory import StreamInMemory, offsets
+from tidemark.audit.comparison import (
+    MOST_EXAMPLES,
+    DeadLetterReason,
+    Example,
+    PlaceComparison,
+    ReplayComparison,
+)
+from tidemark.cli import auditing, finding, selected, submitting
+from tidemark.errors import Conflict, LedgerContradiction, WrongUse
+from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.records import LaneKind
+from tidemark.runs import lanes
+from tidemark.runs.comparing import check_unchanged, find_comparison, store_comparison, stored_comparison
+
+_COUNTS = st.integers(0, 10**9)
+
+
+def examples(number: int) -> tuple[Example, ...]:
+    return tuple(Example(at=f"a/0@{n}", index=0, columns=("x",)) for n in range(min(number, MOST_EXAMPLES)))
+
+
+@st.composite
+def places(draw: st.DrawFn) -> PlaceComparison:
+    same, changed, new, gone = (draw(_COUNTS) for _ in range(4))
+    return PlaceComparison(
+        name=draw(st.sampled_from(["hbase", "parquet"])),
+        before=same + changed + gone,
+        after=same + changed + new,
+        same=same,
+        changed=changed,
+        new=new,
+        gone=gone,
+        changed_at=examples(changed),
+        new_at=examples(new),
+        gone_at=examples(gone),
+    )
+
+
+def comparison(*found: PlaceComparison) -> ReplayComparison:
+    return ReplayComparison(
+        stream="s",
+        run="r",
+        at=1,
+        code_version="v",
+        stream_digest="d",
+        selection="e",
+        offsets=12,
+        messages=11,
+        stored=8,
+        skipped=1,
+        dead_letters=2,
+        places=found,
+        not_compared=("totals (hbase_aggregates)",),
+        reasons=(DeadLetterReason(reason="negative\namount", number=2, first="a/0@3"),),
+    )
+
+
+@given(places(), st.integers(0, MOST_EXAMPLES))
+def test_what_has_no_example_is_counted_and_nothing_is_left_out(place: PlaceComparison, most: int) -> None:
+    (cut,) = comparison(place).naming(most).places
+    named = {"changed": len(cut.changed_at), "new": len(cut.new_at), "gone": len(cut.gone_at)}
+    assert max(named.values()) <= most
+    counts = {"changed": place.changed, "new": place.new, "gone": place.gone}
+    left = cut.unnamed()
+    assert {kind: named[kind] + left.get(kind, 0) for kind in counts} == counts
+    assert 0 not in left.values()
+    assert cut.differences == place.differences == sum(counts.values())
+    assert len(list(cut.examples())) == sum(named.values())
+
+
+@given(places(), places())
+def test_a_stored_comparison_is_read_as_it_was_written(one: PlaceComparison, two: PlaceComparison) -> None:
+    whole = comparison(one, two)
+    assert msgspec.json.decode(msgspec.json.encode(whole), type=ReplayComparison) == whole
+    assert whole.differences == one.differences + two.differences
+
+
+def test_the_lines_for_people() -> None:
+    place = PlaceComparison(
+        name="hbase",
+        before=8,
+        after=8,
+        same=5,
+        changed=2,
+        new=1,
+        gone=1,
+        columns={"amount": 2, "city": 1},
+        new_because={"its message was a dead letter": 1},
+        gone_because={"its message is now skipped": 1},
+        changed_at=(Example(at="a/0@1", index=0, columns=("amount", "city")),),
+        new_at=(Example(at="a/0@2", index=1, why="its message was a dead letter"),),
+    )
+    assert list(comparison(place).lines()) == [
+        "12 offsets compared, 11 messages: stored 8, skipped 1, dead letters 2; hbase: 5 the same, 2 changed "
+        "(amount 2, city 1), 1 new (its message was a dead letter 1), 1 gone (its message is now skipped 1); "
+        "not compared: totals (hbase_aggregates)",
+        "hbase: changed a/0@1 index 0: amount, city",
+        "hbase: new a/0@2 index 1: its message was a dead letter",
+        "hbase: 1 more changed",
+        "hbase: 1 more gone",
+        "2 dead letters after the replay: 'negative\\namount', such as a/0@3",
+    ]
+
+
+def test_the_ledger_keeps_it_under_its_run_with_as_many_examples_as_fit(tmp_path: Path) -> None:
+    stream = StreamInMemory(tmp_path)
+    place = PlaceComparison(name="hbase", before=30, after=30, same=0, changed=30, new=0, gone=0)
+    found = comparison(msgspec.structs.replace(place, changed_at=examples(30)))
+    assert find_comparison(stream.opened, "r") is None
+    with pytest.raises(LedgerContradiction, match="the comparison of r is not in the ledger"):
+        stored_comparison(stream.opened, "r")
+    store_comparison(stream.opened, found)
+    assert stored_comparison(stream.opened, "r") == found
+    # An audit of the same name is another report.
+    assert stream.opened.book.report("r") is None
+    stream.store.max_value_bytes = 900
+    store_comparison(stream.opened, found)
+    (cut,) = stored_comparison(stream.opened, "r").places
+    assert (len(cut.changed_at), cut.changed, cut.unnamed()) == (5, 30, {"changed": 25})
+
+
+def test_another_replay_of_the_same_offsets_meanwhile_is_a_conflict(tmp_path: Path) -> None:
+    stream = StreamInMemory(tmp_path)
+    stream.ends((0, 20))
+    stream.ingest()
+    book = stream.opened.book
+    before = book.view()
+    stream.ends((0, 30))
+    stream.ingest("run 2")
+    lane = lanes.open_selected(stream.opened, LaneKind.REPLAY, "other", offsets((0, 4, 6)), "a test")
+    lanes.plan_lane(stream.opened, lane, "other")
+    stream.process(lane, "other")
+    check_unchanged(before, book.view(), offsets((0, 0, 4), (0, 6, 20)))
+    with pytest.raises(Conflict, match="compare again"):
+        check_unchanged(before, book.view(), offsets((0, 5, 20)))
+
+
+@pytest.fixture
+def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[StreamInMemory, list[str]]:
+    """A stream with ten offsets that were read, without Spark: a job gives a comparison, and the lanes are noted."""
+    stream, begun = StreamInMemory(tmp_path), []
+    stream.ends((0, 10))
+    stream.ingest()
+    monkeypatch.setattr(finding, "opened", lambda _: stream.opened)
+
+    def submit(opened: Any, script: str, arguments: list[str], **_: Any) -> submitting.Ended:
+        begun.append(f"{script} {sorted(all_lanes(opened.book))}")
+        given = dict(zip(arguments[::2], arguments[1::2], strict=True))
+        place = PlaceComparison(
+            name="hbase", before=1, after=1, same=0, changed=1, new=0, gone=0, columns={"amount": 1}
+        )
+        found = comparison(msgspec.structs.replace(place, changed_at=examples(1)))
+        named = {"run": given["--run"], "selection": given["--selection"], "at": stream.now}
+        store_comparison(opened, msgspec.structs.replace(found, **named))
+        return submitting.Ended(0, "above")
+
+    monkeypatch.setattr("tidemark.cli.comparing.submit", submit)
+    monkeypatch.setattr(selected, "process", lambda *_, **__: begun.append("process"))
+    monkeypatch.setattr(selected, "estimated", lambda *_: None)
+    return stream, begun
+
+
+def replay(run: str, **more: Any) -> None:
+    selected.replay("orders", ranges=["orders/0@0-5"], reason="bug 17", run_name=run, compare=True, **more)
+
+
+def test_a_dry_run_on_the_command_line_compares_and_opens_no_lane(
+    compared: tuple[StreamInMemory, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stream, begun = compared
+    replay("mine", dry_run=True)
+    assert begun == ["compare_replay.py ['ingest']"]
+    assert sorted(all_lanes(stream.opened.book)) == ["ingest"]
+    shown = capsys.readouterr()
+    assert "hbase: changed a/0@0 index 0: x" in shown.out
+    assert "tidemark report orders mine" in shown.err
+    auditing.report("orders", "mine")
+    assert "hbase: changed a/0@0 index 0: x" in capsys.readouterr().out
+    replay("json", dry_run=True, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["offsets"], found["comparison"]["places"][0]["columns"]) == (5, {"amount": 1})
+    with pytest.raises(WrongUse, match="only audits have a page"):
+        auditing.report("orders", "mine", html=Path("page.html"))
+
+
+def test_a_replay_compares_before_it_opens_its_lane_and_once(
+    compared: tuple[StreamInMemory, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, begun = compared
+    replay("mine", as_json=True)
+    assert begun == ["compare_replay.py ['ingest']", "process"]
+    first = json.loads(capsys.readouterr().out)["comparison"]
+    # Going on, it shows what it has said.
+    replay("mine", as_json=True)
+    assert begun == ["compare_replay.py ['ingest']", "process", "process"]
+    assert json.loads(capsys.readouterr().out)["comparison"] == first

@@ -1,0 +1,176 @@
+"""What a replay will change: the rows that the sinks hold now, against the rows that today's code makes of the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from msgspec import Struct, structs
+
+from tidemark.ledger.records import FORMAT
+
+# How many rows of each kind a comparison names. The counts are of all.
+MOST_EXAMPLES = 20
+# How many reasons of dead letters it names.
+MOST_REASONS = 10
+
+# Why a row is new or gone, as people read it.
+WAS_DEAD_LETTER = "its message was a dead letter"
+MORE_ROWS = "its message now gives more rows"
+WAS_NO_ROW = "nothing was stored of its message"
+IS_DEAD_LETTER = "its message is now a dead letter"
+IS_SKIPPED = "its message is now skipped"
+FEWER_ROWS = "its message now gives fewer rows"
+NOT_IN_KAFKA = "Kafka no longer gives its message"
+# The same for a dead letter.
+WAS_STORED = "the message was no dead letter"
+IS_STORED = "the message is now stored"
+IS_SKIPPED_NOW = "the message is now skipped"
+MESSAGE_NOT_IN_KAFKA = "Kafka no longer gives the message"
+
+
+class Example(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One row that a replay would change: `columns` names what changes in it, `why` says why it is new or gone."""
+
+    at: str
+    index: int
+    columns: tuple[str, ...] = ()
+    why: str = ""
+
+    def described(self) -> str:
+        return ", ".join(self.columns) or self.why
+
+
+class PlaceComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One sink, or the dead letters: how many rows stay the same, change, are new and are gone.
+
+    `before` rows count now, `after` rows would count after the replay. `columns` has, for each column, the number of rows in
+    which it changes. `new_because` and `gone_because` have the numbers of rows by reason. Values are never in a comparison.
+    """
+
+    name: str
+    before: int
+    after: int
+    same: int
+    changed: int
+    new: int
+    gone: int
+    columns: dict[str, int] = {}
+    new_because: dict[str, int] = {}
+    gone_because: dict[str, int] = {}
+    changed_at: tuple[Example, ...] = ()
+    new_at: tuple[Example, ...] = ()
+    gone_at: tuple[Example, ...] = ()
+
+    @property
+    def differences(self) -> int:
+        return self.changed + self.new + self.gone
+
+    def examples(self) -> Iterator[tuple[str, Example]]:
+        for kind, found in (("changed", self.changed_at), ("new", self.new_at), ("gone", self.gone_at)):
+            for one in found:
+                yield kind, one
+
+    def unnamed(self) -> dict[str, int]:
+        """How many rows of each kind have no example."""
+        left = {
+            "changed": self.changed - len(self.changed_at),
+            "new": self.new - len(self.new_at),
+            "gone": self.gone - len(self.gone_at),
+        }
+        return {kind: number for kind, number in left.items() if number}
+
+    def sentence(self) -> str:
+        text = f"{self.name}: {self.same} the same, {self.changed} changed"
+        if self.columns:
+            text += f" ({_numbers(self.columns)})"
+        text += f", {self.new} new"
+        if self.new_because:
+            text += f" ({_numbers(self.new_because)})"
+        text += f", {self.gone} gone"
+        if self.gone_because:
+            text += f" ({_numbers(self.gone_because)})"
+        return text
+
+
+class DeadLetterReason(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A reason for which messages would be dead letters after the replay, with their number and the first of them."""
+
+    reason: str
+    number: int
+    first: str
+
+
+class ReplayComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What the replay of a run would change, before anything is committed.
+
+    Of `offsets` selected, `messages` were read; today's code would make them `stored`, `skipped` or `dead_letters`.
+    `reasons` are the most frequent ones of those dead letters. `not_compared` are the sinks that cannot be compared by row.
+    """
+
+    format: int = FORMAT
+    stream: str
+    run: str
+    at: int
+    code_version: str
+    stream_digest: str
+    selection: str
+    offsets: int
+    messages: int
+    stored: int
+    skipped: int
+    dead_letters: int
+    places: tuple[PlaceComparison, ...]
+    not_compared: tuple[str, ...] = ()
+    reasons: tuple[DeadLetterReason, ...] = ()
+
+    @property
+    def differences(self) -> int:
+        return sum(place.differences for place in self.places)
+
+    def sentence(self) -> str:
+        """The outcome in one line, for people."""
+        text = (
+            f"{self.offsets} offsets compared, {self.messages} messages: stored {self.stored}, skipped {self.skipped}, "
+            f"dead letters {self.dead_letters}"
+        )
+        parts = [text, *(place.sentence() for place in self.places)]
+        if self.not_compared:
+            parts.append(f"not compared: {', '.join(self.not_compared)}")
+        return "; ".join(parts)
+
+    def naming(self, most: int) -> ReplayComparison:
+        """The same with at most so many examples of each kind, for a ledger that takes no larger value."""
+        return structs.replace(
+            self,
+            reasons=self.reasons[:most],
+            places=tuple(
+                structs.replace(
+                    one, changed_at=one.changed_at[:most], new_at=one.new_at[:most], gone_at=one.gone_at[:most]
+                )
+                for one in self.places
+            ),
+        )
+
+    def lines(self) -> Iterator[str]:
+        """The comparison as people read it in a log: what changes in each place, examples, and what is left out."""
+        yield self.sentence()
+        yield from chain.from_iterable(map(_lines, self.places))
+        for one in self.reasons:
+            yield f"{one.number} dead letters after the replay: {one.reason!r}, such as {one.first}"
+
+
+def _lines(place: PlaceComparison) -> Iterator[str]:
+    for kind, one in place.examples():
+        yield f"{place.name}: {kind} {one.at} index {one.index}: {one.described()}"
+    for kind, number in place.unnamed().items():
+        yield f"{place.name}: {number} more {kind}"
+
+
+def _numbers(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in counts.items())
+
+
+def name_of_comparison(run: str) -> str:
+    """The name under which the ledger keeps the comparison of a run."""
+    return f"{run}/comparison"
