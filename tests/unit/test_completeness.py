@@ -129,6 +129,7 @@ def in_order(world: World) -> World:
     return replace(world, times=tuple(None if time is None else next(ordered) for time in world.times))
 
 
+@pytest.mark.covers("N11")
 @given(world=worlds(), span=spans, now=st.integers(0, 20), lateness=latenesses)
 def test_complete_says_that_each_message_before_the_passing_is_in_a_window(
     world: World, span: Span, now: int, lateness: int
@@ -178,6 +179,7 @@ def test_of_a_log_in_order_deleted_offsets_never_hide_what_is_missing(world: Wor
                 assert world.read(offset)
 
 
+@pytest.mark.covers("N11")
 @given(world=worlds(), span=spans, lateness=latenesses)
 def test_the_number_of_late_messages_lies_within_its_bounds(world: World, span: Span, lateness: int) -> None:
     late = world.judged(span, 100, lateness).late
