@@ -26,13 +26,13 @@ def announce(stream_file: str, stream: Stream) -> Any:
 
     @task(task_id="complete", outlets=[asset], trigger_rule=TriggerRule.NONE_FAILED)
     def complete(**context: Any) -> dict[str, Any]:
+        from tidemark.views.completeness import NOTHING_NOTED, announced_before, noted
         from tidemark.views.event_time import MOST_HOURS, hour_shown, progress, progress_shown
         from tidemark_dags.connections import open_here
         from tidemark_dags.metrics import send_watermark
 
         run, state = run_name(context), context["asset_state_store"][asset]
-        noted = state.get("announced", default={"hours": [], "run": run, "by_run": []})
-        before = set(noted["hours"]) - set(noted["by_run"] if noted["run"] == run else ())
+        before = announced_before(state.get("announced") or NOTHING_NOTED, run)
         with airflow_errors():
             seen = progress(open_here(stream_file))
             watermark = seen.watermark()
@@ -42,10 +42,8 @@ def announce(stream_file: str, stream: Stream) -> Any:
             raise AirflowSkipException("no more hours are complete")
         found = {"hours": [hour_shown(*one) for one in hours], **progress_shown(seen, watermark)}
         context["outlet_events"][asset].extra = found
-        now = [hour.start for hour, _ in hours]
-        # More than one week back, no hour is due any more.
-        kept = sorted({*before, *now})[-2 * MOST_HOURS :]
-        state.set("announced", {"hours": kept, "run": run, "by_run": now})
+        # Further back, no hour is due any more.
+        state.set("announced", noted(before, [hour.start for hour, _ in hours], run, 2 * MOST_HOURS))
         return found
 
     return complete()

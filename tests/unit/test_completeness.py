@@ -14,6 +14,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.views.completeness import (
     HOUR_MS,
     MISSINGS,
+    NOTHING_NOTED,
     RULES,
     Answer,
     Log,
@@ -23,9 +24,11 @@ from tidemark.views.completeness import (
     Passing,
     Rule,
     Span,
+    announced_before,
     concerns,
     hours_due,
     judge,
+    noted,
     passed_over,
     watermark,
 )
@@ -298,6 +301,22 @@ def test_hours_are_due_from_the_first_message_to_the_watermark() -> None:
     assert hours_due(hour + 5, 4 * hour - 1, [], 9) == [hour, 2 * hour]
     assert hours_due(0, 4 * hour, [], 2) == [2 * hour, 3 * hour]
     assert hours_due(None, 4 * hour, [], 2) == hours_due(0, None, [], 2) == []
+
+
+def test_an_hour_is_announced_once_unless_its_own_run_tries_again() -> None:
+    first = noted(announced_before(NOTHING_NOTED, "run 1"), [5, 3], "run 1", 9)
+    assert announced_before(first, "run 2") == {3, 5}
+    assert announced_before(first, "run 1") == set()
+    second = noted({3, 5}, [7], "run 2", 2)
+    assert announced_before(second, "run 2") == {5}
+    assert announced_before(second, "run 1") == {5, 7}
+
+
+def test_a_log_that_ends_below_what_was_read_proves_nothing() -> None:
+    one = World(EVENT, 0, 0, ((6, "window"),)).partition()
+    cut = replace(one, log=Log(0, 5, 5))
+    assert judge(cut, Span(2, 4), Passing(0, 2, 4), 9, 0).rule == Rule.REPLACED
+    assert (watermark(one, 9, 0), watermark(cut, 9, 0)) == (9, None)
 
 
 def test_a_span_has_time_in_it_and_each_word_its_meaning() -> None:

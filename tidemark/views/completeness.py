@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from tidemark.errors import WrongUse
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -62,7 +63,7 @@ RULES = {
     Rule.NOT_OVER: "not complete: the clock has not passed the end of the span and the allowed lateness",
     Rule.MISSING: "not complete: offsets that may belong to the span are in no committed window",
     Rule.REPLACED: "not complete: the topic was recreated, truncated or left before its windows had passed the span, and "
-    "nobody knows what was unread",
+    "nobody knows what was unread; or the log ends below what was read of it",
 }
 MISSINGS = {
     Missing.UNREAD: "no window has read them yet; the next run does, or a backfill",
@@ -143,6 +144,11 @@ class Partition:
         return next((until for start, until in done.of(self.at) if start <= self.begins < until), self.begins)
 
     @property
+    def cut(self) -> bool:
+        """Whether the log ends below what was read of it: what it holds may be other messages at the same offsets."""
+        return self.log is not None and self.next > self.log.until
+
+    @property
     def waiting(self) -> tuple[int, int] | None:
         """The first unread offset that can be read, and the end; None when there is none, or when Kafka has deleted it."""
         log = self.log
@@ -194,7 +200,7 @@ def judge(one: Partition, span: Span, passing: Passing, now: int, lateness_ms: i
     missing = () if reach is None else tuple(_missing(one, span, passing, reach))
     if now < end:
         rule = Rule.NOT_OVER
-    elif reach is None:
+    elif reach is None or one.cut:
         rule = Rule.REPLACED
     elif missing:
         rule = Rule.MISSING
@@ -216,7 +222,9 @@ def watermark(one: Partition, now: int, lateness_ms: int, unread_since: int | No
     (see `Partition.waiting`).
     Of a partition that is read to its end, the clock. Never later than the clock.
     """
-    if one.log is not None and one.next >= one.log.until:
+    if one.cut:
+        return None
+    if one.log is not None and one.next == one.log.until:
         return now - lateness_ms
     newest = max((part.last_timestamp for part in one.parts if part.last < one.next), default=None)
     seen = [time for time in (newest, unread_since) if time is not None]
@@ -240,6 +248,19 @@ def hours_due(first: int | None, watermark: int | None, announced: Iterable[int]
     start = max(first // HOUR_MS * HOUR_MS, until - most * HOUR_MS, 0)
     known = set(announced)
     return [hour for hour in range(start, until, HOUR_MS) if hour not in known]
+
+
+def announced_before(noted: Mapping[str, Any], run: str) -> set[int]:
+    """The hours that earlier runs have announced, of what was noted. What a try of this run has noted does not count."""
+    return set(noted["hours"]) - set(noted["by_run"] if noted["run"] == run else ())
+
+
+def noted(before: Iterable[int], hours: Iterable[int], run: str, most: int) -> dict[str, Any]:
+    """What to note after a run has announced some hours: the newest `most` of all that were announced."""
+    return {"hours": sorted({*before, *hours})[-most:], "run": run, "by_run": sorted(hours)}
+
+
+NOTHING_NOTED: Mapping[str, Any] = {"hours": [], "run": "", "by_run": []}
 
 
 def _passed(one: Partition, time: int, found: int | None) -> tuple[int | None, int | None]:
@@ -325,7 +346,7 @@ def _late(one: Partition, span: Span, earliest: int | None, latest: int | None) 
     if one.log is not None:
         held = _within(one.at, max(earliest, one.log.start), max(earliest, one.log.start, one.log.until))
         unread = (held - one.covered).count()
-    return Late(least, most, tuple(windows), ranges, unread)
+    return Late(least, most, tuple(windows), ranges & one.covered, unread)
 
 
 def _within(at: TopicPartition, start: int, until: int) -> RangeSet:

@@ -15,7 +15,7 @@ from tidemark.ledger.book import Committed
 from tidemark.ledger.records import INGEST, Guarantee, LaneKind, Register
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.planning.inputs import Known
-from tidemark.runs.discovery import known_now, topics_now
+from tidemark.runs.discovery import known_up_to, topics_now
 from tidemark.runs.open_stream import OpenStream
 from tidemark.views.completeness import (
     HOUR_MS,
@@ -114,7 +114,8 @@ def progress(opened: OpenStream) -> Progress:
     # The clock first: what Kafka holds afterwards has come by then.
     now = opened.book.clock()
     topics = topics_now(opened)
-    known = known_now(opened, topics, learn=False)
+    ingest = opened.book.head(INGEST)
+    known = known_up_to(opened, topics, ingest.head.offsets() if ingest else {}, learn=False)
     for topic in topics:
         if topic not in known.logs and topic not in known.left:
             raise TopicUnknown(f"topic {topic} does not exist; create it, or correct `source` in the stream file")
