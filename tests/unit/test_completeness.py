@@ -267,6 +267,21 @@ def test_what_expired_before_the_span_began_does_not_belong_to_it() -> None:
     for start, missing in ((30, lost), (50, lost), (51, ()), (60, ()), (70, ())):
         assert judge(one, Span(start, 80), nothing, 99, 0).missing == missing
     assert judge(replace(one, arrived=((60, 9),), parts=()), Span(60, 80), nothing, 99, 0).missing == lost
+    assert judge(replace(one, arrived=((60, 10),), parts=()), Span(60, 80), nothing, 99, 0).missing == ()
+    # What follows next decides.
+    two = replace(one, parts=(Part("ingest/2", 5, 15, 19, 20, 90), Part("ingest/1", 5, 10, 14, 50, 80)))
+    assert judge(two, Span(40, 80), nothing, 99, 0).missing == lost
+
+
+def test_a_window_of_scattered_offsets_proves_nothing_between_them() -> None:
+    covered = RangeSet([OffsetRange(AT, 0, 1), OffsetRange(AT, 5, 6)])
+    one = Partition(AT, 0, covered, {}, (Part("backfill-1/1", 2, 0, 5, 3, 9),), (), None)
+    # Which of its two messages passed the span, nobody knows: all before the second may belong to it.
+    answer = judge(one, Span(2, 4), Passing(), 99, 0)
+    assert answer.missing == ((Missing.UNREAD, OffsetRange(AT, 1, 5)),)
+    log = replace(one, log=Log(0, 6, 6))
+    late = judge(log, Span(2, 4), Passing(0, 0, 0), 99, 0).late
+    assert (late.ranges, late.unread) == (covered, 4)
 
 
 def test_late_messages_are_known_exactly_where_a_window_has_nothing_else() -> None:
@@ -293,6 +308,9 @@ def test_the_watermark_goes_on_where_a_policy_passed_over_and_names_what() -> No
     hole = replace(one, left_out={})
     assert (watermark(hole, 99, 0), passed_over(hole)) == (2, RangeSet())
     assert watermark(World((1,), 0, 0, ()).partition(), 99, 0) is None
+    # What is passed over only later.
+    beyond = World((1, 2, 3, 4), 0, 0, ((2, "window"), (1, "unread"), (1, "skipped"))).partition()
+    assert (watermark(beyond, 99, 0), passed_over(beyond)) == (2, RangeSet())
 
 
 def test_hours_are_due_from_the_first_message_to_the_watermark() -> None:
