@@ -23,6 +23,7 @@ from tidemark import errors
 from tidemark.cli.app import app
 from tidemark.errors import EXIT_CODES, TidemarkError
 from tidemark.streams.model import Stream
+from tidemark.views.completeness import MISSINGS, RULES
 from tidemark.views.metrics import COUNTERS, GAUGES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -190,8 +191,18 @@ def error_names() -> str:
     return table(("name", "code", "raised when", "what to do"), rows)
 
 
+def rules() -> str:
+    """The rules by which a span of event time is complete in a partition, or not."""
+    return table(("rule", "meaning"), ((f"`{rule.value}`", said) for rule, said in RULES.items()))
+
+
+def missing() -> str:
+    """Why offsets that may belong to a span are in no window."""
+    return table(("word", "meaning"), ((f"`{kind.value}`", said) for kind, said in MISSINGS.items()))
+
+
 _TABLES: dict[str, Callable[..., str]] = {
-    one.__name__: one for one in (keys, fields, commands, options, metrics, exit_codes, error_names)
+    one.__name__: one for one in (keys, fields, commands, options, metrics, exit_codes, error_names, rules, missing)
 }
 
 

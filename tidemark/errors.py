@@ -343,9 +343,10 @@ class ExitCode:
 EXIT_CODES: Mapping[int, ExitCode] = {
     EXIT_DONE: ExitCode("done"),
     EXIT_DIFFERENCES: ExitCode(
-        "an audit found differences",
+        "an audit found differences, or `tidemark complete` something missing",
         "look at the coordinates and replay the findings; blocks that Kafka has deleted "
-        "[cannot be replayed](audit.md#what-kafka-has-deleted)",
+        "[cannot be replayed](audit.md#what-kafka-has-deleted). What a span of time lacks is named "
+        "[with its reason](complete.md#what-is-missing)",
     ),
     EXIT_WRONG_USE: ExitCode("wrong use or configuration", "correct what the message names"),
     # The holder of a window may be dead: its lease has run out by the next try.

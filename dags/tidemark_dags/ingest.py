@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from tidemark.ledger.records import INGEST
 from tidemark.streams.model import Stream
+from tidemark_dags.complete import announce
 from tidemark_dags.spark_job import SparkJob
 from tidemark_dags.steps import ON_SCHEDULE, RUN, airflow_errors, publish, run_name
 from tidemark_dags.stream_dag import stream_dag
@@ -24,7 +25,10 @@ INGEST_PRIORITY = 10
 
 
 def ingest_dag(path: Path, stream: Stream) -> DAG:
-    """Plan a window, process it, publish what was committed. When nothing is new, the later tasks are skipped."""
+    """Plan a window, process it, publish what was committed, and announce complete hours.
+
+    When nothing is new, the next two tasks are skipped.
+    """
     file = str(path)
     with stream_dag(
         stream,
@@ -69,7 +73,7 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
         process = process_windows(
             file, stream, pool=stream.engine.pool, lane=INGEST, seq="{{ ti.xcom_pull(task_ids='plan') }}"
         )
-        pinned >> process >> publish(file, stream, INGEST)
+        pinned >> process >> publish(file, stream, INGEST) >> announce(file, stream)
     return dag
 
 

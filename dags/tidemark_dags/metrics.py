@@ -14,6 +14,7 @@ from tidemark.errors import TidemarkError
 if TYPE_CHECKING:
     from tidemark.ledger.records import Record
     from tidemark.runs.open_stream import OpenStream
+    from tidemark.views.event_time import Progress
     from tidemark.views.metrics import Metric
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,15 @@ def send_counts(stream: str, records: Iterable[Record]) -> None:
     for one in counts(records):
         name, tags = _named(stream, one)
         stats.incr(name, one.value, tags=tags)
+
+
+def send_watermark(seen: Progress, watermark: int | None) -> None:
+    """How old the stream's watermark is; nothing while it is unknown."""
+    from tidemark.views.metrics import watermark_age
+
+    for one in watermark_age(seen.now, watermark):
+        name, tags = _named(seen.opened.book.stream, one)
+        stats.gauge(name, one.value, tags=tags)
 
 
 def _named(stream: str, metric: Metric) -> tuple[str, dict[str, str]]:

@@ -15,6 +15,7 @@ from tidemark.errors import TidemarkError
 if TYPE_CHECKING:
     from tidemark.offsets.ranges import RangeSet
     from tidemark.runs.answers import Answer
+    from tidemark.runs.open_stream import OpenStream
     from tidemark.streams.model import Stream
 
 log = logging.getLogger(__name__)
@@ -61,11 +62,23 @@ def answered(answers: Sequence[Answer]) -> dict[str, Any]:
     return {"totals": totals(answers), "answers": [one.as_fields() for one in answers[:MOST_LINES]]}
 
 
+def _event_time(opened: OpenStream) -> dict[str, Any]:
+    """The stream's watermark for an event. What was committed is published also when the watermark cannot be known."""
+    from tidemark.views.event_time import progress, progress_shown
+
+    try:
+        seen = progress(opened)
+        return progress_shown(seen, seen.watermark())
+    except TidemarkError as problem:
+        log.warning("no watermark of %s: %s", opened.book.stream, problem)
+        return {"watermark": None}
+
+
 def publish(stream_file: str, stream: Stream, lane: Any, then: Any = "") -> Any:
     """The task `publish`: the ranges and counts of what the run committed in a lane, as an asset event and its result.
 
     `then` is a second lane of the run, for what a backfill has read again.
-    After a backfill or replay, the result has the answer to each offset too.
+    The event has the stream's watermark too. After a backfill or replay, the result has the answer to each offset too.
     """
     asset = results_asset(stream)
 
@@ -87,7 +100,7 @@ def publish(stream_file: str, stream: Stream, lane: Any, then: Any = "") -> Any:
         committed: dict[str, Any] = {"lane": lane, "windows": windows(records)}
         if then:
             committed["then"] = {"lane": then, "windows": windows(later)}
-        context["outlet_events"][asset].extra = committed
+        context["outlet_events"][asset].extra = {**committed, **_event_time(opened)}
         return {**committed, **answered(answers)} if answers else committed
 
     return publish_committed(lane, then)

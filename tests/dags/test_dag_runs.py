@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -27,7 +28,7 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 from kafka import KafkaProducer
 
-from demo.cdn_lines import produce
+from demo.cdn_lines import messages
 from services.site import Site
 from tests.support.dag_streams import STREAM, STREAM_FILE
 from tests.support.playground import Kafka
@@ -63,7 +64,11 @@ def dags() -> dict[str, DAG]:
 @pytest.fixture(scope="module")
 def topic(kafka: Kafka, site: Site) -> str:
     kafka.create(STREAM, 4)
-    produce(site.address("kafka"), STREAM, 2_000)
+    producer = KafkaProducer(bootstrap_servers=site.address("kafka"))
+    # Of some hours ago, so that their hour is over.
+    for one in messages(2_000, datetime.now(UTC) - timedelta(hours=3)):
+        producer.send(STREAM, key=one.key, value=one.value, timestamp_ms=one.timestamp_ms)
+    producer.close()
     return STREAM
 
 
@@ -74,6 +79,17 @@ def opened(topic: str) -> OpenStream:
 
 def states(run: Any) -> dict[str, str]:
     return {task.task_id: str(task.state) for task in run.get_task_instances()}
+
+
+def asset_events(airflow_home: Path, asset: str) -> list[Any]:
+    """The extras of an asset's events, oldest first."""
+    with sqlite3.connect(airflow_home / "airflow.db") as database:
+        found = database.execute(
+            "select asset_event.extra from asset_event join asset on asset.id = asset_id where name = ? "
+            "order by asset_event.id",
+            (asset,),
+        )
+        return [json.loads(extra) for (extra,) in found]
 
 
 @dataclass
@@ -148,7 +164,7 @@ def metrics(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], dict[str, 
         stats.initialize(factory=NoStatsLogger, export_legacy_names=True)
 
 
-@pytest.mark.covers("S17", "Q5")
+@pytest.mark.covers("S17", "Q5", "N11")
 def test_ingest(
     dags: dict[str, DAG],
     opened: OpenStream,
@@ -158,7 +174,7 @@ def test_ingest(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     run = dags[f"{STREAM}__ingest"].test()
-    assert states(run) == {"plan": "success", "process": "success", "publish": "success"}
+    assert states(run) == dict.fromkeys(("plan", "process", "publish", "complete"), "success")
     found = opened.book.head(INGEST)
     assert found is not None
     last = found.head.last
@@ -166,14 +182,22 @@ def test_ingest(
     assert last.attempt.run == f"{STREAM}__ingest/{run.run_id}"
     assert sum(tally.read.number for tally in last.tallies) == 2_000
     # The event for other DAGs names ranges and counts.
-    with sqlite3.connect(airflow_home / "airflow.db") as database:
-        (extra,) = database.execute("select extra from asset_event order by id desc limit 1").fetchone()
-    (window,) = json.loads(extra)["windows"]
+    (extra,) = asset_events(airflow_home, f"{STREAM}_results")
+    (window,) = extra["windows"]
     assert (window["seq"], window["read"]) == (1, 2_000)
     assert window["stored"] + window["dead_letters"] == 2_000
     assert f"{STREAM}/0 [0, {found.head.offsets()[TopicPartition(STREAM, 0)]})" in window["ranges"]
+    # Everything is read, so the hour of the messages is over: another event names it.
+    oldest = min(tally.first_timestamp for tally in last.tallies if tally.first_timestamp is not None)
+    newest = max(tally.last_timestamp for tally in last.tallies if tally.last_timestamp is not None)
+    assert extra["passed_over"] == []
+    assert datetime.fromisoformat(extra["watermark"]) > datetime.fromtimestamp(newest / 1000, UTC)
+    (announced,) = asset_events(airflow_home, f"{STREAM}_complete")
+    assert announced["hours"][0]["hour"] == f"{datetime.fromtimestamp(oldest / 1000, UTC):%Y-%m-%dT%HZ}"
+    assert announced["hours"][0]["late"] == {"least": 0, "most": 0}
     # The same numbers as on the page.
     sent = metrics()
+    assert sent[f"tidemark.watermark_age_ms.{STREAM}"] == 300_000
     shown = overview(opened)
     for one in shown["partitions"]:
         numbers = [sent[f"tidemark.{name}.{STREAM}.{STREAM}.{one['partition']}"] for name in GAUGES]
@@ -203,15 +227,20 @@ def test_ingest(
 
 
 @pytest.mark.covers("A19")
-def test_nothing_new_skips_the_rest(opened: OpenStream) -> None:
+def test_nothing_new_skips_the_rest(opened: OpenStream, airflow_home: Path) -> None:
     said = STREAM_FILE.read_text()
     STREAM_FILE.write_text(f"{said}on_success: tests.support.run_callbacks:succeeded\n")
     try:
         run = DagBag(dag_folder=str(STREAM_FILE.parent.parent)).dags[f"{STREAM}__ingest"].test()
     finally:
         STREAM_FILE.write_text(said)
-    assert states(run) == {"plan": "skipped", "process": "skipped", "publish": "skipped"}
+    found = states(run)
+    # By the clock, another hour may have become complete. None is announced twice.
+    assert found.pop("complete") in ("skipped", "success")
+    assert found == {"plan": "skipped", "process": "skipped", "publish": "skipped"}
     assert run.state == "success"
+    hours = [one["hour"] for event in asset_events(airflow_home, f"{STREAM}_complete") for one in event["hours"]]
+    assert len(set(hours)) == len(hours) > 0
     # The stream's callback was called, and its failure changed nothing.
     assert SEEN[-1] == ("success", f"{STREAM}__ingest", run.run_id)
 
@@ -343,7 +372,9 @@ def test_a_run_that_an_open_transaction_holds_back_says_so(
     run = ingest.test()
     producer.abort_transaction()
     producer.close()
-    assert states(run) == {"plan": "skipped", "process": "skipped", "publish": "skipped"}
+    found = states(run)
+    assert found.pop("complete") in ("skipped", "success")
+    assert found == {"plan": "skipped", "process": "skipped", "publish": "skipped"}
     said = "".join(capfd.readouterr())
     assert f"nothing new in Kafka; {STREAM}/2: an open transaction holds the end back at offset" in said
     assert f"transactional id {STREAM}-held" in said

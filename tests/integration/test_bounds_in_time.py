@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from kafka import KafkaProducer
@@ -71,10 +72,13 @@ def test_each_partition_is_resolved_by_itself(timed: Playground) -> None:
     assert list(play.opened.book.store.scan(())) == []
 
 
+@pytest.mark.covers("N11")
 @pytest.mark.usefixtures("spark")
 def test_a_backfill_takes_what_is_not_covered_and_a_replay_what_is(timed: Playground) -> None:
     play, file, topic = timed, str(timed.file), timed.topics[0]
-    play.rewrite(source={"start": {"offsets": {f"{topic}/0": 2, f"{topic}/1": 1}}})
+    play.rewrite(
+        source={"start": {"offsets": {f"{topic}/0": 2, f"{topic}/1": 1}}}, event_time={"allowed_lateness_minutes": 0}
+    )
     play.ingest()
     play.kafka.send([(topic, 0, b"k", b"later")])
     times = ["--since", at(2), "--if-none", "end", "--reason", "a test", "--dry-run"]
@@ -101,6 +105,37 @@ def test_a_backfill_takes_what_is_not_covered_and_a_replay_what_is(timed: Playgr
     shown = asked("replay", file, "--from", f"{topic}/0@0", "--reason", "a test", "--dry-run")
     assert {why: one["offsets"] for why, one in shown["left_out"].items()} == {"no window has read them": 2}
     assert shown["offsets"] == 2
+    _check_hours(file, topic)
+
+
+def _check_hours(file: str, topic: str) -> None:
+    """Which hours are complete, after windows from offset 2 of partition 0, and from 1 of partition 1, up to hour 4."""
+    out, _ = tidemark("complete", file, "--hour", "2026-11-20T02Z", "--json", code=1)
+    found = json.loads(out)
+    partitions = {one["partition"]: one for one in found["partitions"]}
+    rules = {int(name.rpartition("/")[2]): one["rule"] for name, one in partitions.items()}
+    # Partition 1 begins with hour 3: what follows of hour 2 is late. The last two partitions have nothing so new.
+    assert rules == {0: "missing", 1: "passed", 2: "idle", 3: "idle"}
+    assert partitions[f"{topic}/0"]["missing"] == [{"kind": "unread", "range": f"{topic}/0 [1, 2)"}]
+    assert partitions[f"{topic}/1"]["late"] == {"least": 1, "most": 1, "windows": ["ingest/1"]}
+    assert (found["complete"], found["late"]) == (False, {"least": 1, "most": 1})
+    # The unread message of now: all before it has been read.
+    assert datetime.fromisoformat(found["watermark"]) > datetime.now(UTC) - timedelta(hours=1)
+    for words in (["--hour", "2026-11-20T04Z"], ["--since", at(4), "--until", at(5)]):
+        assert asked("complete", file, *words)["complete"]
+    # Bounds, where a window has other hours too; and the exact number, read from Kafka.
+    late = ["--since", "2026-11-20T01:30:00Z", "--until", "2026-11-20T02:30:00Z"]
+    out, said = tidemark("complete", file, *late, "--count", code=1)
+    assert "2026-11-20 01:30:00Z to 2026-11-20 02:30:00Z is not complete; the watermark is " in out
+    assert "late: 1 messages\n" in said
+    for words, problem in (
+        (["--hour", "2026-11-20T04:30Z"], "no hour begins then"),
+        (["--hour", "2026-11-20T04Z", "--until", at(5)], "say which span"),
+        (["--since", at(5), "--until", at(4)], "the span has no time in it"),
+        (["--hour", "13"], "a number is not taken as a time"),
+    ):
+        _, said = tidemark("complete", file, *words, code=2)
+        assert problem in said
 
 
 @pytest.mark.covers("E52")

@@ -9,7 +9,7 @@ from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
 from tidemark.ledger.records import Gap, GapKind, Head, Receipt, Window
 from tidemark.offsets.tallies import Count, PartitionTally
-from tidemark.views.metrics import COUNTERS, GAUGES, Metric, counts, gauges
+from tidemark.views.metrics import COUNTERS, GAUGES, Metric, counts, gauges, watermark_age
 
 
 def partition(number: int, **known: object) -> dict[str, object]:
@@ -45,6 +45,9 @@ def test_status_headroom_and_latency_are_sent_for_partitions_and_for_the_stream(
     assert [one.value for one in found if one.name == "retention_ms"] == [5_000, 4_000, 3_000, 2_000, 1_000, 1_000]
     assert found[-2:] == [Metric("latency_ms", 70), Metric("latency_alarm", 1)]
     # What the documents list, and of the partitions what is known.
+    found += watermark_age(90, 20)
+    assert found[-1] == Metric("watermark_age_ms", 70)
+    assert list(watermark_age(90, None)) == []
     assert {one.name for one in found} == GAUGES.keys() - {"log_start", "position", "end"}
 
 

@@ -11,7 +11,19 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli import auditing, compacting, finding, ledger, offsets, plans, results, running, selected, steering
+from tidemark.cli import (
+    auditing,
+    compacting,
+    completing,
+    finding,
+    ledger,
+    offsets,
+    plans,
+    results,
+    running,
+    selected,
+    steering,
+)
 from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, UntilTime
 from tidemark.cli.output import data, error, line
 from tidemark.cli.programs import Interrupted
@@ -41,6 +53,7 @@ for command in (
     auditing.audit,
     auditing.report,
     offsets.offsets,
+    completing.complete,
     compacting.compact,
 ):
     app.command()(command)

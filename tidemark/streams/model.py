@@ -33,6 +33,7 @@ from tidemark.sinks.kinds import KINDS
 from tidemark.streams.alarm import Alarm
 from tidemark.streams.audits import Audits
 from tidemark.streams.engine import Engine
+from tidemark.streams.event_time import EventTime
 from tidemark.streams.explode import Explode
 from tidemark.streams.retry import Retry
 from tidemark.streams.schedule import Schedule
@@ -214,6 +215,9 @@ class Stream(Part):
     ledger: Ledger = Field(default=HBaseLedger(), description="Where offsets and history are kept: [below](#ledger).")
     limits: Limits = Field(default=Limits(), description="What bounds a window: [below](#limits).")
     alarm: Alarm = Field(default=Alarm(), description="When the stream is late: [below](#alarm).")
+    event_time: EventTime = Field(
+        default=EventTime(), description="When an hour of messages is complete: [below](#event_time)."
+    )
     guarantee: Literal["at_least_once", "at_most_once", "none"] = Field(
         default="at_least_once", description="What a crash may cost: [below](#guarantee)."
     )

@@ -22,6 +22,7 @@ GAUGES = {
     "the stream",
     "latency_ms": "how old the oldest message of the newest window was at its commit",
     "latency_alarm": "1 while the [latency alarm](#the-latency-alarm) is raised, otherwise 0; only with a limit",
+    "watermark_age_ms": "how old the stream's [watermark](complete.md#the-watermark) is; not sent while it is unknown",
     "lag": "how many offsets the ingest lags: of each partition that has a position, and of the whole stream",
 }
 COUNTERS = {
@@ -71,6 +72,12 @@ def gauges(shown: Mapping[str, Any]) -> Iterator[Metric]:
         yield Metric("latency_ms", latency["last_ms"])
     if latency["alarm"] is not None:
         yield Metric("latency_alarm", int(latency["alarm"]))
+
+
+def watermark_age(now: int, watermark: int | None) -> Iterator[Metric]:
+    """How old the watermark of a stream is in ms. It may lie ahead of the newest message, never of the clock."""
+    if watermark is not None:
+        yield Metric("watermark_age_ms", now - watermark)
 
 
 def counts(records: Iterable[Record]) -> Iterator[Metric]:

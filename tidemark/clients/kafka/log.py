@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from kafka.errors import (
 from kafka.protocol.consumer.offsets import IsolationLevel, OffsetForLeaderEpochRequest
 from kafka.structs import OffsetAndMetadata
 
-from tidemark.clients.kafka import producers, topic_settings, transactions
+from tidemark.clients.kafka import counting, producers, topic_settings, transactions
 from tidemark.clients.kafka.admission import kafka_errors, lacking
 from tidemark.clients.kafka.clients import python_settings
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
@@ -229,6 +229,13 @@ class KafkaLog:
         """Per (topic, partition), the timestamp (ms) of the first message of [offset, end). Late answers are left out."""
         with kafka_errors(self.endpoint):
             return topic_settings.timestamps(self.endpoint, ends, min(self._timeout_ms, TIMESTAMPS_MS))
+
+    def count_between(
+        self, ranges: Mapping[tuple[str, int], Sequence[tuple[int, int]]], since: int, until: int, isolation: str
+    ) -> int:
+        """How many messages at these offsets have a timestamp in [since, until) ms. Reads all messages there."""
+        with kafka_errors(self.endpoint):
+            return counting.count_between(self.endpoint, ranges, (since, until), isolation, self._timeout_ms)
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """What a consumer group has committed: {(topic, partition): next offset}. Empty for an unknown group."""

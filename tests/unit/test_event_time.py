@@ -1,0 +1,284 @@
+"""How far a stream is in event time, from its ledger and from Kafka: lanes, added partitions, recreated topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from tests.support.protocol_world import NoWork, hold
+from tests.support.streams_in_memory import TEXT, KafkaInMemory, StreamInMemory, at, offsets
+from tidemark.clients.kafka.topics import TopicLog
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Fence, Run
+from tidemark.errors import TopicUnknown
+from tidemark.ledger.records import LaneKind, Receipt, Record, Window
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.tallies import Count, PartitionTally
+from tidemark.runs import lanes
+from tidemark.views.completeness import HOUR_MS, Answer, Missing, Span
+from tidemark.views.event_time import (
+    answer_shown,
+    hour_shown,
+    late_total,
+    progress,
+    progress_shown,
+)
+
+MINUTE = 60_000
+Place = tuple[str, int]
+
+
+@dataclass
+class TimedKafka(KafkaInMemory):
+    """Messages with times of their own, in ms: the offset is the place in the list. Logs end where the lists end."""
+
+    times: dict[int, list[int]] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=dict)
+
+    def send(self, partition: int, *times: int) -> None:
+        self.times.setdefault(partition, []).extend(times)
+        self._logs()
+
+    def delete(self, partition: int, start: int) -> None:
+        self.starts[partition] = start
+        self._logs()
+
+    def _logs(self) -> None:
+        self.logs["orders"] = [(self.starts.get(number, 0), len(self.times[number])) for number in sorted(self.times)]
+
+    def first_at_or_after(
+        self, logs: Mapping[str, TopicLog], timestamp_ms: int, isolation: str
+    ) -> dict[Place, int | None]:
+        return {
+            ("orders", number): next(
+                (one for one in range(self.starts.get(number, 0), len(times)) if times[one] >= timestamp_ms), None
+            )
+            for number, times in self.times.items()
+        }
+
+    def timestamps(self, ends: Mapping[Place, tuple[int, int]]) -> dict[Place, int]:
+        return {place: self.times[place[1]][start] for place, (start, _) in ends.items()}
+
+    def count_between(
+        self, ranges: Mapping[Place, Sequence[tuple[int, int]]], since: int, until: int, isolation: str
+    ) -> int:
+        return sum(
+            since <= self.times[place[1]][offset] < until
+            for place, intervals in ranges.items()
+            for interval in intervals
+            for offset in range(*interval)
+        )
+
+
+class Work(NoWork):
+    def __init__(self, kafka: TimedKafka) -> None:
+        self.kafka = kafka
+
+    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
+        self.covers = covers
+
+    def verify(self) -> Receipt:
+        tallies = []
+        for one in self.covers.partitions:
+            seen = [offset for start, until in self.covers.of(one) for offset in range(start, until)]
+            times = [self.kafka.times[one.partition][offset] for offset in seen]
+            tallies.append(
+                PartitionTally(
+                    topic=one.topic,
+                    incarnation=one.incarnation,
+                    partition=one.partition,
+                    read=Count(len(seen)),
+                    skipped=Count(len(seen)),
+                    first=seen[0],
+                    last=seen[-1],
+                    first_timestamp=min(times),
+                    last_timestamp=max(times),
+                )
+            )
+        return structs.replace(super().verify(), tallies=tuple(tallies))
+
+
+class Timed(StreamInMemory):
+    kafka: TimedKafka
+
+    def process(self, lane: str, run: str = "run 1") -> Record:
+        found = self.opened.book.head(lane)
+        assert found is not None
+        return protocol.process(
+            self.opened.book, self.sweeps, Work(self.kafka), hold, lane, found.head.seq + 1, Run(run, "v1", "d")
+        )
+
+    def selected(self, kind: LaneKind, ranges: RangeSet) -> None:
+        lane = lanes.open_selected(self.opened, kind, f"{kind.value} 1", ranges, "a test")
+        assert lanes.plan_lane(self.opened, lane, f"{kind.value} 1") is not None
+        self.process(lane, f"{kind.value} 1")
+
+
+def stream(tmp_path: Path, source: str = "", text: str = "") -> Timed:
+    made = Timed(
+        tmp_path, kafka=TimedKafka(logs={}), text=TEXT.replace("start: earliest", "start: earliest" + source) + text
+    )
+    made.now = minutes(60)
+    return made
+
+
+def minutes(*after: int) -> int:
+    """A time so many minutes after 100,000 hours."""
+    return 100_000 * HOUR_MS + sum(after) * MINUTE
+
+
+HOUR = Span(minutes(0), minutes(60))
+
+
+def answers(made: Timed, span: Span = HOUR) -> dict[TopicPartition, Answer]:
+    return {one.at: one for one in progress(made.opened).answers(span)}
+
+
+def rules(made: Timed, span: Span = HOUR) -> list[str]:
+    return [answer.rule.value for answer in answers(made, span).values()]
+
+
+def test_an_hour_completes_partition_by_partition(tmp_path: Path) -> None:
+    made = stream(tmp_path)
+    made.kafka.send(0, minutes(1), minutes(70))
+    made.kafka.send(1, minutes(2))
+    assert rules(made) == ["not over", "not over"]
+    assert progress(made.opened).watermark() == minutes(1 - 5)
+    made.now = minutes(65)
+    assert rules(made) == ["missing", "missing"]
+    made.ingest()
+    assert rules(made) == ["passed", "idle"]
+    seen = progress(made.opened)
+    assert seen.watermark() == minutes(60)
+    ((hour, found),) = seen.became_complete(seen.watermark(), [])
+    assert hour == HOUR
+    assert hour_shown(hour, found) == {
+        "hour": "1981-05-29T16Z",
+        "since": "1981-05-29T16:00:00Z",
+        "until": "1981-05-29T17:00:00Z",
+        "late": {"least": 0, "most": 0},
+    }
+    assert seen.became_complete(seen.watermark(), [hour.start]) == []
+    # A partition that was added, and that nobody has read, holds the stream back; an empty one does not.
+    made.kafka.send(2)
+    made.kafka.send(3, minutes(40))
+    assert rules(made) == ["passed", "idle", "idle", "missing"]
+    assert progress(made.opened).watermark() == minutes(40 - 5)
+    made.ingest("run 2")
+    assert rules(made) == ["passed", "idle", "idle", "idle"]
+
+
+def test_late_messages_are_counted_between_bounds_and_exactly(tmp_path: Path) -> None:
+    made = stream(tmp_path, text="event_time:\n  allowed_lateness_minutes: 10\n")
+    made.now = minutes(100)
+    # The hour is passed by 70, not by 69.
+    made.kafka.send(0, minutes(69), minutes(3), minutes(70), minutes(71), minutes(4))
+    made.ingest()
+    made.kafka.send(0, minutes(72), minutes(5), minutes(80))
+    made.ingest("run 2")
+    made.kafka.send(0, minutes(6))
+    (answer,) = answers(made).values()
+    assert answer.complete
+    shown = answer_shown(answer)
+    assert shown["late"] == {"least": 1, "most": 4, "windows": ["ingest/1", "ingest/2"]}
+    assert shown["unread_after"] == 1
+    seen = progress(made.opened)
+    counted = seen.counted(HOUR, answer)
+    assert late_total([counted]) == {"least": 2, "most": 2}
+    # Kafka has deleted one of them since.
+    made.kafka.delete(0, 5)
+    (answer,) = answers(made).values()
+    assert progress(made.opened).counted(HOUR, answer) == answer
+    assert answer.late.least <= 2 <= answer.late.most
+    # A replay reads again, and adds nothing late.
+    made.selected(LaneKind.REPLAY, offsets((0, 5, 8)))
+    assert answers(made)[at(0)].late == answer.late
+
+
+def test_a_backfill_completes_an_hour_before_the_stream_began(tmp_path: Path) -> None:
+    text = TEXT.replace("start: earliest", "start: {offsets: {orders/0: 2}}")
+    made = Timed(tmp_path, kafka=TimedKafka(logs={}), text=text)
+    made.now = minutes(90)
+    made.kafka.send(0, minutes(1), minutes(2), minutes(3), minutes(70))
+    made.ingest()
+    assert answer_shown(answers(made)[at(0)])["missing"] == [{"kind": "unread", "range": "orders/0 [0, 2)"}]
+    # Its watermark is that of what it reads, and the hour is not announced.
+    seen = progress(made.opened)
+    assert (seen.watermark(), seen.became_complete(seen.watermark(), [])) == (minutes(85), [])
+    made.selected(LaneKind.BACKFILL, offsets((0, 0, 2)))
+    assert rules(made) == ["passed"]
+    assert [hour for hour, _ in progress(made.opened).became_complete(seen.watermark(), [])] == [HOUR]
+
+
+def test_what_a_policy_passed_over_is_named_and_holds_nothing_back(tmp_path: Path) -> None:
+    made = stream(tmp_path, "\n  on_out_of_range: earliest", "limits:\n  max_behind: 2\n")
+    made.now = minutes(200)
+    made.kafka.send(0, minutes(1))
+    made.ingest()
+    made.kafka.send(0, minutes(2), minutes(70), minutes(71), minutes(130), minutes(140), minutes(190))
+    made.kafka.delete(0, 3)
+    made.ingest("run 2")
+    second = Span(minutes(60), minutes(120))
+    missing = {
+        span.start: answers(made, span)[at(0)].missing for span in (HOUR, second, Span(minutes(120), minutes(180)))
+    }
+    kinds = {start: [(kind, (one.start, one.until)) for kind, one in found] for start, found in missing.items()}
+    # Kafka knows the hours of 3 and 4. Of 1 and 2 it knows that 3 follows them.
+    assert kinds == {
+        HOUR.start: [(Missing.LOST, (1, 3))],
+        second.start: [(Missing.LOST, (1, 3)), (Missing.SKIPPED, (3, 4))],
+        minutes(120): [(Missing.SKIPPED, (4, 5))],
+    }
+    seen = progress(made.opened)
+    assert progress_shown(seen, seen.watermark()) == {
+        "watermark": "1981-05-29T19:15:00Z",
+        "passed_over": ["orders/0 [1, 5)"],
+    }
+
+
+def test_a_recreated_topic_is_judged_by_both_its_incarnations(tmp_path: Path) -> None:
+    made = stream(tmp_path, "\n  on_recreated: accept")
+    made.kafka.ids["orders"] = "first"
+    made.kafka.send(0, minutes(1), minutes(66), minutes(70))
+    made.now = minutes(100)
+    made.ingest()
+    made.kafka.ids["orders"] = "second"
+    made.kafka.times[0] = []
+    made.kafka.send(0, minutes(110))
+    # Before the change is accepted, the topic is another one.
+    assert rules(made) == ["passed"]
+    assert progress(made.opened).watermark() is None
+    made.now = minutes(200)
+    made.ingest("run 2")
+    assert rules(made) == ["passed", "passed"]
+    # What the first one had after its last window is not known.
+    assert rules(made, Span(minutes(60), minutes(120))) == ["replaced", "idle"]
+    assert rules(made, Span(minutes(200), minutes(201))) == ["not over"]
+
+
+def test_what_was_committed_before_it_was_read_counts_when_it_was_read(tmp_path: Path) -> None:
+    made = stream(tmp_path, text="guarantee: at_most_once\n")
+    made.now = minutes(90)
+    made.kafka.send(0, minutes(1), minutes(70))
+
+    class Dies(Work):
+        def store(self, *_: object) -> None:
+            raise KeyboardInterrupt
+
+    lanes.plan_ingest(made.opened, "run 1")
+    with pytest.raises(KeyboardInterrupt):
+        protocol.process(made.opened.book, made.sweeps, Dies(made.kafka), hold, "ingest", 1, Run("run 1", "v1", "d"))
+    answer = answers(made)[at(0)]
+    assert [kind for kind, _ in answer.missing] == [Missing.UNFINISHED]
+    seen = progress(made.opened)
+    assert (seen.watermark(), str(next(iter(seen.passed_over())))) == (minutes(85), "orders/0 [0, 2)")
+
+
+def test_a_topic_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    made = stream(tmp_path)
+    with pytest.raises(TopicUnknown, match="topic orders does not exist"):
+        progress(made.opened)

@@ -1,0 +1,28 @@
+"""When a span of event time counts as complete."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tidemark.schemes.parts import Part
+
+_MINUTE_MS = 60_000
+
+
+class EventTime(Part):
+    """What the timestamps of messages are trusted for."""
+
+    allowed_lateness_minutes: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="How late messages may come by their timestamps. An hour is [complete](complete.md) when its "
+            "partitions have passed its end by so much; what comes later is counted as late.",
+        ),
+    ] = 5
+
+    @property
+    def lateness_ms(self) -> int:
+        return self.allowed_lateness_minutes * _MINUTE_MS
