@@ -15,13 +15,14 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tidemark.errors import TidemarkError, Unreachable
 from tidemark.streams.loading import StreamFile
 from tidemark_plugin.settings import Settings
 
 log = logging.getLogger(__name__)
+Found = TypeVar("Found")
 
 OK, SERVER_AWAY, TOO_LATE, INTERNAL = 200, 503, 504, 500
 
@@ -75,7 +76,7 @@ class Asking:
             return flight.result()
         return self._too_late(file)
 
-    async def once(self, file: StreamFile, question: Callable[[], str | None]) -> Answer | str | None:
+    async def once(self, file: StreamFile, question: Callable[[], Found]) -> Answer | Found:
         """The answer to a question about a stream that is not kept for others, or an answer that says why there is none.
 
         The question waits for the same servers as `answer`, in the same threads. It is only asked when they answer.
@@ -135,7 +136,7 @@ def _failed(file: StreamFile, problem: Exception) -> tuple[int, dict[str, Any]]:
     return INTERNAL, {"detail": f"internal error, see the log of Airflow's API: {type(problem).__name__}"}
 
 
-def _told(question: Callable[[], str | None], file: StreamFile) -> Answer | str | None:
+def _told(question: Callable[[], Found], file: StreamFile) -> Answer | Found:
     try:
         return question()
     except Exception as problem:

@@ -6,13 +6,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tidemark.audit.page import page_of
 from tidemark.clients.connections import Connection, of_airflow
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.errors import ConnectionMissing, InvalidStreamFile
 from tidemark.ledger.contract import Waits
-from tidemark.runs.auditing import after_repair, find_report
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.schemes.kinds import AvroScheme
 from tidemark.streams.loading import StreamFile, load, stream_files, stream_folders
@@ -69,15 +67,10 @@ class Servers:
 
     def show(self, file: StreamFile) -> dict[str, Any]:
         """What the page shows of a stream. Waits for its servers. Raises TidemarkError."""
-        return overview(self._open(file))
+        return overview(self.open(file))
 
-    def audit_page(self, file: StreamFile, run: str) -> str | None:
-        """The report of an audit as a page; None when the run has none. Waits for the ledger. Raises TidemarkError."""
-        opened = self._open(file)
-        found = find_report(opened, run)
-        return None if found is None else page_of(found, after_repair(opened, found))
-
-    def _open(self, file: StreamFile) -> OpenStream:
+    def open(self, file: StreamFile) -> OpenStream:
+        """A stream, to ask its ledger and Kafka. Raises TidemarkError."""
         stream = file.stream
         names = (stream.source.kafka, stream.ledger.connection)
         # Asked for each time, since the connections may have changed in Airflow.

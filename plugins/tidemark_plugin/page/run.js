@@ -1,30 +1,21 @@
-"use strict";
 // The answers to a run's offsets, as its tasks have given them. They are asked of Airflow's own API, as the person who
 // looks: Airflow decides who sees them. Everything is put in as text, never as HTML.
 
-const asked = new URLSearchParams(window.location.search);
+import { airflow, asked, cell, grouped } from "./shared.js";
+
 const RESULTS = [
   { task: "check", key: "found", title: "Before the run" },
   { task: "publish", key: "return_value", title: "After the run" },
 ];
 
 async function result(task, key) {
-  const [dag, run] = ["dag_id", "run_id"].map((name) => encodeURIComponent(asked.get(name) || ""));
-  const path = `../api/v2/dags/${dag}/dagRuns/${run}/taskInstances/${task}/xcomEntries/${key}`;
-  const answer = await fetch(path, { credentials: "same-origin", headers: { Accept: "application/json" } });
-  if (answer.status === 404) return null;
-  if (!answer.ok) throw new Error(`Airflow answers ${answer.status} ${answer.statusText}`);
-  return (await answer.json()).value;
-}
-
-function grouped(number) {
-  return String(number).replace(/\B(?=(\d{3})+(?!\d))/g, " ");
-}
-
-function cell(row, text, kind) {
-  const td = row.insertCell();
-  td.textContent = text;
-  td.className = kind;
+  const [dag, run] = ["dag_id", "run_id"].map((name) => encodeURIComponent(asked(name) || ""));
+  try {
+    return (await airflow(`dags/${dag}/dagRuns/${run}/taskInstances/${task}/xcomEntries/${key}`)).value;
+  } catch (refusal) {
+    if (refusal.status === 404) return null;
+    throw refusal;
+  }
 }
 
 function estimate(found) {
