@@ -10,11 +10,14 @@ from tidemark.clients.connections import Connection, of_airflow
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.errors import ConnectionMissing, InvalidStreamFile
+from tidemark.ledger.book import Book
 from tidemark.ledger.contract import Waits
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.schemes.kinds import AvroScheme
 from tidemark.streams.loading import StreamFile, load, stream_files, stream_folders
+from tidemark.views.coverage_bars import Asked, coverage_bars
 from tidemark.views.overview import overview
+from tidemark.views.window_index import WindowIndex
 
 # The first failure of a question may be a connection that was closed meanwhile. Retries end after this time.
 _PATIENCE_SECONDS = 1.0
@@ -64,10 +67,34 @@ class Servers:
         self._lock = threading.Lock()
         self._opened: dict[str, tuple[Any, OpenStream]] = {}
         self._logs: dict[str, tuple[Connection, KafkaLog]] = {}
+        # By the ledger's book, which is another one once a connection or the stream file has changed.
+        self._indices: dict[str, tuple[Book, WindowIndex, threading.Lock]] = {}
 
     def show(self, file: StreamFile) -> dict[str, Any]:
         """What the page shows of a stream. Waits for its servers. Raises TidemarkError."""
         return overview(self.open(file))
+
+    def index(self, file: StreamFile) -> dict[str, Any]:
+        """Read the windows that were committed since the last time; the first time, all of them. Raises TidemarkError."""
+        _, index, lock = self._index(file)
+        with lock:
+            index.refresh(self.open(file).book)
+            return {"windows": len(index.names)}
+
+    def bars(self, file: StreamFile, asked: Asked) -> dict[str, Any]:
+        """The coverage picture, by the windows that `index` has read. Raises TidemarkError."""
+        opened = self.open(file)
+        _, index, lock = self._index(file)
+        with lock:
+            return coverage_bars(opened, index, asked)
+
+    def _index(self, file: StreamFile) -> tuple[Book, WindowIndex, threading.Lock]:
+        book = self.open(file).book
+        with self._lock:
+            known = self._indices.get(file.stream.name)
+            if known is None or known[0] is not book:
+                known = self._indices[file.stream.name] = (book, WindowIndex(), threading.Lock())
+            return known
 
     def open(self, file: StreamFile) -> OpenStream:
         """A stream, to ask its ledger and Kafka. Raises TidemarkError."""
