@@ -55,6 +55,7 @@ def coverage_bars(opened: OpenStream, index: WindowIndex, asked: Asked) -> dict[
             {
                 "partition": str(at),
                 "topic": at.topic,
+                "number": at.partition,
                 "position": str(positions[at]) if at in positions else None,
                 **_bar(index, found[at], at, pending.get(at, []), asked),
             }

@@ -1,7 +1,10 @@
 // One stream: where every offset is, its partitions and its windows.
 import { STATUS, address, cell, fill, grouped, link, load, navigation, repeat, run, say, streamOfAddress, time } from "./shared.js";
+import { picture } from "./coverage.js";
+import { plots } from "./plots.js";
 
 const REFRESH_MS = 5000;
+const TREND_MS = 30000;
 const name = streamOfAddress();
 
 function partitionRow(row, one) {
@@ -32,6 +35,15 @@ function windowRow(row, one) {
   cell(row, run(one.run), "run");
 }
 
+function laneRow(row, one) {
+  cell(row, one.lane, "lane");
+  cell(row, one.state, one.state === "open" ? "busy" : "");
+  cell(row, grouped(one.windows), "number");
+  cell(row, time(one.opened_at), "time");
+  cell(row, one.reason, "reason");
+  cell(row, run(one.run), "run");
+}
+
 function showStatus(place, worst) {
   place.hidden = !worst;
   if (!worst) return;
@@ -49,6 +61,7 @@ async function refresh() {
     showStatus(document.getElementById("status"), stream.status);
     document.getElementById("description").textContent = stream.description;
     fill(document.getElementById("partitions"), stream.partitions, partitionRow, "No topic yet");
+    fill(document.getElementById("lanes"), stream.lanes, laneRow, "No lane yet");
     fill(document.getElementById("windows"), stream.windows, windowRow, "No window yet");
     document.getElementById("refreshed").textContent = `Refreshed ${new Date().toLocaleTimeString()}`;
   } catch (error) {
@@ -56,5 +69,17 @@ async function refresh() {
   }
 }
 
+async function refreshTrend() {
+  const problem = document.getElementById("trend-problem");
+  try {
+    plots(document.getElementById("plots"), name, (await load(address("api", "streams", name, "trend"))).windows);
+    say(problem, "");
+  } catch (error) {
+    say(problem, error.message);
+  }
+}
+
 navigation(name, "Overview");
 repeat(refresh, REFRESH_MS);
+repeat(refreshTrend, TREND_MS);
+picture(name);
