@@ -8,13 +8,17 @@ from hypothesis import strategies as st
 
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.authority import segments_of
-from tidemark.offsets.ranges import Interval
+from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
 from tidemark.views.coverage_picture import Log, State, bar, bounds, pixel_offsets, stretches
 
+AT = TopicPartition("orders", 0)
 intervals = st.tuples(st.integers(0, 60), st.integers(1, 15)).map(lambda one: (one[0], one[0] + one[1]))
 # (start, until), and the kind of the lane; a window's generation is its place in the list.
 committed = st.lists(st.tuples(intervals, st.sampled_from(list(LaneKind))), max_size=12)
-few = st.lists(intervals, max_size=2)
+# The ledger gives gaps as disjoint intervals.
+few = st.lists(intervals, max_size=2).map(
+    lambda found: list(RangeSet(OffsetRange(AT, *one) for one in found).of(AT)),
+)
 
 
 def naive(
@@ -67,8 +71,8 @@ def test_each_pixel_shows_the_most_remarkable_of_its_offsets(
         log_start,
         log_end,
         segments_of([(start, until, generation) for generation, ((start, until), _) in enumerate(windows)]),
-        sorted(lost),
-        sorted(skipped),
+        lost,
+        skipped,
         [(start, until, ("ingest", 7)) for start, until in pending],
     )
     start, until = bounds(log)
@@ -91,23 +95,25 @@ def test_each_pixel_shows_the_most_remarkable_of_its_offsets(
         for pixel in range(block.first, block.last):
             low, high = (pixel_offsets(start, until, pixels, one) for one in (pixel, pixel + 1))
             assert block.state == min((expected[at] for at in range(low, high)), key=list(State).index)
-        if block.window is not None:
-            # A block that names a window is all of that window's.
+        # From the first offset of this class to the last, and all of them when it is one stretch.
+        assert expected[block.start] == expected[block.until - 1] == block.state
+        if block.stretches == 1:
             assert {expected[at] for at in range(block.start, block.until)} == {block.state}
+        if isinstance(block.window, int):
             assert block.windows == 1
-            if isinstance(block.window, int):
-                (low, high), _ = windows[block.window]
-                assert low <= block.start < block.until <= high
+            (low, high), kind = windows[block.window]
+            assert low <= block.start < block.until <= high
+            assert kind.value == block.state
 
 
 def test_a_hole_of_one_offset_is_seen_among_millions() -> None:
     log = Log(0, 10**7, segments_of([(0, 5_000_000, 1), (5_000_001, 10**7, 2)]))
     start, until = bounds(log)
     blocks = bar(stretches(log, dict.fromkeys((1, 2), LaneKind.INGEST), start, until), start, until, 800)
-    assert [(one.state, one.last - one.first, one.window) for one in blocks] == [
-        (State.INGEST, 400, 1),
-        (State.HOLE, 1, None),
-        (State.INGEST, 399, 2),
+    assert [(one.state, one.last - one.first, one.window, one.start, one.until) for one in blocks] == [
+        (State.INGEST, 400, 1, 0, 5_000_000),
+        (State.HOLE, 1, None, 5_000_000, 5_000_001),
+        (State.INGEST, 399, 2, 5_000_001, 10**7),
     ]
     zoomed = bar(
         stretches(log, dict.fromkeys((1, 2), LaneKind.INGEST), 4_999_999, 5_000_002), 4_999_999, 5_000_002, 800
@@ -117,6 +123,10 @@ def test_a_hole_of_one_offset_is_seen_among_millions() -> None:
         (State.HOLE, 5_000_000, 5_000_001),
         (State.INGEST, 5_000_001, 5_000_002),
     ]
+    # The pixel on the border of two windows belongs to one of them, so both can be pointed at.
+    log = Log(0, 100, segments_of([(0, 33, 1), (33, 66, 2), (66, 100, 3)]))
+    thirds = bar(stretches(log, dict.fromkeys((1, 2, 3), LaneKind.INGEST), 0, 100), 0, 100, 20)
+    assert [(one.first, one.last, one.window) for one in thirds] == [(0, 7, 1), (7, 14, 2), (14, 20, 3)]
     # Offsets beyond 2^53 are exact.
     far = 2**62
     log = Log(far, far + 3, segments_of([(far, far + 1, 1), (far + 2, far + 3, 2)]))

@@ -125,13 +125,14 @@ def _gaps(index: WindowIndex, at: TopicPartition, kind: GapKind) -> tuple[Interv
 
 
 def _block(index: WindowIndex, one: Block) -> dict[str, Any]:
-    """`lane` and `window` name the block's only window; `windows` is how many it has."""
+    """`stretches` are those of its state, which lie within `[from, until)`. `lane` and `window` name its only window."""
     lane, seq = _name(index, one.window)
     return {
         "pixel": one.first,
         "state": one.state.value,
         "from": str(one.start),
         "until": str(one.until),
+        "stretches": one.stretches,
         "lane": lane,
         "window": seq,
         "windows": one.windows,

@@ -70,9 +70,10 @@ class Stretch(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Pixels [first, last) of a bar. `start` and `until` are offsets: exact for one stretch, else those of the pixels.
+    """Pixels [first, last) of a bar, with the class that they show.
 
-    `window` is that of the stretch; None where the block has several windows or none. `windows` counts them.
+    [start, until) reaches from the first stretch of that class to the end of the last one. `stretches` counts these, and
+    `windows` their windows. `window` is the only one; None where there are several or none.
     """
 
     first: int
@@ -80,6 +81,7 @@ class Block(NamedTuple):
     state: State
     start: int
     until: int
+    stretches: int
     window: Name | None
     windows: int
 
@@ -173,46 +175,42 @@ def bar(found: Iterable[Stretch], start: int, until: int, width: int) -> list[Bl
         while following is not None and following.start < high:
             inside.append(following)
             following = next(waiting, None)
-        windows = {one.window for one in inside if one.window is not None}
-        if len(inside) == 1:
-            one = inside[0]
-            # The last of the pixels that the stretch fills.
-            last = ((one.until - start + 1) * width - 1) // offsets
-            _append(blocks, _Building(pixel, last, one.state, one.start, one.until, one.window, windows))
-        else:
-            last = pixel + 1
-            state = min((one.state for one in inside), key=_ORDER.__getitem__)
-            _append(blocks, _Building(pixel, last, state, low, high, None, windows))
+        state = inside[0].state if len(inside) == 1 else min((one.state for one in inside), key=_ORDER.__getitem__)
+        shown = inside if len(inside) == 1 else [one for one in inside if one.state == state]
+        if len(shown) == 2 and shown[1].until > high:
+            # The border of two windows: the second one is seen in the next pixel.
+            shown = shown[:1]
+        # The last of the pixels that one stretch fills, or the next one.
+        last = ((inside[0].until - start + 1) * width - 1) // offsets if len(inside) == 1 else pixel + 1
+        _append(blocks, _Building(pixel, last, state, shown))
         pixel = last
     return [one.block() for one in blocks]
 
 
-@dataclass
 class _Building:
-    """A block that may grow to the right. `names` are its windows."""
+    """A block that may grow to the right."""
 
-    first: int
-    last: int
-    state: State
-    start: int
-    until: int
-    window: Name | None
-    names: set[Name]
+    __slots__ = ("first", "found", "last", "state")
+
+    def __init__(self, first: int, last: int, state: State, found: list[Stretch]) -> None:
+        self.first, self.last, self.state, self.found = first, last, state, found
 
     def block(self) -> Block:
-        return Block(self.first, self.last, self.state, self.start, self.until, self.window, len(self.names))
+        found = set(self.found)
+        windows = {one.window for one in found if one.window is not None}
+        only = next(iter(windows)) if len(windows) == 1 else None
+        start, until = self.found[0].start, self.found[-1].until
+        return Block(self.first, self.last, self.state, start, until, len(found), only, len(windows))
 
 
 def _append(blocks: list[_Building], one: _Building) -> None:
     """Add a block, as a part of the last one if both look the same and either is too narrow to be pointed at."""
     last = blocks[-1] if blocks else None
-    if last is None or last.state != one.state:
-        blocks.append(one)
-        return
-    same = last.names == one.names and len(one.names) <= 1 and last.window == one.window
-    if same or min(last.last - last.first, one.last - one.first) < _POINTED_AT:
-        last.window = last.window if same else None
-        last.last, last.until = one.last, one.until
-        last.names |= one.names
-    else:
-        blocks.append(one)
+    if last is not None and last.state == one.state:
+        same = len(last.found) == len(one.found) == 1 and last.found == one.found
+        if same or min(last.last - last.first, one.last - one.first) < _POINTED_AT:
+            last.last = one.last
+            if not same:
+                last.found += one.found
+            return
+    blocks.append(one)

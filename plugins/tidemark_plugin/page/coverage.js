@@ -50,10 +50,14 @@ const span = (from, until) => `[${grouped(from)}, ${grouped(until)})`;
 
 function describe(bar, block) {
   const count = BigInt(block.until) - BigInt(block.from);
-  const lines = [`${bar.partition} ${span(block.from, block.until)}`, `${grouped(count)} offsets: ${WORDS[block.state]}`];
+  const lines = [`${bar.partition} ${span(block.from, block.until)}`, `${block.stretches > 1 && block.windows < 2 ? "among " : ""}${grouped(count)} offsets: ${WORDS[block.state]}`];
   if (block.window !== null) lines.push(`window ${block.lane}/${block.window}`);
-  else if (block.windows > 1) lines.push(`${grouped(block.windows)} windows; zoom in to tell them apart`);
-  if (BigInt(block.from) < BigInt(bar.log_start) && block.state !== "expired") lines.push("Kafka has deleted some of this");
+  else if (block.windows > 1) lines.push(`${grouped(block.windows)} windows; a click looks closer`);
+  else if (block.stretches > 1) lines.push(`in ${grouped(block.stretches)} places; a click looks closer`);
+  if (block.state !== "expired") {
+    if (BigInt(block.until) <= BigInt(bar.log_start)) lines.push("Kafka has deleted these");
+    else if (BigInt(block.from) < BigInt(bar.log_start)) lines.push(`Kafka has deleted those below ${grouped(bar.log_start)}`);
+  }
   return lines;
 }
 
@@ -81,7 +85,7 @@ function lastPixel(bar, index) {
 // What a click on a block does: a window's page, the offsets for a plan, or a closer look at many windows.
 function open(bar, block) {
   if (block.window !== null) window.location.href = address("streams", stream, "windows", block.lane, String(block.window));
-  else if (COMMITTED.has(block.state)) zoom(bar, block.from, block.until);
+  else if (block.stretches > 1) zoom(bar, block.from, block.until);
   else choose(bar, block.from, block.until);
 }
 
@@ -213,12 +217,11 @@ function barOf(bar) {
   steer(svg, bar);
   const holder = element("div", undefined, "holder");
   holder.append(svg);
-  for (const [offset, kind, title] of [[bar.log_start, "log-start", "Kafka's log begins here"], [bar.position, "position", "the ingest's position"]]) {
+  for (const [offset, kind] of [[bar.log_start, "log-start"], [bar.position, "position"]]) {
     const share = offset === null ? -1 : shareOf(bar, offset);
     if (share <= 0 || share > 1) continue;
     const made = element("i", undefined, `mark ${kind}`);
     made.style.left = `${share * 100}%`;
-    made.title = `${title}: ${grouped(offset)}`;
     holder.append(made);
   }
   return holder;
@@ -302,10 +305,14 @@ export async function draw() {
 }
 
 function legend() {
-  place("legend").replaceChildren(...MEANINGS.map(([state, text]) => {
+  const keys = [
+    ...MEANINGS.map(([state, text]) => [`key state-${state}`, text]),
+    ["key-mark log-start", "Kafka's log begins"],
+    ["key-mark position", "the ingest's position"],
+  ];
+  place("legend").replaceChildren(...keys.map(([kind, text]) => {
     const made = element("li", text);
-    const key = element("i", undefined, `key state-${state}`);
-    made.prepend(key);
+    made.prepend(element("i", undefined, kind));
     return made;
   }));
 }
