@@ -284,8 +284,9 @@ export async function draw() {
   const number = ++wanted;
   const problem = place("problem");
   remember({ first: view.first || null, partition: view.partition, from: view.from, until: view.until });
-  // What the names and the bounds beside a bar leave of the page.
-  const width = Math.max(200, Math.min(2000, Math.round(place("bars").clientWidth) - 360));
+  // What the names and the bounds beside a bar leave of the page; on a narrow page they are above and below it.
+  const beside = window.innerWidth > 900 ? 360 : 0;
+  const width = Math.max(200, Math.min(2000, Math.round(place("bars").clientWidth) - beside));
   const url = withQuery(address("api", "streams", stream, "coverage"), { width, first: view.first, count: PAGE, partition: view.partition, from: view.from, until: view.until });
   try {
     const found = await load(url);
