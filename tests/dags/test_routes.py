@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from airflow.api_fastapi.app import create_auth_manager
@@ -14,9 +15,11 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from tests.support.stream_text import MINIMAL
+from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory
 from tidemark_plugin import viewing
 from tidemark_plugin.access import get_user
 from tidemark_plugin.app import build_app
+from tidemark_plugin.streams import Servers
 
 pytestmark = [pytest.mark.usefixtures("airflow_home"), pytest.mark.filterwarnings("ignore")]
 
@@ -25,8 +28,10 @@ pytestmark = [pytest.mark.usefixtures("airflow_home"), pytest.mark.filterwarning
 def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
     """The app, with a stream whose DAG Airflow does not know: so nobody may see it."""
     create_auth_manager()
-    (tmp_path / "orders.yaml").write_text(MINIMAL)
-    monkeypatch.setenv("TIDEMARK_STREAMS", str(tmp_path))
+    folder = tmp_path / "streams"
+    folder.mkdir()
+    (folder / "orders.yaml").write_text(MINIMAL)
+    monkeypatch.setenv("TIDEMARK_STREAMS", str(folder))
     return build_app()
 
 
@@ -84,6 +89,44 @@ def test_every_route_of_a_stream_asks_for_the_right_to_see_it(
     monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
     assert client.get("/api/streams").json()["streams"] == ["orders"]
     assert client.get("/streams/orders").status_code == 200
+
+
+@pytest.mark.covers("U4")
+def test_what_is_asked_is_answered_with_exact_offsets(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a ledger and a Kafka in memory."""
+    far = 2**53
+    orders = StreamInMemory(tmp_path, kafka=LookedAt(), text=TEXT)
+    orders.ends((far + 1, far + 11))
+    orders.ingest("orders__ingest/first")
+    orders.ends((far + 1, far + 12))
+    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
+    monkeypatch.setattr(Servers, "open", lambda *_: orders.opened)
+
+    def asked(path: str) -> Any:
+        answer = client.get(f"/api/streams/orders{path}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    assert asked("")["partitions"][0]["position"] == str(far + 11)
+    line = asked("/line")
+    assert (line["lag"], line["last_commit"]["run"]) == ("1", "orders__ingest/first")
+    assert line["unread_since"] == (far + 11) * 1000
+    (bar,) = asked("/coverage")["bars"]
+    assert [(one["state"], one["from"], one["until"]) for one in bar["blocks"]] == [
+        ("ingest", str(far + 1), str(far + 11)),
+        ("unread", str(far + 11), str(far + 12)),
+    ]
+    (zoomed,) = asked(f"/coverage?partition=orders/0&from={far + 10}")["bars"]
+    assert (zoomed["from"], zoomed["pixels"]) == (str(far + 10), 2)
+    assert [(one["window"], one["lag"]) for one in asked("/trend")["windows"]] == [(1, "0")]
+    # What is asked for and is not there is a mistake of who asks, in words.
+    answer = client.get("/api/streams/orders/coverage?partition=orders/7")
+    assert (answer.status_code, answer.json()) == (
+        400,
+        {"detail": "partition: the stream has no partition orders/7 now"},
+    )
 
 
 @pytest.mark.covers("U4")
