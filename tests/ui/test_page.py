@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, Route, sync_playwright
 
 from demo.airflow import Airflow
 from services import environment
@@ -159,6 +159,35 @@ def test_the_pages_show_which_offsets_are_where(airflow: Airflow, page: Page) ->
     page.wait_for_url("**/dags/cdn_logs__ingest/runs/**")
 
 
+@pytest.mark.covers("U1")
+def test_each_line_asks_by_itself(airflow: Airflow, page: Page) -> None:
+    """Of 200 streams, those that are shown; and none waits for another one's server."""
+    asked: list[str] = []
+
+    def line(route: Route) -> None:
+        asked.append(route.request.url.split("/")[-2])
+        away = {"detail": "Unreachable: HBase at h:1 did not answer"}
+        route.continue_() if asked[-1] == "cdn_logs" else route.fulfill(status=503, json=away)
+
+    names = ["cdn_logs", *(f"stream_{number:03}" for number in range(199))]
+    page.route("**/api/streams", lambda route: route.fulfill(json={"streams": names, "problems": []}))
+    page.route("**/api/streams/*/line", line)
+    page.goto(f"{airflow.url}/tidemark/")
+    rows = page.locator("#streams tbody tr")
+    rows.filter(has_text="stream_023").get_by_text("Unreachable: HBase").wait_for()
+    rows.filter(has_text="cdn_logs").locator("td").nth(5).wait_for()
+    assert (rows.count(), set(asked)) == (25, set(names[:25]))
+    page.get_by_role("button", name="Next", exact=True).click()
+    rows.filter(has_text="stream_048").get_by_text("Unreachable: HBase").wait_for()
+    assert set(asked) == set(names[:50])
+    # The address is the page as it is shown.
+    page.fill("#filter", "stream_19")
+    assert "filter=stream_19" in page.url
+    page.goto(page.url)
+    rows.filter(has_text="stream_190").wait_for()
+    assert rows.count() == 9
+
+
 @pytest.mark.covers("U2", "U3")
 def test_what_is_chosen_in_the_picture_is_replayed(airflow: Airflow, page: Page, tokens: dict[str, str]) -> None:
     if not _shown(airflow, "cdn_logs", airflow.token)[1]["windows"]:
@@ -173,6 +202,12 @@ def test_what_is_chosen_in_the_picture_is_replayed(airflow: Airflow, page: Page,
     frame.locator("#windows td.run").first.wait_for()
     frame.locator("#plots figure").first.wait_for()
     drawn = frame.locator(".bar-row[data-partition='cdn-logs/0'] svg")
+    # The keyboard: the first block, and its offsets.
+    drawn.press("ArrowRight")
+    drawn.press(" ")
+    first = bar["blocks"][0]
+    assert frame.locator("#coverage-chosen code").inner_text() == f"cdn-logs/0@{first['from']}-{first['until']}"
+    frame.get_by_role("button", name="Clear").click()
     drawn.hover()
     assert "window ingest/" in frame.locator("#coverage-tip").inner_text()
     page.screenshot(path=SCREENSHOTS / "stream.png")
@@ -204,6 +239,12 @@ def test_what_is_chosen_in_the_picture_is_replayed(airflow: Airflow, page: Page,
     _, started = airflow.call("GET", f"/api/v2/dags/cdn_logs__replay/dagRuns/{run}")
     assert started["triggering_user_name"] == environment.ADMIN
     assert started["conf"] == {"ranges": chosen, "reason": "seen in the picture", "dry_run": True}
+    # As dark as Airflow.
+    page.evaluate("localStorage.setItem('theme', 'dark')")
+    page.goto(f"{airflow.url}/plugin/tidemark/tidemark/streams/cdn_logs")
+    frame.locator("html.dark").wait_for()
+    frame.locator("#windows td.run").first.wait_for()
+    page.screenshot(path=SCREENSHOTS / "stream-dark.png")
     # By Airflow's rights: who may only look may not start.
     path = "/api/v2/dags/cdn_logs__replay/dagRuns"
     asked = {"logical_date": None, "conf": started["conf"]}
