@@ -1,5 +1,6 @@
 // Starting a backfill or a replay: a dialog that says what, asks why, and has Airflow start the run in the viewer's name.
 // Airflow's rights decide, and its audit log knows who. The run itself checks the request as it checks any other.
+// Airflow 3.3 cannot fill in its own form from an address, so the form is here.
 import { airflow, airflowLink, element } from "./shared.js";
 
 const ABOUT = {
