@@ -18,6 +18,7 @@ const MEANINGS = [
   ["unread", "unread"],
 ];
 const WORDS = Object.fromEntries(MEANINGS);
+const REMARKABLE = new Set(["hole", "lost", "skipped", "expired"]);
 const COMMITTED = new Set(["ingest", "backfill", "replay"]);
 
 let stream;
@@ -75,7 +76,10 @@ function hideTip() {
 }
 
 function blockAt(bar, pixel) {
-  return bar.blocks.findLast((one) => one.pixel <= pixel);
+  const at = bar.blocks.findLastIndex((one) => one.pixel <= pixel);
+  // What is remarkable is drawn two pixels wide.
+  const before = bar.blocks[at - 1];
+  return before && REMARKABLE.has(before.state) && pixel - before.pixel < 2 ? before : bar.blocks[at];
 }
 
 function lastPixel(bar, index) {
@@ -202,16 +206,21 @@ function steer(svg, bar) {
 
 function barOf(bar) {
   const summary = {};
+  const above = drawing("g", {});
   const svg = drawing("svg", { viewBox: `0 0 ${Math.max(1, bar.pixels)} 10`, preserveAspectRatio: "none", class: "bar", tabindex: 0, role: "application" });
   bar.blocks.forEach((block, index) => {
     summary[block.state] = (summary[block.state] || 0) + 1;
     const width = lastPixel(bar, index) - block.pixel;
-    svg.append(drawing("rect", { class: `state-${block.state}`, x: block.pixel, y: 0, width, height: 10, "data-state": block.state }));
+    // What is remarkable is at least two pixels wide: one that falls between the screen's pixels would be pale.
+    const drawn = REMARKABLE.has(block.state) ? Math.max(2, width) : width;
+    const rect = drawing("rect", { class: `state-${block.state}`, x: block.pixel, y: 0, width: drawn, height: 10, "data-state": block.state });
+    (REMARKABLE.has(block.state) ? above : svg).append(rect);
     // Windows side by side are told apart by a thin line.
     if (index && bar.blocks[index - 1].state === block.state && width > 4) {
       svg.append(drawing("rect", { class: "seam", x: block.pixel, y: 0, width: 0.6, height: 10 }));
     }
   });
+  svg.append(above);
   svg.setAttribute("aria-label", `${bar.partition}, ${span(bar.from, bar.until)}: ${Object.keys(summary).map((one) => WORDS[one]).join(", ") || "empty"}`);
   follow(svg, bar);
   steer(svg, bar);
