@@ -22,6 +22,7 @@ _HEADERS = {
 }
 # For the description of the API. Each of these has the field `detail`, a sentence for people.
 PROBLEMS: dict[int | str, dict[str, Any]] = {
+    400: {"description": "What is asked for cannot be answered as it is asked."},
     401: {"description": "Nobody is logged in."},
     404: {"description": "There is no such thing, or the person may not see the stream's ingest DAG."},
     500: {"description": "A defect of Tidemark. Airflow's log has the error."},
