@@ -11,7 +11,19 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli import auditing, compacting, finding, ledger, offsets, plans, results, running, selected, steering
+from tidemark.cli import (
+    auditing,
+    compacting,
+    finding,
+    ledger,
+    offsets,
+    plans,
+    results,
+    running,
+    selected,
+    steering,
+    windows,
+)
 from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, UntilTime
 from tidemark.cli.output import data, error, line
 from tidemark.cli.programs import Interrupted
@@ -150,6 +162,8 @@ def plan(
 
 
 app.command()(results.show)
+app.command()(windows.window)
+app.command("dead-letters")(windows.dead_letters)
 app.command()(results.results)
 
 
