@@ -8,6 +8,13 @@ const ABOUT = {
   replay: "A replay reads offsets again that windows have read before, and replaces their results.",
 };
 
+// The fields of a request that can be changed in the dialog, as people read them.
+const LABELS = {
+  ranges: "Offset ranges, one a line: topic/partition@from-until",
+  records: "Messages, one a line: topic/partition@offset",
+  dead_letters: "The dead letters with exactly this reason or error class; * for all of them",
+};
+
 function field(label, control) {
   const made = element("label", undefined, "field");
   made.append(element("span", label), control);
@@ -50,7 +57,8 @@ export function plan({ stream, kind, conf, text }) {
   form.append(
     element("h2", `${kind === "replay" ? "Replay" : "Backfill"} of ${stream}`),
     element("p", ABOUT[kind], "quiet"),
-    field(text === "ranges" ? "Offset ranges, one a line: topic/partition@from-until" : text, what),
+    field(LABELS[text] || text, what),
+    ...(conf.dead_letters_window ? [element("p", `Only of the lane or window ${conf.dead_letters_window}.`)] : []),
     field("Reason, which the ledger keeps", reason),
     onlyShow,
     buttons,

@@ -1,7 +1,7 @@
-// The answers to a run's offsets, as its tasks have given them. They are asked of Airflow's own API, as the person who
-// looks: Airflow decides who sees them. Everything is put in as text, never as HTML.
+// The windows that a run has committed, and the answers to its offsets, as its tasks have given them. They are asked of
+// Airflow's own API, as the person who looks: Airflow decides who sees them. Everything is put in as text, never as HTML.
 
-import { airflow, asked, cell, grouped } from "./shared.js";
+import { address, airflow, asked, cell, grouped, link } from "./shared.js";
 
 const RESULTS = [
   { task: "check", key: "found", title: "Before the run" },
@@ -53,12 +53,26 @@ function section(title, found) {
   document.body.append(made);
 }
 
+function windows({ lane, windows: committed }) {
+  const dag = asked("dag_id") || "";
+  const stream = dag.slice(0, dag.lastIndexOf("__"));
+  const made = document.getElementById("windows").content.cloneNode(true).firstElementChild;
+  for (const one of committed) {
+    const row = made.querySelector("tbody").insertRow();
+    cell(row, link(`${lane}/${one.seq}`, address("streams", stream, "windows", lane, String(one.seq))), "lane");
+    for (const name of ["read", "stored", "skipped", "dead_letters"]) cell(row, grouped(one[name]), "number");
+  }
+  document.body.append(made);
+}
+
 async function show() {
   const problem = document.getElementById("problem");
   try {
     const results = await Promise.all(RESULTS.map(({ task, key }) => result(task, key)));
+    const [, published] = results;
+    if (published && published.windows && published.windows.length) windows(published);
     results.forEach((found, at) => found && found.answers && section(RESULTS[at].title, found));
-    if (!document.querySelector("section")) problem.textContent = "No task of this run has answered for offsets.";
+    if (!document.querySelector("section")) problem.textContent = "No task of this run has committed a window or answered for offsets.";
   } catch (reason) {
     problem.textContent = reason.message;
   }

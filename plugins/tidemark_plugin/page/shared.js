@@ -11,6 +11,8 @@ const NONE = "–";
 // The pages of a stream, for the navigation: name, and the address below the stream's.
 const PAGES = [
   ["Overview", ""],
+  ["Message", "messages"],
+  ["Dead letters", "dead-letters"],
 ];
 
 export class Refusal extends Error {
@@ -44,6 +46,19 @@ async function answered(answer) {
 export async function load(url, options = {}) {
   const answer = await fetch(url, { credentials: "same-origin", headers: { Accept: "application/json" }, ...options });
   return answered(answer);
+}
+
+// As load, but asks again while servers are only slow (504). `waiting` is told each time why there is no answer yet.
+export async function loadPatiently(url, waiting, tries = 6) {
+  for (let left = tries; ; left -= 1) {
+    try {
+      return await load(url);
+    } catch (error) {
+      if (error.status !== 504 || left <= 1) throw error;
+      waiting(error.message);
+      await new Promise((done) => setTimeout(done, 1000));
+    }
+  }
 }
 
 // Airflow's own API, as the person who looks: Airflow decides, and its audit log knows who.

@@ -1,5 +1,5 @@
 // One stream: where every offset is, its partitions and its windows.
-import { STATUS, address, cell, fill, grouped, link, load, navigation, repeat, run, say, streamOfAddress, time } from "./shared.js";
+import { STATUS, address, cell, fill, grouped, link, load, navigation, repeat, run, say, streamOfAddress, time, withQuery } from "./shared.js";
 import { picture } from "./coverage.js";
 import { plots } from "./plots.js";
 
@@ -29,7 +29,8 @@ function windowRow(row, one) {
   cell(row, grouped(one.read), "number");
   cell(row, grouped(one.stored), "number");
   cell(row, grouped(one.skipped), "number");
-  cell(row, grouped(one.dead_letters), "number");
+  const dead = withQuery(address("streams", name, "dead-letters"), { window: `${one.lane}/${one.seq}` });
+  cell(row, one.dead_letters ? link(grouped(one.dead_letters), dead) : grouped(one.dead_letters), "number");
   const over = Object.entries(one.passed_over || {}).filter(([, offsets]) => offsets > 0);
   cell(row, over.map(([why, offsets]) => `${grouped(offsets)} ${why}`).join(", ") || null, over.length ? "busy" : "");
   cell(row, run(one.run), "run");

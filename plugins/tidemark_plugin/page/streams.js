@@ -157,7 +157,7 @@ function paint(row, name) {
     cell(row, statusOf(one.line));
     cell(row, lagOf(one.line), "number");
     cell(row, retentionOf(one.line), one.line.retention_ms === null ? "" : "until");
-    cell(row, two(document.createTextNode(grouped(one.line.dead_letters)), `of ${one.line.windows} windows`), `number ${one.line.dead_letters ? "busy" : ""}`);
+    cell(row, two(link(grouped(one.line.dead_letters), address("streams", name, "dead-letters")), `of ${one.line.windows} windows`), `number ${one.line.dead_letters ? "busy" : ""}`);
     const last = one.line.last_commit;
     cell(row, last && two(time(last.at), link(`window ${last.window}`, address("streams", name, "windows", "ingest", String(last.window)))));
   }
