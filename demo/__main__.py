@@ -31,7 +31,10 @@ def main() -> int:
         return 1
     console.rule("[bold green]Everything held")
     console.print(f"It took {time.monotonic() - began:.0f} s. The servers are still running; `./run down` ends them.")
-    console.print(f"Airflow:  http://{site.address('airflow')}   (the page: Browse, Tidemark)")
+    console.print(f"Airflow:  http://{site.address('airflow')}   (the pages: Browse, Tidemark)")
+    console.print(
+        f"Look at:  http://{site.address('airflow')}/plugin/tidemark/tidemark/streams/cdn_logs", soft_wrap=True
+    )
     console.print(f"user      {environment.ADMIN}")
     console.print(f"password  {environment.password(site)}")
     return 0

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections import defaultdict
 from collections.abc import Collection
 from typing import Any
 
 from airflow.api_fastapi.app import get_auth_manager
-from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, TeamDetails
+from airflow.api_fastapi.auth.managers.models.resource_details import (
+    AccessView,
+    DagAccessEntity,
+    DagDetails,
+    TeamDetails,
+)
 from airflow.api_fastapi.core_api.security import get_user
 from airflow.configuration import conf
 from airflow.models.dag import DagModel
 from airflow.models.dagbundle import DagBundleModel
+from airflow.models.log import Log
 from airflow.models.team import Team, dag_bundle_team_association_table
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
-__all__ = ["get_user", "may_see", "may_see_files"]
+log = logging.getLogger(__name__)
+
+__all__ = ["get_user", "may_see", "may_see_files", "may_trigger", "note_look"]
+
+# The name of the event in Airflow's audit log.
+LOOKED = "tidemark_payload"
 
 
 def may_see(user: Any, dag_ids: Collection[str]) -> set[str]:
@@ -33,6 +46,28 @@ def may_see(user: Any, dag_ids: Collection[str]) -> set[str]:
         for team, of_team in by_team.items()
         for dag_id in manager.filter_authorized_dag_ids(dag_ids=of_team, user=user, method="GET", team_name=team)
     }
+
+
+def may_trigger(user: Any, dag_id: str) -> bool:
+    """Whether a person may trigger runs of a DAG. False for a DAG that Airflow does not know."""
+    manager = get_auth_manager()
+    return any(
+        manager.is_authorized_dag(
+            method="POST", access_entity=DagAccessEntity.RUN, details=DagDetails(id=dag_id, team_name=team), user=user
+        )
+        for _, team in _teams([dag_id])
+    )
+
+
+def note_look(user: Any, dag_id: str, coordinate: str) -> None:
+    """Write into Airflow's audit log, and into the log, that a person looks at the payload of a message.
+
+    Raises when the audit log cannot be written: then nobody should be shown anything.
+    """
+    name = user.get_name()
+    log.info("%s looks at the payload of %s (%s)", name, coordinate, dag_id)
+    with create_session() as session:
+        session.add(Log(event=LOOKED, dag_id=dag_id, owner=name, extra=json.dumps({"coordinate": coordinate})))
 
 
 def may_see_files(user: Any) -> bool:

@@ -15,15 +15,18 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from tidemark.errors import TidemarkError, Unreachable
+from tidemark.errors import TidemarkError, Unreachable, WrongUse
 from tidemark.streams.loading import StreamFile
 from tidemark_plugin.settings import Settings
 
 log = logging.getLogger(__name__)
+Found = TypeVar("Found")
+# A question about a stream whose answer is kept for all viewers.
+Question = Callable[[StreamFile], dict[str, Any]]
 
-OK, SERVER_AWAY, TOO_LATE, INTERNAL = 200, 503, 504, 500
+OK, WRONG, SERVER_AWAY, TOO_LATE, INTERNAL = 200, 400, 503, 504, 500
 
 
 @dataclass(frozen=True)
@@ -47,26 +50,30 @@ class _Asked:
 
 @dataclass
 class Asking:
-    """`ask` gives what the page shows of a stream. It waits for servers, and raises TidemarkError."""
+    """`ask` is the first question about a stream. Questions wait for servers, and raise TidemarkError."""
 
-    ask: Callable[[StreamFile], dict[str, Any]]
+    ask: Question
     settings: Settings
-    _streams: dict[str, _Asked] = field(default_factory=dict)
+    _streams: dict[tuple[str, Question], _Asked] = field(default_factory=dict)
     _threads: dict[tuple[str, ...], ThreadPoolExecutor] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    async def answer(self, file: StreamFile) -> Answer:
-        """The newest answer, or an answer that says there is none yet. Comes within `page_wait_seconds`."""
+    async def answer(self, file: StreamFile, ask: Question | None = None) -> Answer:
+        """The newest answer, or an answer that says there is none yet. Comes within `page_wait_seconds`.
+
+        `ask` is another question than the first one. It is the same function at each call.
+        """
+        ask = ask or self.ask
         with self._lock:
-            asked = self._streams.get(file.stream.name)
+            asked = self._streams.get((file.stream.name, ask))
             if asked is None or asked.digest != file.digest:
-                asked = self._streams[file.stream.name] = _Asked(file.digest)
+                asked = self._streams[file.stream.name, ask] = _Asked(file.digest)
             now = time.monotonic()
             if asked.answer is not None and now < asked.answer.until:
                 return asked.answer
             if asked.flight is None:
                 asked.began = now
-                asked.flight = self._threads_of(file).submit(self._asked, file, asked)
+                asked.flight = self._threads_of(file).submit(self._asked, file, ask, asked)
             flight, left = asked.flight, asked.began + self.settings.page_wait_seconds - now
         if left > 0:
             # `wait` cancels nothing: a time-out, or a closed browser, does not end what others wait for.
@@ -75,7 +82,7 @@ class Asking:
             return flight.result()
         return self._too_late(file)
 
-    async def once(self, file: StreamFile, question: Callable[[], str | None]) -> Answer | str | None:
+    async def once(self, file: StreamFile, question: Callable[[], Found]) -> Answer | Found:
         """The answer to a question about a stream that is not kept for others, or an answer that says why there is none.
 
         The question waits for the same servers as `answer`, in the same threads. It is only asked when they answer.
@@ -108,10 +115,10 @@ class Asking:
             )
         return self._threads[shared]
 
-    def _asked(self, file: StreamFile, asked: _Asked) -> Answer:
+    def _asked(self, file: StreamFile, ask: Question, asked: _Asked) -> Answer:
         fresh = self.settings.page_cache_seconds
         try:
-            status, fields = OK, self.ask(file)
+            status, fields = OK, ask(file)
         except Exception as problem:
             status, fields = _failed(file, problem)
             if isinstance(problem, Unreachable):
@@ -128,6 +135,8 @@ class Asking:
 
 def _failed(file: StreamFile, problem: Exception) -> tuple[int, dict[str, Any]]:
     """Why there is no answer, for people: an HTTP status with the fields of its JSON."""
+    if isinstance(problem, WrongUse):
+        return WRONG, {"detail": str(problem)}
     if isinstance(problem, TidemarkError):
         return SERVER_AWAY, {"detail": f"{type(problem).__name__}: {problem}"}
     # The error's text may be about a connection. Only those who run Airflow may read it, in the log.
@@ -135,7 +144,7 @@ def _failed(file: StreamFile, problem: Exception) -> tuple[int, dict[str, Any]]:
     return INTERNAL, {"detail": f"internal error, see the log of Airflow's API: {type(problem).__name__}"}
 
 
-def _told(question: Callable[[], str | None], file: StreamFile) -> Answer | str | None:
+def _told(question: Callable[[], Found], file: StreamFile) -> Answer | Found:
     try:
         return question()
     except Exception as problem:

@@ -6,17 +6,18 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tidemark.audit.page import page_of
 from tidemark.clients.connections import Connection, of_airflow
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.errors import ConnectionMissing, InvalidStreamFile
+from tidemark.ledger.book import Book
 from tidemark.ledger.contract import Waits
-from tidemark.runs.auditing import after_repair, find_report
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.schemes.kinds import AvroScheme
 from tidemark.streams.loading import StreamFile, load, stream_files, stream_folders
+from tidemark.views.coverage_bars import Asked, coverage_bars
 from tidemark.views.overview import overview
+from tidemark.views.window_index import WindowIndex
 
 # The first failure of a question may be a connection that was closed meanwhile. Retries end after this time.
 _PATIENCE_SECONDS = 1.0
@@ -66,18 +67,37 @@ class Servers:
         self._lock = threading.Lock()
         self._opened: dict[str, tuple[Any, OpenStream]] = {}
         self._logs: dict[str, tuple[Connection, KafkaLog]] = {}
+        # By the ledger's book, which is another one once a connection or the stream file has changed.
+        self._indices: dict[str, tuple[Book, WindowIndex, threading.Lock]] = {}
 
     def show(self, file: StreamFile) -> dict[str, Any]:
         """What the page shows of a stream. Waits for its servers. Raises TidemarkError."""
-        return overview(self._open(file))
+        return overview(self.open(file))
 
-    def audit_page(self, file: StreamFile, run: str) -> str | None:
-        """The report of an audit as a page; None when the run has none. Waits for the ledger. Raises TidemarkError."""
-        opened = self._open(file)
-        found = find_report(opened, run)
-        return None if found is None else page_of(found, after_repair(opened, found))
+    def index(self, file: StreamFile) -> dict[str, Any]:
+        """Read the windows that were committed since the last time; the first time, all of them. Raises TidemarkError."""
+        _, index, lock = self._index(file)
+        with lock:
+            index.refresh(self.open(file).book)
+            return {"windows": len(index.names)}
 
-    def _open(self, file: StreamFile) -> OpenStream:
+    def bars(self, file: StreamFile, asked: Asked) -> dict[str, Any]:
+        """The coverage picture, by the windows that `index` has read. Raises TidemarkError."""
+        opened = self.open(file)
+        _, index, lock = self._index(file)
+        with lock:
+            return coverage_bars(opened, index, asked)
+
+    def _index(self, file: StreamFile) -> tuple[Book, WindowIndex, threading.Lock]:
+        book = self.open(file).book
+        with self._lock:
+            known = self._indices.get(file.stream.name)
+            if known is None or known[0] is not book:
+                known = self._indices[file.stream.name] = (book, WindowIndex(), threading.Lock())
+            return known
+
+    def open(self, file: StreamFile) -> OpenStream:
+        """A stream, to ask its ledger and Kafka. Raises TidemarkError."""
         stream = file.stream
         names = (stream.source.kafka, stream.ledger.connection)
         # Asked for each time, since the connections may have changed in Airflow.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,11 +11,12 @@ from airflow.api_fastapi.app import create_auth_manager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.models.dag import DagModel
 from airflow.models.dagbundle import DagBundleModel
+from airflow.models.log import Log
 from airflow.models.team import Team
 from airflow.utils.session import create_session
 from sqlalchemy import delete
 
-from tidemark_plugin.access import may_see, may_see_files
+from tidemark_plugin.access import LOOKED, may_see, may_see_files, may_trigger, note_look
 
 pytestmark = [pytest.mark.usefixtures("airflow_home"), pytest.mark.filterwarnings("ignore")]
 
@@ -76,3 +78,33 @@ def test_without_teams_who_sees_import_errors_sees_the_problems_of_files(monkeyp
     monkeypatch.setenv("AIRFLOW__CORE__MULTI_TEAM", "False")
     assert may_see_files(user("viewer"))
     assert not may_see_files(user(None))
+
+
+@pytest.mark.covers("Q16")
+@pytest.mark.parametrize(
+    ("somebody", "may"),
+    [
+        (user("viewer", "red"), set()),
+        (user("user", "red"), {"red__ingest", "open__ingest"}),
+        (user("op", "blue"), {"blue__ingest", "open__ingest"}),
+        (user("admin"), set(DAGS)),
+        (user(None, *TEAMS), set()),
+    ],
+    ids=["a viewer", "a user", "an operator", "admin", "no role"],
+)
+def test_a_payload_is_for_those_who_may_trigger(somebody: Any, may: set[str]) -> None:
+    """A DAG that Airflow does not know, and whose team nobody knows, is triggered by none."""
+    assert {dag for dag in (*DAGS, "unknown__ingest") if may_trigger(somebody, dag)} == may
+
+
+@pytest.mark.covers("Q16")
+def test_each_look_is_in_airflows_audit_log() -> None:
+    note_look(user("op"), "red__replay", "logs/2@31337")
+    with create_session() as session:
+        (found,) = session.query(Log).filter(Log.event == LOOKED)
+        assert (found.owner, found.dag_id, json.loads(str(found.extra))) == (
+            "somebody",
+            "red__replay",
+            {"coordinate": "logs/2@31337"},
+        )
+        session.delete(found)

@@ -9,7 +9,6 @@ import pytest
 from tests.support.command_line import asked, tidemark
 from tests.support.oracle import CDN, LEDGERS
 from tests.support.playground import Make, Playground
-from tidemark.cli.results import where_is
 from tidemark.commit.protocol import Step
 from tidemark.errors import Fenced, LanePaused
 from tidemark.ledger.book import record_key
@@ -17,6 +16,7 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import parse_coordinates, parse_ranges
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import lanes
+from tidemark.views.message import where_is
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_what_is_where(ingested: Playground) -> None:
     out, _ = tidemark("ledger", "verify", file)
     assert out == f"{play.name}: 2 windows, all of them there and unchanged\n"
     out, _ = tidemark("show", file, f"{at}@{position + 5}")
-    assert out.endswith("is in no committed window\n")
+    assert out.endswith(": not in the topic yet: at or above its end\nKafka: Kafka has not got so far\n")
 
 
 @pytest.mark.covers("N1")

@@ -78,7 +78,7 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
         names = {name for name in opened.namelist() if ".dist-info/" not in name}
     assert names == expected
     # The page's files are among them, and what says that there are types.
-    assert {"tidemark_plugin/page/index.html", "tidemark/py.typed"} <= names
+    assert {"tidemark_plugin/page/streams.html", "tidemark_plugin/routes/streams.py", "tidemark/py.typed"} <= names
 
 
 def test_installed_it_needs_no_repository(elsewhere: Path) -> None:

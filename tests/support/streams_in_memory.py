@@ -11,6 +11,7 @@ from tests.support.memory import MemoryStore
 from tests.support.protocol_world import NoWork, Sweeps, hold
 from tests.support.stream_text import MINIMAL
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
+from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
 from tidemark.ledger.book import Book
@@ -58,6 +59,22 @@ class KafkaInMemory:
 
     def epoch_ends(self, asked: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         return {}
+
+
+@dataclass
+class LookedAt(KafkaInMemory):
+    """Kafka as the page asks it, without limits of retention."""
+
+    def open_transactions(
+        self, logs: Mapping[str, TopicLog], high: Mapping[tuple[str, int], int]
+    ) -> tuple[OpenTransaction, ...]:
+        return ()
+
+    def retention(self, topics: Iterable[str]) -> dict[str, object]:
+        return {}
+
+    def timestamps(self, ends: Mapping[tuple[str, int], tuple[int, int]]) -> dict[tuple[str, int], int]:
+        return {place: position * 1000 for place, (position, _) in ends.items()}
 
 
 @dataclass

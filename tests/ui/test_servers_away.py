@@ -65,7 +65,7 @@ def test_airflow_answers_while_a_server_stands_still(
         took: list[float] = []
         for stream in STREAMS * 3:
             began = time.monotonic()
-            status, answer = airflow.call("GET", f"/tidemark/streams/{stream}")
+            status, answer = airflow.call("GET", f"/tidemark/api/streams/{stream}")
             if stream in away:
                 assert status in (503, 504)
                 assert named in answer["detail"]
@@ -87,7 +87,7 @@ def look(airflow: Airflow, stream: str, away: set[str]) -> tuple[str, int, float
     """What somebody sees of a stream: once, or until its page says that its server is away."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
-        seen = timed(airflow, f"/tidemark/streams/{stream}")
+        seen = timed(airflow, f"/tidemark/api/streams/{stream}")
         if stream not in away or seen[1] != 200 or time.monotonic() > deadline:
             return seen
 
@@ -106,7 +106,7 @@ def still(site: Site, server: str) -> Iterator[None]:
 
 def until_shown(airflow: Airflow, *streams: str) -> None:
     def shown(stream: str) -> Any:
-        return airflow.call("GET", f"/tidemark/streams/{stream}")
+        return airflow.call("GET", f"/tidemark/api/streams/{stream}")
 
     for stream in streams or STREAMS:
         wait(lambda stream=stream: shown(stream)[0] == 200, lambda stream=stream: shown(stream))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.stream_text import MINIMAL
-from tidemark.errors import LedgerContradiction, Unreachable
+from tidemark.errors import LedgerContradiction, Unreachable, WrongUse
 from tidemark.streams.loading import StreamFile, load
 from tidemark_plugin.asking import Answer, Asking
 from tidemark_plugin.settings import Settings
@@ -113,6 +113,27 @@ def test_a_question_of_its_own_is_asked_only_while_the_servers_answer(tmp_path: 
     late = told("a page", asking=hasty)
     assert isinstance(late, Answer)
     assert (late.status, len(asked)) == (504, 4)
+
+
+@pytest.mark.covers("Q25")
+def test_another_question_has_an_answer_of_its_own(tmp_path: Path, servers: Servers) -> None:
+    asking, file = (
+        Asking(servers.show, Settings(page_wait_seconds=60, page_cache_seconds=60)),
+        stream(tmp_path, "orders"),
+    )
+
+    def other(_: StreamFile) -> dict[str, Any]:
+        raise WrongUse("partition: the stream has no partition x now")
+
+    async def both() -> list[Answer]:
+        return [await asking.answer(file), await asking.answer(file, other), await asking.answer(file)]
+
+    first, second, third = asyncio.run(both())
+    assert (first.status, third) == (200, first)
+    # What was asked is wrong, not a server.
+    assert second.status == 400
+    assert second.fields == {"detail": "partition: the stream has no partition x now"}
+    assert servers.asked == {"orders": 1}
 
 
 @pytest.mark.covers("Q25")

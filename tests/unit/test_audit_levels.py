@@ -61,6 +61,11 @@ def test_an_audit_without_spark(tmp_path: Path, level: Level) -> None:
     assert (found.places, found.findings, found.expected) == ((), None, 0)
     assert find_report(stream.opened, "audit") == found
     assert find_report(stream.opened, "another") is None
+    # What the page of all streams says of it.
+    audited = stream.opened.book.last_audit()
+    assert audited is not None
+    assert (audited.run, audited.at, audited.level, audited.clean) == ("audit", found.at, level.value, True)
+    assert audited.sentence == said
 
     # A record that was changed behind Tidemark's back is found at both levels.
     first = stream.store.read(record_key("ingest", 1))

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.support.protocol_world import NoWork
-from tests.support.streams_in_memory import TEXT, KafkaInMemory, StreamInMemory, offsets
-from tidemark.clients.kafka.topics import TopicLog
-from tidemark.clients.kafka.transactions import OpenTransaction
+from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Run, Step
@@ -20,19 +16,6 @@ from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.ledger.store import Key
 from tidemark.runs import lanes
 from tidemark.views.overview import overview
-
-
-@dataclass
-class LookedAt(KafkaInMemory):
-    """Kafka as the page asks it, without limits of retention."""
-
-    def open_transactions(
-        self, logs: Mapping[str, TopicLog], high: Mapping[tuple[str, int], int]
-    ) -> tuple[OpenTransaction, ...]:
-        return ()
-
-    def retention(self, topics: Iterable[str]) -> dict[str, object]:
-        return {}
 
 
 class Cut(Exception):

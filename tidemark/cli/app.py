@@ -23,6 +23,7 @@ from tidemark.cli import (
     running,
     selected,
     steering,
+    windows,
 )
 from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, UntilTime
 from tidemark.cli.output import data, error, line
@@ -163,6 +164,8 @@ def plan(
 
 
 app.command()(results.show)
+app.command()(windows.window)
+app.command("dead-letters")(windows.dead_letters)
 app.command()(results.results)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from tidemark.offsets.times import in_utc
 
 
 def data(value: Any, *, as_json: bool, rows: Iterable[Sequence[object]] = (), columns: Sequence[str] = ()) -> None:
@@ -37,7 +38,7 @@ def error(text: str) -> None:
 
 def moment(at: int | None) -> str | None:
     """A time in milliseconds since 1970 as people read it."""
-    return None if at is None else f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
+    return None if at is None else in_utc(at)
 
 
 def plain(value: object) -> str:

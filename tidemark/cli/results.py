@@ -11,49 +11,75 @@ import typer
 
 from tidemark.cli import finding
 from tidemark.cli.options import Json, Stream
-from tidemark.cli.output import data, line
+from tidemark.cli.output import data, line, moment
 from tidemark.errors import WrongUse
-from tidemark.offsets.coordinates import Coordinate, parse_coordinates
-from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import lanes
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.contract import Columns, SinkSettings, in_columns
 from tidemark.sinks.dead_letters import described
 from tidemark.sinks.kinds import kind_of
-from tidemark.sinks.reading import hbase_rows, rows_at
-from tidemark.sinks.texts import place, texts
+from tidemark.sinks.reading import hbase_rows
+from tidemark.sinks.texts import place
 from tidemark.streams.model import DeadLetters
+from tidemark.views import message as message_view
+from tidemark.views import where
 
 _OF_DEAD_LETTERS = ("reason", "attempts", "redrives", "key", "value")
 
 
 def show(
-    stream: Stream, coordinate: Annotated[str, typer.Argument(help="topic/partition@offset")], as_json: Json = False
+    stream: Stream,
+    coordinate: Annotated[
+        str,
+        typer.Argument(help="topic/partition@offset; or with a time like 2026-11-21T07:00:00Z instead of the offset"),
+    ],
+    message: Annotated[bool, typer.Option("--message", help="also the message itself, as Kafka has it")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Which windows have read a message, which of them counts, which window jumped over it, and what is stored of it.
+    """Where a message went: what became of it, in which window, by which run, and what is stored of it.
+
+    Also the other windows that have read it, who jumped over it, and whether Kafka still holds it.
 
     Example: tidemark show orders orders/3@91234
     """
-    wanted = parse_coordinates(coordinate)
-    if len(wanted) != 1:
-        raise WrongUse(f"{coordinate!r}: expected one coordinate, topic/partition@offset")
-    found = where_is(finding.opened(stream), wanted[0])
+    opened = finding.opened(stream)
+    found = where.located(opened, where.coordinate(opened, coordinate))
+    values = message_view.as_values(found)
+    if message:
+        values["message"] = message_view.page_of(found, payload=True)["message"]
     if as_json:
-        data(found, as_json=True)
+        data(values, as_json=True)
         return
+    line(f"{values['coordinate']}: {values['sentence']}")
     windows = [
         [one["lane"], one["seq"], one["generation"], one["run"], "counts" if one["counts"] else ""]
-        for one in found["windows"]
+        for one in values["windows"]
     ]
-    data(found, as_json=False, rows=windows, columns=("lane", "window", "generation", "run", ""))
-    for row in found["rows"]:
+    if windows:
+        data(values, as_json=False, rows=windows, columns=("lane", "window", "generation", "run", ""))
+    for row in values["rows"]:
         fields = " ".join(f"{name}={value}" for name, value in row["fields"].items())
         words = ["tombstone", fields] if row["tombstone"] else [fields]
         line(f"{row['place']} index {row['index']}: {' '.join(words).rstrip()}")
-    if not found["windows"]:
-        line(f"{found['coordinate']} is in no committed window")
-    for gap in found["gaps"]:
+    for gap in values["gaps"]:
         line(f"{gap['kind']}: window {gap['seq']} of {gap['lane']} jumped over {gap['range']} ({gap['policy']})")
+    line(f"Kafka: {values['kafka']['sentence']}")
+    if message:
+        _show_message(values["message"])
+
+
+def _show_message(found: dict[str, Any] | None) -> None:
+    if found is None:
+        return
+    set_by = "the broker" if found["appended"] else "the producer"
+    line(f"time: {moment(found['timestamp']) or 'none'}, set by {set_by}")
+    parts = [("key", found["key"]), ("value", found["value"])]
+    parts += [(f"header {one['name']['text']}", one["value"]) for one in found["headers"]]
+    for name, value in parts:
+        if value is None:
+            line(f"{name}: none")
+            continue
+        more = f" ({value['more']} bytes more)" if value["more"] else ""
+        line(f"{name}, {value['bytes']} bytes: {value['text']}{more}")
 
 
 def results(
@@ -76,49 +102,6 @@ def results(
         found = list(islice(all_rows, limit))
     shown = _as_columns(opened, chosen, found)
     data(found, as_json=as_json, rows=shown.rows, columns=shown.names)
-
-
-def where_is(opened: OpenStream, wanted: Coordinate) -> dict[str, Any]:
-    """The windows that cover a coordinate, the newest first, who jumped over it, and the rows that count. Raises WrongUse."""
-    (piece,) = lanes.with_incarnations(opened, RangeSet([wanted.as_range()]))
-    at = Coordinate(piece.partition, piece.start)
-    held = {one.name: kind_of(one.type).without_spark().table(opened, one) for one in opened.stream.sinks}
-    tables = {name: table for name, table in held.items() if table is not None}
-    found, rows = rows_at(opened.book, {**tables, "dead letters": opened.dead_letter_table()}, at)
-    return {
-        "coordinate": str(at),
-        "windows": [
-            {
-                "lane": record.lane,
-                "seq": record.seq,
-                "generation": str(record.attempt.generation),
-                "run": record.attempt.run,
-                "committed_at": record.committed_at,
-                "counts": record.attempt.generation == found.generation,
-            }
-            for record in found.windows
-        ],
-        "gaps": [
-            {
-                "lane": record.lane,
-                "seq": record.seq,
-                "kind": gap.kind.value,
-                "policy": gap.policy,
-                "range": str(gap.as_range()),
-            }
-            for record, gap in found.gaps
-        ],
-        "rows": [
-            {
-                "place": name,
-                "index": row.place.index,
-                "tombstone": row.mark.tombstone,
-                "fields": texts(row.fields),
-            }
-            for name, stored in rows.items()
-            for row in stored
-        ],
-    }
 
 
 def readable(opened: OpenStream, name: str | None) -> SinkSettings:

@@ -15,6 +15,7 @@ from tidemark.ledger.doubt import NotMine, swap_surely
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
     Attempt,
+    Audited,
     Blocks,
     BlocksRef,
     Gap,
@@ -41,6 +42,7 @@ from tidemark.offsets.ranges import RangeSet, TopicPartition
 log = logging.getLogger(__name__)
 
 REGISTER: Key = ("register",)
+LAST_AUDIT: Key = ("audited",)
 
 
 def now_ms() -> int:
@@ -376,6 +378,14 @@ class Book:
 
     def report(self, name: str) -> bytes | None:
         return self.store.read(("report", name))
+
+    def store_last_audit(self, audited: Audited) -> None:
+        self.store.put(LAST_AUDIT, encode(audited))
+
+    def last_audit(self) -> Audited | None:
+        """The outcome of the audit that ended last; None when no audit has said so."""
+        stored = self.store.read(LAST_AUDIT)
+        return None if stored is None else decode(stored, Audited, self._name(LAST_AUDIT))
 
     # heartbeats
 

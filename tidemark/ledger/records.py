@@ -446,6 +446,17 @@ class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     done: dict[str, int] = {}
 
 
+class Audited(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The outcome of the audit that ended last. Advisory: the report of the run says the same, and more."""
+
+    format: int = FORMAT
+    run: str
+    at: int
+    level: str
+    clean: bool
+    sentence: str
+
+
 class Piece(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A part of a selection that is stored as a selection of its own: where it begins, and its digest."""
 

@@ -14,7 +14,20 @@ from tidemark.ledger.limits import check_size
 
 # The first words of the ledger's own keys.
 RESERVED = frozenset(
-    {"beat", "blocks", "clock", "closed", "head", "history", "receipt", "register", "report", "selection", "settled"}
+    {
+        "audited",
+        "beat",
+        "blocks",
+        "clock",
+        "closed",
+        "head",
+        "history",
+        "receipt",
+        "register",
+        "report",
+        "selection",
+        "settled",
+    }
 )
 
 

@@ -33,7 +33,7 @@ class Authority:
             for partition in covered.partitions:
                 ranges = edges.setdefault(partition, [])
                 ranges += [(start, until, generation) for start, until in covered.of(partition)]
-        self._segments = {partition: _segments(ranges) for partition, ranges in sorted(edges.items())}
+        self._segments = {partition: segments_of(ranges) for partition, ranges in sorted(edges.items())}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Authority) and self._segments == other._segments
@@ -79,8 +79,11 @@ class Authority:
         )
 
 
-def _segments(ranges: list[tuple[int, int, int]]) -> list[Segment]:
-    """Sweep over the edges from left to right; a heap holds the generations that cover the present offset."""
+def segments_of(ranges: list[tuple[int, int, int]]) -> list[Segment]:
+    """The segments of one partition, from (start, until, generation) in any order.
+
+    Sweeps over the edges from left to right; a heap holds the generations that cover the present offset.
+    """
     ranges = sorted(ranges)
     edges = sorted({start for start, _, _ in ranges} | {until for _, until, _ in ranges})
     active: list[tuple[int, int]] = []

@@ -29,6 +29,11 @@ def milliseconds(time: datetime) -> int:
     return -((_EPOCH - time) // timedelta(milliseconds=1))
 
 
+def in_utc(at: int) -> str:
+    """A time in milliseconds since 1970 as people read it, to the second."""
+    return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
 def two_readings(number: float) -> str:
     """The message for a number where a time is expected: what it would be in seconds, and in milliseconds."""
     readings = []

@@ -12,7 +12,7 @@ from tidemark.audit.source import SourceReport, source_reports
 from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.book import View
 from tidemark.ledger.codec import decode, encode
-from tidemark.ledger.records import INGEST, Guarantee, Head, Register
+from tidemark.ledger.records import INGEST, Audited, Guarantee, Head, Register
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import stored_before
@@ -20,6 +20,8 @@ from tidemark.runs import discovery, lanes, whole_windows
 from tidemark.runs.open_stream import OpenStream
 
 _HOUR_MS = 3_600_000
+# Of a report's sentence beside its report: enough for a line of a page.
+_MOST_SENTENCE = 500
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,15 @@ def store_report(opened: OpenStream, report: AuditReport) -> None:
         if len(value) <= opened.book.store.max_value_bytes:
             break
     opened.book.store_report(report.run, value)
+    opened.book.store_last_audit(
+        Audited(
+            run=report.run,
+            at=report.at,
+            level=report.level.value,
+            clean=report.clean,
+            sentence=report.sentence()[:_MOST_SENTENCE],
+        )
+    )
 
 
 def find_report(opened: OpenStream, run: str) -> AuditReport | None:

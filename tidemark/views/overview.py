@@ -66,6 +66,8 @@ def overview(opened: OpenStream) -> dict[str, Any]:
         "stream": opened.stream.name,
         "description": opened.stream.description,
         "status": _status(judged),
+        # The timestamp of the oldest message that the ingest has not read, in ms since 1970; None where none is known.
+        "unread_since": min((one.unread_since for one in forecasted.values() if one.unread_since), default=None),
         "latency": latency_shown(latencies(lately), told.latency_minutes, told.windows),
         "partitions": _partitions(ingest, logs, forecasted, judged),
         "missing_topics": sorted(set(topics) - set(logs)),
@@ -76,6 +78,7 @@ def overview(opened: OpenStream) -> dict[str, Any]:
         "open_transactions": transactions_shown(held, book.clock()),
         "lanes": [_lane(name, lanes[name], number) for name, number in windows.items() if number is not None],
         "windows": _windows(book, found[1], heads) if found else [],
+        "audit": _audit(book),
     }
 
 
@@ -242,6 +245,14 @@ def _pending(book: Book, lane: str, pending: Pending) -> dict[str, Any]:
         "generation": str(pending.attempt.generation) if pending.attempt else None,
         "run": pending.attempt.run if pending.attempt else pending.window.run,
     }
+
+
+def _audit(book: Book) -> dict[str, Any] | None:
+    """The outcome of the audit that ended last; None before the first one."""
+    found = book.last_audit()
+    if found is None:
+        return None
+    return {"run": found.run, "at": found.at, "level": found.level, "clean": found.clean, "sentence": found.sentence}
 
 
 def _selected(window: Window) -> int | None:

@@ -1,8 +1,9 @@
-"use strict";
-// The answers to a run's offsets, and what a replay changes, as its tasks have given them. They are asked of Airflow's own API, as the person who
-// looks: Airflow decides who sees them. Everything is put in as text, never as HTML.
+// What a run has done with its offsets, as its tasks have given it: the windows that it has committed, the answers to its
+// offsets, and what a replay changes. They are asked of Airflow's own API, as the person who looks: Airflow decides who sees
+// them. Everything is put in as text, never as HTML.
 
-const asked = new URLSearchParams(window.location.search);
+import { address, airflow, asked, cell, grouped, link } from "./shared.js";
+
 const RESULTS = [
   { task: "check", key: "found", title: "Before the run" },
   { task: "diff", key: "diff", title: "What the replay changes" },
@@ -11,22 +12,13 @@ const RESULTS = [
 const KINDS = ["changed", "new", "gone"];
 
 async function result(task, key) {
-  const [dag, run] = ["dag_id", "run_id"].map((name) => encodeURIComponent(asked.get(name) || ""));
-  const path = `../api/v2/dags/${dag}/dagRuns/${run}/taskInstances/${task}/xcomEntries/${key}`;
-  const answer = await fetch(path, { credentials: "same-origin", headers: { Accept: "application/json" } });
-  if (answer.status === 404) return null;
-  if (!answer.ok) throw new Error(`Airflow answers ${answer.status} ${answer.statusText}`);
-  return (await answer.json()).value;
-}
-
-function grouped(number) {
-  return String(number).replace(/\B(?=(\d{3})+(?!\d))/g, " ");
-}
-
-function cell(row, text, kind) {
-  const td = row.insertCell();
-  td.textContent = text;
-  td.className = kind;
+  const [dag, run] = ["dag_id", "run_id"].map((name) => encodeURIComponent(asked(name) || ""));
+  try {
+    return (await airflow(`dags/${dag}/dagRuns/${run}/taskInstances/${task}/xcomEntries/${key}`)).value;
+  } catch (refusal) {
+    if (refusal.status === 404) return null;
+    throw refusal;
+  }
 }
 
 function estimate(found) {
@@ -111,15 +103,29 @@ function changes(title, found) {
   document.body.append(made);
 }
 
+function windows({ lane, windows: committed }) {
+  const dag = asked("dag_id") || "";
+  const stream = dag.slice(0, dag.lastIndexOf("__"));
+  const made = document.getElementById("windows").content.cloneNode(true).firstElementChild;
+  for (const one of committed) {
+    const row = made.querySelector("tbody").insertRow();
+    cell(row, link(`${lane}/${one.seq}`, address("streams", stream, "windows", lane, String(one.seq))), "lane");
+    for (const name of ["read", "stored", "skipped", "dead_letters"]) cell(row, grouped(one[name]), "number");
+  }
+  document.body.append(made);
+}
+
 async function show() {
   const problem = document.getElementById("problem");
   try {
     const results = await Promise.all(RESULTS.map(({ task, key }) => result(task, key)));
+    const [, , published] = results;
+    for (const lane of published ? [published, published.then] : []) if (lane && lane.windows.length) windows(lane);
     results.forEach((found, at) => {
       if (found && found.places) changes(RESULTS[at].title, found);
       else if (found && found.answers) section(RESULTS[at].title, found);
     });
-    if (!document.querySelector("section")) problem.textContent = "No task of this run has answered for offsets.";
+    if (!document.querySelector("section")) problem.textContent = "No task of this run has committed a window or answered for offsets.";
   } catch (reason) {
     problem.textContent = reason.message;
   }

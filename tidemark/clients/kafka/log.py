@@ -15,10 +15,13 @@ from kafka.errors import (
     GroupAuthorizationFailedError,
     KafkaError,
     NoError,
+    OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
     for_code,
 )
+from kafka.protocol.consumer.fetch import FetchRequest
 from kafka.protocol.consumer.offsets import IsolationLevel, OffsetForLeaderEpochRequest
+from kafka.record import MemoryRecords
 from kafka.structs import OffsetAndMetadata
 
 from tidemark.clients.kafka import counting, producers, topic_settings, transactions
@@ -26,6 +29,7 @@ from tidemark.clients.kafka.admission import kafka_errors, lacking
 from tidemark.clients.kafka.clients import python_settings
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.retention import Settings
+from tidemark.clients.kafka.slots import Found, Slot, at_offset
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import Conflict, Unreachable
@@ -37,6 +41,11 @@ TIMEOUT_MS = 20_000
 
 # Timestamps are only for a forecast, which works without them too.
 TIMESTAMPS_MS = 5_000
+
+# How much of a log is fetched to look at one offset. The broker sends at least one whole batch, however large it is.
+_SLOT_BYTES = 64 * 1024
+# The newest version of a fetch that names topics by their names.
+_FETCH_VERSION = 12
 
 
 class KafkaLog:
@@ -204,6 +213,75 @@ class KafkaLog:
             again = self._coordinated(lambda: producers.open_producers(admin, held)) if ids else {}
         still = {place: [one for one in found if one.producer_id in ids] for place, found in again.items()}
         return transactions.open_transactions(held, still, known)
+
+    def slot(self, topic: str, partition: int, offset: int) -> Found | None:
+        """What is at one offset now: a message, or why there is none. None when there is no such topic or partition.
+
+        Takes one or two requests, each of one batch at least. Raises Unreachable, NotAuthorized.
+        """
+        with self._admin() as admin:
+            leaders = {
+                one["partition_index"]: one["leader_id"]
+                for found in self._may(admin, [topic], "Read")
+                for one in found["partitions"]
+            }
+            if partition not in leaders:
+                return None
+            leader = leaders[partition]
+            place = KafkaTopicPartition(topic, partition)
+            start = _offsets(admin, [place], OffsetSpec.EARLIEST, IsolationLevel.READ_UNCOMMITTED)[place]
+            answer = self._fetched(admin, place, offset, leader, IsolationLevel.READ_COMMITTED)
+            if answer is None or offset < start:
+                high = _offsets(admin, [place], OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)[place]
+                return Found(Slot.EXPIRED if offset < start else Slot.BEYOND, start, high)
+            stable, high = answer.last_stable_offset, answer.high_watermark
+            if offset >= high:
+                return Found(Slot.BEYOND, start, high)
+            aborted = [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
+            if offset >= stable:
+                again = self._fetched(admin, place, offset, leader, IsolationLevel.READ_UNCOMMITTED)
+                if again is None:
+                    raise Unreachable(f"{topic}/{partition} was cut while offset {offset} was read; ask again")
+                answer = again
+        batches = MemoryRecords(answer.records or b"")
+        found, message = at_offset(iter(batches.next_batch, None), offset, aborted, stable)
+        return Found(found, start, high, message)
+
+    def _fetched(
+        self, admin: KafkaAdminClient, place: KafkaTopicPartition, offset: int, leader: int, level: IsolationLevel
+    ) -> Any:
+        """A leader's answer to a fetch from an offset on; None when the offset is out of range."""
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=_SLOT_BYTES,
+            isolation_level=level,
+            topics=[
+                FetchRequest.FetchTopic(
+                    topic=place.topic,
+                    partitions=[
+                        FetchRequest.FetchTopic.FetchPartition(
+                            partition=place.partition, fetch_offset=offset, partition_max_bytes=_SLOT_BYTES
+                        )
+                    ],
+                )
+            ],
+            forgotten_topics_data=[],
+            max_version=_FETCH_VERSION,
+        )
+        # kafka-python asks this only inside its consumer, which passes over what is no message.
+        answer = admin._manager.run(_sent, admin._manager, request, leader)
+        (part,) = [one for topic in answer.responses for one in topic.partitions]
+        error = for_code(part.error_code)
+        if error is OffsetOutOfRangeError:
+            return None
+        if error is TopicAuthorizationFailedError:
+            raise lacking(self.endpoint, "Read", f"topic {place.topic}")
+        if error is not NoError:
+            raise Unreachable(
+                f"Kafka did not give offset {offset} of {place.topic}/{place.partition}: {error.__name__}"
+            )
+        return part
 
     def retention(self, topics: Iterable[str]) -> dict[str, Settings]:
         """How long and how much topics keep. Topics whose settings we may not see are left out."""

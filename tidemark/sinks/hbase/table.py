@@ -58,6 +58,13 @@ class ResultTable:
         self._gateway = gateway
         self._table = table
         self._layout: CellLayout | None = None
+        self._columns: list[bytes] | None = None
+
+    def only(self, fields: Iterable[str]) -> ResultTable:
+        """The same table for readers of these fields alone. For tables with a cell for each field, under its own name."""
+        table = ResultTable(self._gateway, self._table)
+        table._columns = [MARK, *(DATA_PREFIX + name.encode() for name in fields)]
+        return table
 
     def prepare(self, stream: str, ledger: str, layout: TableLayout | None = None) -> None:
         """Make the table if it does not exist. Check that it keeps all versions, its owner, and its layout.
@@ -116,7 +123,8 @@ class ResultTable:
         segments = authority.within(wanted)
         segment = next(segments, None)
         for start, stop in PartitionKeys(wanted.partition).scans(wanted):
-            for key, cells in self._gateway.scan(self._table, start, stop, include_timestamp=True):
+            scan = self._gateway.scan(self._table, start, stop, columns=self._columns, include_timestamp=True)
+            for key, cells in scan:
                 place = parse_key(key)
                 while segment is not None and place.offset >= segment.until:
                     segment = next(segments, None)

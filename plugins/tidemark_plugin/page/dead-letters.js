@@ -1,0 +1,138 @@
+// The dead letters that count, in groups. Any group, window of a group or picked examples can be replayed.
+import { address, asked, element, grouped, link, loadPatiently, navigation, remember, run, say, streamOfAddress, time, withQuery } from "./shared.js";
+import { plan } from "./plan.js";
+
+const stream = streamOfAddress();
+const form = document.getElementById("which");
+const ALL = "*";
+let asking = 0;
+
+function button(text, act, kind) {
+  const made = element("button", text, kind);
+  made.type = "button";
+  made.addEventListener("click", act);
+  return made;
+}
+
+function replay(name, window) {
+  const conf = { dead_letters: name };
+  if (window) conf.dead_letters_window = window;
+  plan({ stream, kind: "replay", conf, text: "dead_letters" });
+}
+
+function windowsOf(group) {
+  const table = element("table");
+  const head = table.createTHead().insertRow();
+  for (const [name, kind] of [["Window", ""], ["Dead letters", "number"], ["Committed", ""], ["Run", ""], ["", ""]]) {
+    head.append(element("th", name, kind));
+  }
+  const body = table.createTBody();
+  for (const one of group.windows) {
+    const row = body.insertRow();
+    const [lane, seq] = [one.window.slice(0, one.window.lastIndexOf("/")), one.window.slice(one.window.lastIndexOf("/") + 1)];
+    row.insertCell().append(link(one.window, address("streams", stream, "windows", lane, seq)));
+    const number = row.insertCell();
+    number.className = "number";
+    number.textContent = grouped(one.number);
+    row.insertCell().append(time(one.committed_at));
+    row.insertCell().append(run(one.run));
+    const act = row.insertCell();
+    if (group.selects !== null) act.append(button("Replay these …", () => replay(group.selects, one.window)));
+  }
+  if (group.more_windows) body.insertRow().insertCell().textContent = `${grouped(group.more_windows)} more windows`;
+  const box = element("div", undefined, "box");
+  box.append(table);
+  return box;
+}
+
+function messageOf(coordinate) {
+  const [place, offset] = [coordinate.slice(0, coordinate.lastIndexOf("@")), coordinate.slice(coordinate.lastIndexOf("@") + 1)];
+  const cut = place.lastIndexOf("/");
+  // A topic's later incarnations are marked by #; the page of a message finds the incarnation itself.
+  const topic = place.slice(0, cut).replace(/#\d+$/, "");
+  return { topic, partition: place.slice(cut + 1), offset };
+}
+
+function examplesOf(group) {
+  const place = element("div");
+  const picked = new Set();
+  const act = button("Replay the picked ones …", () => plan({ stream, kind: "replay", conf: { records: [...picked].join("\n") }, text: "records" }));
+  act.disabled = true;
+  const list = element("ul", undefined, "examples");
+  for (const coordinate of group.examples) {
+    const one = messageOf(coordinate);
+    const record = `${one.topic}/${one.partition}@${one.offset}`;
+    const pick = element("input");
+    pick.type = "checkbox";
+    pick.setAttribute("aria-label", `Pick ${record}`);
+    pick.addEventListener("change", () => {
+      if (pick.checked) picked.add(record);
+      else picked.delete(record);
+      act.disabled = picked.size === 0;
+    });
+    const line = element("li");
+    line.append(pick, link(coordinate, withQuery(address("streams", stream, "messages"), one)));
+    list.append(line);
+  }
+  place.append(list, act);
+  return place;
+}
+
+function section(group, most) {
+  const made = element("section", undefined, "group");
+  const title = element("h2");
+  title.append(element("span", grouped(group.number), "number"), element("span", group.reason || "(no reason)", "reason"));
+  made.append(title);
+  if (group.error) made.append(element("p", group.error, "quiet reason"));
+  if (group.too_often) made.append(element("p", `${grouped(group.too_often)} of them were redriven ${most} times or more: a replay by reason leaves those out. Name them one by one.`, "busy"));
+  const actions = element("p", undefined, "buttons");
+  if (group.selects !== null) {
+    const window = form.elements.window.value.trim();
+    actions.append(button(`Replay ${group.number === 1 ? "it" : `all ${grouped(group.number)}`} …`, () => replay(group.selects, window), "primary"));
+  } else {
+    actions.append(element("span", "This reason cannot be written into a request: pick messages below.", "quiet"));
+  }
+  made.append(actions, windowsOf(group), element("h3", "Examples"), examplesOf(group));
+  return made;
+}
+
+function show(found) {
+  const said = [`${grouped(found.counted)} dead letters in ${grouped(found.windows_counted)} of ${grouped(found.windows)} windows`];
+  if (!found.complete) said.push(`there was no time to count the older windows, which wrote up to ${grouped(found.not_counted)}: choose a window, or use tidemark dead-letters`);
+  if (found.more_groups) said.push(`${grouped(found.more_groups)} more groups are not shown: choose a window or a reason`);
+  document.getElementById("counted").textContent = found.windows === 0 ? "No window has dead letters." : `${said.join("; ")}.`;
+  const all = document.getElementById("all");
+  all.replaceChildren();
+  const window = form.elements.window.value.trim();
+  if (found.groups.length > 1 && !form.elements.reason.value) all.append(button("Replay all of them …", () => replay(ALL, window)));
+  document.getElementById("groups").replaceChildren(...found.groups.map((group) => section(group, found.max_redrives)));
+}
+
+async function ask() {
+  const mine = ++asking;
+  const problem = document.getElementById("problem");
+  const values = { reason: form.elements.reason.value, window: form.elements.window.value.trim() };
+  say(problem, "");
+  document.getElementById("counted").textContent = "Counting …";
+  try {
+    const url = withQuery(address("api", "streams", stream, "dead-letters"), values);
+    const found = await loadPatiently(url, (sentence) => mine === asking && say(problem, sentence));
+    say(problem, "");
+    if (mine !== asking) return;
+    show(found);
+    remember(values);
+  } catch (error) {
+    if (mine !== asking) return;
+    document.getElementById("counted").textContent = "";
+    document.getElementById("groups").replaceChildren();
+    say(problem, error.message);
+  }
+}
+
+navigation(stream, "Dead letters");
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  ask();
+});
+for (const name of ["reason", "window"]) form.elements[name].value = asked(name) || "";
+ask();

@@ -1,0 +1,157 @@
+// One message: where it went, and the message beside what is stored of it. Payloads are shown as text, and only when they
+// are asked for: the server says who may, and notes who did.
+import { address, asked, cell, element, fill, grouped, link, load, loadPatiently, navigation, remember, run, say, streamOfAddress, time, withQuery } from "./shared.js";
+import { plan } from "./plan.js";
+import { parts } from "./payload.js";
+
+const stream = streamOfAddress();
+const form = document.getElementById("which");
+const FATES = {
+  stored: "good", skipped: "good", "no message": "good", "dead letter": "bad", missing: "bad", lost: "bad", expired: "bad",
+  gone: "bad", hole: "bad", unproven: "bad",
+};
+// Answers may come in another order than the questions.
+let asking = 0;
+
+function windowsOf(found) {
+  const pending = found.pending.map((one) => ({ ...one, state: "pending", at: one.pinned_at, counts: "" }));
+  const read = found.windows.map((one) => ({ ...one, state: "committed", at: one.committed_at, counts: one.counts ? "counts" : "replaced by a newer one" }));
+  const over = found.gaps.map((one) => ({ ...one, window: `${one.lane}/${one.seq}`, state: `passed over ${one.range}: ${one.kind}, ${one.policy}`, at: null, run: null, counts: "" }));
+  return [...pending, ...read, ...over];
+}
+
+function windowRow(row, one) {
+  cell(row, link(one.window, address("streams", stream, "windows", one.lane, String(one.seq))), "lane");
+  cell(row, one.state, one.state === "committed" ? "good" : "busy");
+  cell(row, time(one.at), "time");
+  cell(row, one.run === null ? null : run(one.run), "run");
+  cell(row, one.counts, "");
+}
+
+function showRows(found) {
+  const place = document.getElementById("rows");
+  place.replaceChildren();
+  if (found.rows.length === 0) {
+    place.append(element("p", "No row is kept under this coordinate.", "quiet"));
+    return;
+  }
+  for (const row of found.rows) {
+    place.append(element("h3", `${row.place}${row.index ? `, row ${row.index}` : ""}${row.tombstone ? ", a tombstone" : ""}`));
+    place.append(...parts(Object.entries(row.fields)));
+  }
+}
+
+function showMessage(found) {
+  const place = document.getElementById("message");
+  const message = found.message;
+  place.replaceChildren();
+  if (message === null) {
+    place.append(element("p", found.kafka.sentence, "quiet"));
+    return;
+  }
+  const at = element("p", message.appended ? "Time, set by the broker: " : "Time, set by the producer: ");
+  at.append(time(message.timestamp));
+  place.append(at, ...parts([["key", message.key], ["value", message.value]]));
+  place.append(...parts(message.headers.map((one) => [`header ${one.name.text}`, one.value])));
+}
+
+function button(text, act, kind) {
+  const made = element("button", text, kind);
+  made.type = "button";
+  made.addEventListener("click", act);
+  return made;
+}
+
+function showActions(found) {
+  const place = document.getElementById("actions");
+  const { kind, fields, why_not: whyNot } = found.again;
+  if (kind === null) {
+    place.replaceChildren(element("span", `It cannot be read again: ${whyNot}.`, "quiet"));
+    return;
+  }
+  const [text] = Object.keys(fields);
+  const say = kind === "replay" ? "Replay this message …" : "Read it with a backfill …";
+  place.replaceChildren(button(say, () => plan({ stream, kind, conf: fields, text }), "primary"));
+}
+
+function showMasking(found) {
+  const place = document.getElementById("masking");
+  if (found.payload) {
+    place.replaceChildren(element("span", "Payloads are shown. Airflow's audit log knows that you have looked.", "quiet"));
+  } else if (found.may_see_payload) {
+    place.replaceChildren(button("Show payloads", () => ask(true)), element("span", "Airflow's audit log will know.", "quiet"));
+  } else {
+    place.replaceChildren(element("span", `Payloads are masked: they are for those who may trigger ${stream}__replay.`, "quiet"));
+  }
+}
+
+// The sentence begins with the fate, which stands before it in a frame of its own.
+function withoutFate(sentence, fate) {
+  const rest = sentence.replace(/^a /, "");
+  return rest.startsWith(fate) ? rest.slice(fate.length).replace(/^[:,] /, "") : sentence;
+}
+
+function show(found) {
+  document.getElementById("title").textContent = found.coordinate;
+  const fate = document.getElementById("fate");
+  fate.textContent = found.fate;
+  fate.className = `badge ${FATES[found.fate] || "busy"}`;
+  document.getElementById("sentence").textContent = withoutFate(found.sentence, found.fate);
+  const { log_start: start, end, sentence } = found.kafka;
+  document.getElementById("kafka").textContent = start === null ? sentence : `${sentence}. Its log has offsets ${grouped(start)} to ${grouped(end)}.`;
+  showActions(found);
+  showMasking(found);
+  showMessage(found);
+  showRows(found);
+  fill(document.getElementById("windows"), windowsOf(found), windowRow, "No window");
+  const exact = /^\d+$/.test(found.offset);
+  document.getElementById("before").disabled = !exact || BigInt(found.offset) === 0n;
+  form.elements.offset.value = found.offset;
+  document.getElementById("answer").hidden = false;
+}
+
+async function ask(payload) {
+  const mine = ++asking;
+  const problem = document.getElementById("problem");
+  const [topic, partition, offset] = ["topic", "partition", "offset"].map((name) => form.elements[name].value.trim());
+  say(problem, "");
+  try {
+    const url = address("api", "streams", stream, "messages", topic, partition, offset);
+    const found = await loadPatiently(withQuery(url, { payload: payload ? "true" : "" }), (sentence) => mine === asking && say(problem, sentence));
+    say(problem, "");
+    if (mine !== asking) return;
+    show(found);
+    remember({ topic, partition, offset: found.offset });
+  } catch (error) {
+    if (mine !== asking) return;
+    document.getElementById("answer").hidden = true;
+    say(problem, error.message);
+  }
+}
+
+// Offsets may be beyond 2^53, so they are counted as such.
+function step(by) {
+  const offset = form.elements.offset.value.trim();
+  if (!/^\d+$/.test(offset)) return;
+  form.elements.offset.value = String(BigInt(offset) + by);
+  ask(false);
+}
+
+async function suggest() {
+  const { partitions } = await load(address("api", "streams", stream));
+  if (!form.elements.topic.value && partitions.length) {
+    form.elements.topic.value = partitions[0].topic;
+    form.elements.partition.value = String(partitions[0].partition);
+  }
+}
+
+navigation(stream, "Message");
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  ask(false);
+});
+document.getElementById("before").addEventListener("click", () => step(-1n));
+document.getElementById("after").addEventListener("click", () => step(1n));
+for (const name of ["topic", "partition", "offset"]) form.elements[name].value = asked(name) || "";
+if (asked("topic") && asked("partition") && asked("offset")) ask(false);
+else suggest().catch((error) => say(document.getElementById("problem"), error.message));

@@ -1,0 +1,90 @@
+// Starting a backfill or a replay: a dialog that says what, asks why, and has Airflow start the run in the viewer's name.
+// Airflow's rights decide, and its audit log knows who. The run itself checks the request as it checks any other.
+// Airflow 3.3 cannot fill in its own form from an address, so the form is here.
+import { airflow, airflowLink, element } from "./shared.js";
+
+const ABOUT = {
+  backfill: "A backfill reads offsets that no window has read yet.",
+  replay: "A replay reads offsets again that windows have read before, and replaces their results.",
+};
+
+// The fields of a request that can be changed in the dialog, as people read them.
+const LABELS = {
+  ranges: "Offset ranges, one a line: topic/partition@from-until",
+  records: "Messages, one a line: topic/partition@offset",
+  dead_letters: "The dead letters with exactly this reason or error class; * for all of them",
+};
+
+function field(label, control) {
+  const made = element("label", undefined, "field");
+  made.append(element("span", label), control);
+  return made;
+}
+
+// Starts a run, and gives its id. Raises a Refusal with Airflow's own words.
+export async function start(stream, kind, conf) {
+  const dag = `${stream}__${kind}`;
+  const made = await airflow(`dags/${encodeURIComponent(dag)}/dagRuns`, { logical_date: null, conf });
+  return { dag, run: made.dag_run_id };
+}
+
+// Opens the dialog. `kind` is backfill or replay. `conf` has the fields of the DAG's form that say what: { ranges: "..." }.
+// Exactly one of them is a text that can still be changed here: `text` names it.
+export function plan({ stream, kind, conf, text }) {
+  const dialog = element("dialog", undefined, "plan");
+  dialog.setAttribute("aria-label", `${kind} of ${stream}`);
+  const form = element("form");
+  const what = element("textarea");
+  what.rows = Math.min(8, String(conf[text] ?? "").split("\n").length + 1);
+  what.value = conf[text] ?? "";
+  what.required = true;
+  what.spellcheck = false;
+  what.name = text;
+  const reason = element("input");
+  Object.assign(reason, { required: true, minLength: 3, maxLength: 500, name: "reason", autocomplete: "off" });
+  const dry = element("input");
+  Object.assign(dry, { type: "checkbox", checked: true, name: "dry_run" });
+  const onlyShow = element("label", undefined, "check");
+  onlyShow.append(dry, element("span", "Dry run: only show what would be read"));
+  const said = element("p", "", "said");
+  said.setAttribute("role", "status");
+  const go = element("button", "Start", "primary");
+  const close = element("button", "Close");
+  close.type = "button";
+  close.addEventListener("click", () => dialog.close());
+  const buttons = element("p", undefined, "buttons");
+  buttons.append(go, close);
+  form.append(
+    element("h2", `${kind === "replay" ? "Replay" : "Backfill"} of ${stream}`),
+    element("p", ABOUT[kind], "quiet"),
+    field(LABELS[text] || text, what),
+    ...(conf.dead_letters_window ? [element("p", `Only of the lane or window ${conf.dead_letters_window}.`)] : []),
+    field("Reason, which the ledger keeps", reason),
+    onlyShow,
+    buttons,
+    said,
+  );
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    go.disabled = true;
+    said.className = "said";
+    said.textContent = "Asking Airflow …";
+    try {
+      const asked = { ...conf, [text]: what.value, reason: reason.value.trim(), dry_run: dry.checked };
+      const { dag, run } = await start(stream, kind, asked);
+      said.replaceChildren(
+        element("span", dry.checked ? "Airflow has started a dry run: " : "Airflow has started: ", "good"),
+        airflowLink(run, `dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}`),
+      );
+    } catch (error) {
+      said.className = "said bad";
+      said.textContent = error.status === 403 ? `Airflow does not let you start ${stream}__${kind}: ${error.message}` : error.message;
+    }
+    go.disabled = false;
+  });
+  dialog.append(form);
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  reason.focus();
+}

@@ -1,0 +1,225 @@
+// What all pages use. Everything from the server is put in as text, never as HTML: other people write topics, runs,
+// reasons and messages.
+
+// The address of the app, wherever Airflow is served: this file is files/shared.js below it.
+export const ROOT = new URL("..", import.meta.url);
+// Airflow's own address.
+export const AIRFLOW = new URL("..", ROOT);
+export const STATUS = { OK: "good", WARNING: "busy", STALLED: "bad", REWOUND: "bad", STOPPED: "bad" };
+const NONE = "–";
+
+// The pages of a stream, for the navigation: name, and the address below the stream's.
+const PAGES = [
+  ["Overview", ""],
+  ["Message", "messages"],
+  ["Dead letters", "dead-letters"],
+];
+
+export class Refusal extends Error {
+  constructor(status, text) {
+    super(text);
+    this.status = status;
+  }
+}
+
+// Parts of an address, each of them encoded: address("streams", name).
+export function address(...parts) {
+  return new URL(parts.map((part) => encodeURIComponent(part)).join("/"), ROOT);
+}
+
+export function withQuery(url, values) {
+  const made = new URL(url);
+  for (const [name, value] of Object.entries(values)) {
+    if (value !== null && value !== undefined && value !== "") made.searchParams.set(name, value);
+  }
+  return made;
+}
+
+async function answered(answer) {
+  const body = await answer.json().catch(() => ({}));
+  if (answer.ok) return body;
+  const detail = Array.isArray(body.detail) ? body.detail.map((one) => `${one.loc?.at(-1)}: ${one.msg}`).join("; ") : body.detail;
+  throw new Refusal(answer.status, typeof detail === "string" ? detail : `${answer.status} ${answer.statusText}`);
+}
+
+// What the server says, as JSON. Raises a Refusal with a sentence for people.
+export async function load(url, options = {}) {
+  const answer = await fetch(url, { credentials: "same-origin", headers: { Accept: "application/json" }, ...options });
+  return answered(answer);
+}
+
+// As load, but asks again while servers are only slow (504). `waiting` is told each time why there is no answer yet.
+export async function loadPatiently(url, waiting, tries = 6) {
+  for (let left = tries; ; left -= 1) {
+    try {
+      return await load(url);
+    } catch (error) {
+      if (error.status !== 504 || left <= 1) throw error;
+      waiting(error.message);
+      await new Promise((done) => setTimeout(done, 1000));
+    }
+  }
+}
+
+// Airflow's own API, as the person who looks: Airflow decides, and its audit log knows who.
+export function airflow(path, body) {
+  const url = new URL(`api/v2/${path}`, AIRFLOW);
+  if (body === undefined) return load(url);
+  const headers = { Accept: "application/json", "Content-Type": "application/json" };
+  return load(url, { method: "POST", headers, body: JSON.stringify(body) });
+}
+
+export function element(name, text, kind) {
+  const made = document.createElement(name);
+  if (text !== undefined) made.textContent = text === null ? NONE : text;
+  if (kind) made.className = kind;
+  return made;
+}
+
+export function cell(row, content, kind) {
+  const td = row.insertCell();
+  if (content instanceof Node) td.append(content);
+  else td.textContent = content === null || content === undefined ? NONE : content;
+  if (kind) td.className = kind;
+  return td;
+}
+
+// Digits in groups of three. Offsets are texts, since numbers of JavaScript lose digits above 2^53.
+export function grouped(number) {
+  return number === null || number === undefined ? null : String(number).replace(/\B(?=(\d{3})+(?!\d))/g, " ");
+}
+
+export function fill(table, rows, columns, empty) {
+  const body = table.tBodies[0];
+  body.replaceChildren();
+  for (const row of rows) columns(body.insertRow(), row);
+  if (rows.length === 0) {
+    const row = body.insertRow();
+    row.className = "none";
+    cell(row, empty).colSpan = table.tHead.rows[0].cells.length;
+  }
+}
+
+function digits(number) {
+  return String(number).padStart(2, "0");
+}
+
+// A time in ms in the viewer's zone; UTC is in its title.
+export function time(ms) {
+  if (ms === null || ms === undefined) return document.createTextNode(NONE);
+  const at = new Date(ms);
+  const day = `${at.getFullYear()}-${digits(at.getMonth() + 1)}-${digits(at.getDate())}`;
+  const made = element("time", `${day} ${digits(at.getHours())}:${digits(at.getMinutes())}:${digits(at.getSeconds())}`);
+  made.dateTime = at.toISOString();
+  made.title = utc(ms);
+  return made;
+}
+
+export function utc(ms) {
+  return new Date(ms).toISOString().replace("T", " ").replace(/\.\d+Z/, " UTC");
+}
+
+// A span of time in words, as the command line says it: its two largest units.
+export function span(ms) {
+  if (ms === null || ms === undefined) return null;
+  const units = [["d", 86400000], ["h", 3600000], ["min", 60000], ["s", 1000]];
+  const at = units.findIndex(([, size]) => ms >= size);
+  if (at < 0) return "0 s";
+  const [word, size] = units[at];
+  const next = units[at + 1];
+  const rest = next ? Math.floor((ms % size) / next[1]) : 0;
+  return `${Math.floor(ms / size)} ${word}${rest ? ` ${rest} ${next[0]}` : ""}`;
+}
+
+// A link to one of our own pages.
+export function link(text, url) {
+  const made = element("a", text);
+  made.href = url;
+  return made;
+}
+
+// A link to one of Airflow's pages. Airflow shows this page in a frame that may neither navigate the window nor open one.
+// The frame may use Airflow's document, so the click is made there.
+export function airflowLink(text, path) {
+  const made = link(text, new URL(path, AIRFLOW));
+  const leave = (event) => {
+    if (window.parent === window || event.button > 1) return;
+    event.preventDefault();
+    const outside = window.parent.document.createElement("a");
+    outside.href = made.href;
+    if (event.button === 1 || event.ctrlKey || event.metaKey || event.shiftKey) outside.target = "_blank";
+    outside.rel = "noopener";
+    outside.click();
+  };
+  made.addEventListener("click", leave);
+  made.addEventListener("auxclick", leave);
+  return made;
+}
+
+// A run of Airflow, which the ledger knows as `DAG/RUN`, or a run of the command line.
+export function run(name) {
+  const [dag, ...rest] = (name || "").split("/");
+  if (rest.length === 0) return document.createTextNode(name || NONE);
+  const id = rest.join("/");
+  return airflowLink(id, `dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(id)}`);
+}
+
+// Shows a text in a place that is hidden while it has none.
+export function say(place, text) {
+  place.hidden = !text;
+  place.textContent = text || "";
+}
+
+// The navigation: all streams, and the pages of the stream at hand, `here` being the name of the page.
+export function navigation(stream, here) {
+  const nav = document.getElementById("navigation");
+  nav.setAttribute("aria-label", "Tidemark");
+  const all = link("Streams", ROOT);
+  all.className = "brand";
+  nav.replaceChildren(all);
+  if (!stream) {
+    all.setAttribute("aria-current", "page");
+    document.title = "Tidemark";
+    return;
+  }
+  document.title = `${stream} · Tidemark`;
+  nav.append(element("span", "/", "quiet"), element("span", stream, "stream"));
+  for (const [name, path] of PAGES) {
+    const one = link(name, path ? `${address("streams", stream)}/${path}` : address("streams", stream));
+    if (name === here) one.setAttribute("aria-current", "page");
+    nav.append(one);
+  }
+}
+
+// The stream that the address names: .../streams/NAME/...
+export function streamOfAddress() {
+  return rest()[1];
+}
+
+// The parts of the address below the app's: ["streams", "orders", "windows", "ingest", "17"].
+export function rest() {
+  return window.location.pathname.slice(ROOT.pathname.length).split("/").map(decodeURIComponent);
+}
+
+export function asked(name) {
+  return new URLSearchParams(window.location.search).get(name);
+}
+
+// Puts values into the query of the address, so that the address shows what the page shows.
+export function remember(values) {
+  const url = new URL(window.location.href);
+  for (const [name, value] of Object.entries(values)) {
+    if (value === null || value === undefined || value === "") url.searchParams.delete(name);
+    else url.searchParams.set(name, value);
+  }
+  window.history.replaceState(null, "", url);
+}
+
+// Calls something now and every few seconds, never twice at a time, and not while nobody can see the page.
+export function repeat(call, ms) {
+  const again = async () => {
+    if (!document.hidden) await call();
+    setTimeout(again, ms);
+  };
+  again();
+}

@@ -1,0 +1,86 @@
+// One stream: where every offset is, its partitions and its windows.
+import { STATUS, address, cell, fill, grouped, link, load, navigation, repeat, run, say, streamOfAddress, time, withQuery } from "./shared.js";
+import { picture } from "./coverage.js";
+import { plots } from "./plots.js";
+
+const REFRESH_MS = 5000;
+const TREND_MS = 30000;
+const name = streamOfAddress();
+
+function partitionRow(row, one) {
+  cell(row, one.topic, "topic");
+  cell(row, one.partition, "number");
+  cell(row, grouped(one.log_start), "number");
+  cell(row, grouped(one.position), "number");
+  cell(row, grouped(one.end), "number");
+  cell(row, grouped(one.lag), one.lag === "0" ? "number good" : "number busy");
+  cell(row, one.status, STATUS[one.status]).title = one.status_sentence || "";
+  cell(row, one.retention_shown, { warning: "busy", lost: "bad" }[one.retention]);
+}
+
+function windowRow(row, one) {
+  cell(row, one.lane, "lane");
+  cell(row, link(String(one.seq), address("streams", name, "windows", one.lane, String(one.seq))), "number");
+  cell(row, one.state, one.state === "committed" ? "good" : "busy");
+  cell(row, time(one.at), "time");
+  const ranges = one.ranges.map((range) => `${range.partition} [${range.from}, ${range.until})`);
+  if (one.selected !== null) ranges.push(`${grouped(one.selected)} offsets of these`);
+  cell(row, ranges.join("\n"), "ranges");
+  cell(row, grouped(one.read), "number");
+  cell(row, grouped(one.stored), "number");
+  cell(row, grouped(one.skipped), "number");
+  const dead = withQuery(address("streams", name, "dead-letters"), { window: `${one.lane}/${one.seq}` });
+  cell(row, one.dead_letters ? link(grouped(one.dead_letters), dead) : grouped(one.dead_letters), "number");
+  const over = Object.entries(one.passed_over || {}).filter(([, offsets]) => offsets > 0);
+  cell(row, over.map(([why, offsets]) => `${grouped(offsets)} ${why}`).join(", ") || null, over.length ? "busy" : "");
+  cell(row, run(one.run), "run");
+}
+
+function laneRow(row, one) {
+  cell(row, one.lane, "lane");
+  cell(row, one.state, one.state === "open" ? "busy" : "");
+  cell(row, grouped(one.windows), "number");
+  cell(row, time(one.opened_at), "time");
+  cell(row, one.reason, "reason");
+  cell(row, run(one.run), "run");
+}
+
+function showStatus(place, worst) {
+  place.hidden = !worst;
+  if (!worst) return;
+  place.className = `status ${STATUS[worst.word]}`;
+  place.textContent = `${worst.word} (${worst.rule}): ${worst.sentence}`;
+}
+
+async function refresh() {
+  const problem = document.getElementById("problem");
+  try {
+    const stream = await load(address("api", "streams", name));
+    const missing = stream.missing_topics.map((topic) => `Topic ${topic} does not exist.`);
+    const late = stream.latency.sentence ? [`Latency: ${stream.latency.sentence}.`] : [];
+    say(problem, [...missing, ...late, ...stream.retention_alarms].join("\n"));
+    showStatus(document.getElementById("status"), stream.status);
+    document.getElementById("description").textContent = stream.description;
+    fill(document.getElementById("partitions"), stream.partitions, partitionRow, "No topic yet");
+    fill(document.getElementById("lanes"), stream.lanes, laneRow, "No lane yet");
+    fill(document.getElementById("windows"), stream.windows, windowRow, "No window yet");
+    document.getElementById("refreshed").textContent = `Refreshed ${new Date().toLocaleTimeString()}`;
+  } catch (error) {
+    say(problem, error.message);
+  }
+}
+
+async function refreshTrend() {
+  const problem = document.getElementById("trend-problem");
+  try {
+    plots(document.getElementById("plots"), name, (await load(address("api", "streams", name, "trend"))).windows);
+    say(problem, "");
+  } catch (error) {
+    say(problem, error.message);
+  }
+}
+
+navigation(name, "Overview");
+repeat(refresh, REFRESH_MS);
+repeat(refreshTrend, TREND_MS);
+picture(name);

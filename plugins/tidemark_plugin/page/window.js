@@ -1,0 +1,131 @@
+// One window: what it covers, what became of its messages, what it passed over, its attempt and its times.
+import { address, airflowLink, cell, element, fill, grouped, link, load, navigation, repeat, rest, run, say, span, time, withQuery } from "./shared.js";
+
+const REFRESH_MS = 5000;
+const [, stream, , lane, seq] = rest();
+const COUNTS = ["read", "stored", "skipped", "invalid", "failed", "no_message", "rows", "bytes"];
+const BAD = new Set(["invalid", "failed"]);
+
+function partitionRow(row, one) {
+  cell(row, one.partition, "topic");
+  cell(row, link(grouped(one.from), message(one, one.from)), "number");
+  cell(row, grouped(one.until), "number");
+  cell(row, grouped(one.offsets), "number");
+  for (const name of COUNTS) {
+    const number = one.tally === null ? null : one.tally[name];
+    cell(row, grouped(number), BAD.has(name) && number !== "0" && number !== null ? "number bad" : "number");
+  }
+}
+
+function message(one, offset) {
+  return withQuery(address("streams", stream, "messages"), { topic: one.topic, partition: String(one.number), offset });
+}
+
+function total(partitions, of) {
+  return grouped(String(partitions.reduce((sum, one) => sum + BigInt(of(one)), 0n)));
+}
+
+function totals(found) {
+  const foot = document.getElementById("partitions").tFoot;
+  foot.replaceChildren();
+  if (found.partitions.length < 2) return;
+  const row = foot.insertRow();
+  cell(row, "total", "topic");
+  cell(row, "");
+  cell(row, "");
+  cell(row, total(found.partitions, (one) => one.offsets), "number");
+  for (const name of COUNTS) {
+    const known = found.partitions.every((one) => one.tally !== null);
+    cell(row, known ? total(found.partitions, (one) => one.tally[name]) : null, "number");
+  }
+}
+
+function gapRow(row, one) {
+  cell(row, one.partition, "topic");
+  cell(row, grouped(one.from), "number");
+  cell(row, grouped(one.until), "number");
+  cell(row, grouped(one.offsets), "number");
+  cell(row, one.kind, "bad");
+  cell(row, one.policy, "reason");
+  cell(row, one.sentence);
+}
+
+function timesOf(found) {
+  const longest = Math.max(1, ...found.times.map((one) => one.took_ms || 0));
+  return (row, one) => {
+    cell(row, one.step);
+    cell(row, one.at === null ? "not yet" : time(one.at), "time");
+    cell(row, one.took_ms === null ? "" : one.took_ms < 1000 ? `${one.took_ms} ms` : span(one.took_ms), "number");
+    const bar = element("span", undefined, "took");
+    bar.style.width = `${(100 * (one.took_ms || 0)) / longest}%`;
+    cell(row, one.took_ms ? bar : "", "took-bar");
+  };
+}
+
+function sinkRow(row, one) {
+  cell(row, one.name);
+  cell(row, one.type);
+  cell(row, Object.entries(one.place).map(([name, value]) => `${name} ${value}`).join(", "), "reason");
+}
+
+function facts(found) {
+  const place = document.getElementById("facts");
+  place.replaceChildren();
+  const fact = (name, content) => {
+    if (content === null || content === undefined || content === "") return;
+    const dd = element("dd");
+    dd.append(content);
+    place.append(element("dt", name), dd);
+  };
+  const by = found.attempt ? found.attempt.run : found.run;
+  fact("Run", run(by));
+  const [dag, ...id] = by.split("/");
+  if (id.length) fact("Log", airflowLink("the step that reads and stores", `dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(id.join("/"))}/tasks/process`));
+  fact("Reason", found.reason);
+  fact("Asked by", found.asked_by);
+  fact("Approved by", found.approved_by);
+  fact("Selected", found.selected === null ? null : `${grouped(found.selected)} offsets of the lane's selection`);
+  fact("Guarantee", found.guarantee.replaceAll("_", " "));
+  fact("Isolation", found.isolation.replaceAll("_", " "));
+  if (found.takes > 1) fact("Attempts", `${found.takes} until now`);
+  if (found.attempt) {
+    fact("Generation", grouped(found.attempt.generation));
+    fact("Code", found.attempt.code_version);
+    fact("Stream file", `${found.attempt.stream_digest.slice(0, 12)} ${found.attempt.same_file ? "(as it is now)" : "(it has changed since)"}`);
+  }
+  if (found.messages && found.messages.dead_letters) {
+    const url = withQuery(address("streams", stream, "dead-letters"), { window: found.window });
+    fact("Dead letters", link(`${grouped(found.messages.dead_letters)} were written`, url));
+  }
+}
+
+async function refresh() {
+  try {
+    const found = await load(address("api", "streams", stream, "windows", lane, seq));
+    document.getElementById("title").textContent = `Window ${found.window}`;
+    const state = document.getElementById("state");
+    state.textContent = found.state;
+    state.className = `badge ${found.state === "committed" ? "good" : "busy"}`;
+    document.getElementById("sentence").textContent = sentence(found);
+    facts(found);
+    fill(document.getElementById("partitions"), found.partitions, partitionRow, "Nothing to read");
+    totals(found);
+    fill(document.getElementById("gaps"), found.gaps, gapRow, "None");
+    fill(document.getElementById("times"), found.times, timesOf(found), "");
+    fill(document.getElementById("sinks"), found.sinks, sinkRow, "Nothing yet");
+    document.getElementById("answer").hidden = false;
+    say(document.getElementById("problem"), "");
+  } catch (error) {
+    say(document.getElementById("problem"), error.message);
+  }
+}
+
+function sentence(found) {
+  const offsets = `${grouped(found.offsets)} offsets in ${found.partitions.length} ${found.partitions.length === 1 ? "partition" : "partitions"}`;
+  if (!found.messages) return offsets;
+  const { read, stored, skipped, dead_letters: dead } = found.messages;
+  return `${offsets}: ${grouped(read)} messages read, ${grouped(stored)} stored, ${grouped(skipped)} skipped, ${grouped(dead)} dead letters`;
+}
+
+navigation(stream, "Window");
+repeat(refresh, REFRESH_MS);

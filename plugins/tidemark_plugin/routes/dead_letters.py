@@ -1,0 +1,62 @@
+"""The page of the dead letters."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import JSONResponse
+
+from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.redriving import DeadLetters
+from tidemark.runs.requests import WINDOW_PATTERN
+from tidemark.streams.loading import StreamFile
+from tidemark.views.dead_letters import dead_letters
+from tidemark_plugin import serving
+from tidemark_plugin.viewing import User, Viewing
+
+# How much of the time that a person waits goes into counting; the rest is for opening the stream and for the answer.
+_SHARE = 0.5
+
+Reason = Annotated[str | None, Query(max_length=2_000, description="exactly this reason, or this error class")]
+Window = Annotated[str, Query(pattern=WINDOW_PATTERN, description="this lane, or one window of it as LANE/NUMBER")]
+
+
+def routes(viewing: Viewing) -> APIRouter:
+    router = APIRouter(tags=["dead letters"])
+    seconds = _SHARE * viewing.asking.settings.page_wait_seconds
+
+    def everything(file: StreamFile) -> dict[str, Any]:
+        """Kept for whoever looks next: the first look at a long history takes longer than a viewer waits."""
+        return _counted(viewing.servers.open(file), DeadLetters(), seconds)
+
+    @router.get("/streams/{name}/dead-letters", include_in_schema=False)
+    async def page(name: str, user: User) -> Response:
+        return await viewing.page("dead-letters.html", name, user)
+
+    @router.get("/api/streams/{name}/dead-letters", responses=serving.PROBLEMS)
+    async def in_groups(name: str, user: User, reason: Reason = None, window: Window = "") -> Response:
+        """The dead letters that count, by reason and error class, with windows and examples; those of the newest windows
+        first, as many as can be counted in time.
+        """
+        file = await viewing.stream(name, user)
+        wanted = DeadLetters(reason or None, window)
+        if wanted == DeadLetters():
+            return serving.as_json(await viewing.asking.answer(file, everything))
+        found = await viewing.ask(name, user, lambda opened: _counted(opened, wanted, seconds), "no dead letters")
+        return JSONResponse(found)
+
+    return router
+
+
+def _counted(opened: OpenStream, wanted: DeadLetters, seconds: float) -> dict[str, Any]:
+    until: list[float] = []
+
+    def enough(_: int) -> bool:
+        # The time for counting begins when the ledger is read.
+        if not until:
+            until.append(time.monotonic() + seconds)
+        return time.monotonic() > until[0]
+
+    return dead_letters(opened, wanted, enough=enough)

@@ -1,0 +1,76 @@
+"""The page of a message: where it went, and the message itself for those who may see payloads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Path, Query, Response
+from fastapi.concurrency import run_in_threadpool
+
+from tidemark.runs.open_stream import OpenStream
+from tidemark.views import where
+from tidemark.views.again import again
+from tidemark.views.message import page_of
+from tidemark_plugin import serving
+from tidemark_plugin.access import may_trigger, note_look
+from tidemark_plugin.viewing import User, Viewing
+
+_MOST_OF_A_TOPIC, _MOST_OF_AN_OFFSET = 249, 40
+
+Topic = Annotated[str, Path(min_length=1, max_length=_MOST_OF_A_TOPIC)]
+Partition = Annotated[int, Path(ge=0, lt=2**31)]
+Offset = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=_MOST_OF_AN_OFFSET,
+        description="an offset; or a time with its zone, such as 2026-11-21T07:00:00Z: the first message at or after it",
+    ),
+]
+Payload = Annotated[
+    bool,
+    Query(
+        description="also key, value, headers and stored fields: for those who may trigger the replay DAG, and noted"
+    ),
+]
+
+
+def routes(viewing: Viewing) -> APIRouter:
+    router = APIRouter(tags=["messages"])
+
+    @router.get("/streams/{name}/messages", include_in_schema=False)
+    async def page(name: str, user: User) -> Response:
+        return await viewing.page("message.html", name, user)
+
+    @router.get("/api/streams/{name}/messages/{topic}/{partition}/{offset}", responses=serving.PROBLEMS)
+    async def one_message(
+        name: str, topic: Topic, partition: Partition, offset: Offset, user: User, payload: Payload = False
+    ) -> dict[str, Any]:
+        """Where a message went: its fate in a sentence, its windows, what is stored of it, and what Kafka still has."""
+        await viewing.stream(name, user)
+        may = await run_in_threadpool(may_trigger, user, _replay_dag(name))
+        if payload and not may:
+            raise HTTPException(403, f"payloads are for those who may trigger {_replay_dag(name)}")
+        named = f"{topic}/{partition}@{offset}"
+        if payload and not offset.isdigit():
+            raise HTTPException(400, "a payload is shown by its offset: ask for the time without the payload first")
+        if payload:
+            # Before the answer: whoever has seen it is in the log, and not only whoever got it in time.
+            await run_in_threadpool(note_look, user, _replay_dag(name), named)
+
+        def question(opened: OpenStream) -> dict[str, Any]:
+            return _found(opened, named, payload=payload)
+
+        found = await viewing.ask(name, user, question, "no such message")
+        return {**found, "may_see_payload": may}
+
+    return router
+
+
+def _found(opened: OpenStream, named: str, *, payload: bool) -> dict[str, Any]:
+    found = where.located(opened, where.coordinate(opened, named))
+    return {**page_of(found, payload=payload), "again": again(found)}
+
+
+def _replay_dag(stream: str) -> str:
+    return f"{stream}__replay"

@@ -1,0 +1,69 @@
+"""What a person may look at. Every route of a stream gets the stream here, so no route forgets to ask for the right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, HTTPException, Response
+from fastapi.concurrency import run_in_threadpool
+
+from tidemark.runs.open_stream import OpenStream
+from tidemark.streams.loading import StreamFile
+from tidemark_plugin import serving
+from tidemark_plugin.access import get_user, may_see, may_see_files
+from tidemark_plugin.asking import Answer, Asking
+from tidemark_plugin.streams import KnownStreams, Servers
+
+User = Annotated[Any, Depends(get_user)]
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Viewing:
+    """The streams, their servers, and how these are asked. No method waits for a server in one of Airflow's threads."""
+
+    known: KnownStreams
+    servers: Servers
+    asking: Asking
+
+    async def visible(self, user: Any) -> tuple[dict[str, StreamFile], list[str]]:
+        """The streams that a person may see by their names, and the problems of files that this person may see."""
+        return await run_in_threadpool(self._visible, user)
+
+    async def stream(self, name: str, user: Any) -> StreamFile:
+        """The file of a stream. 404 for a stream that the person may not see, as for one that there is not."""
+        found, _ = await self.visible(user)
+        if name not in found:
+            raise HTTPException(404, "no such stream")
+        return found[name]
+
+    async def page(self, file: str, name: str, user: Any) -> Response:
+        """A page about a stream. Its script says why there is nothing to see, so a refusal is this page too, with 404."""
+        found, _ = await self.visible(user)
+        return serving.file(file, 200 if name in found else 404)
+
+    async def ask(self, name: str, user: Any, question: Callable[[OpenStream], Found | None], missing: str) -> Found:
+        """The answer to a question about a stream, which is asked in threads of the page's own and with a time limit.
+
+        404 with the sentence `missing` for the answer None; 503, 504 or 500 with a sentence when there is no answer.
+        """
+        file = await self.stream(name, user)
+        answer = await self.asking.once(file, lambda: question(self.servers.open(file)))
+        if answer is None:
+            raise HTTPException(404, missing)
+        if isinstance(answer, Answer):
+            raise HTTPException(answer.status, answer.fields["detail"])
+        return answer
+
+    def _visible(self, user: Any) -> tuple[dict[str, StreamFile], list[str]]:
+        """Reads files and Airflow's database, as Airflow does."""
+        found, problems = self.known.now()
+        allowed = may_see(user, [_dag(name) for name in found])
+        seen = {name: file for name, file in found.items() if _dag(name) in allowed}
+        return seen, problems if problems and may_see_files(user) else []
+
+
+def _dag(stream: str) -> str:
+    return f"{stream}__ingest"

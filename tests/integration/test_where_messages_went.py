@@ -1,0 +1,114 @@
+"""Where messages went, with a real Kafka: a topic in which each kind of offset is, and each offset's one answer."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+
+import pytest
+from kafka import KafkaProducer
+
+from tests.support.command_line import asked, tidemark
+from tests.support.compacted_topics import COMPACTED, wait_until_left
+from tests.support.evil import EVIL
+from tests.support.oracle import CDN
+from tests.support.playground import Make, Playground
+from tests.support.transactions import transaction
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.views import where
+from tidemark.views.message import as_values
+
+GOOD = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "GET http://h/a HTTP/1.1" 200 5 0.1'
+LARGE = b"x" * 10_000_000
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def answers(play: Playground, topic: int, offsets: range, partition: int = 0) -> dict[int, tuple[str, str | None]]:
+    """The fate of each offset, and what Kafka has there now."""
+    opened, at = play.opened, TopicPartition(play.topics[topic], partition)
+    found = {offset: as_values(where.located(opened, Coordinate(at, offset))) for offset in offsets}
+    return {offset: (one["fate"], one["kafka"]["slot"]) for offset, one in found.items()}
+
+
+@pytest.mark.covers("U6", "U8")
+def test_each_offset_has_one_answer(make: Make) -> None:
+    play = make(CDN)
+    topic, compacted = play.topics[0], f"{play.name}-compacted"
+    play.kafka.create(compacted, 1, **COMPACTED)
+    play.topics = (compacted,)
+    play.kafka.send((compacted, 0, key, GOOD) for key in (b"a", b"a", b"b"))
+    time.sleep(0.5)
+    play.kafka.send([(compacted, 0, b"c", GOOD)])
+    wait_until_left(play, [1, 2, 3], 4)
+    play.topics = (topic, compacted)
+    play.rewrite()
+
+    # 0 and 1 expire before they are read. 5 is a dead letter. The messages are compressed in each way that Kafka knows.
+    play.kafka.send((topic, 0, None, GOOD) for _ in range(3))
+    for way in ("gzip", "lz4", "zstd"):
+        value = EVIL.encode() if way == "zstd" else GOOD
+        play.kafka.send([(topic, 0, EVIL.encode(), value)], compression_type=way)
+    # 6 and 7 are of an aborted transaction, 8 is its mark; 9 is of one that commits, 10 is its mark.
+    with closing(KafkaProducer(**play.kafka.settings, transactional_id=play.name)) as producer:
+        producer.init_transactions()
+        transaction(play, producer, 2, end="abort")
+        transaction(play, producer, 1, end="commit")
+        play.kafka.wait_for_stable_end(topic, 0, 11)
+        play.kafka.delete_records(topic, 0, 2)
+        play.ingest("dag/the run")
+        play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 4)), "dag/a replay")
+        # What expires now was read before. 11 is held back by an open transaction, and so is 12, which is of none.
+        play.kafka.delete_records(topic, 0, 3)
+        transaction(play, producer, 1, end="nothing")
+        play.kafka.send([(topic, 0, None, GOOD)], compression_type="snappy")
+        assert answers(play, 0, range(14)) == {
+            **dict.fromkeys((0, 1), ("expired", "expired")),
+            2: ("stored", "expired"),
+            **dict.fromkeys((3, 4, 9), ("stored", "message")),
+            5: ("dead letter", "message"),
+            **dict.fromkeys((6, 7), ("no message", "aborted")),
+            **dict.fromkeys((8, 10), ("no message", "marker")),
+            **dict.fromkeys((11, 12), ("not read yet", "held back")),
+            13: ("not in the topic yet", "not yet"),
+        }
+        assert answers(play, 0, range(1), partition=9) == {0: ("gone", None)}
+        assert answers(play, 1, range(5)) == {
+            0: ("no message", "compacted"),
+            **dict.fromkeys((1, 2, 3), ("stored", "message")),
+            4: ("not in the topic yet", "not yet"),
+        }
+        producer.abort_transaction()
+
+    file = str(play.file)
+    found = asked("show", file, f"{topic}/0@3", "--message")
+    assert [one["run"] for one in found["windows"]] == ["dag/a replay", "dag/the run"]
+    assert found["sentence"].startswith("stored: window replay-")
+    assert found["sentence"].endswith(" by run dag/a replay")
+    assert (found["message"]["key"]["text"], found["message"]["value"]["text"]) == (EVIL, GOOD.decode())
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found["message"]["timestamp"] // 1000))
+    assert asked("show", file, f"{topic}/0@{at}")["offset"] == "3"
+    out, _ = tidemark("show", file, f"{topic}/0@5", "--message")
+    assert out.startswith(f"{topic}/0@5: a dead letter, reason ")
+    assert f"value, {len(EVIL)} bytes: {EVIL}\n" in out
+
+    # The same, as the page and the command line show groups of dead letters and windows.
+    (group,) = asked("dead-letters", file)["groups"]
+    assert (group["number"], group["examples"]) == (1, [f"{topic}/0@5"])
+    window = asked("window", file, "ingest/1")
+    tally = next(one["tally"] for one in window["partitions"] if one["partition"] == f"{topic}/0")
+    counts = {name: tally[name] for name in ("read", "stored", "invalid", "no_message")}
+    assert counts == {"read": "5", "stored": "4", "invalid": "1", "no_message": "4"}
+    out, _ = tidemark("window", file, "ingest/1")
+    assert out.startswith("window ingest/1: committed, ")
+
+    # A value of 10 MB is read whole, and cut.
+    large = f"{play.name}-large"
+    play.kafka.create(large, 1, **{"max.message.bytes": "11000000"})
+    play.kafka.send([(large, 0, None, LARGE)], max_request_size=11_000_000)
+    slot = play.opened.log.slot(large, 0, 0)
+    assert slot is not None
+    assert slot.message is not None
+    assert slot.message.value == LARGE

@@ -1,0 +1,182 @@
+"""A stream in memory whose every offset is known: what is written there, and what a window makes of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.support.streams_in_memory import TEXT, KafkaInMemory, StreamInMemory, at
+from tidemark.clients.kafka.slots import Found, Message, Slot
+from tidemark.commit import protocol
+from tidemark.commit.fence import unwatched
+from tidemark.commit.protocol import Fence, Listener, Run
+from tidemark.errors import Unreachable
+from tidemark.ledger.records import Attempt, LaneKind, Receipt, SinkReceipt, Window
+from tidemark.offsets.authority import Authority
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.tallies import Count, PartitionTally
+from tidemark.runs import lanes
+from tidemark.runs.approval import People
+from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.hbase.rows import Mark, Place
+from tidemark.sinks.hbase.table import StoredRow
+from tidemark.views import where
+from tidemark.views.fates import Fate
+
+OUTCOMES = (Fate.STORED, Fate.DEAD_LETTER, Fate.SKIPPED, Fate.NO_MESSAGE)
+
+
+@dataclass
+class KnownLog(KafkaInMemory):
+    """A topic with one partition. `contents`: what is written at each offset, and what a window makes of it."""
+
+    contents: list[Fate | Slot] = field(default_factory=list)
+    gone: set[int] = field(default_factory=set)
+    away: bool = False
+
+    def slot(self, topic: str, partition: int, offset: int) -> Found | None:
+        if self.away:
+            raise Unreachable("Kafka at k:1 did not answer")
+        if partition != 0:
+            return None
+        start, end = self.logs[topic][0]
+        what: Any = Slot.EXPIRED if offset < start else Slot.BEYOND if offset >= end else self.contents[offset]
+        if start <= offset < end and offset in self.gone:
+            what = Slot.COMPACTED
+        message = None if isinstance(what, Slot) else Message(offset, False, None, b"%d" % offset, ())
+        return Found(what if isinstance(what, Slot) else Slot.MESSAGE, start, end, message)
+
+    def open_transactions(self, *_: Any) -> tuple[()]:
+        return ()
+
+
+@dataclass
+class Rows:
+    """A table of results or dead letters of partition 0, with what each row says, by offset."""
+
+    held: dict[int, StoredRow] = field(default_factory=dict)
+
+    def put(self, window: Window, lane: str, attempt: Attempt, offset: int) -> None:
+        mark = Mark(attempt.generation, 0, lane, window.seq)
+        before = self.held.get(offset)
+        again = 0 if before is None else int(before.fields["redrives"]) + 1
+        fields = {"reason": b"bad %d" % (offset % 2), "value": b"secret", "redrives": b"%d" % again}
+        self.held[offset] = StoredRow(Place(at(0), offset, 0), mark, fields)
+
+    def only(self, fields: Iterable[str]) -> Rows:
+        kept = set(fields)
+        return Rows(
+            {
+                offset: replace(row, fields={name: value for name, value in row.fields.items() if name in kept})
+                for offset, row in self.held.items()
+            }
+        )
+
+    def rows_that_count(self, authority: Authority, wanted: OffsetRange) -> Iterator[StoredRow]:
+        return (row for _, row in self.rows(authority, wanted))
+
+    def rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow]]:
+        for offset, row in sorted(self.held.items()):
+            counts = authority.of(wanted.partition, offset) == row.mark.generation
+            if wanted.start <= offset < wanted.until and row.place.partition == wanted.partition and counts:
+                yield row.place, row
+
+
+@dataclass
+class Work:
+    """Makes of each offset what its content says, and remembers which window has read it."""
+
+    world: KnownStream
+    lane: str
+    covers: RangeSet = field(default_factory=RangeSet)
+
+    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
+        self.window, self.covers = window, covers
+
+    def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
+        for offset in self.offsets():
+            if self.world.log.contents[offset] == Fate.STORED and self.world.by_coordinate:
+                self.world.results.put(self.window, self.lane, attempt, offset)
+            if self.world.log.contents[offset] == Fate.DEAD_LETTER:
+                self.world.dead.put(self.window, self.lane, attempt, offset)
+
+    def offsets(self) -> list[int]:
+        there = [offset for one in self.covers for offset in range(one.start, one.until)]
+        return [one for one in there if one not in self.world.log.gone]
+
+    def verify(self) -> Receipt:
+        numbers = Counter(self.world.log.contents[one] for one in self.offsets())
+        tally = PartitionTally(
+            topic="orders",
+            incarnation=1,
+            partition=0,
+            read=Count.of(sum(numbers[one] for one in OUTCOMES), 0),
+            stored=Count.of(numbers[Fate.STORED], 0),
+            invalid=Count.of(numbers[Fate.DEAD_LETTER], 0),
+            skipped=Count.of(numbers[Fate.SKIPPED], 0),
+        )
+        sinks = (SinkReceipt(name="hbase", type="hbase", place={}),) if self.world.by_coordinate else ()
+        dead = SinkReceipt(name="dead_letters", type="hbase", place={})
+        return Receipt(tallies=(tally,), sinks=sinks, dead_letters=dead, started_at=1, finished_at=2)
+
+
+class KnownStream(StreamInMemory):
+    """A stream over a known log, whose windows do what the log's contents say."""
+
+    def __init__(self, folder: Path, contents: list[Fate | Slot], *, by_coordinate: bool = True) -> None:
+        self.log = KnownLog(contents=contents)
+        more = "limits: {max_records: 5}\n"
+        text = TEXT.replace("  start: earliest\n", "  start: earliest\n  on_out_of_range: earliest\n")
+        super().__init__(folder, self.log, text + more)
+        self.by_coordinate = by_coordinate
+        self.results, self.dead = Rows(), Rows()
+        self.read: dict[int, tuple[str, int]] = {}
+        _WORLDS[id(self.opened.book)] = self
+
+    def process(self, lane: str, run: str = "run 1") -> Any:
+        book, work = self.opened.book, Work(self, lane)
+        found = book.head(lane)
+        assert found is not None
+        seq = found.head.seq + 1
+        record = protocol.process(book, self.sweeps, cast("Any", work), unwatched, lane, seq, Run(run, "v1", "d"))
+        self.read |= {offset: (lane, seq) for one in work.covers for offset in range(one.start, one.until)}
+        return record
+
+    def replay(self, run: str, *found: tuple[int, int]) -> str:
+        """A replay of (start, until) ranges, as far as its lane's end. Gives its lane."""
+        chosen = RangeSet(OffsetRange(at(0), start, until) for start, until in found)
+        lane = lanes.open_selected(self.opened, LaneKind.REPLAY, run, chosen, "a test", People("ann", "bob"))
+        while lanes.plan_lane(self.opened, lane, run) is not None:
+            self.process(lane, run)
+        lanes.finish(self.opened, lane)
+        return lane
+
+    def where(self, offset: int, partition: int = 0) -> where.Located:
+        return where.located(self.opened, Coordinate(at(partition), offset))
+
+
+_WORLDS: dict[int, KnownStream] = {}
+
+
+class _Kind:
+    """Every type of sink, with the table of a known stream."""
+
+    def without_spark(self) -> _Kind:
+        return self
+
+    def table(self, opened: OpenStream, settings: Any) -> Rows | None:
+        world = _WORLDS[id(opened.book)]
+        return world.results if world.by_coordinate else None
+
+
+@pytest.fixture(autouse=True)
+def tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables of known streams, in the places of HBase's."""
+    monkeypatch.setattr(OpenStream, "dead_letter_table", lambda self: _WORLDS[id(self.book)].dead)
+    monkeypatch.setattr(where, "kind_of", lambda type_: _Kind())

@@ -1,0 +1,88 @@
+"""A stream in one line, and the trend of its last windows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.streams_in_memory import StreamInMemory
+from tidemark.ledger.newest import newest_of_lane
+from tidemark.ledger.records import INGEST
+from tidemark.views.line import line_of
+from tidemark.views.trend import trend
+
+
+def partition(**given: Any) -> dict[str, Any]:
+    return {"lag": "0", "retention": "safe", "retention_ms": None, **given}
+
+
+def overview(*partitions: dict[str, Any], **given: Any) -> dict[str, Any]:
+    return {
+        "stream": "orders",
+        "description": "d",
+        "status": None,
+        "missing_topics": [],
+        "retention_alarms": [],
+        "retention_headroom": None,
+        "audit": None,
+        "unread_since": None,
+        "partitions": list(partitions),
+        "windows": [],
+        **given,
+    }
+
+
+def window(**given: Any) -> dict[str, Any]:
+    return {"lane": "ingest", "seq": 1, "state": "committed", "at": 1, "run": "r", "dead_letters": 0, **given}
+
+
+@pytest.mark.covers("U1")
+def test_a_line_adds_up_what_the_partitions_say() -> None:
+    far = 2**62
+    line = line_of(
+        overview(
+            partition(lag=str(far), retention="warning", retention_ms=3_600_000),
+            partition(lag="7", retention_ms=7_200_000),
+            partition(lag=None, retention=None),
+            unread_since=5,
+        )
+    )
+    # Exact beyond 2^53.
+    assert (line["lag"], line["partitions"], line["unread_since"]) == (str(far + 7), 3, 5)
+    assert (line["retention"], line["retention_ms"]) == ("warning", 3_600_000)
+    lost = line_of(overview(partition(retention="lost", retention_ms=0), partition(retention="warning")))
+    assert lost["retention"] == "lost"
+
+
+@pytest.mark.covers("U1")
+def test_a_line_of_a_stream_that_was_never_read() -> None:
+    line = line_of(overview(partition(lag=None, retention=None)))
+    assert (line["lag"], line["retention"], line["last_commit"], line["dead_letters"]) == (None, None, None, 0)
+    assert line_of(overview())["partitions"] == 0
+
+
+@pytest.mark.covers("U1")
+def test_a_line_names_the_last_commit_of_the_ingest() -> None:
+    windows = [
+        window(seq=9, state="pending: read", dead_letters=None),
+        window(lane="replay-x", seq=1, at=30, dead_letters=2),
+        window(seq=8, at=20, run="orders__ingest/r8", dead_letters=5),
+        window(seq=7, at=10),
+    ]
+    line = line_of(overview(partition(), windows=windows))
+    assert line["last_commit"] == {"window": 8, "at": 20, "run": "orders__ingest/r8"}
+    assert (line["dead_letters"], line["windows"]) == (7, 3)
+
+
+def test_the_trend_of_the_last_windows(tmp_path: Path) -> None:
+    orders = StreamInMemory(tmp_path)
+    for end in (10, 30, 60):
+        orders.ends((0, end), (0, 5))
+        orders.ingest()
+    head = orders.opened.book.head(INGEST)
+    assert head is not None
+    found = trend(newest_of_lane(orders.opened.book, INGEST, head.head, 2))
+    assert [(one["window"], one["lag"], one["dead_letters"]) for one in found] == [(2, "0", 0), (3, "0", 0)]
+    assert all(one["seconds"] is not None for one in found)

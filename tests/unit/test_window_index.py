@@ -1,0 +1,118 @@
+"""The windows that the page keeps: the same as the ledger has, whenever it was asked last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.counting import CountingStore
+from tests.support.streams_in_memory import StreamInMemory, at, offsets
+from tidemark.errors import WrongUse
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import LaneKind
+from tidemark.runs import lanes
+from tidemark.views.coverage_bars import Asked, coverage_bars
+from tidemark.views.window_index import WindowIndex
+
+
+def as_the_ledger_has(index: WindowIndex, book: Book) -> bool:
+    view = book.view()
+    kept = {part: tuple(index.segments(part)) for part in index.partitions}
+    named = {one.generation: (one.record.lane, one.record.seq) for one in view.windows}
+    return named == index.names and all(found == view.authority.segments(part) for part, found in kept.items())
+
+
+def replayed(orders: StreamInMemory, name: str, kind: LaneKind, *ranges: tuple[int, int, int]) -> str:
+    lanes.open_selected(orders.opened, kind, name, offsets(*ranges), "a test")
+    lane = lanes.lane_name(kind, name)
+    assert lanes.plan_lane(orders.opened, lane, name) is not None
+    orders.process(lane, name)
+    lanes.finish(orders.opened, lane)
+    return lane
+
+
+@pytest.mark.covers("U2")
+def test_the_index_is_what_the_ledger_has_after_each_commit(tmp_path: Path) -> None:
+    orders = StreamInMemory(tmp_path)
+    book, kept = orders.opened.book, WindowIndex()
+    kept.refresh(book)
+    assert kept.names == {}
+    for end in (10, 20, 30):
+        orders.ends((0, end), (0, end // 2))
+        orders.ingest()
+        kept.refresh(book)
+        fresh = WindowIndex()
+        fresh.refresh(book)
+        assert as_the_ledger_has(kept, book)
+        assert as_the_ledger_has(fresh, book)
+
+
+@pytest.mark.covers("U2")
+def test_a_window_is_read_once(tmp_path: Path) -> None:
+    orders = StreamInMemory(tmp_path)
+    for end in range(10, 500, 10):
+        orders.ends((0, end))
+        orders.ingest()
+    counting = CountingStore(orders.store)
+    book, index = Book(counting, "orders"), WindowIndex()
+    index.refresh(book)
+    before = counting.values
+    orders.ends((0, 600))
+    orders.ingest()
+    index.refresh(book)
+    # Register, head and the new window, besides the one that was the newest before.
+    assert counting.values - before <= 4 < before
+    assert as_the_ledger_has(index, orders.opened.book)
+
+
+@pytest.mark.covers("U2")
+def test_the_bars_of_a_stream(tmp_path: Path) -> None:
+    orders = StreamInMemory(tmp_path)
+    orders.ends((0, 40), (0, 10))
+    orders.ingest()
+    orders.ends((5, 70), (0, 10))
+    # Pinned, and not committed.
+    assert lanes.plan_ingest(orders.opened, "run 2") is not None
+    index = WindowIndex()
+    index.refresh(orders.opened.book)
+
+    def bars(**asked: Any) -> list[Mapping[str, Any]]:
+        return list(coverage_bars(orders.opened, index, Asked(width=100, **asked))["bars"])
+
+    def states(bar: Mapping[str, Any]) -> list[tuple[str, str, str, str, int]]:
+        return [tuple(one[name] for name in ("state", "from", "until", "lane", "window")) for one in bar["blocks"]]  # type: ignore[misc]
+
+    first, second = bars()
+    assert states(first) == [("ingest", "0", "40", "ingest", 1), ("pending", "40", "70", "ingest", 2)]
+    assert (first["log_start"], first["log_end"], first["position"], first["pixels"]) == ("5", "70", "40", 70)
+    assert states(second) == [("ingest", "0", "10", "ingest", 1)]
+    assert [one["partition"] for one in bars(first=1)] == ["orders/1"]
+    assert states(bars(partition="orders/0", start=35, until=45)[0]) == [
+        ("ingest", "35", "40", "ingest", 1),
+        ("pending", "40", "45", "ingest", 2),
+    ]
+    # Bounds outside of the bar, and those of nothing.
+    assert states(bars(partition="orders/0", start=69, until=500)[0]) == [("pending", "69", "70", "ingest", 2)]
+    assert bars(partition="orders/0", start=50, until=50)[0]["blocks"] == []
+    with pytest.raises(WrongUse, match="the stream has no partition orders/7 now"):
+        bars(partition="orders/7")
+    # A replay of committed offsets.
+    orders.process("ingest", "run 2")
+    lane = replayed(orders, "mine", LaneKind.REPLAY, (0, 10, 20))
+    index.refresh(orders.opened.book)
+    assert as_the_ledger_has(index, orders.opened.book)
+    assert states(bars()[0]) == [
+        ("ingest", "0", "10", "ingest", 1),
+        ("replay", "10", "20", lane, 1),
+        ("ingest", "20", "40", "ingest", 1),
+        ("ingest", "40", "70", "ingest", 2),
+    ]
+    # The lane is closed. Closed lanes are read once too, and only those that are new.
+    for number in range(3):
+        replayed(orders, f"again{number}", LaneKind.REPLAY, (0, 12 + number, 15))
+        index.refresh(orders.opened.book)
+        assert as_the_ledger_has(index, orders.opened.book)
+    assert [one.start for one in index.segments(at(0))] == [0, 10, 12, 13, 14, 15, 20, 40]

@@ -1,0 +1,108 @@
+"""One window as people look at it: every offset of it is accounted for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.known_streams import OUTCOMES, KnownStream, tables
+from tidemark.clients.kafka.slots import Slot
+from tidemark.errors import WrongUse
+from tidemark.ledger.records import INGEST, Heartbeat
+from tidemark.runs import lanes
+from tidemark.views.fates import Fate
+from tidemark.views.window import parse_window, window_of
+
+__all__ = ["tables"]
+
+
+@pytest.mark.covers("U7")
+def test_every_offset_of_a_window_is_accounted_for(tmp_path: Path) -> None:
+    world = KnownStream(tmp_path, [*OUTCOMES[:3], Slot.MARKER, Slot.ABORTED, Fate.STORED, Fate.STORED])
+    world.ends((0, 7))
+    while world.ingest() is not None:
+        world.now += 1_000
+    found = window_of(world.opened, "ingest", 1)
+    assert found is not None
+    assert (found["window"], found["state"], found["offsets"], found["gaps"]) == ("ingest/1", "committed", "5", [])
+    (part,) = found["partitions"]
+    assert (part["partition"], part["from"], part["until"], part["offsets"]) == ("orders/0", "0", "5", "5")
+    counts = {
+        name: int(part["tally"][name]) for name in ("read", "stored", "skipped", "invalid", "failed", "no_message")
+    }
+    assert counts == {"read": 3, "stored": 1, "skipped": 1, "invalid": 1, "failed": 0, "no_message": 2}
+    assert found["messages"] == {"read": 3, "stored": 1, "skipped": 1, "dead_letters": 1, "no_message": 2}
+    assert [one["name"] for one in found["sinks"]] == ["hbase", "dead_letters"]
+    assert found["attempt"]["run"] == "run 1"
+    assert [one["step"] for one in found["times"]] == [
+        "pinned",
+        "taken by the attempt",
+        "begun",
+        "read, stored and verified",
+        "committed",
+    ]
+    # The last window, which stands in the head.
+    last = window_of(world.opened, "ingest", 2)
+    assert last is not None
+    assert (last["offsets"], last["committed_at"]) == ("2", 1_001_000)
+    assert window_of(world.opened, "ingest", 3) is None
+    assert window_of(world.opened, "nowhere", 1) is None
+
+
+@pytest.mark.covers("U7")
+def test_a_gap_is_explained(tmp_path: Path) -> None:
+    world = KnownStream(tmp_path, [Fate.STORED] * 9)
+    world.ends((0, 3))
+    world.ingest()
+    world.ends((5, 7))
+    world.ingest()
+    found = window_of(world.opened, "ingest", 2)
+    assert found is not None
+    (gap,) = found["gaps"]
+    assert (gap["partition"], gap["from"], gap["until"], gap["offsets"], gap["kind"]) == (
+        "orders/0",
+        "3",
+        "5",
+        "2",
+        "lost",
+    )
+    assert "Kafka no longer had them" in gap["sentence"]
+
+
+def test_a_pending_window_shows_who_works_on_it(tmp_path: Path) -> None:
+    world = KnownStream(tmp_path, [Fate.STORED] * 9)
+    world.ends((0, 4))
+    pending = lanes.plan_ingest(world.opened, "run 7")
+    assert pending is not None
+    found = window_of(world.opened, INGEST, 1)
+    assert found is not None
+    assert (found["state"], found["run"], found["attempt"], found["messages"]) == ("pending", "run 7", None, None)
+    assert found["partitions"][0]["tally"] is None
+    world.process(INGEST, "run 7")
+    world.opened.book.beat(INGEST, Heartbeat(generation=1, run="another", at=5, step="storing"))
+    assert lanes.plan_ingest(world.opened, "run 8") is None
+
+
+def test_a_replay_has_its_reason_and_who_asked_and_counts_its_own_offsets(tmp_path: Path) -> None:
+    world = KnownStream(tmp_path, [Fate.STORED, Fate.DEAD_LETTER] * 3)
+    world.ends((0, 6))
+    while world.ingest() is not None:
+        pass
+    lane = world.replay("dag/run", (0, 1), (3, 5))
+    found = window_of(world.opened, lane, 1)
+    assert found is not None
+    assert (found["offsets"], found["selected"], found["partitions"][0]["offsets"]) == ("3", "3", "3")
+    assert (found["reason"], found["asked_by"], found["approved_by"]) == ("a test", "ann", "bob")
+    assert found["messages"] == {"read": 3, "stored": 2, "skipped": 0, "dead_letters": 1, "no_message": 0}
+
+
+@pytest.mark.parametrize(("said", "named"), [("ingest/17", ("ingest", 17)), ("replay-a/b/3", ("replay-a/b", 3))])
+def test_a_window_is_named_by_lane_and_number(said: str, named: tuple[str, int]) -> None:
+    assert parse_window(said) == named
+
+
+@pytest.mark.parametrize("said", ["ingest", "ingest/", "/3", "ingest/x", "ingest/-1", "ingest/²", "ingest/" + "9" * 20])
+def test_what_names_no_window_is_refused(said: str) -> None:
+    with pytest.raises(WrongUse, match="expected LANE/NUMBER, for example ingest/17"):
+        parse_window(said)

@@ -1,0 +1,143 @@
+"""The dead letters that count, grouped by reason, error class and window, with examples and how a replay names them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemark.ledger.book import Committed, View
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import RangeSet
+from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.redriving import DeadLetters
+from tidemark.sinks.dead_letters import redrives
+from tidemark.sinks.hbase.table import StoredRow
+from tidemark.sinks.reading import pieces, places_of_pieces
+
+# What a request for a replay takes as the name of dead letters (`requests.ReplayRequest.dead_letters`).
+_MOST_OF_A_NAME = 200
+EVERYTHING = "*"
+# Read of each dead letter. Keys and values, which may be large, are left where they are.
+_FIELDS = ("reason", "error", "redrives")
+_EXAMPLES = 5
+MOST_GROUPS = 200
+_MOST_WINDOWS = 50
+
+
+@dataclass
+class _Group:
+    """The dead letters with one reason and one error class."""
+
+    numbers: Counter[str] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+    too_often: int = 0
+
+    def add(self, row: StoredRow, window: str, most_redrives: int) -> None:
+        self.numbers[window] += 1
+        self.too_often += redrives(row) >= most_redrives
+        if len(self.examples) < _EXAMPLES:
+            self.examples.append(str(Coordinate(row.place.partition, row.place.offset)))
+
+
+def dead_letters(
+    opened: OpenStream, wanted: DeadLetters, *, enough: Callable[[int], bool] = lambda counted: False
+) -> dict[str, Any]:
+    """The dead letters that are asked for, in groups, those of the newest windows first.
+
+    `enough` is asked again and again, with how many were counted: True ends the counting, and the answer says how far it
+    got. Raises Unreachable and the ledger's errors.
+    """
+    view = opened.book.view()
+    windows = [one for one in _newest_first(view) if _is_of(wanted.window, one)]
+    groups: dict[tuple[str, str | None], _Group] = {}
+    counted = done = 0
+    most = opened.stream.dead_letters.max_redrives
+    ended = False
+    for window in windows:
+        name = f"{window.record.lane}/{window.record.seq}"
+        for row in _rows(opened, view, window):
+            if ended := enough(counted):
+                break
+            if row is not None and wanted.has(row):
+                counted += 1
+                groups.setdefault(_key(row), _Group()).add(row, name, most)
+        if ended:
+            break
+        done += 1
+    left = sum(_number(one) for one in windows[done:])
+    committed = {f"{one.record.lane}/{one.record.seq}": one.record for one in windows}
+    shown = sorted(groups.items(), key=lambda one: (-one[1].numbers.total(), one[0][0], one[0][1] or ""))
+    return {
+        "counted": counted,
+        "windows": len(windows),
+        "windows_counted": done,
+        "complete": not ended,
+        # Of windows that were not counted, or not to their end: what they wrote, some of which may be redriven since.
+        "not_counted": left,
+        "max_redrives": most,
+        "groups": [
+            {
+                "reason": reason,
+                "error": error,
+                "number": group.numbers.total(),
+                "too_often": group.too_often,
+                "selects": selects(reason),
+                "examples": group.examples,
+                "windows": [
+                    {
+                        "window": name,
+                        "number": number,
+                        "committed_at": committed[name].committed_at,
+                        "run": committed[name].attempt.run,
+                    }
+                    for name, number in sorted(
+                        group.numbers.items(), key=lambda one: -committed[one[0]].attempt.generation
+                    )[:_MOST_WINDOWS]
+                ],
+                "more_windows": max(0, len(group.numbers) - _MOST_WINDOWS),
+            }
+            for (reason, error), group in shown[:MOST_GROUPS]
+        ],
+        "more_groups": max(0, len(shown) - MOST_GROUPS),
+    }
+
+
+def selects(reason: str) -> str | None:
+    """The name by which a replay takes the dead letters with a reason; None when only their coordinates name them."""
+    named = reason.strip() and len(reason) <= _MOST_OF_A_NAME and reason != EVERYTHING and "\ufffd" not in reason
+    return reason if named else None
+
+
+def _newest_first(view: View) -> list[Committed]:
+    """The windows that wrote dead letters, the one that was committed last first."""
+    return sorted((one for one in view.windows if _number(one)), key=lambda one: -one.generation)
+
+
+def _number(window: Committed) -> int:
+    return sum(tally.invalid.number + tally.failed.number for tally in window.record.tallies)
+
+
+def _is_of(asked: str, window: Committed) -> bool:
+    return not asked or asked in (window.record.lane, f"{window.record.lane}/{window.record.seq}")
+
+
+def _rows(opened: OpenStream, view: View, window: Committed) -> Iterator[StoredRow | None]:
+    """The window's dead letters that still count; None after each scan, for callers who may have waited long enough."""
+    there = [tally.at for tally in window.record.tallies if tally.invalid.number + tally.failed.number]
+    own = view.authority.held_by(window.generation, window.covers.only(there))
+    table = opened.dead_letter_table().only(_FIELDS)
+    for found in places_of_pieces(opened.book, table, view, pieces(_fewer_scans(own))):
+        yield from (row for _, row in found if row is not None and row.mark.generation == window.generation)
+        yield None
+
+
+def _fewer_scans(ranges: RangeSet) -> RangeSet:
+    """The ranges or their hull: whichever takes fewer scans."""
+    return min((ranges, ranges.hull()), key=lambda some: sum(1 for _ in pieces(some)))
+
+
+def _key(row: StoredRow) -> tuple[str, str | None]:
+    reason, error = row.fields.get("reason", b""), row.fields.get("error")
+    return reason.decode(errors="replace"), None if error is None else error.decode(errors="replace")

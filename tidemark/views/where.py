@@ -1,0 +1,180 @@
+"""Where a message went: the windows that read or passed it, which of them counts, what is stored of it, what Kafka has.
+
+Asks the ledger, the sinks and Kafka. `tidemark.views.message` says it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark.clients.kafka.slots import Found as InKafka
+from tidemark.clients.kafka.slots import Message
+from tidemark.clients.kafka.topics import READ_UNCOMMITTED
+from tidemark.errors import AuthenticationFailed, NotAuthorized, Unreachable, WrongUse
+from tidemark.ledger.book import Stored
+from tidemark.ledger.incarnations import Topics
+from tidemark.ledger.lookup import Found
+from tidemark.ledger.newest import open_heads
+from tidemark.ledger.records import INGEST, Pending, Record, Register
+from tidemark.offsets.coordinates import Coordinate, parse_coordinates
+from tidemark.offsets.ranges import FIRST_INCARNATION, TopicPartition
+from tidemark.offsets.times import milliseconds, read_time
+from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.hbase.table import StoredRow
+from tidemark.sinks.kinds import kind_of
+from tidemark.sinks.reading import rows_at
+from tidemark.views.fates import Counted, Covering, Facts, Fate, fate, possible
+
+DEAD_LETTERS = "dead letters"
+# A coordinate with a time in the place of the offset.
+_AT = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})/(?P<partition>\d{1,10})@(?P<time>.*[-:].*)")
+
+
+@dataclass(frozen=True)
+class Located:
+    """What ledger, sinks and Kafka say of one coordinate. `kafka`: why Kafka said nothing, as a text, or what it has."""
+
+    stream: str
+    at: Coordinate
+    fate: Fate
+    may_be: frozenset[Fate]
+    found: Found
+    pending: tuple[tuple[str, Pending], ...]
+    rows: Mapping[str, list[StoredRow]]
+    kafka: InKafka | str | None
+    position: int | None
+
+    @property
+    def counting(self) -> Record | None:
+        """The window whose results count at the coordinate."""
+        return self.found.windows[0] if self.found.windows else None
+
+    @property
+    def message(self) -> Message | None:
+        return self.kafka.message if isinstance(self.kafka, InKafka) else None
+
+
+def coordinate(opened: OpenStream, said: str) -> Coordinate:
+    """The one coordinate that people name: topic/partition@offset, or with a time the first message at or after it.
+
+    Raises WrongUse, also where the partition has no message at or after the time.
+    """
+    if (named := _AT.fullmatch(said.strip())) is not None:
+        return _at_time(opened, named["topic"], int(named["partition"]), named["time"])
+    wanted = parse_coordinates(said)
+    if len(wanted) != 1:
+        raise WrongUse(f"{said!r}: expected one coordinate, topic/partition@offset")
+    return wanted[0]
+
+
+def located(opened: OpenStream, wanted: Coordinate) -> Located:
+    """Ask ledger, sinks and Kafka of a coordinate. If Kafka does not answer, the rest does. Raises the ledger's errors."""
+    book, source = opened.book, opened.stream.source
+    register = book.register()
+    known = register[1].topics if register else {}
+    at = Coordinate(_incarnation(known, wanted.partition, wanted.offset), wanted.offset)
+    heads = open_heads(book, register[1]) if register else {}
+    held = {one.name: kind_of(one.type).without_spark().table(opened, one) for one in opened.stream.sinks}
+    tables = {name: table for name, table in held.items() if table is not None}
+    found, rows = rows_at(book, {**tables, DEAD_LETTERS: opened.dead_letter_table()}, at)
+    kafka = _asked(opened, at, register[1] if register else None)
+    ingest = heads.get(INGEST)
+    position = ingest.head.offsets().get(at.partition) if ingest else None
+    pending = _pending(opened, heads, at)
+    covering = _covering(opened, found, at, tables, rows)
+    slot = kafka.slot if isinstance(kafka, InKafka) else None
+    facts = Facts(
+        slot,
+        chosen=_chosen(source.partitions, at.partition) and source.reads(at.partition.topic),
+        unknown=isinstance(kafka, str),
+        position=position,
+        covering=covering,
+        pending=bool(pending),
+        gap=max(found.gaps, key=lambda one: one[0].attempt.generation)[1].kind if found.gaps else None,
+        isolation=source.isolation,
+    )
+    what = fate(at.offset, facts)
+    may_be = possible(covering, slot) if covering is not None else frozenset({what})
+    return Located(book.stream, at, what, may_be, found, pending, rows, kafka, position)
+
+
+def _incarnation(topics: Topics, at: TopicPartition, offset: int) -> TopicPartition:
+    """The partition in the incarnation that the offset belongs to: below the cut of a truncated log, an earlier one."""
+    for one in sorted(topics.get(at.topic, ()), key=lambda one: -one.incarnation):
+        if offset >= dict(one.starts).get(at.partition, 0):
+            return TopicPartition(at.topic, at.partition, one.incarnation)
+    return TopicPartition(at.topic, at.partition, FIRST_INCARNATION)
+
+
+def _at_time(opened: OpenStream, topic: str, partition: int, said: str) -> Coordinate:
+    at = milliseconds(read_time(said))
+    isolation = opened.stream.source.isolation
+    logs = opened.log.topics((topic,), isolation)
+    if topic not in logs or partition not in logs[topic].partitions:
+        raise WrongUse(f"Kafka has no partition {topic}/{partition}")
+    found = opened.log.first_at_or_after(logs, at, isolation)[topic, partition]
+    if found is None:
+        raise WrongUse(f"{topic}/{partition} has no message at or after {said}")
+    return Coordinate(TopicPartition(topic, partition), found)
+
+
+def _chosen(partitions: Mapping[str, tuple[int, ...]] | None, at: TopicPartition) -> bool:
+    return partitions is None or at.partition in partitions.get(at.topic, ())
+
+
+def _asked(opened: OpenStream, at: Coordinate, register: Register | None) -> InKafka | str | None:
+    """What Kafka has at the offset, or why it said nothing; None when it has no such partition, or recreated the topic."""
+    topic, partition = at.partition.topic, at.partition.partition
+    known = register.topics.get(topic, ()) if register else ()
+    try:
+        now = opened.log.topics((topic,), opened.stream.source.isolation).get(topic)
+        ids = {one.topic_id for one in known if one.incarnation == at.partition.incarnation}
+        if now is None or (ids and now.topic_id not in ids):
+            return None
+        return opened.log.slot(topic, partition, at.offset)
+    except (Unreachable, NotAuthorized, AuthenticationFailed) as problem:
+        return f"{type(problem).__name__}: {problem}"
+
+
+def _pending(opened: OpenStream, heads: Mapping[str, Stored], at: Coordinate) -> tuple[tuple[str, Pending], ...]:
+    """The pending windows that will read the offset, the ingest's first."""
+    found = []
+    for lane, stored in sorted(heads.items(), key=lambda one: (one[0] != INGEST, one[0])):
+        one = stored.head.pending
+        if one is None or (at.partition, at.offset) not in one.window.hull():
+            continue
+        selection = one.window.selection
+        if selection is None or opened.book.holding([selection], at):
+            found.append((lane, one))
+    return tuple(found)
+
+
+def _covering(
+    opened: OpenStream, found: Found, at: Coordinate, tables: Mapping[str, Any], rows: Mapping[str, list[StoredRow]]
+) -> Covering | None:
+    """What is known of the offset from the window that counts there; None when no committed window covers it."""
+    if not found.windows:
+        return None
+    record = opened.book.with_receipt(found.windows[0])
+    wrote = {one.name for one in record.receipt.sinks} & set(tables) if record.receipt else set()
+    return Covering(
+        _counted(opened, record, at.partition),
+        dead_letter=bool(rows[DEAD_LETTERS]),
+        row=any(rows[name] for name in wrote) if wrote else None,
+        uncommitted=record.window.isolation == READ_UNCOMMITTED,
+    )
+
+
+def _counted(opened: OpenStream, record: Record, at: TopicPartition) -> Counted | None:
+    if record.receipt is None:
+        return None
+    covers = opened.book.covers(record.window).only([at]).count()
+    tallies = [one for one in record.tallies if one.at == at]
+    stored, skipped, read = (
+        sum(getattr(one, name).number for one in tallies) for name in ("stored", "skipped", "read")
+    )
+    dead = sum(one.invalid.number + one.failed.number for one in tallies)
+    return Counted(stored, dead, skipped, covers - read)

@@ -1,0 +1,110 @@
+"""Which window covers which offsets, kept in memory for a page that many people look at.
+
+A committed window never changes. So the whole history is read once, and after that only what was committed since. An
+entry takes 24 bytes for each partition of a window.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidemark.ledger.book import Book
+from tidemark.ledger.closed import closed_lanes
+from tidemark.ledger.records import Gap, LaneKind, Record, Register
+from tidemark.offsets.authority import Segment, segments_of
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+
+# Records in one read.
+_AT_ONCE = 500
+
+
+class WindowName(NamedTuple):
+    """A window of a lane, for people and for addresses."""
+
+    lane: str
+    seq: int
+
+
+@dataclass
+class WindowIndex:
+    """The committed windows of a stream by partition: names and kinds of lanes by generation. Not for several threads."""
+
+    names: dict[int, WindowName] = field(default_factory=dict)
+    kinds: dict[int, LaneKind] = field(default_factory=dict)
+    # As it was at the last refresh; None for a stream that was never read.
+    register: Register | None = None
+    gaps: dict[TopicPartition, list[Gap]] = field(default_factory=dict)
+    # Triples of start, until and generation.
+    _covered: dict[TopicPartition, array[int]] = field(default_factory=dict)
+    _segments: dict[TopicPartition, tuple[int, list[Segment]]] = field(default_factory=dict)
+    # The last window of each lane that is here; closed lanes whose windows are all here.
+    _seqs: dict[str, int] = field(default_factory=dict)
+    _closed: set[str] = field(default_factory=set)
+    _closed_lanes: int = 0
+
+    def refresh(self, book: Book) -> None:
+        """Read what was committed since the last time."""
+        found = book.register()
+        if found is None:
+            return
+        self.register = register = found[1]
+        heads = book.heads_of(register.lanes)
+        if not self._seqs and not self._closed:
+            self._read_all(book)
+        for lane, stored in heads.items():
+            # The history may not have the head's last window yet.
+            self._read(book, lane, stored.head.seq - 1)
+            if stored.head.last is not None and self._seqs.get(lane, 0) < stored.head.seq:
+                self.add(stored.head.last, book.covers(stored.head.last.window))
+        if register.closed != self._closed_lanes:
+            for part in closed_lanes(book, register):
+                new = {lane: entry for lane, entry in part.items() if lane not in self._closed}
+                for lane, entry in new.items():
+                    self._read(book, lane, entry.windows or 0)
+                self._closed |= new.keys()
+                if part and not new:
+                    # The parts begin with the lanes that were closed last.
+                    break
+            self._closed_lanes = register.closed
+
+    def add(self, record: Record, covers: RangeSet) -> None:
+        """Add a committed window of a lane, after the lane's earlier ones."""
+        generation = record.attempt.generation
+        self.names[generation] = WindowName(record.lane, record.seq)
+        self.kinds[generation] = record.kind
+        self._seqs[record.lane] = record.seq
+        for at in covers.partitions:
+            kept = self._covered.setdefault(at, array("q"))
+            for start, until in covers.of(at):
+                kept.extend((start, until, generation))
+        for gap in record.window.gaps:
+            self.gaps.setdefault(gap.as_range().partition, []).append(gap)
+
+    def segments(self, at: TopicPartition) -> list[Segment]:
+        """The covered offsets of a partition, ascending and disjoint, each with the generation that counts."""
+        kept = self._covered.get(at, array("q"))
+        known = self._segments.get(at)
+        if known is None or known[0] != len(kept):
+            triples = zip(*(iter(kept),) * 3, strict=True)
+            known = self._segments[at] = (len(kept), segments_of(list(triples)))
+        return known[1]
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        return tuple(sorted({*self._covered, *self.gaps}))
+
+    def _read_all(self, book: Book) -> None:
+        for _, record in book.records_with_bytes():
+            self.add(record, book.covers(record.window))
+
+    def _read(self, book: Book, lane: str, until: int) -> None:
+        for record in _records(book, lane, range(self._seqs.get(lane, 0) + 1, until + 1)):
+            self.add(record, book.covers(record.window))
+
+
+def _records(book: Book, lane: str, seqs: range) -> Iterator[Record]:
+    for first in range(seqs.start, seqs.stop, _AT_ONCE):
+        yield from book.records([(lane, seq) for seq in range(first, min(first + _AT_ONCE, seqs.stop))])
