@@ -149,7 +149,6 @@ def test_a_dry_run_that_compares(airflow: Airflow, opened: OpenStream, page: Pag
     # As stored: nothing but the same.
     assert [" ".join(line.split()) for line in section.locator("tbody tr").all_inner_texts()] == [
         "hbase 2 0 0 0",
-        "parquet 2 0 0 0",
         "dead letters 0 0 0 0",
     ]
     assert dict(opened.book.store.scan(("head",))) == before
