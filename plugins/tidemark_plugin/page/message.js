@@ -137,9 +137,12 @@ function step(by) {
   ask(false);
 }
 
+// A suggestion for an empty form. What somebody is typing meanwhile stays as it is.
 async function suggest() {
+  let begun = false;
+  form.addEventListener("focusin", () => { begun = true; }, { once: true });
   const { partitions } = await load(address("api", "streams", stream));
-  if (!form.elements.topic.value && partitions.length) {
+  if (!begun && !form.contains(document.activeElement) && partitions.length) {
     form.elements.topic.value = partitions[0].topic;
     form.elements.partition.value = String(partitions[0].partition);
   }
