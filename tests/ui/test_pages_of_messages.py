@@ -158,7 +158,7 @@ def test_a_dead_letter_is_found_looked_at_and_replayed(airflow: Airflow, page: P
     )
     page.locator("#windows a", has_text="ingest/").first.click()
     page.locator("#state", has_text="committed").wait_for()
-    counts = page.locator("#partitions tbody tr").nth(PARTITION).locator("td").all_inner_texts()
+    counts = page.locator("#partitions tbody tr", has_text=f"{TOPIC}/{PARTITION}").locator("td").all_inner_texts()
     assert int(counts[7]) >= 2
     page.screenshot(path=SCREENSHOTS / "window.png", full_page=True)
     # From the run back to the window, as the tab of a run does.
