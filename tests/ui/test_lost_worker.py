@@ -41,7 +41,7 @@ def test_a_retry_takes_the_window_and_the_job_that_wakes_up_late_commits_nothing
     processes.send(workers_of(job), signal.SIGKILL)
     # The kernel wakes a stopped group that has nobody above it any more. It sends SIGHUP too, which the run's own starter may
     # have had ignored, as `nohup` does.
-    processes.send([process for process in job if process.is_running()], signal.SIGSTOP)
+    processes.send(job, signal.SIGSTOP)
     assert airflow.wait(DAG, run) == "success"
     assert tries(airflow, DAG, run, "process") == 2
     _, record = opened.book.record(INGEST, pending.window.seq)  # type: ignore[misc]
