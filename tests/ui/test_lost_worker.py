@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable
 
 import psutil
@@ -39,9 +40,11 @@ def test_a_retry_takes_the_window_and_the_job_that_wakes_up_late_commits_nothing
     job = [process for process in job if process.is_running()]
     assert opened.book.head(INGEST).head.pending == pending  # type: ignore[union-attr]
     processes.send(workers_of(job), signal.SIGKILL)
-    # The kernel wakes a stopped group that has nobody above it any more. It sends SIGHUP too, which the run's own starter may
-    # have had ignored, as `nohup` does.
-    processes.send(job, signal.SIGSTOP)
+    # A moment later, the kernel wakes a stopped group that has nobody above it any more. It sends SIGHUP too, which the run's
+    # own starter may have had ignored, as `nohup` does.
+    for _ in range(40):
+        processes.send(job, signal.SIGSTOP)
+        time.sleep(0.05)
     assert airflow.wait(DAG, run) == "success"
     assert tries(airflow, DAG, run, "process") == 2
     _, record = opened.book.record(INGEST, pending.window.seq)  # type: ignore[misc]
