@@ -70,7 +70,9 @@ def test_what_is_where(ingested: Playground) -> None:
     assert all(topic in out for topic in play.topics)
     out, _ = tidemark("ledger", "verify", file)
     assert out == f"{play.name}: 2 windows, all of them there and unchanged\n"
-    out, _ = tidemark("show", file, f"{at}@{position + 5}")
+    out, _ = tidemark("show", file, f"{at}@{position}")
+    assert out == f"{at}@{position}: not read yet: the ingest is at {position}\nKafka: Kafka holds the message\n"
+    out, _ = tidemark("show", file, f"{at}@{ends[play.topics[0], 1] + 5}")
     assert out.endswith(": not in the topic yet: at or above its end\nKafka: Kafka has not got so far\n")
 
 
