@@ -77,6 +77,11 @@ def test_keys_are_scanned_in_their_order_and_streams_do_not_mix(stores: Stores) 
     assert [int(value) for _, value in found] == sorted(numbers)
     assert len(list(store.scan(("history",)))) == len(numbers) + 1
     assert [int(value) for _, value in store.newest(("history", "ingest"), 3)] == [10_000, 1_001, 999]
+    # Also where the numbers stand between words.
+    for day, number in (("2026-11-23", 7_999), ("2026-11-24", 8_000), ("2026-11-24", 9_000)):
+        store.put(("audits", day, sortable(number), "run"), str(number).encode())
+    assert [int(value) for _, value in store.newest(("audits",), 2)] == [9_000, 8_000]
+    assert [key[-1] for key, _ in store.newest(("audits",), 5)] == ["run"] * 3
     assert list(store.scan(("history", "nowhere"))) == []
 
 

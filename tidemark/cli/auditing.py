@@ -16,7 +16,7 @@ from tidemark.audit.report import AuditReport
 from tidemark.cli import finding
 from tidemark.cli.comparing import show_comparison
 from tidemark.cli.options import Html, Json, Ranges, Records, RecordsFile, RunName, Stream, Verbose
-from tidemark.cli.output import data, error, line
+from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.progress import of_audit
 from tidemark.cli.selected import lines
 from tidemark.cli.selected import repair as replay_findings
@@ -29,6 +29,7 @@ from tidemark.runs.comparing import as_value, find_comparison
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import AuditRequest, checked
 from tidemark.runs.submit import AUDIT_JOB
+from tidemark.views.audits import MOST, audits
 
 _PLACE = ("name", "expected", "found", "missing", "different", "extra", "twice", "debris", "blocks")
 # The level `sinks` counts no rows of its own: it compares blocks.
@@ -107,17 +108,27 @@ def audit(
 
 def report(
     stream: Stream,
-    run: Annotated[str, typer.Argument(help="the run of the audit or replay, as it names it: cli/..., or DAG/RUN")],
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="the run of the audit or replay, as it names it: cli/..., or DAG/RUN; without one, the newest audits"
+        ),
+    ] = "",
     html: Html = None,
     as_json: Json = False,
 ) -> None:
     """Show the report that an audit has stored, or write it as a page; or what a replay with --compare was going to change.
 
-    Ends with 0, whatever the report says.
+    Without a run, list the newest audits. Ends with 0, whatever the report says.
 
     Example: tidemark report orders orders__audit/manual__2026-11-21T07:00:00+00:00 --html report.html
     """
     opened = finding.opened(stream)
+    if not run:
+        if html is not None:
+            raise WrongUse("--html: say which run's report; without a run, the newest audits are listed")
+        _list(opened, as_json=as_json)
+        return
     found = auditing.find_report(opened, run)
     if found is None and (changes := find_comparison(opened, run)) is not None:
         if html is not None:
@@ -137,6 +148,17 @@ def report(
     _show(found)
     if again is not None:
         line(verdict(found, again).sentence)
+
+
+def _list(opened: OpenStream, *, as_json: bool) -> None:
+    found = audits(opened, MOST)
+    rows = [
+        [moment(one["at"]), one["level"], "clean" if one["clean"] else "findings", one["run"], one["sentence"]]
+        for one in found["audits"]
+    ]
+    data(found, as_json=as_json, rows=rows, columns=("ended", "level", "outcome", "run", "what it says"))
+    if found["more"] and not as_json:
+        error(f"Only the newest {MOST} are shown.")
 
 
 def _show_changes(changes: ReplayComparison, *, as_json: bool) -> None:

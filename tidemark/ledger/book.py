@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from msgspec import structs
 
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 
 REGISTER: Key = ("register",)
 LAST_AUDIT: Key = ("audited",)
+AUDITS: Key = ("audits",)
 
 
 def now_ms() -> int:
@@ -64,6 +66,12 @@ def receipt_key(record: Record) -> Key:
 
 def blocks_key(lane: str, seq: int, attempt: Attempt) -> Key:
     return ("blocks", lane, sortable(seq), attempt.token)
+
+
+def audit_key(audited: Audited) -> Key:
+    """By day and time, so that the newest are found without reading or listing the others; two may end in one ms."""
+    day = f"{datetime.fromtimestamp(audited.at / 1000, UTC):%Y-%m-%d}"
+    return (*AUDITS, day, sortable(audited.at), digest(audited.run.encode()))
 
 
 def settled_key(lane: str) -> Key:
@@ -379,8 +387,15 @@ class Book:
     def report(self, name: str) -> bytes | None:
         return self.store.read(("report", name))
 
-    def store_last_audit(self, audited: Audited) -> None:
-        self.store.put(LAST_AUDIT, encode(audited))
+    def store_audited(self, audited: Audited) -> None:
+        """Note the outcome of an audit that has ended: as the last one, and among all of them."""
+        value = encode(audited)
+        self.store.put(audit_key(audited), value)
+        self.store.put(LAST_AUDIT, value)
+
+    def newest_audits(self, limit: int) -> list[Audited]:
+        """The outcomes of the audits that ended last, the newest first."""
+        return [decode(stored, Audited, self._name(key)) for key, stored in self.store.newest(AUDITS, limit)]
 
     def last_audit(self) -> Audited | None:
         """The outcome of the audit that ended last; None when no audit has said so."""

@@ -447,7 +447,7 @@ class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Audited(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The outcome of the audit that ended last. Advisory: the report of the run says the same, and more."""
+    """The outcome of an audit that has ended. Advisory: the report of the run says the same, and more."""
 
     format: int = FORMAT
     run: str

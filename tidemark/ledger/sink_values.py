@@ -16,6 +16,7 @@ from tidemark.ledger.limits import check_size
 RESERVED = frozenset(
     {
         "audited",
+        "audits",
         "beat",
         "blocks",
         "clock",

@@ -104,7 +104,7 @@ def store_report(opened: OpenStream, report: AuditReport) -> None:
         if len(value) <= opened.book.store.max_value_bytes:
             break
     opened.book.store_report(report.run, value)
-    opened.book.store_last_audit(
+    opened.book.store_audited(
         Audited(
             run=report.run,
             at=report.at,

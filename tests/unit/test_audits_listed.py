@@ -1,0 +1,183 @@
+"""The audits of a stream as a list: the newest first, what each counted and found, and which were repaired."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from tests.support.memory import MemoryStore
+from tests.support.streams_in_memory import StreamInMemory, offsets
+from tidemark.audit.levels import Level
+from tidemark.audit.repair import name_after_repair
+from tidemark.audit.report import AuditReport, CoverageReport, PlaceReport
+from tidemark.cli import auditing as commands
+from tidemark.cli import finding
+from tidemark.errors import WrongUse
+from tidemark.ledger.store import Key
+from tidemark.runs.auditing import audit_without_spark, store_report
+from tidemark.views.audits import MOST, audits
+
+PLACE = PlaceReport(
+    name="hbase",
+    expected=9,
+    found=6,
+    missing=3,
+    different=0,
+    extra=1,
+    twice=0,
+    debris=2,
+    missing_at=("orders/0@1", "orders#2/0@2", "orders/0@9007199254740993"),
+    extra_at=("orders/0@7",),
+)
+COVERAGE = CoverageReport(partition="orders/0", start=0, position=9, covered=8, holes=("orders/0 [3, 4)",), overlaps=())
+
+
+def stored(made: StreamInMemory, run: str, at: int, **fields: Any) -> AuditReport:
+    given = {"code_version": "v", "coverage": (), "ledger_problems": (), "places": (), "level": Level.FULL}
+    found = AuditReport(stream="orders", run=run, at=at, **{**given, **fields})
+    store_report(made.opened, found)
+    return found
+
+
+def listed(made: StreamInMemory, limit: int = 20) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = audits(made.opened, limit)["audits"]
+    return found
+
+
+@pytest.mark.covers("U11")
+def test_the_newest_audits_come_first_with_what_they_found(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path)
+    assert audits(made.opened) == {"audits": [], "more": False}
+    findings = made.opened.book.store_selection(offsets((0, 1, 3), (0, 7, 8)))
+    dirty = stored(made, "dag/run 1", 1_000, places=(PLACE,), coverage=(COVERAGE,), findings=findings)
+    # By time, and not by the names of the runs.
+    stored(made, "a", 3_000)
+    stored(made, "z", 2_000)
+    assert [one["run"] for one in listed(made)] == ["a", "z", "dag/run 1"]
+    one = listed(made)[2]
+    assert (one["at"], one["level"], one["clean"], one["sentence"]) == (1_000, "full", False, dirty.sentence())
+    assert one["found"]["places"] == [
+        {
+            "name": "hbase",
+            "counts": {
+                "expected": 9,
+                "found": 6,
+                "missing": 3,
+                "different": 0,
+                "extra": 1,
+                "twice": 0,
+                "debris": 2,
+                "blocks": 0,
+            },
+            "at": {"missing": list(PLACE.missing_at), "extra": ["orders/0@7"]},
+            "blocks_at": [],
+        }
+    ]
+    assert (one["found"]["holes"], one["found"]["selection"]) == (["orders/0 [3, 4)"], findings.digest)
+    assert one["found"]["offsets"] == "3"
+    # A level that compares nothing counts nothing.
+    made.ends((0, 10))
+    made.ingest()
+    made.now = 4_000
+    audit_without_spark(made.opened, "quick", Level.LEDGER)
+    assert [(one["run"], one["found"]["places"]) for one in listed(made, 1)] == [("quick", [])]
+    found = audits(made.opened, 3)
+    assert ([one["run"] for one in found["audits"]], found["more"]) == (["quick", "a", "z"], True)
+
+
+@pytest.mark.covers("U11")
+def test_a_repair_stands_beside_what_it_repaired(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path)
+    stored(made, "run", 1_000, places=(PLACE,))
+    # An older repair, of an audit of the same name.
+    stored(made, name_after_repair("run"), 500)
+    assert [(one["run"], one["repair_of"], one["repaired"]) for one in listed(made)] == [
+        ("run", None, None),
+        ("run/after-repair", "run", None),
+    ]
+    stored(made, name_after_repair("run"), 2_000)
+    again, first = listed(made)
+    assert (again["repair_of"], again["at"], again["clean"]) == ("run", 2_000, True)
+    assert first["repaired"] == {"run": "run/after-repair", "at": 2_000, "clean": True}
+
+
+def test_a_run_that_audits_again_has_one_report(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path)
+    stored(made, "run", 1_000, places=(PLACE,))
+    stored(made, "other", 1_000)
+    stored(made, "run", 2_000)
+    assert [(one["run"], one["at"], one["clean"]) for one in listed(made)] == [
+        ("run", 2_000, True),
+        ("other", 1_000, True),
+    ]
+
+
+def test_a_report_that_is_gone_or_unreadable_is_one_line_that_says_so(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path)
+    for at, run in enumerate(("gone", "broken", "good"), 1):
+        stored(made, run, at)
+    del made.store.values["report", "gone"]
+    made.store.values["report", "broken"] = b"{}"
+    good, broken, gone = listed(made)
+    assert (good["problem"], gone["problem"]) == (None, "its report is no longer in the ledger")
+    assert "the report of broken cannot be read" in broken["problem"]
+    assert (gone["found"], broken["found"]) == (None, None)
+
+
+def test_the_last_audit_of_an_older_version_is_listed(tmp_path: Path) -> None:
+    """Which kept the last outcome, and no list."""
+    made = StreamInMemory(tmp_path)
+    stored(made, "old", 1_000)
+    for key in [key for key in made.store.values if key[0] == "audits"]:
+        del made.store.values[key]
+    assert [one["run"] for one in listed(made)] == ["old"]
+    stored(made, "new", 2_000)
+    assert [one["run"] for one in listed(made)] == ["new"]
+
+
+class Reads(MemoryStore):
+    """Counts the reports that are read, and refuses to scan them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reports = 0
+
+    def read(self, key: Key) -> bytes | None:
+        self.reports += key[0] == "report"
+        return super().read(key)
+
+
+def test_of_many_audits_only_the_reports_that_are_shown_are_read(tmp_path: Path) -> None:
+    store = Reads()
+    made = StreamInMemory(tmp_path, store=store)
+    report = stored(made, "run", 0)
+    hour = 3_600_000
+    for at in range(1, 300):
+        store_report(made.opened, structs.replace(report, run=f"run {at}", at=at * hour))
+    store.reports = 0
+    assert [one["at"] // hour for one in listed(made, 5)] == [299, 298, 297, 296, 295]
+    assert store.reports == 5
+
+
+def test_the_command_lists_the_audits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = StreamInMemory(tmp_path)
+    stored(made, "run 1", 1_000, places=(PLACE,))
+    for at in range(2, MOST + 2):
+        stored(made, f"run {at}", at * 1_000)
+    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    commands.report("orders", "", None, as_json=False)
+    said = capsys.readouterr()
+    assert "1970-01-01 00:01:41Z" in said.out
+    assert f"run {MOST + 1}" in said.out
+    assert "run 1 " not in said.out
+    assert "Only the newest 100 are shown." in said.err
+    commands.report("orders", "", None, as_json=True)
+    assert len(json.loads(capsys.readouterr().out)["audits"]) == MOST
+    with pytest.raises(WrongUse, match="--html: say which run's report"):
+        commands.report("orders", "", tmp_path / "page.html", as_json=False)
