@@ -215,6 +215,49 @@ def test_below_the_watermark_a_span_lacks_only_what_was_passed_over(
         assert not RangeSet([part]) - passed_over(one)
 
 
+class LooksAtAll(Partition):
+    def near(self, start: int, end: int) -> Sequence[Part]:
+        return self.parts
+
+
+@st.composite
+def parts(draw: st.DrawFn, most: int = 3_000) -> tuple[Part, ...]:
+    """Parts of any order and length in time, which may overlap. Times are whole thirds of an hour."""
+    found = []
+    for number in range(draw(st.integers(0, 8))):
+        first = draw(st.integers(0, 40))
+        size = draw(st.integers(1, 6))
+        start = draw(st.integers(0, 200))
+        length = draw(st.sampled_from([0, 0, 1, 2, 5, 160, most]))
+        times = (start * HOUR_MS // 3, (start + length) * HOUR_MS // 3)
+        found.append(Part(f"ingest/{number}", size, first, first + size - 1, *times, draw(st.booleans())))
+    return tuple(found)
+
+
+@given(
+    parts=parts(),
+    start=st.integers(0, 200),
+    length=st.sampled_from([1, 2, 3, 30, 4_000]),
+    log=st.none() | st.tuples(st.integers(0, 45), st.integers(0, 5)),
+    passing=st.tuples(*[st.none() | st.integers(0, 45)] * 3),
+    lateness=st.integers(0, 4),
+)
+def test_the_parts_near_a_span_say_what_all_parts_say(
+    parts: tuple[Part, ...],
+    start: int,
+    length: int,
+    log: tuple[int, int] | None,
+    passing: tuple[int | None, int | None, int | None],
+    lateness: int,
+) -> None:
+    covered = RangeSet(OffsetRange(AT, part.first, part.last + 1) for part in parts)
+    held = None if log is None else Log(log[0], sum(log), sum(log))
+    fields = (AT, 0, covered, {}, parts, (), held)
+    span = Span(start * HOUR_MS // 3, (start + length) * HOUR_MS // 3)
+    asked = (span, Passing(*passing), 10**12, lateness * HOUR_MS // 3)
+    assert judge(Partition(*fields), *asked) == judge(LooksAtAll(*fields), *asked)
+
+
 EVENT = (0, 1, 2, 3, 4, 5)
 
 

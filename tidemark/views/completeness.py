@@ -22,15 +22,21 @@ not come from the future. And what is followed by a message older than the span 
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from tidemark.errors import WrongUse
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 HOUR_MS = 3_600_000
+
+# A part that reaches over more hours is looked at for every span, and so is each part for a longer span.
+_MOST_HOURS_OF_A_PART, _MOST_HOURS_OF_A_SPAN = 48, 1_000
 
 
 class Rule(StrEnum):
@@ -103,6 +109,43 @@ class Part:
     once: bool = True
 
 
+class PartsByTime:
+    """The parts of a partition by their hours: for each span those that matter, without a look at all of them."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+        self._long: list[int] = []
+        self._by_hour: dict[int, list[int]] = defaultdict(list)
+        for number, part in enumerate(parts):
+            hours = range(part.first_timestamp // HOUR_MS, part.last_timestamp // HOUR_MS + 1)
+            if len(hours) > _MOST_HOURS_OF_A_PART:
+                self._long.append(number)
+            else:
+                for hour in hours:
+                    self._by_hour[hour].append(number)
+        later = sorted(range(len(parts)), key=lambda number: parts[number].first_timestamp)
+        self._times = [parts[number].first_timestamp for number in later]
+        # Of the parts from each place on, the one with the least first offset.
+        self._least = list(later)
+        for at in range(len(later) - 2, -1, -1):
+            if parts[self._least[at + 1]].first < parts[later[at]].first:
+                self._least[at] = self._least[at + 1]
+
+    def near(self, start: int, end: int) -> Sequence[Part]:
+        """The parts with a time at or after `start`, in their order. Of those that lie wholly at or after `end`, the one
+        with the least first offset stands for all. There may be others, which lie elsewhere.
+        """
+        hours = range(start // HOUR_MS, (end - 1) // HOUR_MS + 1)
+        if len(hours) > _MOST_HOURS_OF_A_SPAN:
+            return self._parts
+        found = {number for hour in hours for number in self._by_hour.get(hour, ())}
+        found.update(self._long)
+        after = bisect_left(self._times, end)
+        if after < len(self._times):
+            found.add(self._least[after])
+        return [self._parts[number] for number in sorted(found)]
+
+
 @dataclass(frozen=True)
 class Log:
     """What Kafka holds of a partition: [start, end) can be read, and [end, high) not yet (see `Missing.HELD`)."""
@@ -142,6 +185,20 @@ class Partition:
         for one in self.left_out.values():
             done |= one
         return next((until for start, until in done.of(self.at) if start <= self.begins < until), self.begins)
+
+    @property
+    def reached(self) -> int:
+        """Where the stream goes on: the end of all that it has read or passed over, whatever it has left before."""
+        done = [self.covered, *self.left_out.values()]
+        return max((until for one in done for _, until in one.of(self.at)[-1:]), default=self.begins)
+
+    def near(self, start: int, end: int) -> Sequence[Part]:
+        """The parts that matter for a span from `start` on whose passing is at `end`: see `PartsByTime.near`."""
+        return self._by_time.near(start, end)
+
+    @cached_property
+    def _by_time(self) -> PartsByTime:
+        return PartsByTime(self.parts)
 
     @property
     def cut(self) -> bool:
@@ -195,7 +252,8 @@ class Answer:
 def judge(one: Partition, span: Span, passing: Passing, now: int, lateness_ms: int) -> Answer:
     """Whether a span is complete in a partition. `now` is the clock before Kafka was asked; `lateness_ms` is allowed."""
     end = span.until + lateness_ms
-    earliest, latest = _passed(one, end, passing.until)
+    parts = one.near(span.start, end)
+    earliest, latest = _passed(one, parts, end, passing.until)
     reach = latest if latest is not None else one.log.until if one.log is not None else None
     missing = () if reach is None else tuple(_missing(one, span, passing, reach))
     if now < end:
@@ -207,7 +265,7 @@ def judge(one: Partition, span: Span, passing: Passing, now: int, lateness_ms: i
     else:
         rule = Rule.PASSED if latest is not None else Rule.IDLE
     complete = rule in (Rule.PASSED, Rule.IDLE)
-    return Answer(one.at, complete, rule, missing, _late(one, span, earliest, latest))
+    return Answer(one.at, complete, rule, missing, _late(one, parts, span, earliest, latest))
 
 
 def concerns(one: Partition, span: Span) -> bool:
@@ -263,7 +321,7 @@ def noted(before: Iterable[int], hours: Iterable[int], run: str, most: int) -> d
 NOTHING_NOTED: Mapping[str, Any] = {"hours": [], "run": "", "by_run": []}
 
 
-def _passed(one: Partition, time: int, found: int | None) -> tuple[int | None, int | None]:
+def _passed(one: Partition, parts: Iterable[Part], time: int, found: int | None) -> tuple[int | None, int | None]:
     """Bounds of the first known message at or after a time: of what Kafka holds, and of what windows have read.
 
     Where Kafka still holds the message, both bounds are its offset.
@@ -271,7 +329,7 @@ def _passed(one: Partition, time: int, found: int | None) -> tuple[int | None, i
     start = one.log.start if one.log is not None else None
     earliest = [] if found is None else [found]
     latest = list(earliest)
-    for part in one.parts:
+    for part in parts:
         if part.last_timestamp >= time:
             latest.append(part.first if part.first_timestamp >= time else part.last)
             if start is None or part.first < start:
@@ -321,13 +379,13 @@ def _older(one: Partition, until: int, time: int, log_is_older: bool) -> bool:
     return min(behind, key=lambda part: part.first).first_timestamp < time
 
 
-def _late(one: Partition, span: Span, earliest: int | None, latest: int | None) -> Late:
+def _late(one: Partition, parts: Iterable[Part], span: Span, earliest: int | None, latest: int | None) -> Late:
     """What came after the partition had passed the span: `earliest` and `latest` are bounds of where it did."""
     least, most, windows = 0, 0, []
     ranges = RangeSet()
     if earliest is None or latest is None:
         return Late(0, 0, (), ranges, 0)
-    for part in one.parts:
+    for part in parts:
         inside = [span.start <= time < span.until for time in (part.first_timestamp, part.last_timestamp)]
         if part.last <= earliest or part.first_timestamp >= span.until or part.last_timestamp < span.start:
             continue
