@@ -24,6 +24,7 @@ from tidemark.cli.app import app
 from tidemark.errors import EXIT_CODES, TidemarkError
 from tidemark.streams.model import Stream
 from tidemark.views.completeness import MISSINGS, RULES
+from tidemark.views.event_calendar import WORDS
 from tidemark.views.metrics import COUNTERS, GAUGES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -201,8 +202,14 @@ def missing() -> str:
     return table(("word", "meaning"), ((f"`{kind.value}`", said) for kind, said in MISSINGS.items()))
 
 
+def hours() -> str:
+    """The words for an hour of a stream in the calendar."""
+    return table(("word", "meaning"), ((word.value, said) for word, said in WORDS.items()))
+
+
 _TABLES: dict[str, Callable[..., str]] = {
-    one.__name__: one for one in (keys, fields, commands, options, metrics, exit_codes, error_names, rules, missing)
+    one.__name__: one
+    for one in (keys, fields, commands, options, metrics, exit_codes, error_names, rules, missing, hours)
 }
 
 

@@ -13,12 +13,21 @@ from fastapi import Depends, FastAPI, Response
 from tidemark_plugin import serving, settings
 from tidemark_plugin.access import get_user
 from tidemark_plugin.asking import Asking
-from tidemark_plugin.routes import dead_letters, messages, runs, stream, streams, windows
+from tidemark_plugin.routes import audits, completeness, dead_letters, messages, runs, stream, streams, windows
 from tidemark_plugin.streams import KnownStreams, Servers
 from tidemark_plugin.viewing import Viewing
 
 # One for each page.
-_ROUTES = (streams.routes, stream.routes, messages.routes, windows.routes, dead_letters.routes, runs.routes)
+_ROUTES = (
+    streams.routes,
+    stream.routes,
+    messages.routes,
+    windows.routes,
+    dead_letters.routes,
+    audits.routes,
+    completeness.routes,
+    runs.routes,
+)
 
 
 def build_app() -> FastAPI:

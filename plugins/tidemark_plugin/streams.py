@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +19,28 @@ from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.schemes.kinds import AvroScheme
 from tidemark.streams.loading import StreamFile, load, stream_files, stream_folders
 from tidemark.views.coverage_bars import Asked, coverage_bars
+from tidemark.views.event_calendar import first_message
+from tidemark.views.event_time import Progress, progress
 from tidemark.views.overview import overview
 from tidemark.views.window_index import WindowIndex
 
 # The first failure of a question may be a connection that was closed meanwhile. Retries end after this time.
 _PATIENCE_SECONDS = 1.0
+# A calendar is asked for day by day, and its hours one by one. All of these use one reading of the history, so long.
+_PROGRESS_SECONDS = 30.0
+# Of a long history each takes hundreds of megabytes.
+_MOST_PROGRESS = 4
+
+
+@dataclass(frozen=True)
+class InEventTime:
+    """A stream as it was seen in event time: `first` is the least timestamp that was read. Times are ms since 1970."""
+
+    book: Book
+    seen: Progress
+    watermark: int | None
+    first: int | None
+    until: float
 
 
 class KnownStreams:
@@ -69,6 +89,7 @@ class Servers:
         self._logs: dict[str, tuple[Connection, KafkaLog]] = {}
         # By the ledger's book, which is another one once a connection or the stream file has changed.
         self._indices: dict[str, tuple[Book, WindowIndex, threading.Lock]] = {}
+        self._seen: OrderedDict[str, InEventTime] = OrderedDict()
 
     def show(self, file: StreamFile) -> dict[str, Any]:
         """What the page shows of a stream. Waits for its servers. Raises TidemarkError."""
@@ -87,6 +108,30 @@ class Servers:
         _, index, lock = self._index(file)
         with lock:
             return coverage_bars(opened, index, asked)
+
+    def look_at_times(self, file: StreamFile) -> dict[str, Any]:
+        """Read the history for answers in event time, unless that was done just now. Raises TidemarkError."""
+        found = self.in_event_time(file)
+        return {"now": found.seen.now}
+
+    def in_event_time(self, file: StreamFile) -> InEventTime:
+        """A stream as it was seen in event time just now, or is seen now. Raises TidemarkError."""
+        opened, name = self.open(file), file.stream.name
+        with self._lock:
+            known = self._seen.get(name)
+            if known is not None and known.book is opened.book and time.monotonic() < known.until:
+                self._seen.move_to_end(name)
+                return known
+        seen = progress(opened)
+        made = InEventTime(
+            opened.book, seen, seen.watermark(), first_message(seen), time.monotonic() + _PROGRESS_SECONDS
+        )
+        with self._lock:
+            self._seen[name] = made
+            self._seen.move_to_end(name)
+            while len(self._seen) > _MOST_PROGRESS:
+                self._seen.popitem(last=False)
+        return made
 
     def _index(self, file: StreamFile) -> tuple[Book, WindowIndex, threading.Lock]:
         book = self.open(file).book

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from tests.support.stream_text import MINIMAL
-from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory
+from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
+from tests.support.timed_streams import Place, Timed, TimedKafka, minutes
+from tidemark.audit.levels import Level
+from tidemark.audit.report import AuditReport, PlaceReport
+from tidemark.clients.kafka.topics import TopicLog
+from tidemark.runs.auditing import audit_without_spark, store_report
+from tidemark.views.completeness import Span
+from tidemark.views.event_time import hour_name, progress
 from tidemark_plugin import viewing
 from tidemark_plugin.access import get_user
 from tidemark_plugin.app import build_app
@@ -61,6 +69,8 @@ def address(route: APIRoute) -> str:
 def test_every_route_asks_who_is_there_and_only_looks(app: FastAPI) -> None:
     found = routes(app)
     assert {"/", "/streams/{name}", "/api/streams/{name}/coverage", "/api/openapi.json"} <= {one.path for one in found}
+    of_pages = {"/streams/{name}/audits", "/streams/{name}/completeness", "/api/streams/{name}/completeness/{hour}"}
+    assert of_pages <= {one.path for one in found}
     for route in found:
         assert get_user in [one.call for one in route.dependant.dependencies], route.path
         assert route.methods == {"GET"}
@@ -127,6 +137,132 @@ def test_what_is_asked_is_answered_with_exact_offsets(
         400,
         {"detail": "partition: the stream has no partition orders/7 now"},
     )
+
+
+class Looked(TimedKafka, LookedAt):
+    """Kafka as the pages ask it, with times of the messages. `slow` is until when it does not answer about them."""
+
+    slow: threading.Event | None = None
+
+    def first_at_or_after(self, logs: Mapping[str, TopicLog], timestamp_ms: int, isolation: str) -> dict[Place, Any]:
+        if self.slow is not None:
+            assert self.slow.wait(60)
+        return super().first_at_or_after(logs, timestamp_ms, isolation)
+
+
+@pytest.fixture
+def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Timed:
+    """What the pages ask: a ledger and a Kafka in memory, for somebody who may see the stream."""
+    made = Timed(tmp_path, kafka=Looked(logs={}), text=TEXT)
+    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
+    monkeypatch.setattr(Servers, "open", lambda *_: made.opened)
+    return made
+
+
+@pytest.mark.covers("U10")
+def test_the_calendar_and_the_answer_of_an_hour(client: TestClient, timed: Timed) -> None:
+    timed.kafka.send(0, minutes(61), minutes(70), minutes(130))
+    timed.now = minutes(200)
+    timed.ingest()
+    timed.kafka.send(0, minutes(65), minutes(135))
+
+    def asked(path: str) -> Any:
+        answer = client.get(f"/api/streams/orders/completeness{path}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    found = asked("")
+    assert (found["now"], found["watermark"], found["first"]) == (minutes(200), minutes(125), minutes(61))
+    assert len(found["hours"]) == 168
+    first = hour_name(Span(minutes(0), minutes(60)))
+    four = asked(f"?since={first}&hours=9")["hours"]
+    assert [one["word"] for one in four] == ["before the first message", "complete", "not read yet", "not over"]
+    assert [one["missing"] for one in four] == ["0", "0", "2", "0"]
+    # The same as the command line says, and what a backfill can read.
+    span = Span(minutes(60), minutes(120))
+    (answer,) = progress(timed.opened).answers(span)
+    whole = asked(f"/{hour_name(span)}")
+    (partition,) = whole["partitions"]
+    assert (whole["word"], partition["rule"], whole["unread_after"]) == ("complete", answer.rule.value, "2")
+    assert whole["backfill"] == []
+
+    api = "/api/streams/orders/completeness"
+    for path, status, said in (
+        ("?since=yesterday", 400, "since: 'yesterday' is not a time"),
+        ("/2026-11-21T13:30Z", 400, "hour: 2026-11-21T13:30Z: no hour begins then"),
+        ("?hours=169", 422, "less than or equal to 168"),
+    ):
+        answer_of = client.get(api + path)
+        assert (answer_of.status_code, said in answer_of.text) == (status, True), answer_of.text
+
+
+def test_a_calendar_that_takes_longer_than_a_viewer_waits_comes_later(
+    app: FastAPI,
+    timed: Timed,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kafka = timed.kafka
+    assert isinstance(kafka, Looked)
+    timed.kafka.send(0, minutes(1))
+    timed.now = minutes(100)
+    timed.ingest()
+    monkeypatch.setenv("AIRFLOW__TIDEMARK__PAGE_WAIT_SECONDS", "0.2")
+    slow = build_app()
+    slow.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="somebody", role="viewer")
+    kafka.slow = threading.Event()
+    with TestClient(slow) as client:
+        answer = client.get("/api/streams/orders/completeness")
+        assert answer.status_code == 504, answer.text
+        assert "they are still being asked" in answer.json()["detail"]
+        kafka.slow.set()
+        for _ in range(300):
+            if (answer := client.get("/api/streams/orders/completeness?hours=1")).status_code != 504:
+                break
+        assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.covers("U11")
+def test_the_audits_and_their_reports(client: TestClient, timed: Timed) -> None:
+    api = "/api/streams/orders/audits"
+    assert client.get(api).json() == {"audits": [], "more": False}
+    timed.kafka.send(0, minutes(1), minutes(2))
+    timed.ingest()
+    audit_without_spark(timed.opened, "orders__audit/first", Level.LEDGER)
+    timed.now += 1
+    place = PlaceReport(
+        name="hbase",
+        expected=2,
+        found=1,
+        missing=1,
+        different=0,
+        extra=0,
+        twice=0,
+        debris=0,
+        missing_at=("orders/0@1",),
+    )
+    findings = timed.opened.book.store_selection(offsets((0, 1, 2)))
+    report = AuditReport(
+        stream="orders",
+        run="orders__audit/second",
+        at=timed.now,
+        code_version="v",
+        coverage=(),
+        ledger_problems=(),
+        places=(place,),
+        findings=findings,
+    )
+    store_report(timed.opened, report)
+    second, first = client.get(api).json()["audits"]
+    assert (first["run"], first["level"], first["clean"]) == ("orders__audit/first", "ledger", True)
+    assert (second["clean"], second["found"]["selection"]) == (False, findings.digest)
+    # What the page links to: the report, and the message of a finding.
+    (coordinate,) = second["found"]["places"][0]["at"]["missing"]
+    assert coordinate == "orders/0@1"
+    page = client.get("/streams/orders/audit", params={"run": second["run"]})
+    assert (page.status_code, "orders/0@1" in page.text) == (200, True)
+    shown = client.get(f"{api}?limit=1").json()
+    assert ([one["run"] for one in shown["audits"]], shown["more"]) == (["orders__audit/second"], True)
+    assert client.get(f"{api}?limit=101").status_code == 422
 
 
 @pytest.mark.covers("U4")

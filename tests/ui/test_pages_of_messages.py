@@ -194,13 +194,40 @@ def test_a_dead_letter_is_found_looked_at_and_replayed(airflow: Airflow, page: P
     assert all(url.startswith((airflow.url, "data:")) for url in requests)
 
 
+@pytest.mark.covers("U10", "U11")
+def test_the_hours_and_the_audits_of_a_stream(airflow: Airflow, page: Page, sent: Sent) -> None:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    assert airflow.run("cdn_logs__audit", {"level": "ledger"}) == "success"
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
+    page.click("#navigation >> text=Completeness")
+    # The last day to be asked for has come.
+    page.locator("#calendar tbody tr").nth(6).locator("button").first.wait_for(timeout=120_000)
+    assert "watermark" in page.locator("#watermark").inner_text()
+    newest = page.locator("#calendar button.hour-not-over").first
+    newest.focus()
+    page.keyboard.press("Enter")
+    page.locator("#hour").wait_for()
+    named = page.locator("#partitions tbody tr", has_text=f"{TOPIC}/{PARTITION}")
+    assert "not over" in named.inner_text()
+    assert "hour=" in page.url
+    page.screenshot(path=SCREENSHOTS / "completeness.png", full_page=True)
+
+    page.click("#navigation >> text=Audits")
+    newest_audit = page.locator("#audits section").first
+    newest_audit.locator("text=level ledger").wait_for()
+    page.screenshot(path=SCREENSHOTS / "audits.png", full_page=True)
+    newest_audit.locator("text=the whole report").click()
+    page.locator("text=windows cover").first.wait_for()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_pages_are_readable_at_200_percent(airflow: Airflow, page: Page, sent: Sent, scheme: Any) -> None:
     """1,280 pixels at 200 % are 640: nothing is out of sight but what scrolls in a box of its own."""
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": 640, "height": 900})
     query = f"topic={TOPIC}&partition={PARTITION}&offset={sent.hostile}"
-    for place, ready in {f"messages?{query}": "#fate", "windows/ingest/1": "#state", "dead-letters": "h2"}.items():
+    pages = {f"messages?{query}": "#fate", "windows/ingest/1": "#state", "dead-letters": "h2"}
+    for place, ready in {**pages, "completeness": "button.hour", "audits": "#audits > *"}.items():
         page.goto(f"{airflow.url}/tidemark/streams/cdn_logs/{place}")
         page.locator(ready).first.wait_for()
         page.screenshot(path=SCREENSHOTS / f"narrow-{scheme}-{place.split('?')[0].split('/')[0]}.png", full_page=True)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 
-from tests.support.protocol_world import NoWork, hold
-from tests.support.streams_in_memory import TEXT, KafkaInMemory, StreamInMemory, at, offsets
-from tidemark.clients.kafka.topics import TopicLog
+from tests.support.protocol_world import hold
+from tests.support.streams_in_memory import TEXT, at, offsets
+from tests.support.timed_streams import Timed, TimedKafka, TimedWork, minutes
+from tests.support.timed_streams import timed_stream as stream
 from tidemark.commit import protocol
-from tidemark.commit.protocol import Fence, Run
+from tidemark.commit.protocol import Run
 from tidemark.errors import TopicUnknown
-from tidemark.ledger.records import LaneKind, Receipt, Record, Window
-from tidemark.offsets.ranges import RangeSet, TopicPartition
-from tidemark.offsets.tallies import Count, PartitionTally
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.ranges import TopicPartition
 from tidemark.runs import lanes
-from tidemark.views.completeness import HOUR_MS, Answer, Missing, Span
+from tidemark.views.completeness import Answer, Missing, Span
 from tidemark.views.event_time import (
     answer_shown,
     hour_shown,
@@ -27,109 +24,6 @@ from tidemark.views.event_time import (
     progress,
     progress_shown,
 )
-
-MINUTE = 60_000
-Place = tuple[str, int]
-
-
-@dataclass
-class TimedKafka(KafkaInMemory):
-    """Messages with times of their own, in ms: the offset is the place in the list. Logs end where the lists end."""
-
-    times: dict[int, list[int]] = field(default_factory=dict)
-    starts: dict[int, int] = field(default_factory=dict)
-
-    def send(self, partition: int, *times: int) -> None:
-        self.times.setdefault(partition, []).extend(times)
-        self._logs()
-
-    def delete(self, partition: int, start: int) -> None:
-        self.starts[partition] = start
-        self._logs()
-
-    def _logs(self) -> None:
-        self.logs["orders"] = [(self.starts.get(number, 0), len(self.times[number])) for number in sorted(self.times)]
-
-    def first_at_or_after(
-        self, logs: Mapping[str, TopicLog], timestamp_ms: int, isolation: str
-    ) -> dict[Place, int | None]:
-        return {
-            ("orders", number): next(
-                (one for one in range(self.starts.get(number, 0), len(times)) if times[one] >= timestamp_ms), None
-            )
-            for number, times in self.times.items()
-        }
-
-    def timestamps(self, ends: Mapping[Place, tuple[int, int]]) -> dict[Place, int]:
-        return {place: self.times[place[1]][start] for place, (start, _) in ends.items()}
-
-    def count_between(
-        self, ranges: Mapping[Place, Sequence[tuple[int, int]]], since: int, until: int, isolation: str
-    ) -> int:
-        return sum(
-            since <= self.times[place[1]][offset] < until
-            for place, intervals in ranges.items()
-            for interval in intervals
-            for offset in range(*interval)
-        )
-
-
-class Work(NoWork):
-    def __init__(self, kafka: TimedKafka) -> None:
-        self.kafka = kafka
-
-    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
-        self.covers = covers
-
-    def verify(self) -> Receipt:
-        tallies = []
-        for one in self.covers.partitions:
-            seen = [offset for start, until in self.covers.of(one) for offset in range(start, until)]
-            times = [self.kafka.times[one.partition][offset] for offset in seen]
-            tallies.append(
-                PartitionTally(
-                    topic=one.topic,
-                    incarnation=one.incarnation,
-                    partition=one.partition,
-                    read=Count(len(seen)),
-                    skipped=Count(len(seen)),
-                    first=seen[0],
-                    last=seen[-1],
-                    first_timestamp=min(times),
-                    last_timestamp=max(times),
-                )
-            )
-        return structs.replace(super().verify(), tallies=tuple(tallies))
-
-
-class Timed(StreamInMemory):
-    kafka: TimedKafka
-
-    def process(self, lane: str, run: str = "run 1") -> Record:
-        found = self.opened.book.head(lane)
-        assert found is not None
-        return protocol.process(
-            self.opened.book, self.sweeps, Work(self.kafka), hold, lane, found.head.seq + 1, Run(run, "v1", "d")
-        )
-
-    def selected(self, kind: LaneKind, ranges: RangeSet) -> None:
-        lane = lanes.open_selected(self.opened, kind, f"{kind.value} 1", ranges, "a test")
-        assert lanes.plan_lane(self.opened, lane, f"{kind.value} 1") is not None
-        self.process(lane, f"{kind.value} 1")
-
-
-def stream(tmp_path: Path, source: str = "", text: str = "") -> Timed:
-    made = Timed(
-        tmp_path, kafka=TimedKafka(logs={}), text=TEXT.replace("start: earliest", "start: earliest" + source) + text
-    )
-    made.now = minutes(60)
-    return made
-
-
-def minutes(*after: int) -> int:
-    """A time so many minutes after 100,000 hours."""
-    return 100_000 * HOUR_MS + sum(after) * MINUTE
-
 
 HOUR = Span(minutes(0), minutes(60))
 
@@ -265,7 +159,7 @@ def test_what_was_committed_before_it_was_read_counts_when_it_was_read(tmp_path:
     made.now = minutes(90)
     made.kafka.send(0, minutes(1), minutes(70))
 
-    class Dies(Work):
+    class Dies(TimedWork):
         def store(self, *_: object) -> None:
             raise KeyboardInterrupt
 

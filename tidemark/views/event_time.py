@@ -47,7 +47,7 @@ class Progress:
     now: int
     known: Known
     partitions: tuple[Partition, ...]
-    _passing: dict[int, dict[Place, int | None]] = field(default_factory=dict)
+    _passing: dict[int, Mapping[Place, int | None]] = field(default_factory=dict)
 
     @property
     def lateness_ms(self) -> int:
@@ -63,6 +63,23 @@ class Progress:
                 passing = Passing() if one.log is None else Passing(*(first.get(place) for first in asked))
                 found.append(judge(one, span, passing, self.now, self.lateness_ms))
         return found
+
+    def look_at(self, times: Iterable[int]) -> None:
+        """Ask Kafka where its logs pass some times, so that `answers` need not.
+
+        The later the time, the later the place. So between two times with the same places nothing is asked.
+        """
+        wanted = sorted(set(times))
+        between = [(0, len(wanted) - 1)] if wanted else []
+        while between:
+            low, high = between.pop()
+            first, last = self._first(wanted[low]), self._first(wanted[high])
+            if first == last:
+                for time in wanted[low + 1 : high]:
+                    self._passing.setdefault(time, first)
+            elif high - low > 1:
+                middle = (low + high) // 2
+                between += [(low, middle), (middle, high)]
 
     def watermark(self) -> int | None:
         """The least watermark of the partitions that the stream reads; None when that of one is unknown."""
@@ -222,6 +239,11 @@ def time_text(at: int | None) -> str | None:
     return None if at is None else datetime.fromtimestamp(at / 1000, UTC).isoformat().replace("+00:00", "Z")
 
 
+def hour_name(span: Span) -> str:
+    """An hour as the command line takes it, by its beginning in UTC: 2026-11-21T13Z."""
+    return f"{datetime.fromtimestamp(span.start / 1000, UTC):%Y-%m-%dT%HZ}"
+
+
 def answer_shown(one: Answer) -> dict[str, Any]:
     """The answer for a partition, for JSON. Offsets are in texts."""
     return {
@@ -238,7 +260,7 @@ def hour_shown(span: Span, answers: Iterable[Answer]) -> dict[str, Any]:
     """An hour that became complete, for the event that other DAGs wait for."""
     found = list(answers)
     return {
-        "hour": f"{datetime.fromtimestamp(span.start / 1000, UTC):%Y-%m-%dT%HZ}",
+        "hour": hour_name(span),
         "since": time_text(span.start),
         "until": time_text(span.until),
         "late": late_total(found),

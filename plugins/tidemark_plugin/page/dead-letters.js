@@ -1,18 +1,14 @@
 // The dead letters that count, in groups. Any group, window of a group or picked examples can be replayed.
-import { address, asked, element, grouped, link, loadPatiently, navigation, remember, run, say, streamOfAddress, time, withQuery } from "./shared.js";
+import {
+  address, asked, button, element, grouped, link, loadPatiently, messageOf, navigation, remember, run, say, streamOfAddress, time,
+  windowLink, withQuery,
+} from "./shared.js";
 import { plan } from "./plan.js";
 
 const stream = streamOfAddress();
 const form = document.getElementById("which");
 const ALL = "*";
 let asking = 0;
-
-function button(text, act, kind) {
-  const made = element("button", text, kind);
-  made.type = "button";
-  made.addEventListener("click", act);
-  return made;
-}
 
 function replay(name, window) {
   const conf = { dead_letters: name };
@@ -29,8 +25,7 @@ function windowsOf(group) {
   const body = table.createTBody();
   for (const one of group.windows) {
     const row = body.insertRow();
-    const [lane, seq] = [one.window.slice(0, one.window.lastIndexOf("/")), one.window.slice(one.window.lastIndexOf("/") + 1)];
-    row.insertCell().append(link(one.window, address("streams", stream, "windows", lane, seq)));
+    row.insertCell().append(windowLink(stream, one.window));
     const number = row.insertCell();
     number.className = "number";
     number.textContent = grouped(one.number);
@@ -43,14 +38,6 @@ function windowsOf(group) {
   const box = element("div", undefined, "box");
   box.append(table);
   return box;
-}
-
-function messageOf(coordinate) {
-  const [place, offset] = [coordinate.slice(0, coordinate.lastIndexOf("@")), coordinate.slice(coordinate.lastIndexOf("@") + 1)];
-  const cut = place.lastIndexOf("/");
-  // A topic's later incarnations are marked by #; the page of a message finds the incarnation itself.
-  const topic = place.slice(0, cut).replace(/#\d+$/, "");
-  return { topic, partition: place.slice(cut + 1), offset };
 }
 
 function examplesOf(group) {

@@ -1,6 +1,6 @@
 // One message: where it went, and the message beside what is stored of it. Payloads are shown as text, and only when they
 // are asked for: the server says who may, and notes who did.
-import { address, asked, cell, element, fill, grouped, link, load, loadPatiently, navigation, remember, run, say, streamOfAddress, time, withQuery } from "./shared.js";
+import { address, asked, button, cell, element, fill, grouped, link, load, loadPatiently, navigation, remember, run, say, streamOfAddress, time, withQuery } from "./shared.js";
 import { plan } from "./plan.js";
 import { parts } from "./payload.js";
 
@@ -53,13 +53,6 @@ function showMessage(found) {
   at.append(time(message.timestamp));
   place.append(at, ...parts([["key", message.key], ["value", message.value]]));
   place.append(...parts(message.headers.map((one) => [`header ${one.name.text}`, one.value])));
-}
-
-function button(text, act, kind) {
-  const made = element("button", text, kind);
-  made.type = "button";
-  made.addEventListener("click", act);
-  return made;
 }
 
 function showActions(found) {

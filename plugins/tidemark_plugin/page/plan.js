@@ -21,6 +21,13 @@ function field(label, control) {
   return made;
 }
 
+function changeable(name, value) {
+  const made = element("textarea");
+  made.rows = Math.min(8, String(value).split("\n").length + 1);
+  Object.assign(made, { value, required: true, spellcheck: false, name });
+  return made;
+}
+
 // Starts a run, and gives its id. Raises a Refusal with Airflow's own words.
 export async function start(stream, kind, conf) {
   const dag = `${stream}__${kind}`;
@@ -29,17 +36,12 @@ export async function start(stream, kind, conf) {
 }
 
 // Opens the dialog. `kind` is backfill or replay. `conf` has the fields of the DAG's form that say what: { ranges: "..." }.
-// Exactly one of them is a text that can still be changed here: `text` names it.
-export function plan({ stream, kind, conf, text }) {
+// One of them may be a text that can still be changed here: `text` names it. `says` describes in words what else there is.
+export function plan({ stream, kind, conf, text = null, says = "" }) {
   const dialog = element("dialog", undefined, "plan");
   dialog.setAttribute("aria-label", `${kind} of ${stream}`);
   const form = element("form");
-  const what = element("textarea");
-  what.rows = Math.min(8, String(conf[text] ?? "").split("\n").length + 1);
-  what.value = conf[text] ?? "";
-  what.required = true;
-  what.spellcheck = false;
-  what.name = text;
+  const what = text === null ? null : changeable(text, conf[text] ?? "");
   const reason = element("input");
   Object.assign(reason, { required: true, minLength: 3, maxLength: 500, name: "reason", autocomplete: "off" });
   const dry = element("input");
@@ -57,7 +59,8 @@ export function plan({ stream, kind, conf, text }) {
   form.append(
     element("h2", `${kind === "replay" ? "Replay" : "Backfill"} of ${stream}`),
     element("p", ABOUT[kind], "quiet"),
-    field(LABELS[text] || text, what),
+    ...(says ? [element("p", says)] : []),
+    ...(what ? [field(LABELS[text] || text, what)] : []),
     ...(conf.dead_letters_window ? [element("p", `Only of the lane or window ${conf.dead_letters_window}.`)] : []),
     field("Reason, which the ledger keeps", reason),
     onlyShow,
@@ -70,7 +73,8 @@ export function plan({ stream, kind, conf, text }) {
     said.className = "said";
     said.textContent = "Asking Airflow …";
     try {
-      const asked = { ...conf, [text]: what.value, reason: reason.value.trim(), dry_run: dry.checked };
+      const changed = what ? { [text]: what.value } : {};
+      const asked = { ...conf, ...changed, reason: reason.value.trim(), dry_run: dry.checked };
       const { dag, run } = await start(stream, kind, asked);
       said.replaceChildren(
         element("span", dry.checked ? "Airflow has started a dry run: " : "Airflow has started: ", "good"),

@@ -13,6 +13,8 @@ const PAGES = [
   ["Overview", ""],
   ["Message", "messages"],
   ["Dead letters", "dead-letters"],
+  ["Completeness", "completeness"],
+  ["Audits", "audits"],
 ];
 
 export class Refusal extends Error {
@@ -156,12 +158,34 @@ export function airflowLink(text, path) {
   return made;
 }
 
-// A run of Airflow, which the ledger knows as `DAG/RUN`, or a run of the command line.
+// A run of Airflow, which the ledger knows as `DAG/RUN`, or a run of the command line: `cli/...`, or a name that was given.
 export function run(name) {
   const [dag, ...rest] = (name || "").split("/");
-  if (rest.length === 0) return document.createTextNode(name || NONE);
+  if (rest.length === 0 || dag === "cli") return document.createTextNode(name || NONE);
   const id = rest.join("/");
   return airflowLink(id, `dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(id)}`);
+}
+
+// What the page of a message takes, of a coordinate as the ledger writes it.
+export function messageOf(coordinate) {
+  const [place, offset] = [coordinate.slice(0, coordinate.lastIndexOf("@")), coordinate.slice(coordinate.lastIndexOf("@") + 1)];
+  const cut = place.lastIndexOf("/");
+  // A topic's later incarnations are marked by #; the page of a message finds the incarnation itself.
+  const topic = place.slice(0, cut).replace(/#\d+$/, "");
+  return { topic, partition: place.slice(cut + 1), offset };
+}
+
+// A link to the page of a window, which is named LANE/NUMBER.
+export function windowLink(stream, name) {
+  const cut = name.lastIndexOf("/");
+  return link(name, address("streams", stream, "windows", name.slice(0, cut), name.slice(cut + 1)));
+}
+
+export function button(text, act, kind) {
+  const made = element("button", text, kind);
+  made.type = "button";
+  made.addEventListener("click", act);
+  return made;
 }
 
 // Shows a text in a place that is hidden while it has none.

@@ -130,7 +130,7 @@ function auditOf(name, audit) {
   report.className = audit.clean ? "good" : "bad";
   report.title = audit.sentence;
   const about = element("span", `${audit.level}, `);
-  about.append(time(audit.at));
+  about.append(time(audit.at), ", ", link("all", address("streams", name, "audits")));
   return two(report, about);
 }
 

@@ -80,7 +80,7 @@ function facts(found) {
   const by = found.attempt ? found.attempt.run : found.run;
   fact("Run", run(by));
   const [dag, ...id] = by.split("/");
-  if (id.length) fact("Log", airflowLink("the step that reads and stores", `dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(id.join("/"))}/tasks/process`));
+  if (id.length && dag !== "cli") fact("Log", airflowLink("the step that reads and stores", `dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(id.join("/"))}/tasks/process`));
   fact("Reason", found.reason);
   fact("Asked by", found.asked_by);
   fact("Approved by", found.approved_by);

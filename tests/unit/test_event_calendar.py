@@ -1,0 +1,202 @@
+"""The hours of a stream as a calendar, against the answers hour by hour: words, what is missing, what came late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.streams_in_memory import TEXT, offsets
+from tests.support.timed_streams import Place, Timed, TimedKafka, minutes, timed_stream
+from tidemark.clients.kafka.topics import TopicLog
+from tidemark.errors import WrongUse
+from tidemark.views.completeness import HOUR_MS, Missing, Span
+from tidemark.views.event_calendar import first_message, hour_asked, hour_whole, hours_asked, hours_shown
+from tidemark.views.event_time import MOST_HOURS, Progress, progress
+
+HOUR = 60
+
+
+def whole(seen: Progress, hour: Span) -> dict[str, Any]:
+    return hour_whole(seen, hour, first_message(seen))
+
+
+def words(made: Timed, since: int, hours: int) -> list[str]:
+    seen = progress(made.opened)
+    spans = [Span(minutes(since + HOUR * one), minutes(since + HOUR * (one + 1))) for one in range(hours)]
+    return [one["word"] for one in hours_shown(seen, spans, first_message(seen))]
+
+
+@pytest.mark.covers("U10")
+def test_an_hour_in_a_word(tmp_path: Path) -> None:
+    made = timed_stream(tmp_path)
+    made.now = minutes(4 * HOUR)
+    made.kafka.send(0, minutes(70), minutes(130), minutes(230))
+    made.kafka.send(1, minutes(80))
+    made.ingest()
+    made.kafka.send(0, minutes(190), minutes(200))
+    before, complete = "before the first message", "complete"
+    assert words(made, 0, 4) == [before, complete, complete, "not over"]
+    # The clock goes on. The next run reads what was sent meanwhile.
+    made.now = minutes(5 * HOUR + 10)
+    assert words(made, 0, 5) == [before, complete, complete, "not read yet", complete]
+    made.ingest("run 2")
+    assert words(made, 0, 5) == [before, *[complete] * 4]
+    assert whole(progress(made.opened), Span(minutes(0), minutes(60)))["word"] == before
+    # A topic that was made again is another one. Nobody knows what the first one had left.
+    made.kafka.send(1, minutes(320))
+    made.now = minutes(6 * HOUR)
+    seen = progress(made.opened)
+    cut = replace(seen, partitions=tuple(replace(one, log=None, ended_at=made.now) for one in seen.partitions))
+    assert whole(cut, Span(minutes(240), minutes(300)))["word"] == "replaced"
+
+
+@pytest.mark.covers("U10")
+def test_what_the_stream_has_gone_past_is_missing_and_a_backfill_reads_it(tmp_path: Path) -> None:
+    made = timed_stream(tmp_path)
+    made.now = minutes(3 * HOUR)
+    made.kafka.send(0, *(minutes(one) for one in (1, 10, 20, 30, 70, 80)))
+    made.ingest()
+    made.kafka.send(0, minutes(90))
+    seen = progress(made.opened)
+    # Offsets 1 and 2 are a hole, 3 was skipped, and Kafka has deleted what is below 2.
+    (one,) = seen.partitions
+    holed = replace(
+        one,
+        covered=one.covered - offsets((0, 1, 4)),
+        left_out={**one.left_out, Missing.SKIPPED: offsets((0, 3, 4))},
+        log=replace(one.log, start=2) if one.log else None,
+        begins=0,
+    )
+    holes = replace(seen, partitions=(holed,), _passing={})
+    hour = Span(minutes(0), minutes(60))
+    found = whole(holes, hour)
+    assert (found["word"], found["complete"]) == ("missing", False)
+    (shown,) = found["partitions"]
+    assert [(part["kind"], part["from"], part["until"], part["again"]) for part in shown["missing"]] == [
+        ("skipped", "3", "4", "orders/0@3-4"),
+        ("expired", "1", "2", None),
+        ("unread", "2", "3", "orders/0@2-3"),
+    ]
+    assert found["backfill"] == ["orders/0@3-4", "orders/0@2-3"]
+    (line,) = hours_shown(holes, [hour], first_message(holes))
+    assert (line["word"], line["missing"]) == ("missing", "3")
+    # A hole alone is not the next run's: the stream has gone past it.
+    hole = replace(one, covered=one.covered - offsets((0, 1, 2)))
+    alone = whole(replace(seen, partitions=(hole,), _passing={}), hour)
+    assert (alone["word"], alone["backfill"]) == ("missing", ["orders/0@1-2"])
+    # What lies behind all that was read is left to the next run.
+    later = whole(seen, Span(minutes(60), minutes(120)))
+    (waiting,) = later["partitions"][0]["missing"]
+    assert (later["word"], waiting["from"], waiting["again"], later["backfill"]) == ("not read yet", "6", None, [])
+
+
+@pytest.mark.covers("U10")
+def test_late_messages_are_marked_between_their_bounds(tmp_path: Path) -> None:
+    made = timed_stream(tmp_path)
+    made.now = minutes(3 * HOUR)
+    made.kafka.send(0, minutes(1), minutes(70))
+    made.ingest()
+    made.kafka.send(0, minutes(30), minutes(75), minutes(76))
+    made.ingest("run 2")
+    made.kafka.send(0, minutes(80))
+    found = whole(progress(made.opened), Span(minutes(0), minutes(60)))
+    assert (found["word"], found["late"], found["unread_after"]) == ("complete", {"least": 1, "most": 2}, "1")
+    assert found["partitions"][0]["late"]["windows"] == ["ingest/2"]
+
+
+class Counting(TimedKafka):
+    asked = 0
+
+    def first_at_or_after(
+        self, logs: Mapping[str, TopicLog], timestamp_ms: int, isolation: str
+    ) -> dict[Place, int | None]:
+        self.asked += 1
+        return super().first_at_or_after(logs, timestamp_ms, isolation)
+
+
+@given(
+    times=st.lists(st.lists(st.integers(0, 12 * HOUR), max_size=8), min_size=1, max_size=2),
+    read=st.integers(0, 4),
+    since=st.integers(0, 6),
+    now=st.integers(0, 14 * HOUR),
+)
+def test_the_calendar_says_what_each_hour_says_by_itself(
+    tmp_path_factory: pytest.TempPathFactory, times: list[list[int]], read: int, since: int, now: int
+) -> None:
+    made = timed_stream(tmp_path_factory.mktemp("stream"))
+    made.now = minutes(now)
+    for partition, found in enumerate(times):
+        made.kafka.send(partition, *map(minutes, found[:read]))
+    made.ingest()
+    for partition, found in enumerate(times):
+        made.kafka.send(partition, *map(minutes, found[read:]))
+    seen = progress(made.opened)
+    first = first_message(seen)
+    hours = [Span(minutes(HOUR * one), minutes(HOUR * (one + 1))) for one in range(since, since + 8)]
+    lines = hours_shown(seen, hours, first)
+    for line, hour in zip(lines, hours, strict=True):
+        answers = progress(made.opened).answers(hour)
+        if line["word"] == "before the first message":
+            assert first is not None
+            assert hour.until <= first
+            continue
+        assert (line["since"], line["until"]) == (hour.start, hour.until)
+        assert (line["word"] == "complete") == all(one.complete for one in answers)
+        assert (line["word"] == "not over") == (made.now < hour.until + seen.lateness_ms)
+        assert int(line["missing"]) == sum(len(part) for one in answers for _, part in one.missing)
+        assert line["late"]["most"] == sum(one.late.most for one in answers)
+
+
+def test_kafka_is_asked_no_more_than_its_logs_change(tmp_path: Path) -> None:
+    """A week without messages costs a few questions; each time is asked once."""
+    kafka = Counting(logs={})
+    made = Timed(tmp_path, kafka=kafka, text=TEXT)
+    made.now = minutes(400 * HOUR)
+    made.kafka.send(0, minutes(1), minutes(200 * HOUR))
+    made.ingest()
+    seen = progress(made.opened)
+    week = [Span(minutes(HOUR * one), minutes(HOUR * (one + 1))) for one in range(20, 20 + MOST_HOURS)]
+    hours_shown(seen, week, first_message(seen))
+    assert kafka.asked <= 4
+    # All that is read is in one window. Its two messages are at either end of the log.
+    all_hours = [Span(minutes(HOUR * one), minutes(HOUR * (one + 1))) for one in range(220)]
+    asked = kafka.asked
+    lines = hours_shown(seen, all_hours, first_message(seen))
+    assert {one["word"] for one in lines} == {"complete"}
+    assert kafka.asked - asked <= 40
+    asked = kafka.asked
+    hours_shown(seen, all_hours, first_message(seen))
+    assert kafka.asked == asked
+
+
+def test_hours_are_asked_by_their_beginning() -> None:
+    now = 100_000 * HOUR_MS + 5
+    last = hours_asked("", 3, now)
+    assert [one.start // HOUR_MS for one in last] == [99_998, 99_999, 100_000]
+    assert hours_asked("1970-01-01T02Z", 2, now) == [Span(2 * HOUR_MS, 3 * HOUR_MS), Span(3 * HOUR_MS, 4 * HOUR_MS)]
+    # Nothing before 1970, and nothing that has not begun.
+    assert len(hours_asked("", 168, 2 * HOUR_MS)) == 3
+    assert hours_asked("2200-01-01T00Z", 9, now) == []
+    assert hour_asked("hour", "1970-01-01T05:30:00+05:30") == Span(0, HOUR_MS)
+    for text, why in {
+        "1970-01-01T00:30Z": "hour: 1970-01-01T00:30Z: no hour begins then",
+        "yesterday": "hour: 'yesterday' is not a time",
+        "1970-01-01T05": "has no zone",
+        "1960-01-01T00Z": "hour: the span has no time in it",
+    }.items():
+        with pytest.raises(WrongUse, match=why):
+            hour_asked("hour", text)
+
+
+def test_a_stream_without_any_message(tmp_path: Path) -> None:
+    made = timed_stream(tmp_path)
+    made.kafka.send(0)
+    made.now = minutes(3 * HOUR)
+    assert first_message(progress(made.opened)) is None
+    assert words(made, 0, 3) == ["complete", "complete", "not over"]
