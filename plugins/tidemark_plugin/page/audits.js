@@ -87,7 +87,8 @@ function section(one) {
   const title = element("h2");
   title.append(element("span", one.clean ? "✓ clean" : "✕ findings", `badge ${one.clean ? "good" : "bad"}`), " ", time(one.at), element("span", ` level ${one.level}`, "quiet"));
   const about = element("p", one.repair_of === null ? "Run " : "");
-  about.append(runOf(one), " · ", link("the whole report", reportOf(one.repair_of ?? one.run)));
+  about.append(runOf(one));
+  if (one.found) about.append(" · ", link("the whole report", reportOf(one.repair_of ?? one.run)));
   made.append(title, about, element("p", one.sentence, "sentence"));
   if (one.repaired) {
     const again = element("p", "Its findings were repaired; the audit after that was ");
