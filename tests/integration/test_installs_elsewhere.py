@@ -26,7 +26,7 @@ SOURCES = {
     "tidemark_plugin": "plugins/tidemark_plugin",
 }
 SCRIPTS = ("process_window.py", "audit_stream.py", "compare_replay.py", "compact_stream.py")
-IN_DAGS = SCRIPTS[:2]
+IN_DAGS = SCRIPTS[:3]
 
 
 @pytest.fixture(scope="module")
