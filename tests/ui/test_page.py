@@ -183,7 +183,7 @@ def test_each_line_asks_by_itself(airflow: Airflow, page: Page) -> None:
     assert set(asked) == set(names[:50])
     # The address is the page as it is shown.
     page.fill("#filter", "stream_19")
-    assert "filter=stream_19" in page.url
+    page.wait_for_url(lambda url: "filter=stream_19" in url)
     page.goto(page.url)
     rows.filter(has_text="stream_190").wait_for()
     assert rows.count() == 9

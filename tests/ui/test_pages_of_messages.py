@@ -131,12 +131,14 @@ def test_a_dead_letter_is_found_looked_at_and_replayed(airflow: Airflow, page: P
     page.on("request", lambda request: requests.append(request.url))
     page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
     page.click("#navigation >> text=Message")
+    # The page's script has run.
+    page.locator("#navigation [aria-current]", has_text="Message").wait_for()
     page.fill("input[name=topic]", TOPIC)
     page.fill("input[name=partition]", str(PARTITION))
     page.fill("input[name=offset]", str(sent.hostile))
     page.click("#which >> text=Find")
     page.locator("#fate", has_text="dead letter").wait_for()
-    assert f"offset={sent.hostile}" in page.url
+    page.wait_for_url(lambda url: f"offset={sent.hostile}" in url)
     assert page.locator(".value pre").filter(has_text="img src").count() == 0
     page.screenshot(path=SCREENSHOTS / "message-masked.png", full_page=True)
     page.click("text=Show payloads")
@@ -209,7 +211,7 @@ def test_the_hours_and_the_audits_of_a_stream(airflow: Airflow, page: Page, sent
     page.locator("#hour").wait_for()
     named = page.locator("#partitions tbody tr", has_text=f"{TOPIC}/{PARTITION}")
     assert "not over" in named.inner_text()
-    assert "hour=" in page.url
+    page.wait_for_url(lambda url: "hour=" in url)
     page.screenshot(path=SCREENSHOTS / "completeness.png", full_page=True)
 
     page.click("#navigation >> text=Audits")

@@ -148,6 +148,6 @@ form.addEventListener("submit", (event) => {
 });
 document.getElementById("before").addEventListener("click", () => step(-1n));
 document.getElementById("after").addEventListener("click", () => step(1n));
-for (const name of ["topic", "partition", "offset"]) form.elements[name].value = asked(name) || "";
+for (const name of ["topic", "partition", "offset"]) if (asked(name)) form.elements[name].value = asked(name);
 if (asked("topic") && asked("partition") && asked("offset")) ask(false);
 else suggest().catch((error) => say(document.getElementById("problem"), error.message));
