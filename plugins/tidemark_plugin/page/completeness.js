@@ -1,7 +1,7 @@
 // Whether the hours of some days are complete, as a calendar, and the answer of one hour for each partition.
 // Hours begin as in UTC. They stand in the rows and columns of the viewer's zone, in which a day may have 23 or 25 of them.
 import {
-  address, asked, button, cell, element, fill, grouped, loadPatiently, navigation, remember, say, span, streamOfAddress, time, utc,
+  address, asked, button, cell, dayText, digits, element, fill, grouped, loadPatiently, navigation, remember, say, span, streamOfAddress, time, utc,
   windowLink, withQuery,
 } from "./shared.js";
 import { plan } from "./plan.js";
@@ -26,8 +26,6 @@ let last = asked("day");
 let asking = 0;
 let askingHour = 0;
 
-const two = (number) => String(number).padStart(2, "0");
-const dayText = (at) => `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
 const hourText = (ms) => new Date(ms).toISOString().slice(0, 13) + "Z";
 
 // Midnight of a day, some days later or earlier.
@@ -67,7 +65,7 @@ function hourButton(one) {
   made.dataset.hour = one.hour;
   made.tabIndex = -1;
   const at = new Date(one.since);
-  const from = `${dayText(at)} ${two(at.getHours())}:${two(at.getMinutes())}`;
+  const from = `${dayText(at)} ${digits(at.getHours())}:${digits(at.getMinutes())}`;
   made.setAttribute("aria-label", `${from}: ${describe(one)}`);
   made.title = `${from} (${utc(one.since).replace(":00 UTC", " UTC")})\n${describe(one)}`;
   if (one.hour === asked("hour")) made.setAttribute("aria-current", "true");
@@ -80,7 +78,7 @@ function head() {
   const cells = row.insertRow();
   cells.append(element("th", "Day"));
   for (let hour = 0; hour < 24; hour += 1) {
-    const made = element("th", two(hour));
+    const made = element("th", digits(hour));
     made.scope = "col";
     cells.append(made);
   }

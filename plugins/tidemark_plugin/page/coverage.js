@@ -1,9 +1,8 @@
 // The coverage picture: where every offset of each partition is. What the server has put into blocks of pixels is drawn
 // here, and the pointer's or the keyboard's pixels are turned back into offsets, exactly.
-import { address, asked, element, grouped, link, load, remember, say, withQuery } from "./shared.js";
+import { address, asked, button, drawing, element, grouped, load, remember, say, withQuery } from "./shared.js";
 import { plan } from "./plan.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const PAGE = 25;
 const REFRESH_MS = 15000;
 const MEANINGS = [
@@ -28,12 +27,6 @@ let wanted = 0;
 const view = { first: Number(asked("first")) || 0, partition: asked("partition"), from: asked("from"), until: asked("until") };
 const place = (id) => document.getElementById(`coverage-${id}`);
 
-function drawing(name, values) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(values)) made.setAttribute(key, value);
-  return made;
-}
-
 // The first offset of a pixel of a bar, as the server computes it.
 function offsetOf(bar, pixel) {
   const [from, until] = [BigInt(bar.from), BigInt(bar.until)];
@@ -46,6 +39,7 @@ function shareOf(bar, offset) {
   return until > from ? Number(((BigInt(offset) - from) * 1000000n) / (until - from)) / 1000000 : -1;
 }
 
+const act = (title, call, on = true) => button(title, call, undefined, on);
 const rangeText = (bar, from, until) => `${bar.topic}/${bar.number}@${from}-${until}`;
 const span = (from, until) => `[${grouped(from)}, ${grouped(until)})`;
 
@@ -110,20 +104,13 @@ function choose(bar, from, until) {
   const text = rangeText(bar, from, until);
   const box = place("chosen");
   const range = element("code", text);
-  const act = (title, call, on) => {
-    const made = element("button", title);
-    made.type = "button";
-    made.disabled = !on;
-    made.addEventListener("click", call);
-    return made;
-  };
   const planned = (kind) => () => plan({ stream, kind, conf: { ranges: text }, text: "ranges" });
   const buttons = element("span", undefined, "buttons");
   buttons.append(
     act("Backfill …", planned("backfill"), states.some((one) => one === "hole" || one === "unread")),
     act("Replay …", planned("replay"), states.some((one) => COMMITTED.has(one) || one === "pending")),
-    act("Zoom in", () => zoom(bar, from, until), true),
-    act("Clear", clear, true),
+    act("Zoom in", () => zoom(bar, from, until)),
+    act("Clear", clear),
   );
   const count = grouped(BigInt(until) - BigInt(from));
   box.replaceChildren(range, element("span", `${count} offsets: ${states.map((one) => WORDS[one]).join(", ")}`, "quiet"), buttons);
@@ -239,10 +226,8 @@ function barOf(bar) {
 function row(bar) {
   const made = element("div", undefined, "bar-row");
   made.dataset.partition = bar.partition;
-  const name = element("button", bar.partition, "name");
-  name.type = "button";
+  const name = button(bar.partition, () => zoom(bar, null, null), "name");
   name.title = "Only this partition";
-  name.addEventListener("click", () => zoom(bar, null, null));
   const shown = element("span", undefined, "bounds quiet");
   shown.append(element("span", `${grouped(bar.from)} –`), " ", element("span", grouped(bar.until)));
   made.append(name, barOf(bar), shown);
@@ -252,13 +237,6 @@ function row(bar) {
 function controls(found) {
   const bar = view.partition && found.bars[0];
   const box = place("controls");
-  const act = (title, call, on = true) => {
-    const made = element("button", title);
-    made.type = "button";
-    made.disabled = !on;
-    made.addEventListener("click", call);
-    return made;
-  };
   if (bar) {
     const [first, last, from, until] = [bar.first, bar.last, bar.from, bar.until].map(BigInt);
     const size = until - from;

@@ -1,6 +1,6 @@
 // One message: where it went, and the message beside what is stored of it. Payloads are shown as text, and only when they
 // are asked for: the server says who may, and notes who did.
-import { address, asked, button, cell, element, fill, grouped, link, load, loadPatiently, navigation, remember, run, say, streamOfAddress, time, withQuery } from "./shared.js";
+import { address, asked, button, cell, element, fill, grouped, load, loadPatiently, navigation, remember, run, say, streamOfAddress, time, windowLink, withQuery } from "./shared.js";
 import { plan } from "./plan.js";
 import { parts } from "./payload.js";
 
@@ -21,7 +21,7 @@ function windowsOf(found) {
 }
 
 function windowRow(row, one) {
-  cell(row, link(one.window, address("streams", stream, "windows", one.lane, String(one.seq))), "lane");
+  cell(row, windowLink(stream, one.window), "lane");
   cell(row, one.state, one.state === "committed" ? "good" : "busy");
   cell(row, time(one.at), "time");
   cell(row, one.run === null ? null : run(one.run), "run");

@@ -1,14 +1,7 @@
 // Small plots of the last windows: a column for each window, the oldest on the left.
-import { address, element, grouped, utc } from "./shared.js";
+import { address, drawing, element, grouped, utc } from "./shared.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const HEIGHT = 60;
-
-function drawing(name, values) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(values)) made.setAttribute(key, value);
-  return made;
-}
 
 // `value` gives a number of a window, or null; `words` says the number for people.
 function plot(stream, title, windows, value, words) {

@@ -2,7 +2,7 @@
 // offsets, and what a replay changes. They are asked of Airflow's own API, as the person who looks: Airflow decides who sees
 // them. Everything is put in as text, never as HTML.
 
-import { address, airflow, asked, cell, grouped, link } from "./shared.js";
+import { airflow, asked, cell, grouped, windowLink } from "./shared.js";
 
 const RESULTS = [
   { task: "check", key: "found", title: "Before the run" },
@@ -109,7 +109,7 @@ function windows({ lane, windows: committed }) {
   const made = document.getElementById("windows").content.cloneNode(true).firstElementChild;
   for (const one of committed) {
     const row = made.querySelector("tbody").insertRow();
-    cell(row, link(`${lane}/${one.seq}`, address("streams", stream, "windows", lane, String(one.seq))), "lane");
+    cell(row, windowLink(stream, `${lane}/${one.seq}`), "lane");
     for (const name of ["read", "stored", "skipped", "dead_letters"]) cell(row, grouped(one[name]), "number");
   }
   document.body.append(made);

@@ -78,6 +78,13 @@ export function element(name, text, kind) {
   return made;
 }
 
+// A part of a drawing, with its attributes.
+export function drawing(name, values) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(values)) made.setAttribute(key, value);
+  return made;
+}
+
 export function cell(row, content, kind) {
   const td = row.insertCell();
   if (content instanceof Node) td.append(content);
@@ -102,16 +109,20 @@ export function fill(table, rows, columns, empty) {
   }
 }
 
-function digits(number) {
+export function digits(number) {
   return String(number).padStart(2, "0");
+}
+
+// The day of a time in the viewer's zone.
+export function dayText(at) {
+  return `${at.getFullYear()}-${digits(at.getMonth() + 1)}-${digits(at.getDate())}`;
 }
 
 // A time in ms in the viewer's zone; UTC is in its title.
 export function time(ms) {
   if (ms === null || ms === undefined) return document.createTextNode(NONE);
   const at = new Date(ms);
-  const day = `${at.getFullYear()}-${digits(at.getMonth() + 1)}-${digits(at.getDate())}`;
-  const made = element("time", `${day} ${digits(at.getHours())}:${digits(at.getMinutes())}:${digits(at.getSeconds())}`);
+  const made = element("time", `${dayText(at)} ${digits(at.getHours())}:${digits(at.getMinutes())}:${digits(at.getSeconds())}`);
   made.dateTime = at.toISOString();
   made.title = utc(ms);
   return made;
@@ -181,9 +192,10 @@ export function windowLink(stream, name) {
   return link(name, address("streams", stream, "windows", name.slice(0, cut), name.slice(cut + 1)));
 }
 
-export function button(text, act, kind) {
+export function button(text, act, kind, on = true) {
   const made = element("button", text, kind);
   made.type = "button";
+  made.disabled = !on;
   made.addEventListener("click", act);
   return made;
 }

@@ -1,7 +1,7 @@
 // All streams that the viewer may see, one line each. Each line asks by itself, so a server that is away costs its own
 // lines only. Only the lines of this page of the table are asked, unless the order needs those of all.
 import {
-  ROOT, STATUS, address, airflow, airflowLink, asked, cell, element, grouped, link, load, navigation, remember, repeat, say,
+  ROOT, STATUS, address, airflow, airflowLink, asked, button, cell, element, grouped, link, load, navigation, remember, repeat, say,
   span, time, withQuery,
 } from "./shared.js";
 
@@ -169,14 +169,11 @@ function paging(found) {
   const pages = Math.max(1, Math.ceil(found.length / PAGE));
   view.page = Math.min(Math.max(1, view.page), pages);
   const turn = (title, by) => {
-    const made = element("button", title);
-    made.type = "button";
-    made.disabled = view.page + by < 1 || view.page + by > pages;
-    made.addEventListener("click", () => {
+    const to = () => {
       view.page += by;
       draw();
-    });
-    return made;
+    };
+    return button(title, to, undefined, view.page + by >= 1 && view.page + by <= pages);
   };
   const count = found.length === names.length ? `${names.length} streams` : `${found.length} of ${names.length} streams`;
   const shown = pages > 1 ? [turn("Previous", -1), element("span", `page ${view.page} of ${pages}, ${count}`, "quiet"), turn("Next", 1)] : [element("span", count, "quiet")];
@@ -188,8 +185,8 @@ function draw() {
   const found = chosen();
   paging(found);
   remember({ filter: view.filter || null, sort: view.sort === "name" ? null : view.sort, order: view.down ? "down" : null, page: view.page > 1 ? view.page : null });
-  for (const button of table.tHead.querySelectorAll("button")) {
-    button.parentElement.setAttribute("aria-sort", button.dataset.sort === view.sort ? (view.down ? "descending" : "ascending") : "none");
+  for (const one of table.tHead.querySelectorAll("button")) {
+    one.parentElement.setAttribute("aria-sort", one.dataset.sort === view.sort ? (view.down ? "descending" : "ascending") : "none");
   }
   for (const one of known.values()) one.row = null;
   const shown = found.slice((view.page - 1) * PAGE, view.page * PAGE);
@@ -237,10 +234,10 @@ document.getElementById("filter").addEventListener("input", (event) => {
   Object.assign(view, { filter: event.target.value, page: 1 });
   draw();
 });
-for (const button of document.querySelectorAll("[data-sort]")) {
-  button.addEventListener("click", () => {
-    const again = view.sort === button.dataset.sort;
-    Object.assign(view, { sort: button.dataset.sort, down: again ? !view.down : false, page: 1 });
+for (const one of document.querySelectorAll("[data-sort]")) {
+  one.addEventListener("click", () => {
+    const again = view.sort === one.dataset.sort;
+    Object.assign(view, { sort: one.dataset.sort, down: again ? !view.down : false, page: 1 });
     draw();
   });
 }
