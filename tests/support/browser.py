@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Page, sync_playwright
+
+from demo.airflow import Airflow
+from services import environment
 from services.site import REPOSITORY
 
 SCREENSHOTS = REPOSITORY / ".local" / "screenshots"
@@ -10,3 +18,19 @@ FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
+
+
+@contextmanager
+def logged_in(airflow: Airflow, width: int = 1400, patience_ms: int = 30_000) -> Iterator[Page]:
+    """A browser in which the administrator has logged in."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        opened = browser.new_context(viewport={"width": width, "height": 900}).new_page()
+        opened.set_default_timeout(patience_ms)
+        opened.goto(airflow.url)
+        opened.fill("input[name=username]", environment.ADMIN)
+        opened.fill("input[name=password]", airflow.password)
+        opened.click("button[type=submit]")
+        opened.wait_for_url(f"{airflow.url}/")
+        yield opened
+        browser.close()

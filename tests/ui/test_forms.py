@@ -6,7 +6,6 @@ One stream for all tests, in their order: its scheduler has run it once, and it 
 from __future__ import annotations
 
 import re
-import shutil
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,12 +15,11 @@ from urllib.parse import quote
 
 import happybase
 import pytest
-from playwright.sync_api import Locator, Page, expect, sync_playwright
+from playwright.sync_api import Locator, Page, expect
 
 from demo.airflow import PATIENCE_SECONDS, Airflow
-from services import environment
 from services.site import Site
-from tests.support.browser import FLAGS, SCREENSHOTS
+from tests.support.browser import SCREENSHOTS, logged_in
 from tests.support.playground import Kafka
 from tests.support.stream_text import MINIMAL
 from tests.support.task_tries import tries
@@ -74,18 +72,9 @@ def scheduled_run(airflow: Airflow, opened: OpenStream) -> dict[str, Any]:
 @pytest.fixture
 def page(airflow: Airflow) -> Iterator[Page]:
     """A browser that is logged in, and patient: Spark jobs run beside it."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        opened = browser.new_context(viewport={"width": 1400, "height": 900}).new_page()
-        opened.set_default_timeout(PATIENCE_MS)
-        opened.goto(airflow.url)
-        opened.fill("input[name=username]", environment.ADMIN)
-        opened.fill("input[name=password]", airflow.password)
-        opened.click("button[type=submit]")
-        opened.wait_for_url(f"{airflow.url}/")
+    with logged_in(airflow, patience_ms=PATIENCE_MS) as opened:
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         yield opened
-        browser.close()
 
 
 @pytest.mark.usefixtures("airflow")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -12,28 +11,20 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from playwright.sync_api import Page, Route, sync_playwright
+from playwright.sync_api import Page, Route
 
 from demo.airflow import Airflow
 from services import environment
 from services.site import REPOSITORY, Site
-from tests.support.browser import FLAGS, SCREENSHOTS
+from tests.support.browser import SCREENSHOTS, logged_in
 from tests.support.evil import EVIL
 
 
 @pytest.fixture
 def page(airflow: Airflow) -> Iterator[Page]:
     """A browser that is logged in."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        opened = browser.new_context(viewport={"width": 1400, "height": 900}).new_page()
-        opened.goto(airflow.url)
-        opened.fill("input[name=username]", environment.ADMIN)
-        opened.fill("input[name=password]", airflow.password)
-        opened.click("button[type=submit]")
-        opened.wait_for_url(f"{airflow.url}/")
+    with logged_in(airflow) as opened:
         yield opened
-        browser.close()
 
 
 ROUTES = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +10,12 @@ from urllib.parse import quote
 
 import pytest
 from kafka import KafkaProducer
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 from demo.airflow import Airflow
 from services import environment
 from services.site import Site
-from tests.support.browser import FLAGS, SCREENSHOTS
+from tests.support.browser import SCREENSHOTS, logged_in
 from tests.support.evil import EVIL
 from tests.support.playground import Kafka
 
@@ -53,16 +52,8 @@ def sent(airflow: Airflow, kafka: Kafka) -> Sent:
 @pytest.fixture
 def page(airflow: Airflow) -> Iterator[Page]:
     """A browser that is logged in."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        opened = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
-        opened.goto(airflow.url)
-        opened.fill("input[name=username]", environment.ADMIN)
-        opened.fill("input[name=password]", airflow.password)
-        opened.click("button[type=submit]")
-        opened.wait_for_url(f"{airflow.url}/")
+    with logged_in(airflow, width=1280) as opened:
         yield opened
-        browser.close()
 
 
 def asked(airflow: Airflow, path: str, token: str | None) -> tuple[int, Any]:
