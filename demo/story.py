@@ -348,4 +348,4 @@ def _counted(records: list[Record], what: str) -> int:
         return sum(tally.read.number for tally in tallies)
     if what == "stored":
         return sum(tally.stored.number for tally in tallies)
-    return sum(tally.invalid.number + tally.failed.number for tally in tallies)
+    return sum(tally.dead_letters for tally in tallies)

@@ -19,7 +19,6 @@ from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.schemes.kinds import AvroScheme
 from tidemark.streams.loading import StreamFile, load, stream_files, stream_folders
 from tidemark.views.coverage_bars import Asked, coverage_bars
-from tidemark.views.event_calendar import first_message
 from tidemark.views.event_time import Progress, progress
 from tidemark.views.overview import overview
 from tidemark.views.window_index import WindowIndex
@@ -124,7 +123,7 @@ class Servers:
                 return known
         seen = progress(opened)
         made = InEventTime(
-            opened.book, seen, seen.watermark(), first_message(seen), time.monotonic() + _PROGRESS_SECONDS
+            opened.book, seen, seen.watermark(), seen.first_message(), time.monotonic() + _PROGRESS_SECONDS
         )
         with self._lock:
             self._seen[name] = made

@@ -16,7 +16,8 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import parse_coordinates, parse_ranges
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import lanes
-from tidemark.views.message import where_is
+from tidemark.views.message import as_values
+from tidemark.views.where import located
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_which_window_stored_a_message_is_known_for_good(make: Make, ledger: str
 
     def shown(partition: int, offset: int) -> tuple[list[str], list[str]]:
         """The runs whose windows have read a message, the newest first, and why it was jumped over."""
-        found = where_is(opened, *parse_coordinates(f"{topic}/{partition}@{offset}"))
+        found = as_values(located(opened, *parse_coordinates(f"{topic}/{partition}@{offset}")))
         windows = found["windows"]
         assert [one["counts"] for one in windows] == [True] * len(windows[:1]) + [False] * len(windows[1:])
         generations = [int(one["generation"]) for one in windows]
@@ -132,7 +133,7 @@ def test_which_window_stored_a_message_is_known_for_good(make: Make, ledger: str
     assert shown(2, 29) == (["the second run"], [])
     assert shown(2, 30) == shown(2, 34) == (["the last run"], [])
     assert shown(2, 35) == shown(9, 0) == ([], [])
-    assert asked("show", file, f"{topic}/3@4") == where_is(opened, *parse_coordinates(f"{topic}/3@4"))
+    assert asked("show", file, f"{topic}/3@4") == as_values(located(opened, *parse_coordinates(f"{topic}/3@4")))
     out, _ = tidemark("show", file, f"{topic}/2@18")
     assert f"skipped: window 2 of ingest jumped over {topic}/2 [15, 25) (max_behind: 5)\n" in out
 

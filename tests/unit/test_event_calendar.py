@@ -16,20 +16,20 @@ from tests.support.timed_streams import Place, Timed, TimedKafka, minutes, timed
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import WrongUse
 from tidemark.views.completeness import HOUR_MS, Missing, Span
-from tidemark.views.event_calendar import first_message, hour_asked, hour_whole, hours_asked, hours_shown
+from tidemark.views.event_calendar import hour_asked, hour_whole, hours_asked, hours_shown
 from tidemark.views.event_time import MOST_HOURS, Progress, progress
 
 HOUR = 60
 
 
 def whole(seen: Progress, hour: Span) -> dict[str, Any]:
-    return hour_whole(seen, hour, first_message(seen))
+    return hour_whole(seen, hour, seen.first_message())
 
 
 def words(made: Timed, since: int, hours: int) -> list[str]:
     seen = progress(made.opened)
     spans = [Span(minutes(since + HOUR * one), minutes(since + HOUR * (one + 1))) for one in range(hours)]
-    return [one["word"] for one in hours_shown(seen, spans, first_message(seen))]
+    return [one["word"] for one in hours_shown(seen, spans, seen.first_message())]
 
 
 @pytest.mark.covers("U10")
@@ -84,7 +84,7 @@ def test_what_the_stream_has_gone_past_is_missing_and_a_backfill_reads_it(tmp_pa
         ("unread", "2", "3", "orders/0@2-3"),
     ]
     assert found["backfill"] == ["orders/0@3-4", "orders/0@2-3"]
-    (line,) = hours_shown(holes, [hour], first_message(holes))
+    (line,) = hours_shown(holes, [hour], holes.first_message())
     assert (line["word"], line["missing"]) == ("missing", "3")
     # A hole alone is not the next run's: the stream has gone past it.
     hole = replace(one, covered=one.covered - offsets((0, 1, 2)))
@@ -137,7 +137,7 @@ def test_the_calendar_says_what_each_hour_says_by_itself(
     for partition, found in enumerate(times):
         made.kafka.send(partition, *map(minutes, found[read:]))
     seen = progress(made.opened)
-    first = first_message(seen)
+    first = seen.first_message()
     hours = [Span(minutes(HOUR * one), minutes(HOUR * (one + 1))) for one in range(since, since + 8)]
     lines = hours_shown(seen, hours, first)
     for line, hour in zip(lines, hours, strict=True):
@@ -162,16 +162,16 @@ def test_kafka_is_asked_no_more_than_its_logs_change(tmp_path: Path) -> None:
     made.ingest()
     seen = progress(made.opened)
     week = [Span(minutes(HOUR * one), minutes(HOUR * (one + 1))) for one in range(20, 20 + MOST_HOURS)]
-    hours_shown(seen, week, first_message(seen))
+    hours_shown(seen, week, seen.first_message())
     assert kafka.asked <= 4
     # All that is read is in one window. Its two messages are at either end of the log.
     all_hours = [Span(minutes(HOUR * one), minutes(HOUR * (one + 1))) for one in range(220)]
     asked = kafka.asked
-    lines = hours_shown(seen, all_hours, first_message(seen))
+    lines = hours_shown(seen, all_hours, seen.first_message())
     assert {one["word"] for one in lines} == {"complete"}
     assert kafka.asked - asked <= 40
     asked = kafka.asked
-    hours_shown(seen, all_hours, first_message(seen))
+    hours_shown(seen, all_hours, seen.first_message())
     assert kafka.asked == asked
 
 
@@ -198,5 +198,5 @@ def test_a_stream_without_any_message(tmp_path: Path) -> None:
     made = timed_stream(tmp_path)
     made.kafka.send(0)
     made.now = minutes(3 * HOUR)
-    assert first_message(progress(made.opened)) is None
+    assert progress(made.opened).first_message() is None
     assert words(made, 0, 3) == ["complete", "complete", "not over"]

@@ -72,6 +72,11 @@ class PartitionTally(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def at(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition, self.incarnation)
 
+    @property
+    def dead_letters(self) -> int:
+        """How many messages became dead letters."""
+        return self.invalid.number + self.failed.number
+
 
 def together(one: PartitionTally, other: PartitionTally) -> PartitionTally:
     """The sum of two tallies of one partition, whose messages were counted apart."""

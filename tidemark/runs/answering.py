@@ -22,7 +22,7 @@ def answers_of(opened: OpenStream, records: Sequence[Record]) -> list[Answer]:
 
 def _dead_letters(opened: OpenStream, records: Sequence[Record], covers: RangeSet) -> dict[str, RangeSet]:
     """The dead letters of some windows that still count, by their answer."""
-    tallies = [tally for record in records for tally in record.tallies if tally.invalid.number + tally.failed.number]
+    tallies = [tally for record in records for tally in record.tallies if tally.dead_letters]
     if not tallies:
         return {}
     covers = covers.only(tally.at for tally in tallies)

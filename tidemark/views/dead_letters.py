@@ -9,12 +9,11 @@ from typing import Any
 
 from tidemark.ledger.book import Committed, View
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.redriving import DeadLetters
 from tidemark.sinks.dead_letters import redrives
 from tidemark.sinks.hbase.table import StoredRow
-from tidemark.sinks.reading import pieces, places_of_pieces
+from tidemark.sinks.reading import fewest_scans, pieces, places_of_pieces
 
 # What a request for a replay takes as the name of dead letters (`requests.ReplayRequest.dead_letters`).
 _MOST_OF_A_NAME = 200
@@ -116,7 +115,7 @@ def _newest_first(view: View) -> list[Committed]:
 
 
 def _number(window: Committed) -> int:
-    return sum(tally.invalid.number + tally.failed.number for tally in window.record.tallies)
+    return sum(tally.dead_letters for tally in window.record.tallies)
 
 
 def _is_of(asked: str, window: Committed) -> bool:
@@ -125,17 +124,12 @@ def _is_of(asked: str, window: Committed) -> bool:
 
 def _rows(opened: OpenStream, view: View, window: Committed) -> Iterator[StoredRow | None]:
     """The window's dead letters that still count; None after each scan, for callers who may have waited long enough."""
-    there = [tally.at for tally in window.record.tallies if tally.invalid.number + tally.failed.number]
+    there = [tally.at for tally in window.record.tallies if tally.dead_letters]
     own = view.authority.held_by(window.generation, window.covers.only(there))
     table = opened.dead_letter_table().only(_FIELDS)
-    for found in places_of_pieces(opened.book, table, view, pieces(_fewer_scans(own))):
+    for found in places_of_pieces(opened.book, table, view, pieces(fewest_scans(own, own.hull()))):
         yield from (row for _, row in found if row is not None and row.mark.generation == window.generation)
         yield None
-
-
-def _fewer_scans(ranges: RangeSet) -> RangeSet:
-    """The ranges or their hull: whichever takes fewer scans."""
-    return min((ranges, ranges.hull()), key=lambda some: sum(1 for _ in pieces(some)))
 
 
 def _key(row: StoredRow) -> tuple[str, str | None]:

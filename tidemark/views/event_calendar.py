@@ -59,13 +59,8 @@ def hour_asked(field: str, text: str) -> Span:
         raise WrongUse(f"{field}: {problem}") from None
 
 
-def first_message(seen: Progress) -> int | None:
-    """The least timestamp that a window has read, in ms since 1970; None when no window has."""
-    return min((part.first_timestamp for one in seen.partitions for part in one.parts), default=None)
-
-
 def hours_shown(seen: Progress, hours: Iterable[Span], first: int | None) -> list[dict[str, Any]]:
-    """The hours in a line each, for JSON. `first` is that of `first_message`. Offsets are texts, times ms since 1970."""
+    """The hours in a line each, for JSON. `first` is `Progress.first_message`. Offsets are texts, times ms since 1970."""
     wanted, partitions = list(hours), _by_place(seen)
     seen.look_at(_times(seen, [one for one in wanted if not _before(one, first)]))
     return [_line(seen, one, first, partitions) for one in wanted]
@@ -88,7 +83,7 @@ def _line(
 def hour_whole(seen: Progress, hour: Span, first: int | None) -> dict[str, Any]:
     """An hour, partition by partition, for JSON: each with its rule, what is missing and why, and what came late.
 
-    `first` is that of `first_message`. `again` is what a backfill can read of what is missing, as
+    `first` is `Progress.first_message`. `again` is what a backfill can read of what is missing, as
     `topic/partition@from-until`; `backfill` has all of these.
     """
     answers, by_place = seen.answers(hour), _by_place(seen)

@@ -96,10 +96,14 @@ class Progress:
         """What the watermark has passed without a window: lost, skipped, or committed before it was read."""
         return RangeSet(part for one in self.partitions if one.log is not None for part in passed_over(one))
 
+    def first_message(self) -> int | None:
+        """The least timestamp that a window has read, in ms since 1970; None when no window has."""
+        return min((part.first_timestamp for one in self.partitions for part in one.parts), default=None)
+
     def became_complete(self, watermark: int | None, announced: Iterable[int]) -> list[tuple[Span, list[Answer]]]:
         """The complete hours of the last week that were not announced, with their answers, oldest first."""
-        first = min((part.first_timestamp for one in self.partitions for part in one.parts), default=None)
-        hours = [Span(hour, hour + HOUR_MS) for hour in hours_due(first, watermark, announced, MOST_HOURS)]
+        due = hours_due(self.first_message(), watermark, announced, MOST_HOURS)
+        hours = [Span(hour, hour + HOUR_MS) for hour in due]
         judged = [(hour, self.answers(hour)) for hour in hours]
         return [(hour, answers) for hour, answers in judged if all(one.complete for one in answers)]
 

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidemark.clients.kafka.slots import Found as InKafka
 from tidemark.clients.kafka.slots import Slot
 from tidemark.ledger.records import Record
-from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.times import in_utc
-from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.dead_letters import FIELDS
+from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.texts import texts
 from tidemark.views.fates import Fate, in_words
 from tidemark.views.payloads import masked, shown
-from tidemark.views.where import DEAD_LETTERS, Located, located
+from tidemark.views.where import DEAD_LETTERS, Located, newest_gap
 
 # What a dead letter repeats of its message, or what may quote it.
 _PAYLOADS = ("key", "value", "headers", "detail")
-
-
-def where_is(opened: OpenStream, wanted: Coordinate) -> dict[str, Any]:
-    """What became of a coordinate, as plain values: the fate in a sentence, windows, gaps, and the rows that count."""
-    return as_values(located(opened, wanted))
 
 
 def as_values(found: Located) -> dict[str, Any]:
@@ -57,16 +51,7 @@ def as_values(found: Located) -> dict[str, Any]:
             }
             for record, gap in found.found.gaps
         ],
-        "rows": [
-            {
-                "place": name,
-                "index": row.place.index,
-                "tombstone": row.mark.tombstone,
-                "fields": texts(row.fields),
-            }
-            for name, stored in found.rows.items()
-            for row in stored
-        ],
+        "rows": _rows(found, lambda _, row: texts(row.fields)),
         "kafka": _kafka(found.kafka),
     }
 
@@ -78,19 +63,14 @@ def page_of(found: Located, *, payload: bool) -> dict[str, Any]:
     """
     look = shown if payload else masked
     values = as_values(found)
-    values["rows"] = [
-        {
-            "place": name,
-            "index": row.place.index,
-            "tombstone": row.mark.tombstone,
-            "fields": {
-                field: shown(value) if name == DEAD_LETTERS and field not in _PAYLOADS else look(value)
-                for field, value in (_in_order(row.fields) if name == DEAD_LETTERS else row.fields.items())
-            },
-        }
-        for name, stored in found.rows.items()
-        for row in stored
-    ]
+
+    def fields_of(name: str, row: StoredRow) -> dict[str, Any]:
+        if name != DEAD_LETTERS:
+            return {field: look(value) for field, value in row.fields.items()}
+        told = _in_order(row.fields)
+        return {field: look(value) if field in _PAYLOADS else shown(value) for field, value in told}
+
+    values["rows"] = _rows(found, fields_of)
     message = found.message
     values["message"] = message and {
         "timestamp": message.timestamp,
@@ -101,6 +81,20 @@ def page_of(found: Located, *, payload: bool) -> dict[str, Any]:
     }
     values["payload"] = payload
     return values
+
+
+def _rows(found: Located, fields_of: Callable[[str, StoredRow], Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows that count, with their fields as `fields_of` a place's name and a row gives them."""
+    return [
+        {
+            "place": name,
+            "index": row.place.index,
+            "tombstone": row.mark.tombstone,
+            "fields": fields_of(name, row),
+        }
+        for name, stored in found.rows.items()
+        for row in stored
+    ]
 
 
 def _in_order(fields: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
@@ -131,7 +125,7 @@ def sentence(found: Located) -> str:
         at = in_utc(one.window.pinned_at)
         return f"not committed yet: window {lane}/{one.window.seq} is reading it, pinned {at} by run {by}"
     if found.fate in (Fate.LOST, Fate.PASSED_OVER):
-        record, gap = max(found.found.gaps, key=lambda one: one[0].attempt.generation)
+        record, gap = newest_gap(found.found)
         return (
             f"{words[found.fate]} ({gap.policy}): window {record.lane}/{record.seq}, committed "
             f"{in_utc(record.committed_at)} by run {record.attempt.run}, jumped over {gap.as_range()}"

@@ -34,7 +34,7 @@ def messages(record: Record) -> dict[str, int]:
         "read": sum(tally.read.number for tally in record.tallies),
         "stored": sum(tally.stored.number for tally in record.tallies),
         "skipped": sum(tally.skipped.number for tally in record.tallies),
-        "dead_letters": sum(tally.invalid.number + tally.failed.number for tally in record.tallies),
+        "dead_letters": sum(tally.dead_letters for tally in record.tallies),
     }
 
 

@@ -18,7 +18,7 @@ from tidemark.ledger.book import Stored
 from tidemark.ledger.incarnations import Topics
 from tidemark.ledger.lookup import Found
 from tidemark.ledger.newest import open_heads
-from tidemark.ledger.records import INGEST, Pending, Record, Register
+from tidemark.ledger.records import INGEST, Gap, Pending, Record, Register
 from tidemark.offsets.coordinates import Coordinate, parse_coordinates
 from tidemark.offsets.ranges import FIRST_INCARNATION, TopicPartition
 from tidemark.offsets.times import milliseconds, read_time
@@ -93,12 +93,17 @@ def located(opened: OpenStream, wanted: Coordinate) -> Located:
         position=position,
         covering=covering,
         pending=bool(pending),
-        gap=max(found.gaps, key=lambda one: one[0].attempt.generation)[1].kind if found.gaps else None,
+        gap=newest_gap(found)[1].kind if found.gaps else None,
         isolation=source.isolation,
     )
     what = fate(at.offset, facts)
     may_be = possible(covering, slot) if covering is not None else frozenset({what})
     return Located(book.stream, at, what, may_be, found, pending, rows, kafka, position)
+
+
+def newest_gap(found: Found) -> tuple[Record, Gap]:
+    """The newest window that jumped over the coordinate, and its gap. Only where there is one."""
+    return max(found.gaps, key=lambda one: one[0].attempt.generation)
 
 
 def _incarnation(topics: Topics, at: TopicPartition, offset: int) -> TopicPartition:
@@ -176,5 +181,5 @@ def _counted(opened: OpenStream, record: Record, at: TopicPartition) -> Counted 
     stored, skipped, read = (
         sum(getattr(one, name).number for one in tallies) for name in ("stored", "skipped", "read")
     )
-    dead = sum(one.invalid.number + one.failed.number for one in tallies)
+    dead = sum(one.dead_letters for one in tallies)
     return Counted(stored, dead, skipped, covers - read)

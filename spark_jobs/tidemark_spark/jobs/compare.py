@@ -98,7 +98,7 @@ def compare(opened: OpenStream, run: str, selection: str) -> ReplayComparison:
         messages=sum(tally.read.number for tally in counts),
         stored=sum(tally.stored.number for tally in counts),
         skipped=sum(tally.skipped.number for tally in counts),
-        dead_letters=sum(tally.invalid.number + tally.failed.number for tally in counts),
+        dead_letters=sum(tally.dead_letters for tally in counts),
         places=places,
         not_compared=tuple(f"{one.name} ({one.type})" for one in opened.stream.sinks if one.name not in compared),
         reasons=tuple(

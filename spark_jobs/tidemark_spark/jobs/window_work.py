@@ -103,7 +103,7 @@ class SparkWork:
         if replays(self._lane):
             earlier = dead_letters_so_far(self._spark, self._opened, self._window, self._covers)
         messages = outcomes.dead_letters(self._rows.frame)
-        number = sum(tally.invalid.number + tally.failed.number for tally in self._tallies)
+        number = sum(tally.dead_letters for tally in self._tallies)
         tasks = math.ceil(number / _DEAD_LETTERS_PER_TASK)
         if tasks <= self._spark.sparkContext.defaultParallelism:
             # Dead letters are mostly few: one Python task for each piece of the window would cost more than the writing.
