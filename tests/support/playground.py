@@ -16,6 +16,7 @@ import pytest
 import yaml
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
+from kafka.errors import KafkaError
 
 from services import control
 from services.site import Site
@@ -48,7 +49,17 @@ class Kafka:
         self.endpoint = endpoint
         self.servers = endpoint.servers
         self.settings = python_settings(endpoint)
-        self.admin = KafkaAdminClient(**self.settings)
+        self._admin = KafkaAdminClient(**self.settings)
+
+    @property
+    def admin(self) -> KafkaAdminClient:
+        """A client that has a connection. After a broker was away, an old client refuses all calls for up to 30 s."""
+        try:
+            self._admin.describe_cluster()
+        except KafkaError:
+            self._admin.close()
+            self._admin = KafkaAdminClient(**self.settings)
+        return self._admin
 
     def create(self, topic: str, partitions: int, **settings: str) -> None:
         self.admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1, "configs": settings}})
@@ -98,7 +109,7 @@ class Kafka:
         self.create(topic, partitions)
 
     def close(self) -> None:
-        self.admin.close()
+        self._admin.close()
 
 
 class Playground:
