@@ -7,12 +7,22 @@ import time
 
 from rich.console import Console
 
-from demo.story import ClaimFailed, Story
+from demo.story import FROM_NOW, ClaimFailed, Story
 from services import control, environment, jars
 from services.errors import ServiceError
 from services.site import Site
 
 console = Console(highlight=False)
+
+# Where to look at what the chapters have done.
+PAGES = {
+    "": "all streams",
+    "streams/cdn_logs": "which offsets are where",
+    "streams/cdn_logs/messages": "what became of a message",
+    "streams/cdn_logs/audits": "the audits, and the repair",
+    f"streams/{FROM_NOW}/dead-letters": "dead letters to redrive",
+    f"streams/{FROM_NOW}": "the backfill",
+}
 
 
 def main() -> int:
@@ -31,10 +41,10 @@ def main() -> int:
         return 1
     console.rule("[bold green]Everything held")
     console.print(f"It took {time.monotonic() - began:.0f} s. The servers are still running; `./run down` ends them.")
-    console.print(f"Airflow:  http://{site.address('airflow')}   (the pages: Browse, Tidemark)")
-    console.print(
-        f"Look at:  http://{site.address('airflow')}/plugin/tidemark/tidemark/streams/cdn_logs", soft_wrap=True
-    )
+    airflow = f"http://{site.address('airflow')}"
+    console.print(f"Airflow:  {airflow}   (the pages: Browse, Tidemark)")
+    for page, shows in PAGES.items():
+        console.print(f"{shows + ':':26} {airflow}/plugin/tidemark/tidemark/{page}", soft_wrap=True)
     console.print(f"user      {environment.ADMIN}")
     console.print(f"password  {environment.password(site)}")
     return 0

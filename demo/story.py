@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import happybase
@@ -28,6 +29,7 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs import lanes
+from tidemark.runs.comparing import stored_comparison
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.aggregates.table import aggregate_table, totals
@@ -66,6 +68,7 @@ class Story:
             self.killed_window,
             self.audit_and_repair,
             self.backfill,
+            self.redrive,
         ]
 
     # chapters: their docstrings are their titles
@@ -143,7 +146,7 @@ class Story:
 
     def backfill(self) -> None:
         """A stream that starts at the end, and a backfill of what it left out"""
-        opened = self._stream_from_now()
+        opened = self._stream_from_now(formats=1)
         dag = f"{FROM_NOW}__ingest"
         self._run(dag)
         self._produce(LATE)
@@ -160,6 +163,24 @@ class Story:
         filled = opened.book.authority().covered() & wanted
         self._claim(
             filled == wanted, f"the backfill has filled {wanted.count()} of them: {ranges.replace(chr(10), ' ')}"
+        )
+
+    def redrive(self) -> None:
+        """That stream knew one of two formats: its dead letters become rows, and a diff says so first"""
+        before = self._dead_letters(open_stream(self._file_from_now()))
+        opened = self._stream_from_now(formats=2)
+        asked = {"dead_letters": "*", "compare": True, "reason": "the second format was missing"}
+        dag = f"{FROM_NOW}__replay"
+        run = self._run(dag, asked)
+        diff = stored_comparison(opened, f"{dag}/{run}")
+        self.console.print(f"  the diff of a dry run: {diff.sentence()}", soft_wrap=True)
+        (rows,) = [place for place in diff.places if place.name == "hbase"]
+        after = self._dead_letters(opened)
+        self._claim(rows.new > 0 and after == before, "it names rows that are new, and nothing has changed yet")
+        self._run(dag, {**asked, "dry_run": False})
+        left = self._dead_letters(opened).total()
+        self._claim(
+            before.total() == rows.new + left, f"{before.total()} dead letters: {rows.new} are rows, {left} stay"
         )
 
     # what the chapters are made of
@@ -247,14 +268,21 @@ class Story:
         connection.close()
         return gone
 
-    def _stream_from_now(self) -> OpenStream:
-        """A stream on the same topic that starts at the end, described by a file beside the servers' state."""
+    def _file_from_now(self) -> Path:
+        return self.site.folder("streams") / f"{FROM_NOW}.yaml"
+
+    def _stream_from_now(self, *, formats: int) -> OpenStream:
+        """A stream on the same topic that starts at the end, described by a file beside the servers' state.
+
+        It knows the first one of the two formats, or both.
+        """
         stream = yaml.safe_load(STREAM.read_text())
         stream["stream"] = FROM_NOW
         stream["source"]["start"] = "latest"
         stream["sinks"] = [{"type": "hbase", "table": FROM_NOW}]
         stream["dead_letters"] = {"table": f"{FROM_NOW}_dead_letters"}
-        path = self.site.folder("streams") / f"{FROM_NOW}.yaml"
+        stream["scheme"]["patterns"] = stream["scheme"]["patterns"][:formats]
+        path = self._file_from_now()
         path.write_text(yaml.safe_dump(stream, sort_keys=False))
         return open_stream(path)
 
@@ -280,10 +308,13 @@ class Story:
             self.console.print(f"  {row.place.partition}@{row.place.offset}  {words}", markup=False, soft_wrap=True)
 
     def _show_dead_letters(self) -> None:
-        dead = hbase_rows(self.opened.book, self.opened.dead_letter_table())
-        reasons = Counter(row.fields["reason"].decode() for row in dead)
-        for reason, number in reasons.most_common():
+        for reason, number in self._dead_letters(self.opened).most_common():
             self.console.print(f"  {number:6} dead letters: {reason}")
+
+    def _dead_letters(self, opened: OpenStream) -> Counter[str]:
+        """How many dead letters a stream has, by their reasons."""
+        dead = hbase_rows(opened.book, opened.dead_letter_table())
+        return Counter(row.fields["reason"].decode() for row in dead)
 
     def _show_totals(self) -> None:
         """Compare the aggregates with the rows that the same windows have stored."""
