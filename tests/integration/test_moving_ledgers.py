@@ -77,3 +77,39 @@ def test_a_lost_ledger_comes_back_from_an_older_backup(play: Playground, ledger:
         assert play.opened.book.selection(report.findings) == lost
     play.select(LaneKind.REPLAY, lost)
     assert "missing 0, different 0, extra 0, twice 0" in audit(play.opened, play.new_run()).sentence()
+
+
+@pytest.mark.covers("N13")
+def test_a_ledger_that_lost_its_register_and_heads_is_rebuilt(play: Playground, ledger: str, tmp_path: Path) -> None:
+    rebuilt = str(tmp_path / "rebuilt")
+    play.produce(120)
+    play.ingest()
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 5), (7, 8)))
+    play.produce(60)
+    play.ingest()
+    values = dict(play.opened.book.store.scan(()))
+
+    def place(name: str) -> None:
+        places = {"hbase": {"table": f"{play.name}_{name}"}, "zookeeper": {"path": f"/{play.name}_{name}"}}
+        play.rewrite(ledger={**LEDGERS[ledger], **places[ledger]})
+
+    # A place that has all but the register and the heads.
+    place("damaged")
+    store = play.opened.book.store
+    store.prepare()
+    for key, value in values.items():
+        if key[0] not in ("register", "head"):
+            store.put(key, value)
+    _, said = tidemark("run", str(play.file), code=7)
+    assert "it was lost" in said
+    _, said = tidemark("ledger", "rebuild", str(play.file), rebuilt)
+    assert "was missing: the register" in said
+    assert "was missing: the head of ingest" in said
+    place("rebuilt")
+    _, said = tidemark("ledger", "restore", str(play.file), rebuilt)
+    assert "the ledger is whole" in said
+    play.produce(30)
+    (record,) = play.ingest()
+    assert (record.seq, sum(one.read.number for one in record.tallies)) == (3, 30)
+    report = audit(play.opened, play.new_run())
+    assert (report.clean, report.expected) == (True, 210)

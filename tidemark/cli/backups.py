@@ -1,4 +1,4 @@
-"""`tidemark ledger backup` and `tidemark ledger restore`: a ledger in a file, and a ledger that moves."""
+"""`tidemark ledger backup`, `restore` and `rebuild`: a ledger in a file, one that moves, and what is left of a damaged one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from tidemark.cli import finding
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, moment
 from tidemark.commit import protocol
-from tidemark.errors import EXIT_LEDGER_UNREADABLE
+from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
 from tidemark.ledger.backup import Summary, back_up, retire
 from tidemark.ledger.backup import restore as restored
+from tidemark.ledger.rebuilding import rebuild as rebuilt
 from tidemark.ledger.verifying import verify
+from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.latest.settings import HBaseLatestSink
+from tidemark.streams.model import Stream as StreamFile
 
 File = Annotated[Path, typer.Argument(help="the file of the backup")]
 
@@ -56,6 +60,50 @@ def restore(stream: Stream, file: File, as_json: Json = False) -> None:
     if problems:
         raise typer.Exit(EXIT_LEDGER_UNREADABLE)
     error(f"the ledger is whole. To prove the results: tidemark audit {book.stream}")
+
+
+def rebuild(stream: Stream, file: File, as_json: Json = False) -> None:
+    """Write a backup of a damaged ledger: a lost register, heads and pages of closed lanes are made from the history.
+
+    Stop the stream's runs first. Nothing in the ledger is changed: restore the file into an empty place.
+
+    Example: tidemark ledger rebuild orders orders-rebuilt.ledger
+    """
+    opened = finding.opened(stream)
+    if opened.book.register() is None:
+        _check_no_versions(opened.stream)
+    found, missing = rebuilt(opened.book, file, lambda: _ledger_of_results(opened))
+    _show(found, as_json=as_json)
+    for one in missing:
+        error(f"was missing: {one}")
+    if not missing:
+        error("nothing was missing: this is a backup like any other")
+        return
+    error(
+        "Name an empty place in the stream file's ledger. Then: "
+        f"tidemark ledger restore {opened.stream.name} {file}, and tidemark audit {opened.stream.name}"
+    )
+
+
+def _check_no_versions(stream: StreamFile) -> None:
+    """The order of messages after partitions were added stands in the register alone."""
+    for sink in stream.sinks:
+        if isinstance(sink, HBaseLatestSink):
+            raise WrongUse(
+                f"the register of {stream.name} is lost. It alone knew when partitions were added, by which sink {sink.name} "
+                "orders its rows. Restore the ledger from a backup"
+            )
+
+
+def _ledger_of_results(opened: OpenStream) -> str:
+    """The id of the ledger that the dead letters' table was written with."""
+    owner = opened.dead_letter_table().owner()
+    if owner.get("stream") != opened.stream.name:
+        raise WrongUse(
+            f"the register of {opened.stream.name} is lost, and the table of its dead letters does not say which ledger it "
+            "belonged to. Restore the ledger from a backup"
+        )
+    return str(owner["ledger"])
 
 
 def _show(found: Summary, *, as_json: bool) -> None:

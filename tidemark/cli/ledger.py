@@ -10,7 +10,7 @@ import typer
 
 from tidemark.audit.coverage import coverage as coverage_of
 from tidemark.cli import finding
-from tidemark.cli.backups import backup, restore
+from tidemark.cli.backups import backup, rebuild, restore
 from tidemark.cli.migrating import export, import_
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, line, moment
@@ -220,6 +220,7 @@ def skip(
 
 app.command()(backup)
 app.command()(restore)
+app.command()(rebuild)
 app.command("import")(import_)
 app.command()(export)
 

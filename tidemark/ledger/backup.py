@@ -16,7 +16,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ from tidemark.ledger.records import FORMAT, Head, LaneState, Register
 from tidemark.ledger.register import change, new_token
 from tidemark.ledger.selections import values_of
 from tidemark.ledger.sink_values import RESERVED
-from tidemark.ledger.store import Key
+from tidemark.ledger.store import Key, LedgerStore
 
 # Values that say how runs are doing, and the marks of settled windows: settling once more does no harm.
 _LEFT_OUT = frozenset({"beat", "clock", "settled"})
@@ -84,12 +84,20 @@ def back_up(book: Book, path: Path) -> Summary:
 
     Raises WrongUse when the file exists or cannot be written, or when the stream has no ledger yet.
     """
+    found = book.register()
+    if found is None:
+        raise WrongUse(f"{book.stream} has no ledger yet: nothing to back up")
+    return write(book, path, _state(book), final=found[1].retired is not None)
+
+
+def write(book: Book, path: Path, values: Iterable[tuple[Key, bytes]], *, final: bool = False) -> Summary:
+    """Write these values of a ledger to a new file. Raises WrongUse when the file exists or cannot be written."""
     if path.exists():
         raise WrongUse(f"{path} exists already; name a new file")
     part = path.with_name(f"{path.name}.part")
     try:
         with part.open("wb") as file:
-            summary = _write(book, file)
+            summary = _write(book, file, values, final=final)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
@@ -160,11 +168,8 @@ def restore(book: Book, path: Path) -> Summary:
 # writing
 
 
-def _write(book: Book, file: BinaryIO) -> Summary:
+def _write(book: Book, file: BinaryIO, state: Iterable[tuple[Key, bytes]], *, final: bool) -> Summary:
     digest, values, lanes = hashlib.sha256(), 0, {}
-    found = book.register()
-    if found is None:
-        raise WrongUse(f"{book.stream} has no ledger yet: nothing to back up")
     at = book.clock()
     # Without a time and a name in the file's header: the same ledger gives the same bytes.
     with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as packed:
@@ -174,8 +179,8 @@ def _write(book: Book, file: BinaryIO) -> Summary:
             packed.write(text)
             digest.update(text)
 
-        line(_Begin(stream=book.stream, at=at, final=found[1].retired is not None))
-        for key, value in _state(book):
+        line(_Begin(stream=book.stream, at=at, final=final))
+        for key, value in state:
             values += 1
             line(_Value(key, value))
             if key[0] == "head":
@@ -187,7 +192,7 @@ def _write(book: Book, file: BinaryIO) -> Summary:
 def _state(book: Book) -> Iterator[tuple[Key, bytes]]:
     """The keys and values of one state; the module's docstring says in which order, and why."""
     store = book.store
-    yield from ((key, value) for key, value in store.scan(()) if key[0] not in RESERVED)
+    yield from of_sinks(store)
     found = book.register()
     if found is None:
         raise WrongUse(f"the register of {book.stream} was there and is gone: it was lost")
@@ -202,7 +207,16 @@ def _state(book: Book) -> Iterator[tuple[Key, bytes]]:
             yield key, value
     heads = {key[1]: value for key, value in store.scan(("head",)) if key[1] in known}
     yield from ((head_key(lane), value) for lane, value in heads.items())
-    reached = {lane: book.head_in(lane, value).head.seq for lane, value in heads.items()}
+    yield from referred_to(store, {lane: book.head_in(lane, value).head.seq for lane, value in heads.items()})
+
+
+def of_sinks(store: LedgerStore) -> Iterator[tuple[Key, bytes]]:
+    """The values of sinks."""
+    return ((key, value) for key, value in store.scan(()) if key[0] not in RESERVED)
+
+
+def referred_to(store: LedgerStore, reached: Mapping[str, int]) -> Iterator[tuple[Key, bytes]]:
+    """All that heads refer to, of the windows up to the number that each lane has reached."""
     yield from values_of(store)
     for word in sorted(RESERVED - _FIRST - _LEFT_OUT - {"selection"}):
         for key, value in store.scan((word,)):

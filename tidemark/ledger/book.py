@@ -46,6 +46,9 @@ REGISTER: Key = ("register",)
 LAST_AUDIT: Key = ("audited",)
 AUDITS: Key = ("audits",)
 
+# What to do about a lost register, head or page.
+REMEDY = "Restore it from a backup of the ledger, or make it again from the history: tidemark ledger rebuild"
+
 
 def now_ms() -> int:
     """Milliseconds since 1970, by this machine's clock."""

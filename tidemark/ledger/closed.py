@@ -7,12 +7,12 @@ between may leave the entry in both, or in two pages; all copies mean the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, structs
 
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger.book import Book
+from tidemark.ledger.book import REMEDY, Book
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.doubt import NotMine, swap_surely
 from tidemark.ledger.limits import check_size
@@ -53,6 +53,19 @@ def given_up(book: Book, register: Register) -> Register:
         page = _put(book, register, page, lane, entry)
     open_lanes = {lane: entry for lane, entry in register.lanes.items() if lane not in closed}
     return structs.replace(register, lanes=open_lanes, closed_page=page, closed=register.closed + len(closed))
+
+
+def in_pages(stream: str, lanes: Mapping[str, LaneEntry], max_bytes: int) -> Iterator[ClosedLanes]:
+    """Pages with these closed lanes, in the order of their closing."""
+    page = ClosedLanes(stream=stream, since=0)
+    for lane, entry in sorted(lanes.items(), key=lambda one: one[1].closed_at or 0):
+        grown = structs.replace(page, lanes={**page.lanes, lane: entry})
+        if len(encode(grown)) > min(PAGE_BYTES, max_bytes) and page.lanes:
+            yield structs.replace(page, full=True)
+            grown = ClosedLanes(stream=stream, since=page.newest, lanes={lane: entry})
+        page = grown
+    if page.lanes:
+        yield page
 
 
 def closed_lanes(book: Book, register: Register) -> Iterator[dict[str, LaneEntry]]:
@@ -112,7 +125,5 @@ def _page(book: Book, register: Register, number: int, stored: bytes | None) -> 
     if stored is not None:
         return decode(stored, ClosedLanes, name)
     if register.closed and number <= register.closed_page:
-        raise LedgerContradiction(
-            f"{name} is missing, and the register names it: it was lost. Restore it from a backup of the ledger."
-        )
+        raise LedgerContradiction(f"{name} is missing, and the register names it: it was lost. {REMEDY}.")
     return None

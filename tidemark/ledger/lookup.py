@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger.book import Book, Stored
+from tidemark.ledger.book import REMEDY, Book, Stored
 from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.records import Gap, Head, LaneEntry, LaneState, Position, Record, WindowRange
 from tidemark.offsets.coordinates import Coordinate
@@ -141,7 +141,7 @@ def _heads(book: Book, lanes: Mapping[str, LaneEntry]) -> dict[str, Stored]:
         if lane not in heads and lanes[lane].state != LaneState.OPENING:
             raise LedgerContradiction(
                 f"the head of {book.stream}/{lane} is missing, although the register says that the lane is "
-                f"{lanes[lane].state.value}. Restore it from a backup of the ledger."
+                f"{lanes[lane].state.value}. {REMEDY}."
             )
     return heads
 

@@ -19,7 +19,7 @@ from tidemark.errors import (
     LedgerContradiction,
     WrongUse,
 )
-from tidemark.ledger.book import REGISTER, Book, Stored, head_key
+from tidemark.ledger.book import REGISTER, REMEDY, Book, Stored, head_key
 from tidemark.ledger.closed import given_up
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.doubt import NotMine, swap_surely
@@ -168,10 +168,7 @@ def _create(book: Book) -> tuple[bytes, Register]:
         # Another first run may have made the register, and then this value, since this run looked for the register.
         if (found := book.register()) is not None:
             return found
-        raise LedgerContradiction(
-            f"{book.stream} has {'/'.join(orphan[0])} and no register: it was lost. "
-            "Restore it from a backup of the ledger."
-        )
+        raise LedgerContradiction(f"{book.stream} has {'/'.join(orphan[0])} and no register: it was lost. {REMEDY}.")
     book.store.prepare()
     register = Register(stream=book.stream, ledger=new_token(), generation=0, token=new_token())
     value = encode(register)
@@ -259,9 +256,7 @@ def _entered(book: Book, register: Register, wanted: NewLane) -> Register:
         _check_done(book, before.head, wanted.kind, wanted.selection)
         return register
     if book.record(wanted.lane, 1) is not None:
-        raise LedgerContradiction(
-            f"{book.stream}/{wanted.lane} has committed windows and no head; restore it from a backup of the ledger"
-        )
+        raise LedgerContradiction(f"{book.stream}/{wanted.lane} has committed windows and no head. {REMEDY}.")
     _check_claim(book, register, wanted.kind, wanted.selection)
     entry = LaneEntry(
         kind=wanted.kind,
@@ -291,9 +286,7 @@ def required_head(book: Book, lane: str) -> Stored:
     register = book.register()
     entry = register[1].lanes.get(lane) if register else None
     if entry is None:
-        raise LedgerContradiction(
-            f"the head of {book.stream}/{lane} is missing; restore it from a backup of the ledger"
-        )
+        raise LedgerContradiction(f"the head of {book.stream}/{lane} is missing. {REMEDY}.")
     return _opened(book, lane, entry)
 
 
@@ -342,7 +335,7 @@ def _head_of(book: Book, lane: str, entry: LaneEntry) -> Stored:
     if entry.state != LaneState.OPENING:
         raise LedgerContradiction(
             f"the head of {book.stream}/{lane} is missing, although the register says that the lane is "
-            f"{entry.state.value}. Restore it from a backup of the ledger; it is never begun anew."
+            f"{entry.state.value}. It is never begun anew. {REMEDY}."
         )
     head = Head(
         stream=book.stream,

@@ -1,0 +1,251 @@
+"""A ledger that lost values is made again from its history, and everything that the history knows still counts."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.bulk import STREAM, History, load
+from tests.support.lookups import places
+from tests.support.memory import MemoryStore
+from tests.support.naive import Scan, named
+from tests.support.protocol_world import AT, LANE, OTHER, RUN, NoWork, World, hold
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Planner
+from tidemark.errors import LaneClosed, LedgerUnreadable, WrongUse
+from tidemark.ledger import closed
+from tidemark.ledger.backup import restore
+from tidemark.ledger.book import REGISTER, Book, head_key, record_key
+from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.lookup import look_up
+from tidemark.ledger.rebuilding import CLOSED_BECAUSE, rebuild
+from tidemark.ledger.records import (
+    Gap,
+    GapKind,
+    Guarantee,
+    Head,
+    LaneKind,
+    LaneState,
+    SelectionRef,
+    Window,
+    WindowRange,
+    positions,
+)
+from tidemark.ledger.register import open_lane
+from tidemark.ledger.verifying import verify
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.order import Order
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+
+
+def ledger_id() -> str:
+    return "the mark of the results"
+
+
+def rebuilt(book: Book, folder: Path) -> tuple[Book, list[str]]:
+    """The same ledger in an empty place, and what was missing."""
+    there = Book(MemoryStore(), book.stream, clock=book.clock)
+    _, missing = rebuild(book, folder / "rebuilt", ledger_id)
+    restore(there, folder / "rebuilt")
+    return there, missing
+
+
+@pytest.mark.covers("N13")
+@settings(max_examples=40, deadline=None)
+@given(st.integers(30, 300), st.integers(2, 12), st.integers(0, 1_000), st.data())
+def test_what_is_in_the_history_counts_whatever_else_is_lost(
+    windows: int, lanes: int, seed: int, data: st.DataObject
+) -> None:
+    store = MemoryStore()
+    load(store, History(max(windows, 10 * lanes), lanes, seed).values)
+    whole = Book(store, STREAM)
+    known = all_lanes(whole)
+    can_be_lost = sorted(key for key in store.values if key[0] in ("register", "closed", "head"))
+    lost = data.draw(st.sets(st.sampled_from(can_be_lost)))
+    for key in lost:
+        # Missing, or cut off in the middle.
+        if data.draw(st.booleans()):
+            del store.values[key]
+        else:
+            store.values[key] = store.values[key][:-20]
+    kept = {one.record.attempt.token for one in whole.committed()} if not lost else None
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        # A few lanes on each page.
+        patch.setattr(closed, "PAGE_BYTES", 2_000)
+        book, missing = rebuilt(whole, Path(folder))
+    assert bool(missing) == bool(lost)
+    assert verify(book) == []
+    in_history = {record.attempt.token for _, record in whole.records_with_bytes()}
+    found = {one.record.attempt.token for one in book.committed()}
+    assert found == kept if kept is not None else found >= in_history
+    # A search finds the same windows as looking at each: entries, pages, heads and history agree.
+    scan = Scan(book)
+    for place, _ in zip(places(scan.records, random.Random(seed)), range(40), strict=False):
+        assert named(look_up(book, place)) == scan.at(place)
+    # No lane begins anew, and none goes on that may lack something.
+    for lane, entry in all_lanes(book).items():
+        if lane != LANE and (head_key(lane) in lost or REGISTER in lost):
+            assert entry.state == LaneState.CLOSED
+        if lane in known and entry.selection is not None:
+            assert entry.selection == known[lane].selection
+        if lane in known and not lost & {REGISTER, head_key(lane)}:
+            assert entry.windows == known[lane].windows
+
+
+def part(
+    start: int,
+    *,
+    selection: SelectionRef | None = None,
+    gaps: tuple[Gap, ...] = (),
+    guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
+) -> Planner:
+    """A window of five offsets of the lane's selection."""
+
+    def plan(head: Head) -> Window:
+        one = WindowRange(
+            topic="logs", incarnation=1, partition=0, start=start, until=start + 5, log_start=0, log_end=99
+        )
+        return Window(
+            seq=head.seq + 1,
+            ranges=(one,),
+            gaps=gaps,
+            selection=selection,
+            topic_ids={"logs": "i"},
+            isolation="read_committed",
+            pinned_at=1,
+            run="run 1",
+            guarantee=guarantee,
+        )
+
+    return plan
+
+
+def work(world: World, lane: str, plan: Planner, takes: int = 0) -> None:
+    """Commit a window, after so many attempts that were killed."""
+    pending = protocol.pin(world.book, world.sweeps, lane, plan)
+    assert pending is not None
+    for _ in range(takes):
+        protocol.take(world.book, lane, pending.window.seq, RUN)
+    protocol.process(world.book, world.sweeps, NoWork(), hold, lane, pending.window.seq, RUN)
+
+
+def world_with_lanes() -> World:
+    """Three windows of the ingest and a fourth one pinned; a replay that has not begun, and one that reads the newest first.
+
+    The first window has jumped over five offsets, and has been taken three times.
+    """
+    world = World()
+    world.open()
+    lost = Gap(kind=GapKind.LOST, policy="p", topic="logs", incarnation=1, partition=0, start=0, until=5)
+    work(world, LANE, part(5, gaps=(lost,)), takes=2)
+    for _ in range(2):
+        world.process(world.pin())
+    for lane, order in (("replay-1", Order.OLDEST), ("replay-2", Order.NEWEST)):
+        start, until = (5, 10) if order == Order.OLDEST else (10, 20)
+        chosen = world.book.store_selection(RangeSet([OffsetRange(AT, start, until)]))
+        open_lane(
+            world.book,
+            lane,
+            LaneKind.REPLAY,
+            run=lane,
+            start=positions({AT: start}),
+            selection=chosen,
+            order=order,
+        )
+    work(world, "replay-2", part(15, selection=chosen))
+    world.pin()
+    return world
+
+
+@pytest.mark.covers("N13")
+def test_without_its_register_the_ingest_goes_on_where_it_was(tmp_path: Path) -> None:
+    world = world_with_lanes()
+    before = world.book.register()
+    assert before is not None
+    found = {offset: named(look_up(world.book, Coordinate(AT, offset))) for offset in range(31)}
+    known = all_lanes(world.book)
+    # The head of the lane that reads the newest first is lost, too.
+    del world.store.values[REGISTER], world.store.values[head_key("replay-2")]
+    book, missing = rebuilt(world.book, tmp_path)
+    assert missing[0] == "the register"
+    after = book.register()
+    assert after is not None
+    assert after[1].ledger == ledger_id()
+    assert after[1].generation >= before[1].generation
+    assert after[1].ordinal >= before[1].ordinal + 64 > 64
+    assert {topic: [one.topic_id for one in known] for topic, known in after[1].topics.items()} == {"logs": ["i"]}
+    assert {lane: entry.start for lane, entry in after[1].lanes.items()} == {LANE: positions({AT: 0})}
+    assert {lane: entry.order for lane, entry in all_lanes(book).items()} == {
+        LANE: Order.OLDEST,
+        "replay-1": Order.OLDEST,
+        "replay-2": Order.NEWEST,
+    }
+    assert {offset: named(look_up(book, Coordinate(AT, offset))) for offset in found} == found
+    assert all_lanes(book)["replay-2"].selection == known["replay-2"].selection
+    assert found[17] == ([("replay-2", 1), (LANE, 2)], [])
+    there = World(MemoryStore())
+    there.now, there.book = world.now, book
+    assert there.head.offsets() == {AT: 30}
+    # The window that was pinned is the next one.
+    assert there.process(4, OTHER).seq == 4
+    # What had claimed offsets claims them no more, and its name is not used again.
+    chosen = book.store_selection(RangeSet([OffsetRange(AT, 5, 10)]))
+    with pytest.raises(LaneClosed, match=CLOSED_BECAUSE):
+        open_lane(book, "replay-1", LaneKind.REPLAY, run="x", start=positions({AT: 5}), selection=chosen)
+    open_lane(book, "replay-3", LaneKind.REPLAY, run="x", start=positions({AT: 5}), selection=chosen)
+
+
+def test_a_head_older_than_the_history_is_made_again(tmp_path: Path) -> None:
+    """As after a table of the server was restored in part."""
+    world = World()
+    world.open()
+    work(world, LANE, part(0, guarantee=Guarantee.NONE))
+    older = world.store.values[head_key(LANE)]
+    world.process(world.pin())
+    world.store.values[head_key(LANE)] = older
+    book, missing = rebuilt(world.book, tmp_path)
+    assert missing == ["the newest head of ingest"]
+    assert verify(book) == []
+    # Windows without positions are found too.
+    assert named(look_up(book, Coordinate(AT, 3)))[0] == [(LANE, 2), (LANE, 1)]
+
+
+def test_a_lost_head_of_the_ingest_stands_after_the_last_settled_window(tmp_path: Path) -> None:
+    world = World()
+    world.open()
+    for _ in range(3):
+        world.process(world.pin())
+    # As when the third one was not settled: it is in the head alone.
+    del world.store.values[head_key(LANE)]
+    world.store.values = {
+        key: value for key, value in world.store.values.items() if key[:1] != ("history",) or int(key[2]) < 3
+    }
+    book, missing = rebuilt(world.book, tmp_path)
+    assert missing == ["the head of ingest"]
+    found = book.head(LANE)
+    assert found is not None
+    assert (found.head.seq, found.head.offsets(), found.head.pending) == (2, {AT: 20}, None)
+    assert verify(book) == []
+
+
+def test_what_cannot_be_known_is_refused(tmp_path: Path) -> None:
+    world = World()
+    with pytest.raises(WrongUse, match="there is nothing to rebuild from"):
+        rebuild(world.book, tmp_path / "nothing", ledger_id)
+    world.open()
+    world.pin()
+    del world.store.values[head_key(LANE)]
+    with pytest.raises(WrongUse, match="nothing says how far it was"):
+        rebuild(world.book, tmp_path / "no history", ledger_id)
+    world = World()
+    world.open()
+    world.process(world.pin())
+    world.store.values[record_key(LANE, 1)] = b"cut off"
+    with pytest.raises(LedgerUnreadable, match="history/ingest"):
+        rebuild(world.book, tmp_path / "unreadable", ledger_id)
+    assert not list(tmp_path.iterdir())

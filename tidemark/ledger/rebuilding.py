@@ -1,0 +1,249 @@
+"""A backup out of what is left of a damaged ledger: its register, heads or pages of closed lanes are made from the history.
+
+Each record of the history has its window, its attempt, and the positions after it. So the history says where each lane is.
+It does not say what was pending, what was committed and not settled yet, who asked for a lane, and what a paused or
+half-read lane had left to do. So the ingest goes on after its last settled window. Any other lane that has lost its head,
+or its entry in the register, is closed: what it has committed counts, and the rest has to be asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from msgspec import structs
+
+from tidemark.errors import LedgerContradiction, LedgerUnreadable, WrongUse
+from tidemark.ledger.backup import Summary, of_sinks, referred_to, write
+from tidemark.ledger.book import REGISTER, Book, head_key
+from tidemark.ledger.closed import ClosedLanes, in_pages, page_key
+from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.records import (
+    INGEST,
+    Guarantee,
+    Head,
+    LaneEntry,
+    LaneState,
+    Position,
+    Record,
+    Register,
+    TopicIncarnation,
+    positions,
+)
+from tidemark.ledger.register import new_token
+from tidemark.ledger.store import Key
+from tidemark.offsets.order import Order
+
+CLOSED_BECAUSE = "the ledger was rebuilt from its history"
+
+
+@dataclass
+class _Chain:
+    """What the history says of one lane."""
+
+    first: Record
+    last: Record
+    unpositioned: int = 0
+
+    @property
+    def order(self) -> Order:
+        """A lane that reads the newest first stands at the beginning of what it has read."""
+        reached = {one.at: one.offset for one in self.first.positions}
+        begun = [one for one in self.first.window.ranges if one.start < one.until]
+        return Order.NEWEST if begun and all(reached[one.at] == one.start for one in begun) else Order.OLDEST
+
+
+@dataclass
+class _Left:
+    """What was found, completed by what the history says. `missing` says in words what was not found."""
+
+    heads: dict[str, Head] = field(default_factory=dict)
+    chains: dict[str, _Chain] = field(default_factory=dict)
+    entries: dict[str, LaneEntry] = field(default_factory=dict)
+    topics: dict[str, dict[int, TopicIncarnation]] = field(default_factory=dict)
+    register: Register | None = None
+    generation: int = 0
+    ordinal: int = 0
+    missing: list[str] = field(default_factory=list)
+
+
+def rebuild(book: Book, path: Path, ledger_id: Callable[[], str]) -> tuple[Summary, list[str]]:
+    """Write what is left of a ledger to a new file, as a backup that can be restored. Gives also what was missing, in words.
+
+    `ledger_id` finds the id of a ledger whose register is lost; the results carry it. Changes nothing in the ledger.
+    Raises WrongUse when nothing is left to begin with, LedgerUnreadable for a damaged record of the history.
+    """
+    of_sinks_first = list(of_sinks(book.store))
+    left = _found(book)
+    if not left.chains and not left.heads and left.register is None:
+        raise WrongUse(f"{book.stream} has no history, no heads and no register here: there is nothing to rebuild from")
+    for lane in sorted(left.heads.keys() | left.chains.keys() | left.entries.keys()):
+        _complete(book, left, lane)
+    register = left.register or _register(book, left, ledger_id())
+    closed = {lane: entry for lane, entry in left.entries.items() if entry.state == LaneState.CLOSED}
+    pages = list(in_pages(book.stream, closed, book.store.max_value_bytes))
+    register = structs.replace(
+        register,
+        lanes={lane: entry for lane, entry in left.entries.items() if lane not in closed},
+        closed=len(closed),
+        closed_page=max(0, len(pages) - 1),
+    )
+
+    def values() -> Iterator[tuple[Key, bytes]]:
+        yield from of_sinks_first
+        yield REGISTER, encode(register)
+        yield from ((page_key(number), encode(page)) for number, page in enumerate(pages))
+        yield from ((head_key(lane), encode(head)) for lane, head in sorted(left.heads.items()))
+        yield from referred_to(book.store, {lane: head.seq for lane, head in left.heads.items()})
+
+    return write(book, path, values()), left.missing
+
+
+# what is there
+
+
+def _found(book: Book) -> _Left:
+    left = _Left()
+    try:
+        register = book.register()
+        left.register = register[1] if register else None
+        if register is None:
+            left.missing.append("the register")
+    except LedgerUnreadable as problem:
+        left.missing.append(f"the register: {problem}")
+    if left.register is not None:
+        left.entries.update(left.register.lanes)
+    _read_pages(book, left)
+    for key, stored in book.store.scan(("head",)):
+        try:
+            left.heads[key[1]] = book.head_in(key[1], stored).head
+        except (LedgerUnreadable, LedgerContradiction) as problem:
+            left.missing.append(f"the head of {key[1]}: {problem}")
+    for _, record in book.records_with_bytes():
+        _learn(left, record)
+    for head in left.heads.values():
+        if head.last is not None:
+            _learn(left, head.last, in_history=False)
+        if head.pending is not None and head.pending.attempt is not None:
+            left.generation = max(left.generation, head.pending.attempt.generation)
+            left.ordinal = max(left.ordinal, head.pending.attempt.ordinal)
+    return left
+
+
+def _read_pages(book: Book, left: _Left) -> None:
+    pages = 0
+    for key, stored in book.store.scan(("closed",)):
+        pages += 1
+        try:
+            left.entries.update(decode(stored, ClosedLanes, "/".join(key)).lanes)
+        except LedgerUnreadable as problem:
+            left.missing.append(f"a page of closed lanes: {problem}")
+    if left.register is not None and left.register.closed and pages <= left.register.closed_page:
+        left.missing.append(f"{left.register.closed_page + 1 - pages} pages of closed lanes")
+
+
+def _learn(left: _Left, record: Record, *, in_history: bool = True) -> None:
+    left.generation = max(left.generation, record.attempt.generation)
+    left.ordinal = max(left.ordinal, record.attempt.ordinal)
+    for one in record.window.ranges:
+        known = left.topics.setdefault(one.topic, {})
+        topic_id = record.window.topic_ids.get(one.topic)
+        if topic_id is not None and one.incarnation not in known:
+            known[one.incarnation] = TopicIncarnation(
+                topic_id=topic_id, incarnation=one.incarnation, since=record.window.pinned_at
+            )
+    if not in_history:
+        return
+    chain = left.chains.setdefault(record.lane, _Chain(record, record))
+    chain.last = record
+    if record.window.guarantee == Guarantee.NONE:
+        chain.unpositioned = record.seq
+
+
+# what is made
+
+
+def _complete(book: Book, left: _Left, lane: str) -> None:
+    """Make the head and the entry of a lane if they are missing, and close what cannot go on."""
+    entry, head, chain = left.entries.get(lane), left.heads.get(lane), left.chains.get(lane)
+    if head is None and entry is not None and entry.state == LaneState.OPENING:
+        return
+    if head is None or (chain is not None and head.seq < chain.last.seq):
+        if chain is None and lane == INGEST:
+            raise WrongUse(
+                f"the head of {book.stream}/{INGEST} is lost, and no window of it is in the history: nothing says how far "
+                "it was. Restore the ledger from a backup"
+            )
+        left.missing.append(f"the head of {lane}" if head is None else f"the newest head of {lane}")
+        head = _head(book, lane, entry, chain)
+    if entry is None:
+        if left.register is not None:
+            left.missing.append(f"the entry of {lane} in the register")
+        entry = _entry(lane, head, chain)
+        if lane != INGEST and head.state != LaneState.CLOSED:
+            head = structs.replace(head, state=LaneState.CLOSED, pending=None, closed_early=CLOSED_BECAUSE)
+    if head.state == LaneState.CLOSED and entry.state != LaneState.CLOSED:
+        at = max(book.clock(), head.last.committed_at + 1 if head.last else 0)
+        entry = structs.replace(
+            entry, state=LaneState.CLOSED, closed_at=at, windows=head.seq, closed_early=head.closed_early
+        )
+    left.entries[lane], left.heads[lane] = entry, head
+
+
+def _head(book: Book, lane: str, entry: LaneEntry | None, chain: _Chain | None) -> Head:
+    """The head of a lane after its last window in the history. Only the ingest goes on; other lanes are closed."""
+    last = chain.last if chain else None
+    kind = entry.kind if entry else last.kind if last else None
+    assert kind is not None  # noqa: S101 - a lane without a head was found by its entry or in the history
+    was_closed = entry is not None and entry.state == LaneState.CLOSED
+    return Head(
+        stream=book.stream,
+        lane=lane,
+        kind=kind,
+        state=LaneState.OPEN if lane == INGEST else LaneState.CLOSED,
+        token=new_token(),
+        seq=last.seq if last else 0,
+        positions=last.positions if last else entry.start if entry else (),
+        last=last,
+        unpositioned=chain.unpositioned if chain else 0,
+        closed_early=None if lane == INGEST else entry.closed_early if entry and was_closed else CLOSED_BECAUSE,
+        order=entry.order if entry else chain.order if chain else Order.OLDEST,
+    )
+
+
+def _entry(lane: str, head: Head, chain: _Chain | None) -> LaneEntry:
+    """An open lane's entry, as the first window tells it."""
+    first = chain.first if chain else head.last
+    window = first.window if first else head.pending.window if head.pending else None
+    return LaneEntry(
+        kind=head.kind,
+        state=LaneState.OPEN,
+        token=head.token,
+        opened_at=window.pinned_at if window else 0,
+        run=window.run if window else "",
+        reason=window.reason if window else None,
+        start=_begin(first) if lane == INGEST and first else (),
+        selection=window.selection if window else None,
+        order=head.order,
+    )
+
+
+def _begin(first: Record) -> tuple[Position, ...]:
+    """Where the ingest began: what its first window has read and jumped over."""
+    starts = {one.at: one.start for one in first.window.ranges}
+    for gap in first.window.gaps:
+        at = gap.as_range().partition
+        starts[at] = min(gap.start, starts.get(at, gap.start))
+    return positions(starts)
+
+
+def _register(book: Book, left: _Left, ledger_id: str) -> Register:
+    return Register(
+        stream=book.stream,
+        ledger=ledger_id,
+        generation=left.generation,
+        token=new_token(),
+        topics={topic: tuple(known[number] for number in sorted(known)) for topic, known in left.topics.items()},
+        ordinal=left.ordinal,
+    )
