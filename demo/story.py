@@ -301,7 +301,7 @@ class Story:
 
     def _show_rows(self, record: Record) -> None:
         table = self.opened.result_table("hbase_default", "cdn_logs")
-        view = self.opened.book.view()
+        view = self.opened.book.view("hbase")
         rows = rows_of_pieces(self.opened.book, table, view, pieces(record.window.hull()))
         for row in islice(rows, 5):
             words = " ".join(row.fields[name].decode() for name in self.opened.stream.fields if name in row.fields)
@@ -313,7 +313,7 @@ class Story:
 
     def _dead_letters(self, opened: OpenStream) -> Counter[str]:
         """How many dead letters a stream has, by their reasons."""
-        dead = hbase_rows(opened.book, opened.dead_letter_table())
+        dead = hbase_rows(opened.book, opened.dead_letter_table(), None)
         return Counter(row.fields["reason"].decode() for row in dead)
 
     def _show_totals(self) -> None:

@@ -15,4 +15,10 @@ DESCRIPTION = "Read offsets that no window has read yet: ranges, a time, or ever
 
 
 def backfill_dag(path: Path, stream: Stream) -> DAG:
-    return selected_dag(path, stream, BackfillRequest, backfill_params(stream.limits.approve_above), DESCRIPTION)
+    return selected_dag(
+        path,
+        stream,
+        BackfillRequest,
+        backfill_params(stream.limits.approve_above, [one.name for one in stream.sinks]),
+        DESCRIPTION,
+    )

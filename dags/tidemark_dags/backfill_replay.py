@@ -59,7 +59,7 @@ def selected_dag(
             A dry run that does not compare shows the offsets and ends here. A retry gives the selection of the first try: by
             then the run may have read a part of it.
             """
-            from tidemark.runs import estimates
+            from tidemark.runs import estimates, into_sinks
             from tidemark.runs.answers import exact
             from tidemark.runs.selecting import select, selected_before
             from tidemark_dags.connections import open_here
@@ -67,6 +67,7 @@ def selected_dag(
             with airflow_errors():
                 asked = checked(request, context["params"], context["dag_run"].conf or {})
                 opened = open_here(file)
+                sinks = into_sinks.named(opened, asked.sinks) or ()
                 selected = selected_before(opened, kind, run_name(context)) or select(opened, asked)
                 ref = opened.book.store_selection(selected.all)
                 again = opened.book.store_selection(selected.again).digest if selected.again else ""
@@ -77,6 +78,9 @@ def selected_dag(
             answers = answered(exact({**selected.to_read(), **selected.left_out}))
             log.info("%s", estimates.said(guess))
             found = {**describe(selected.all), "selection": ref.digest, "again": again, **answers, "estimate": guess}
+            found["sinks"] = ",".join(sinks)
+            if sinks:
+                log.info("into %s alone: other sinks and the dead letters stay as they are", ", ".join(sinks))
             context["ti"].xcom_push(key="found", value=found)
             wanted = isinstance(asked, ReplayRequest) and asked.compare and bool(selected.ranges)
             if asked.dry_run and not wanted:
@@ -91,7 +95,7 @@ def selected_dag(
             A retry after the job has committed gives the first window that the run has committed.
             """
             from tidemark.offsets.order import Order
-            from tidemark.runs import lanes
+            from tidemark.runs import into_sinks, lanes
             from tidemark_dags.connections import open_here
 
             if context["params"]["dry_run"]:
@@ -115,6 +119,7 @@ def selected_dag(
                     again=again,
                     order=Order(asked.order),
                     rate=asked.rate,
+                    sinks=into_sinks.named(opened, asked.sinks),
                 )
                 lane, then = mine[0], mine[1] if len(mine) > 1 else ""
                 pending = lanes.plan_lane(opened, lane, run)
@@ -156,6 +161,8 @@ def _compare(file: str, stream: Stream) -> SparkJob:
         application_args=[
             *("--stream-file", file, "--run", RUN, "--selection"),
             "{{ ti.xcom_pull(task_ids='check', key='found')['selection'] }}",
+            # Checked names of the stream file, not what a user has typed.
+            "--sinks={{ ti.xcom_pull(task_ids='check', key='found')['sinks'] }}",
         ],
         execution_timeout=timedelta(minutes=stream.engine.timeout_minutes),
         pool=stream.engine.pool_on_request,

@@ -17,4 +17,10 @@ DESCRIPTION = (
 
 
 def replay_dag(path: Path, stream: Stream) -> DAG:
-    return selected_dag(path, stream, ReplayRequest, replay_params(stream.limits.approve_above), DESCRIPTION)
+    return selected_dag(
+        path,
+        stream,
+        ReplayRequest,
+        replay_params(stream.limits.approve_above, [one.name for one in stream.sinks]),
+        DESCRIPTION,
+    )

@@ -9,12 +9,22 @@ empty for missing. Fields without a section are open at first, each section is c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from airflow.sdk import Param
 
 from tidemark.offsets.order import Order
-from tidemark.runs.requests import MOST_PATH, MOST_RATE, MOST_REASON, MOST_TEXT, MOST_TIME, WINDOW_PATTERN
+from tidemark.runs.requests import (
+    MOST_PATH,
+    MOST_RATE,
+    MOST_REASON,
+    MOST_SINK,
+    MOST_SINKS,
+    MOST_TEXT,
+    MOST_TIME,
+    WINDOW_PATTERN,
+)
 
 _RANGES = "Half-open offset ranges, one a line: topic/partition@from-until"
 _RECORDS = (
@@ -27,11 +37,12 @@ _FILE = (
 )
 
 OTHER_WAYS = "What: other ways to choose offsets"
+INTO = "Where: into some sinks alone"
 TIMES = "When: offsets between two times"
 PACE = "How: order and rate"
 
 
-def backfill_params(approve_above: int | None = None) -> dict[str, Param]:
+def backfill_params(approve_above: int | None = None, sinks: Sequence[str] = ()) -> dict[str, Param]:
     return {
         "ranges": _lines(
             "Ranges", f"{_RANGES}. Only offsets that no window has read yet, unless the mode says otherwise."
@@ -52,12 +63,13 @@ def backfill_params(approve_above: int | None = None) -> dict[str, Param]:
             ["only_missing", "reprocess"],
             section=OTHER_WAYS,
         ),
+        **_into(sinks, "It takes mode reprocess, and reads only what windows have read before."),
         **_times("Only offsets that no window has read yet, unless the mode says otherwise."),
         **_pace(),
     }
 
 
-def replay_params(approve_above: int | None = None) -> dict[str, Param]:
+def replay_params(approve_above: int | None = None, sinks: Sequence[str] = ()) -> dict[str, Param]:
     return {
         "records": _lines("Records", f"{_RECORDS}. Choose offsets in one way only."),
         "ranges": _lines("Ranges", f"{_RANGES}. Only offsets that a window has read before."),
@@ -92,6 +104,7 @@ def replay_params(approve_above: int | None = None) -> dict[str, Param]:
             "Everything from the start of the stream file. The ingest keeps its position.",
             section=OTHER_WAYS,
         ),
+        **_into(sinks, "For a sink or a column that was added to the stream."),
         **_times("Only offsets that a window has read before."),
         **_pace(),
     }
@@ -166,6 +179,22 @@ def _times(which: str) -> dict[str, Param]:
             ["fail", "end"],
             section=TIMES,
         ),
+    }
+
+
+def _into(sinks: Sequence[str], more: str) -> dict[str, Param]:
+    return {
+        "sinks": Param(
+            None,
+            f"Write only these sinks: the others, and the dead letters, stay as they are. Empty: all. {more}",
+            type=["null", "array"],
+            # The form offers these. A list of an older form may name a sink that is gone: the first task refuses it.
+            examples=[*sinks],
+            items={"type": "string", "maxLength": MOST_SINK},
+            maxItems=MOST_SINKS,
+            title="Sinks",
+            section=INTO,
+        )
     }
 
 

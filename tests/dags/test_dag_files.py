@@ -77,12 +77,14 @@ FORMS = {
     "replay": {
         "": ["records", "ranges", "reason", "dry_run", "compare", "strict"],
         "What": ["dead_letters", "dead_letters_window", "records_file", "selection", "ignore_stored"],
+        "Where": ["sinks"],
         "When": ["since", "until_time", "if_none"],
         "How": ["order", "rate"],
     },
     "backfill": {
         "": ["ranges", "reason", "dry_run", "strict"],
         "What": ["everything_before", "holes", "mode"],
+        "Where": ["sinks"],
         "When": ["since", "until_time", "if_none"],
         "How": ["order", "rate"],
     },
@@ -111,6 +113,11 @@ def test_a_form_has_its_fields_in_sections_and_asks_for_a_reason_only(dags: dict
         elif name == "rate":
             assert one.schema["type"] == ["null", "integer"]
             assert (one.resolve(), one.resolve(2_000)) == (None, 2_000)
+        elif name == "sinks":
+            # The form offers the sinks of the stream file, and sends null for none.
+            assert one.schema["type"] == ["null", "array"]
+            assert one.schema["examples"] == ["hbase", "parquet", "hbase_aggregates", "kafka"]
+            assert (one.resolve(), one.resolve(["parquet"])) == (None, ["parquet"])
         elif one.value is None:
             assert one.schema["type"] == ["null", "string"]
             assert one.resolve("") == ""

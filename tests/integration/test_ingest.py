@@ -193,7 +193,7 @@ def test_the_readers_show_what_counts(play: Playground, spark: SparkSession) -> 
         (row.place.partition.topic, row.place.partition.partition, row.place.offset, row.place.index): {
             name: value.decode() for name, value in row.fields.items()
         }
-        for row in hbase_rows(opened.book, table)
+        for row in hbase_rows(opened.book, table, "hbase")
     }
     assert plain == wanted
     assert sum(table.num_rows for table in parquet_tables(opened.book, "parquet")) == len(wanted)

@@ -49,7 +49,7 @@ def given(play: Playground, *topics: str) -> list[tuple[Place, tuple[str, bytes 
             (at.topic, at.partition, one.origin.place.offset, one.origin.place.index),
             (one.topic, one.key, one.value),
         )
-        for one in kafka_messages(play.opened.book, play.kafka.endpoint, topics)
+        for one in kafka_messages(play.opened.book, play.kafka.endpoint, topics, "kafka")
         for at in [one.origin.place.partition]
     ]
 
@@ -113,7 +113,9 @@ def test_rows_become_messages_and_a_replay_writes_them_again(make: Make, example
     assert len(list(written(play, out))) == rows + again
     assert_each_once(play, out)
     # The older messages of a replayed row stay in the topic, and are not given.
-    generations = {one.origin.generation for one in kafka_messages(play.opened.book, play.kafka.endpoint, [out])}
+    generations = {
+        one.origin.generation for one in kafka_messages(play.opened.book, play.kafka.endpoint, [out], "kafka")
+    }
     assert {first.attempt.generation, replayed.attempt.generation} <= generations
     windows = {(headers["tidemark.lane"], headers["tidemark.window"]) for headers, *_ in written(play, out)}
     assert windows == {("ingest", "1"), ("ingest", "2"), (replayed.lane, "1")}

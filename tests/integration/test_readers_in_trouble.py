@@ -30,7 +30,7 @@ AT = TopicPartition("orders", 0)
 class Counting(Book):
     """A ledger in which all messages of a partition count."""
 
-    def authority(self) -> Authority:
+    def authority(self, sink: str | None = None) -> Authority:
         return Authority([(9, RangeSet([OffsetRange(AT, 0, 100)]))])
 
 
@@ -45,7 +45,7 @@ def test_a_broker_that_goes_away_between_two_partitions(
         for partition in (0, 1):
             headers = Origin("s", Place(AT, partition, 0), 9, "ingest", 1).headers()
             producer.send("out", b"row", partition=partition, headers=headers).get(timeout=30)
-    given = kafka_messages.kafka_messages(Counting(MemoryStore(), "s"), kafka.endpoint, ["out"])
+    given = kafka_messages.kafka_messages(Counting(MemoryStore(), "s"), kafka.endpoint, ["out"], "out")
     assert next(given).origin.place.offset == 0
     control.down(site, report=lambda line: None)
     with pytest.raises(Unreachable, match="out/1"):

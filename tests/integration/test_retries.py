@@ -215,7 +215,7 @@ def test_what_a_sink_cannot_take_is_a_dead_letter_as_a_whole(make: Make) -> None
     assert counts(record) == {"read": 6, "stored": 3, "skipped": 0, "invalid": 1, "failed": 2, "rows": 4}
     wanted = {(0, 0): "a", (1, 0): "a" * largest, (5, 0): "0", (5, 1): "1"}
     assert {place[2:]: fields["word"] for place, fields in play.independent.hbase().rows} == wanted
-    sent = kafka_messages(play.opened.book, play.kafka.endpoint, [target])
+    sent = kafka_messages(play.opened.book, play.kafka.endpoint, [target], "kafka")
     assert {(one.origin.place.offset, one.origin.place.index): one.value for one in sent} == {
         place: word.encode() for place, word in wanted.items()
     }
@@ -273,7 +273,7 @@ def test_what_a_topic_cannot_take_even_compressed_is_a_dead_letter(make: Make) -
     send(play, f"row {'a' * 20_000}", f"row {text[:largest]}", f"row {text}")
     (record,) = play.ingest()
     assert counts(record) == {"read": 3, "stored": 2, "skipped": 0, "invalid": 0, "failed": 1, "rows": 2}
-    sent = kafka_messages(play.opened.book, play.kafka.endpoint, [target])
+    sent = kafka_messages(play.opened.book, play.kafka.endpoint, [target], "kafka")
     assert {one.origin.place.offset: one.value for one in sent} == {0: b"a" * 20_000, 1: text[:largest].encode()}
     (letter,) = [one["fields"] for one in dead(play).values()]
     assert letter["reason"] == "sink kafka: the message, compressed, is too large"

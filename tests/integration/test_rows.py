@@ -210,10 +210,10 @@ def test_messages_with_several_rows(make: Make, monkeypatch: pytest.MonkeyPatch)
     assert_rows(play, batch, record)
     # Read message by message instead of in one part, the rows are the same, and those of a message stay together.
     table = play.opened.result_table("hbase_default", play.name)
-    at_once = list(hbase_rows(play.opened.book, table))
+    at_once = list(hbase_rows(play.opened.book, table, "hbase"))
     assert any(row.place.index for row in at_once)
     monkeypatch.setattr("tidemark.sinks.reading._PART_BYTES", 1)
-    assert list(hbase_rows(play.opened.book, table)) == at_once
+    assert list(hbase_rows(play.opened.book, table, "hbase")) == at_once
     monkeypatch.undo()
     # A replay with other code: what is no longer a row goes, and what was a dead letter is one no longer.
     play.rewrite(checks=[{"invalid_when": "id % 10 = 4", "reason": "negative amount"}])

@@ -38,7 +38,7 @@ def test_every_layout_is_read_the_same(make: Make, ledger: str, spark: Any) -> N
     wanted = play.expected().rows
     for name, columns in (("mapped", {b"d:h", b"d:p"}), ("packed", {b"d:_packed"})):
         table = f"{play.name}_{name}"
-        rows = hbase_rows(play.opened.book, play.opened.result_table("hbase_default", table))
+        rows = hbase_rows(play.opened.book, play.opened.result_table("hbase_default", table), name)
         found = {
             (one.place.partition.topic, one.place.partition.partition, one.place.offset, one.place.index): {
                 field: value.decode() for field, value in one.fields.items()

@@ -244,6 +244,18 @@ BUGS = {
         "        return False\n",
         "gives nothing at",
     ),
+    "a replay into one sink counts in the others too": Bug(
+        BOOK,
+        " for one in windows if one.record.window.counts_for(sink))",
+        " for one in windows)",
+        "gives nothing at|which does not count|another generation counts at|a compaction has lost",
+    ),
+    "a pinned window forgets its sinks": Bug(
+        PLANNER,
+        "        sinks=request.sinks,\n",
+        "",
+        "has other sinks than its lane",
+    ),
     "a saved plan does not note that partitions were added": Bug(
         "tidemark.runs.saved_plans",
         "    pending = pinning.pin(opened, INGEST, planned)\n",

@@ -24,6 +24,7 @@ from tests.model.promises import INGEST, Promises
 from tests.model.sink import (
     BASE,
     SINK,
+    TABLE,
     Coordinate,
     Results,
     Row,
@@ -139,7 +140,7 @@ def _file(setting: Setting, max_records: int | None) -> StreamFile:
                 "on_out_of_range": setting.out_of_range if setting.accepts else "fail",
             },
             "scheme": {"type": "key_value"},
-            "sinks": [{"type": "hbase", "table": "t"}],
+            "sinks": [{"type": "hbase", "table": "t"}, {"type": "parquet", "name": SINK, "folder": "f"}],
             "dead_letters": {"table": "d"},
             "guarantee": setting.guarantee,
             "limits": {"max_records": max_records, "max_behind": setting.max_behind},
@@ -156,13 +157,14 @@ class Request:
     run: str
     selection: RangeSet
     order: Order = Order.OLDEST
+    sinks: tuple[str, ...] | None = None
 
     @property
     def lane(self) -> str:
         return lanes.lane_name(self.kind, self.run)
 
     def open(self, opened: OpenStream) -> None:
-        lanes.open_selected(opened, self.kind, self.run, self.selection, "a test", order=self.order)
+        lanes.open_selected(opened, self.kind, self.run, self.selection, "a test", order=self.order, sinks=self.sinks)
 
 
 @dataclass
@@ -192,7 +194,11 @@ class Work:
         self.write(found[1::2], self.actor.transport.send)
         folder = {(one, attempt.generation): message.number for one, message in self.messages.items()}
         name = (self.lane, self.taken.pending.window.seq, attempt.generation)
-        self.actor.transport.send(lambda: self.world.results.write_folder(name, folder))
+        if self.writes(SINK):
+            self.actor.transport.send(lambda: self.world.results.write_folder(name, folder))
+
+    def writes(self, sink: str) -> bool:
+        return self.taken.pending.window.counts_for(sink)
 
     def verify(self) -> Receipt:
         changes = changes_since_pin(self.world.kafka, self.taken.pending.window)
@@ -202,7 +208,8 @@ class Work:
         dead = SinkReceipt(name="dead_letters", type="hbase", place={})
         place = {"base": BASE, "folder": folder_of(name)}
         files = SinkReceipt(name=SINK, type="parquet", place=place)
-        return Receipt(tallies=(), sinks=(files,), dead_letters=dead, started_at=1, finished_at=2)
+        sinks = (files,) if self.writes(SINK) else ()
+        return Receipt(tallies=(), sinks=sinks, dead_letters=dead, started_at=1, finished_at=2)
 
     def write(self, places: list[Coordinate], send: Callable[[Callable[[], object]], None]) -> None:
         """Write the rows of some messages, with the versions that the sink `hbase_latest` takes from the register."""
@@ -218,7 +225,7 @@ class Work:
             rows = {one: Row(self.messages[one].number, world.network.calls) for one in places}
             world.results.write(rows, attempt.generation)
 
-        if places:
+        if places and self.writes(TABLE):
             send(apply)
 
 
@@ -528,7 +535,8 @@ class World:
             return None
         number = len(self.requests)
         order = Order.NEWEST if (number + step.actor) % 2 else Order.OLDEST
-        request = Request(kind, f"request {number}", wanted, order)
+        alone = (None, (SINK,), None, (TABLE,))[number % 4] if kind == LaneKind.REPLAY else None
+        request = Request(kind, f"request {number}", wanted, order, alone)
         self.requests.append(request)
         return request
 
@@ -551,10 +559,10 @@ class World:
         """Readers. Whatever others do meanwhile, they are given what counted while they read, each message once."""
         for read in (rows_that_count, rows_in_folders):
             proven = read is rows_in_folders
-            before = self.promises.rows(proven=proven)
+            before = self.promises.rows(SINK if proven else TABLE, proven=proven)
             found = read(actor.book, self.results)
             self.promises.look()
-            after = self.promises.rows(proven=proven)
+            after = self.promises.rows(SINK if proven else TABLE, proven=proven)
             said = f"{read.__name__} gives"
             for coordinate, message in found.items():
                 counts = message in (before.get(coordinate), after.get(coordinate))
@@ -777,14 +785,19 @@ class World:
         self.look(rescuer, Step("look"))
         assert verify(rescuer.book) == []
         authority = rescuer.book.authority()
-        for coordinate, generation in self.promises.authority.items():
-            topic, incarnation, partition, offset = coordinate
-            at = TopicPartition(topic, partition, incarnation)
-            assert authority.of(at, offset) == generation, f"another generation counts at {coordinate}"
+        for sink, counts in self.promises.counting.items():
+            of_sink = rescuer.book.authority(sink)
+            for coordinate, generation in counts.items():
+                topic, incarnation, partition, offset = coordinate
+                at = TopicPartition(topic, partition, incarnation)
+                assert of_sink.of(at, offset) == generation, f"another generation counts at {coordinate} in {sink}"
         for coordinate in list(self.promises.authority)[:: max(1, len(self.promises.authority) // 4)]:
             topic, incarnation, partition, offset = coordinate
             found = look_up(rescuer.book, Place(TopicPartition(topic, partition, incarnation), offset))
-            assert found.generation == self.promises.authority[coordinate], f"{coordinate} is found elsewhere"
+            for sink, counts in self.promises.counting.items():
+                record = found.counting(sink)
+                right = record is not None and record.attempt.generation == counts[coordinate]
+                assert right, f"{coordinate} is found elsewhere in {sink}"
         assert set(coordinates(authority.covered())) == self.promises.authority.keys()
         for key, written in self.network.values.items():
             assert self.store.read(key) == written[-1][1], f"the store holds another value of {key} than was written"

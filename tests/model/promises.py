@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tests.model.sink import Coordinate, Results
+from tests.model.sink import SINK, TABLE, Coordinate, Results
 from tests.model.transport import Network
 
 INGEST = "ingest"
@@ -34,6 +34,10 @@ class Committed:
     @property
     def generation(self) -> int:
         return self.record["attempt"]["generation"]
+
+    def writes(self, sink: str | None) -> bool:
+        alone = self.record["window"]["sinks"]
+        return alone is None or sink in alone
 
     @property
     def writes_later(self) -> bool:
@@ -65,10 +69,11 @@ class Promises:
         self._selections: dict[str, set[Coordinate]] = {}
         self.windows: dict[Name, Committed] = {}
         self._receipts: set[tuple[str, int, str]] = set()
-        # The authority: of each coordinate the highest generation of a committed window.
-        self.authority: dict[Coordinate, int] = {}
+        # The authority: of each coordinate the highest generation of a committed window that writes a sink. None: of
+        # those that write all sinks.
+        self.counting: dict[str | None, dict[Coordinate, int]] = {None: {}, TABLE: {}, SINK: {}}
         self._first: dict[Coordinate, Name] = {}
-        self._holder: dict[Coordinate, Name] = {}
+        self._holder: dict[tuple[str | None, Coordinate], Name] = {}
         self._generations: set[int] = set()
         self._losers: set[str] = set()
         self.known: dict[Coordinate, Known] = defaultdict(Known)
@@ -81,6 +86,10 @@ class Promises:
         # Without positions only the last window says what was read: what an older one read may be cut off unnoticed.
         self.notes_cuts = True
         results.changing, results.removing = self.look, self.removes
+
+    @property
+    def authority(self) -> dict[Coordinate, int]:
+        return self.counting[None]
 
     def look(self) -> None:
         """Check all that has been applied since the last look."""
@@ -128,6 +137,10 @@ class Promises:
         last = self.history.get((lane, before["seq"]))
         follows = hashlib.sha256(last).hexdigest() if last is not None else None
         assert previous == follows, f"{lane}/{window['seq']} does not name the record before it"
+        entry = self.register["lanes"][lane] if self.register else None
+        assert entry is None or window["sinks"] == entry["sinks"], (
+            f"{lane}/{window['seq']} has other sinks than its lane"
+        )
         self._continues(lane, before, window)
 
     def _continues(self, lane: str, before: Head, window: dict[str, Any]) -> None:
@@ -194,17 +207,21 @@ class Promises:
         """From now on the results of this window count, and no older ones at its offsets."""
         generation = committed.generation
         again = committed.record["kind"] == "replay" or committed.record["window"]["guarantee"] == "none"
+        if not committed.writes(None):
+            assert committed.record["kind"] == "replay", f"{name} has not written all sinks, and is the first there"
         for coordinate in committed.covers:
-            before = self.authority.get(coordinate, 0)
+            before = max(counts.get(coordinate, 0) for counts in self.counting.values())
             assert generation > before, f"{name}: {coordinate} was committed at a higher generation before"
             if not again:
                 assert before == 0, f"{coordinate} was read by {self._first[coordinate]} and by {name}"
             else:
                 assert before > 0 or committed.record["kind"] == "ingest", f"{name} replays what no window has read"
             self._first.setdefault(coordinate, name)
-            self.authority[coordinate] = generation
-            self._holder[coordinate] = name
-            if self._is_proven(coordinate):
+            for sink, counts in self.counting.items():
+                if committed.writes(sink):
+                    counts[coordinate] = generation
+                    self._holder[sink, coordinate] = name
+            if committed.writes(TABLE) and self._is_proven(TABLE, coordinate):
                 self._is_there(coordinate, generation, f"{name[0]}/{name[1]} is committed")
 
     def _is_there(self, coordinate: Coordinate, generation: int, why: str) -> None:
@@ -249,7 +266,7 @@ class Promises:
                 f"head and history differ on window {name}"
             )
         committed.settled = True
-        for coordinate in committed.covers:
+        for coordinate in committed.covers if committed.writes(TABLE) else ():
             for generation, row in self._results.rows.get(coordinate, {}).items():
                 assert generation >= committed.generation or row.at > committed.at, (
                     f"{name[0]}/{name[1]} is settled, and a row of an older attempt is left at {coordinate}"
@@ -336,7 +353,7 @@ class Promises:
         committed = self.windows[lane, seq]
         assert committed.record["attempt"]["token"] == token, f"{lane}/{seq} has the receipt of another attempt"
         for coordinate in committed.covers:
-            if self.authority[coordinate] == committed.generation:
+            if self.counting[TABLE][coordinate] == committed.generation:
                 self._is_there(coordinate, committed.generation, f"{lane}/{seq} has its receipt")
 
     # rows
@@ -353,22 +370,23 @@ class Promises:
             assert right, f"two attempts share an ordinal at {coordinate}"
 
     def removes(self, coordinate: Coordinate, generation: int) -> None:
-        counts = self.authority.get(coordinate, 0)
+        counts = self.counting[TABLE].get(coordinate, 0)
         assert generation != counts, f"what counts at {coordinate} was swept"
         assert generation < counts, f"a row was swept at {coordinate}, and no newer one is committed there"
         self.swept += 1
 
-    def rows(self, *, proven: bool) -> dict[Coordinate, int]:
-        """What a reader has to be given now; of a sink that receipts name only what is `proven`."""
+    def rows(self, sink: str, *, proven: bool) -> dict[Coordinate, int]:
+        """What a reader of a sink has to be given now; of one that receipts name only what is `proven`."""
         return {
-            coordinate: self._results.rows[coordinate][generation].message
-            for coordinate, generation in self.authority.items()
-            if self._is_proven(coordinate) or (not proven and generation in self._results.rows.get(coordinate, {}))
+            coordinate: self._results.made[coordinate, generation]
+            for coordinate, generation in self.counting[sink].items()
+            if self._is_proven(sink, coordinate)
+            or (not proven and generation in self._results.rows.get(coordinate, {}))
         }
 
-    def _is_proven(self, coordinate: Coordinate) -> bool:
+    def _is_proven(self, sink: str, coordinate: Coordinate) -> bool:
         """Whether the window that counts there has a receipt: then there is a row."""
-        name = self._holder[coordinate]
+        name = self._holder[sink, coordinate]
         committed = self.windows[name]
         return not committed.writes_later or (*name, committed.record["attempt"]["token"]) in self._receipts
 
@@ -384,7 +402,8 @@ class Promises:
                 for number in range(start, until):
                     committed = self.windows[lane, number]
                     for coordinate in committed.covers:
-                        if self.authority[coordinate] == committed.generation and self._is_proven(coordinate):
+                        counts = self.counting[SINK][coordinate] == committed.generation
+                        if counts and self._is_proven(SINK, coordinate):
                             assert (coordinate, committed.generation) in held, f"a compaction has lost {coordinate}"
 
     # what actors were told

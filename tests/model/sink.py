@@ -22,6 +22,7 @@ Coordinate = tuple[str, int, int, int]
 # Of a window: (lane, number, generation); of a compaction: ("compacted", number, generation).
 FolderName = tuple[str, int, int]
 SINK = "files"
+TABLE = "hbase"
 BASE = "base"
 
 
@@ -54,6 +55,8 @@ class Results:
     def __init__(self) -> None:
         self.rows: dict[Coordinate, dict[int, Row]] = {}
         self.folders: dict[FolderName, dict[tuple[Coordinate, int], int]] = {}
+        # What each attempt has made of each message, wherever it has written that.
+        self.made: dict[tuple[Coordinate, int], int] = {}
         self.changing: Callable[[], None] = lambda: None
         self.removing: Callable[[Coordinate, int], None] = lambda coordinate, generation: None
 
@@ -61,10 +64,12 @@ class Results:
         self.changing()
         for coordinate, row in rows.items():
             self.rows.setdefault(coordinate, {})[generation] = row
+            self.made[coordinate, generation] = row.message
 
     def write_folder(self, name: FolderName, rows: dict[tuple[Coordinate, int], int]) -> None:
         self.changing()
         self.folders[name] = rows
+        self.made |= rows
 
     def remove_folder(self, name: FolderName) -> None:
         self.changing()
@@ -94,7 +99,8 @@ class Sweeper:
 
     def sweep(self, record: Record, covers: RangeSet) -> None:
         generation = record.attempt.generation
-        for at in covers.partitions:
+        # As the product does: only what the receipt names, which are the sinks that the window has written.
+        for at in covers.partitions if record.window.counts_for(TABLE) else ():
             self._send(lambda at=at: self._results.sweep(covers.only([at]), generation))
         self._send(lambda: self._results.sweep_folders(record.lane, record.seq, generation))
 
@@ -119,7 +125,7 @@ class Table:
 def rows_that_count(book: Book, results: Results) -> dict[Coordinate, int]:
     """What the product's reader gives: the message at each coordinate."""
     found: dict[Coordinate, int] = {}
-    rows: Iterable[Any] = hbase_rows(book, cast("Any", Table(results)))
+    rows: Iterable[Any] = hbase_rows(book, cast("Any", Table(results)), TABLE)
     for row in rows:
         coordinate = _of(row.place.partition, row.place.offset)
         assert coordinate not in found, f"a reader was given {coordinate} twice"
@@ -154,7 +160,7 @@ def compact(book: Book, results: Results, run: str, send: Send, *, again: bool) 
     """A compaction as the job does it; gives the folder that it has made, None where there was nothing to do."""
     held = compactions.claim(book, SINK, run)
     generation = held.value.claim.generation
-    view = book.view()
+    view = book.view(SINK)
     chosen = [one for one in parts(view.windows, view.authority, SINK, held.value) if again or not one.compacted]
     made = None
     if len(chosen) > 1:

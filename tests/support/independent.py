@@ -80,10 +80,13 @@ class Independent:
         client.close()
         return found
 
-    def generations(self) -> dict[tuple[str, int, int], int]:
-        """(topic, partition, offset) to the generation that counts there."""
+    def generations(self, sink: str | None = None) -> dict[tuple[str, int, int], int]:
+        """(topic, partition, offset) to the generation that counts there, in a sink. None: in the dead letters."""
         counting: dict[tuple[str, int, int], int] = {}
         for record in self.records():
+            alone = record["window"].get("sinks")
+            if alone is not None and sink not in alone:
+                continue
             generation = record["attempt"]["generation"]
             chosen = self._selection(record["window"].get("selection"))
             for one in record["window"]["ranges"]:
@@ -107,9 +110,9 @@ class Independent:
             for offset in range(start, until)
         }
 
-    def hbase(self, table: str | None = None) -> Counting:
-        """The rows of an HBase table; fields are text."""
-        generations = self.generations()
+    def hbase(self, table: str | None = None, sink: str | None = None) -> Counting:
+        """The rows of an HBase table; fields are text. `sink`: whose table it is, if windows may have written it alone."""
+        generations = self.generations(sink)
         connection = self._connection()
         source = connection.table(table or self._name)
         rows, debris = [], 0
@@ -142,15 +145,20 @@ class Independent:
         connection.close()
         return found
 
-    def parquet(self, fields: list[str]) -> Counting:
-        """The rows in the Parquet files of committed windows, or in their compacted folders; fields as in HBase."""
-        generations, compacted = self.generations(), self._compacted()
+    def parquet(self, fields: list[str], only: str | None = None) -> Counting:
+        """The rows in the Parquet files of committed windows, or in their compacted folders; fields as in HBase.
+
+        Of all sinks of that type, or of one `only`.
+        """
+        generations, compacted = self.generations(only), self._compacted()
         rows, debris, tables = [], 0, {}
         for record in self.records():
             receipt = record["receipt"] or self._late_receipt(record["attempt"]["token"])
             window = (record["lane"], record["window"]["seq"])
             for sink in receipt["sinks"]:
-                if sink["type"] != "parquet" or not any(tally["rows"][0] for tally in receipt["tallies"]):
+                if sink["type"] != "parquet" or only not in (None, sink["name"]):
+                    continue
+                if not any(tally["rows"][0] for tally in receipt["tallies"]):
                     continue
                 other = compacted.get((sink["name"], *window))
                 folder = (other or sink["place"]["folder"]).removeprefix("file://")

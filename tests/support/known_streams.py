@@ -101,10 +101,14 @@ class Work:
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
         for offset in self.offsets():
-            if self.world.log.contents[offset] == Fate.STORED and self.world.by_coordinate:
+            if self.world.log.contents[offset] == Fate.STORED and self.writes_rows:
                 self.world.results.put(self.window, self.lane, attempt, offset)
-            if self.world.log.contents[offset] == Fate.DEAD_LETTER:
+            if self.world.log.contents[offset] == Fate.DEAD_LETTER and self.window.counts_for(None):
                 self.world.dead.put(self.window, self.lane, attempt, offset)
+
+    @property
+    def writes_rows(self) -> bool:
+        return self.world.by_coordinate and self.window.counts_for("hbase")
 
     def offsets(self) -> list[int]:
         there = [offset for one in self.covers for offset in range(one.start, one.until)]
@@ -121,8 +125,8 @@ class Work:
             invalid=Count.of(numbers[Fate.DEAD_LETTER], 0),
             skipped=Count.of(numbers[Fate.SKIPPED], 0),
         )
-        sinks = (SinkReceipt(name="hbase", type="hbase", place={}),) if self.world.by_coordinate else ()
-        dead = SinkReceipt(name="dead_letters", type="hbase", place={})
+        sinks = (SinkReceipt(name="hbase", type="hbase", place={}),) if self.writes_rows else ()
+        dead = SinkReceipt(name="dead_letters", type="hbase", place={}) if self.window.counts_for(None) else None
         return Receipt(tallies=(tally,), sinks=sinks, dead_letters=dead, started_at=1, finished_at=2)
 
 
@@ -148,10 +152,11 @@ class KnownStream(StreamInMemory):
         self.read |= {offset: (lane, seq) for one in work.covers for offset in range(one.start, one.until)}
         return record
 
-    def replay(self, run: str, *found: tuple[int, int]) -> str:
+    def replay(self, run: str, *found: tuple[int, int], sinks: tuple[str, ...] | None = None) -> str:
         """A replay of (start, until) ranges, as far as its lane's end. Gives its lane."""
         chosen = RangeSet(OffsetRange(at(0), start, until) for start, until in found)
-        lane = lanes.open_selected(self.opened, LaneKind.REPLAY, run, chosen, "a test", People("ann", "bob"))
+        people = People("ann", "bob")
+        lane = lanes.open_selected(self.opened, LaneKind.REPLAY, run, chosen, "a test", people, sinks=sinks)
         while lanes.plan_lane(self.opened, lane, run) is not None:
             self.process(lane, run)
         lanes.finish(self.opened, lane)

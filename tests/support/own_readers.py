@@ -23,7 +23,7 @@ Rows = list[tuple[Place, Fields]]
 
 
 def dead_letters(opened: OpenStream) -> Rows:
-    return [_stored(row) for row in hbase_rows(opened.book, opened.dead_letter_table())]
+    return [_stored(row) for row in hbase_rows(opened.book, opened.dead_letter_table(), None)]
 
 
 def results_of(opened: OpenStream, sinks: set[str], *, with_spark: bool) -> Iterator[tuple[str, Rows]]:
@@ -38,12 +38,12 @@ def results_of(opened: OpenStream, sinks: set[str], *, with_spark: bool) -> Iter
 def _plain(opened: OpenStream, sink: Sink) -> Rows | None:
     book = opened.book
     if isinstance(sink, HBaseSink):
-        return [_stored(row) for row in hbase_rows(book, opened.result_table(sink.hbase, sink.table))]
+        return [_stored(row) for row in hbase_rows(book, opened.result_table(sink.hbase, sink.table), sink.name)]
     if isinstance(sink, ParquetSink | DeltaSink):
         read = delta_tables if isinstance(sink, DeltaSink) else parquet_tables
         return [_row(opened, row) for table in read(book, sink.name) for row in table.to_pylist()]
     if isinstance(sink, KafkaSink) and sink.value is None:
-        messages = kafka_messages(book, kafka_endpoint(opened.connections(sink.kafka)), sink.targets())
+        messages = kafka_messages(book, kafka_endpoint(opened.connections(sink.kafka)), sink.targets(), sink.name)
         places = ((one.origin.place, one.value) for one in messages)
         return [
             ((at.partition.topic, at.partition.partition, at.offset, at.index), _json(opened, value))

@@ -201,13 +201,14 @@ class Playground:
         opened: OpenStream | None = None,
         wait: Callable[[float], None] = time.sleep,
         order: Order = Order.OLDEST,
+        sinks: tuple[str, ...] | None = None,
     ) -> list[Record]:
         """Backfill or replay a selection in this process, as those DAGs do."""
         from tidemark_spark.jobs.window import process_windows
 
         run = run or self.new_run()
         opened = opened or self.opened
-        lane = lanes.open_selected(opened, kind, run, selection, "a test", order=order)
+        lane = lanes.open_selected(opened, kind, run, selection, "a test", order=order, sinks=sinks)
         pending = lanes.plan_lane(opened, lane, run)
         assert pending is not None
         return process_windows(opened, lane, pending.window.seq, run, on_step=on_step, wait=wait)

@@ -391,5 +391,5 @@ def stored(opened: OpenStream) -> list[int]:
 
 def generations(opened: OpenStream) -> dict[int, int]:
     """The offsets whose rows count, and the generation of each."""
-    rows = hbase_rows(opened.book, opened.result_table("hbase_default", STREAM))
+    rows = hbase_rows(opened.book, opened.result_table("hbase_default", STREAM), "hbase")
     return {row.place.offset: row.mark.generation for row in rows}

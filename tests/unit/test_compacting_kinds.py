@@ -60,7 +60,7 @@ def test_what_parquet_says_of_its_compactions(tmp_path: Path) -> None:
         pq.write_table(pa.table({"id": ["a"]}), file)
         sizes.append(file.stat().st_size)
     book = Book(MemoryStore(), "s", clock=lambda: 1_000_000)
-    book.view = lambda: SimpleNamespace(windows=windows, authority=authority_of(windows))  # type: ignore[method-assign]
+    book.view = lambda sink=None: SimpleNamespace(windows=windows, authority=authority_of(windows))  # type: ignore[method-assign]
     opened = SimpleNamespace(book=book, connections=lambda name: lake)
 
     compaction = kind_of(sink.type).with_compaction()

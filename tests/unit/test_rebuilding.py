@@ -103,6 +103,7 @@ def part(
     selection: SelectionRef | None = None,
     gaps: tuple[Gap, ...] = (),
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE,
+    sinks: tuple[str, ...] | None = None,
 ) -> Planner:
     """A window of five offsets of the lane's selection."""
 
@@ -120,6 +121,7 @@ def part(
             pinned_at=1,
             run="run 1",
             guarantee=guarantee,
+            sinks=sinks,
         )
 
     return plan
@@ -156,8 +158,9 @@ def world_with_lanes() -> World:
             start=positions({AT: start}),
             selection=chosen,
             order=order,
+            sinks=("a",) if lane == "replay-2" else None,
         )
-    work(world, "replay-2", part(15, selection=chosen))
+    work(world, "replay-2", part(15, selection=chosen, sinks=("a",)))
     world.pin()
     return world
 
@@ -187,6 +190,9 @@ def test_without_its_register_the_ingest_goes_on_where_it_was(tmp_path: Path) ->
     }
     assert {offset: named(look_up(book, Coordinate(AT, offset))) for offset in found} == found
     assert all_lanes(book)["replay-2"].selection == known["replay-2"].selection
+    # It has written one sink alone, and counts there alone.
+    assert all_lanes(book)["replay-2"].sinks == ("a",)
+    assert book.authority("a") == world.book.authority("a") != book.authority()
     assert found[17] == ([("replay-2", 1), (LANE, 2)], [])
     there = World(MemoryStore())
     there.now, there.book = world.now, book

@@ -20,11 +20,17 @@ from tidemark.ledger.records import INGEST, GapKind, TopicIncarnation
 from tidemark.ledger.register import change_topics
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet, TopicPartition
-from tidemark.runs import lanes
+from tidemark.runs import answers, lanes
+from tidemark.runs.answering import answers_of
+from tidemark.runs.answers import totals
+from tidemark.runs.redriving import DeadLetters
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
 from tidemark.views import message, where
 from tidemark.views.again import again
+from tidemark.views.dead_letters import dead_letters
 from tidemark.views.fates import Counted, Covering, Facts, Fate, fate, possible
+from tidemark.views.summary import committed_by
+from tidemark.views.window import window_of
 
 __all__ = ["tables"]
 
@@ -263,3 +269,40 @@ def test_a_time_names_the_first_message_at_or_after_it(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(WrongUse, match=why):
             where.coordinate(world.opened, said)
+
+
+@pytest.mark.covers("N14")
+def test_a_window_into_some_sinks_changes_no_outcome(tmp_path: Path) -> None:
+    """Today's code gives a row for what was a dead letter, and none for what was stored. Only the sink follows it."""
+    world = KnownStream(tmp_path, [Fate.STORED, Fate.DEAD_LETTER, Fate.STORED, Fate.SKIPPED, Fate.STORED])
+    world.ends((0, 5))
+    world.ingest()
+    before = {offset: world.where(offset) for offset in range(5)}
+    world.log.contents[0:3] = [Fate.DEAD_LETTER, Fate.STORED, Fate.STORED]
+    lane = world.replay("alone", (0, 3), sinks=("hbase",))
+    after = {offset: world.where(offset) for offset in range(5)}
+    # The row of 0 is gone, and what its own window counted does not say which message gave which row.
+    assert [one.fate for one in after.values()] == [Fate.READ, Fate.DEAD_LETTER, Fate.STORED, Fate.SKIPPED, Fate.STORED]
+    assert [len(one.rows["hbase"]) for one in after.values()] == [0, 1, 1, 0, 1]
+    assert after[1].rows[where.DEAD_LETTERS] == before[1].rows[where.DEAD_LETTERS] != []
+    assert all(one.counting is not None and one.counting.lane == INGEST for one in after.values())
+    alone, ingest = message.as_values(after[2])["windows"]
+    assert (alone["lane"], alone["counts"], alone["only_sinks"], alone["counts_in"]) == (
+        lane,
+        False,
+        ["hbase"],
+        ["hbase"],
+    )
+    assert (ingest["lane"], ingest["counts"], ingest["only_sinks"], ingest["counts_in"]) == (INGEST, True, None, [])
+    assert [message.counts_said(one) for one in (alone, ingest)] == ["counts in hbase alone", "counts"]
+    shown = window_of(world.opened, lane, 1)
+    assert shown is not None
+    assert (shown["only_sinks"], [one["name"] for one in shown["sinks"]]) == (["hbase"], ["hbase"])
+    # The dead letters that count are those of the ingest, and the run's own answer says what has no row.
+    assert dead_letters(world.opened, DeadLetters())["counted"] == 1
+    records = committed_by(world.opened, lane, "alone")
+    assert totals(answers_of(world.opened, records)) == {answers.STORED: 2, answers.NO_ROW: 1}
+    # An ordinary replay over it counts everywhere.
+    world.replay("all", (0, 3))
+    assert [world.where(offset).fate for offset in range(3)] == [Fate.DEAD_LETTER, Fate.STORED, Fate.STORED]
+    assert message.counts_said(message.as_values(world.where(2))["windows"][1]) == ""

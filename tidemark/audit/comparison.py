@@ -106,6 +106,7 @@ class ReplayComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     Of `offsets` selected, `messages` were read; today's code would make them `stored`, `skipped` or `dead_letters`.
     `reasons` are the most frequent ones of those dead letters. `not_compared` are the sinks that cannot be compared by row.
+    With `sinks`, the replay writes these alone: the other places are not compared, since they stay as they are.
     """
 
     format: int = FORMAT
@@ -123,6 +124,7 @@ class ReplayComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     places: tuple[PlaceComparison, ...]
     not_compared: tuple[str, ...] = ()
     reasons: tuple[DeadLetterReason, ...] = ()
+    sinks: tuple[str, ...] | None = None
 
     @property
     def differences(self) -> int:
@@ -135,6 +137,8 @@ class ReplayComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
             f"dead letters {self.dead_letters}"
         )
         parts = [text, *(place.sentence() for place in self.places)]
+        if self.sinks is not None:
+            parts.append(f"written alone: {', '.join(self.sinks)}; other sinks and dead letters stay as they are")
         if self.not_compared:
             parts.append(f"not compared: {', '.join(self.not_compared)}")
         return "; ".join(parts)
@@ -157,7 +161,8 @@ class ReplayComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         yield self.sentence()
         yield from chain.from_iterable(map(_lines, self.places))
         for one in self.reasons:
-            yield f"{one.number} dead letters after the replay: {one.reason!r}, such as {one.first}"
+            what = "dead letters after the replay" if self.sinks is None else "invalid or failed, without a row"
+            yield f"{one.number} {what}: {one.reason!r}, such as {one.first}"
 
 
 def _lines(place: PlaceComparison) -> Iterator[str]:

@@ -10,16 +10,20 @@ from tidemark.errors import ProcessingFailed
 from tidemark.ledger.records import AUDIT
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.comparing import find_comparison
+from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.submit import COMPARE_JOB
 
 _PLACE = ("name", "before", "after", "same", "changed", "new", "gone")
 
 
-def compared(opened: OpenStream, run: str, offsets: RangeSet, *, verbose: bool) -> ReplayComparison:
-    """Compare what a replay of some offsets will change. Commits nothing. Raises ProcessingFailed."""
+def compared(
+    opened: OpenStream, run: str, offsets: RangeSet, sinks: Sinks = None, *, verbose: bool
+) -> ReplayComparison:
+    """Compare what a replay of some offsets, into some sinks alone, will change. Commits nothing. Raises ProcessingFailed."""
     selection = opened.book.store_selection(offsets).digest
     arguments = ["--stream-file", str(opened.file.path), "--run", run, "--selection", selection]
+    arguments += ["--sinks", ",".join(sinks)] if sinks is not None else []
     began = opened.book.clock()
     ended = submit(
         opened, COMPARE_JOB, arguments, look=lambda: of_audit(opened.book.last_beat(AUDIT), run, began), verbose=verbose

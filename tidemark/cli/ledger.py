@@ -62,6 +62,8 @@ def show(
                 "approved_by": entry.approved_by if entry else None,
                 "order": head.order.value,
                 "rate": entry.rate if entry else None,
+                # The sinks that the lane writes alone; None for all.
+                "only_sinks": list(entry.sinks) if entry and entry.sinks is not None else None,
                 "positions": {str(position.at): str(position.offset) for position in head.positions},
             }
         )

@@ -56,6 +56,14 @@ Rate = Annotated[
     int | None,
     typer.Option(help="the most records a second, on average; overrides `limits.max_records_per_second` for this run"),
 ]
+IntoSinks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sink",
+        help="write this sink alone, and leave the others and the dead letters as they are; may be repeated. A backfill needs "
+        "--mode reprocess for it",
+    ),
+]
 Reason = Annotated[str, typer.Option(help="why; it is kept in the ledger")]
 ApprovedBy = Annotated[
     str,

@@ -51,7 +51,7 @@ def show(
         return
     line(f"{values['coordinate']}: {values['sentence']}")
     windows = [
-        [one["lane"], one["seq"], one["generation"], one["run"], "counts" if one["counts"] else ""]
+        [one["lane"], one["seq"], one["generation"], one["run"], message_view.counts_said(one)]
         for one in values["windows"]
     ]
     if windows:
@@ -122,7 +122,7 @@ def rows_of(
     if isinstance(chosen, SinkSettings):
         yield from kind_of(chosen.type).without_spark().rows(opened, chosen, limit)
         return
-    for row in hbase_rows(opened.book, opened.dead_letter_table()):
+    for row in hbase_rows(opened.book, opened.dead_letter_table(), None):
         yield {**place(row.place), **described(row)}
 
 

@@ -19,6 +19,7 @@ from tidemark.cli.options import (
     DryRun,
     From,
     IfNone,
+    IntoSinks,
     Json,
     OrderName,
     Ranges,
@@ -44,12 +45,13 @@ from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import stored_before
-from tidemark.runs import lanes, whole_windows
+from tidemark.runs import into_sinks, lanes, whole_windows
 from tidemark.runs.answering import answers_of
 from tidemark.runs.answers import exact
 from tidemark.runs.approval import People, check_approved
 from tidemark.runs.comparing import as_value, find_comparison
 from tidemark.runs.estimates import estimated
+from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
 from tidemark.runs.selecting import Selected, between_offsets, select
@@ -74,6 +76,7 @@ def backfill(
         str,
         typer.Option(help="only_missing, or reprocess: read again what windows have read of the ranges or the time"),
     ] = "only_missing",
+    sink: IntoSinks = None,
     since: Since = "",
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
@@ -98,6 +101,7 @@ def backfill(
         "everything_before": everything_before,
         "holes": holes,
         "mode": mode,
+        "sinks": sink,
         "since": since,
         "until_time": until_time,
         "if_none": if_none,
@@ -133,6 +137,7 @@ def replay(
     ignore_stored: Annotated[
         bool, typer.Option("--ignore-stored", help="everything from where `start` says; the ingest stays where it is")
     ] = False,
+    sink: IntoSinks = None,
     since: Since = "",
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
@@ -163,6 +168,7 @@ def replay(
         "dead_letters_window": dead_letters_window,
         "selection": selection,
         "ignore_stored": ignore_stored,
+        "sinks": sink,
         "since": since,
         "until_time": until_time,
         "if_none": if_none,
@@ -203,19 +209,19 @@ def _selected(
         error(f"going on with the {kind.value} that run {name} has begun: its offsets, in its order, at its rate")
     else:
         asked = checked(request, values, {})
-        chosen = select(opened, asked)
+        chosen, sinks = select(opened, asked), into_sinks.named(opened, asked.sinks)
         changes = None
         if isinstance(asked, ReplayRequest) and asked.compare and chosen.ranges:
             if not asked.dry_run:
                 # Refused before Spark is started.
                 check_approved(opened.stream.limits.approve_above, chosen.ranges.count(), people)
-            changes = compared(opened, name, chosen.ranges, verbose=verbose)
+            changes = compared(opened, name, chosen.ranges, sinks, verbose=verbose)
         if asked.dry_run:
             _show(opened, asked, chosen, changes, as_json=as_json)
             return
         if changes is not None and not as_json:
             show_comparison(changes)
-        _show_more_or_less(opened, chosen)
+        _show_more_or_less(opened, chosen, sinks)
         mine = lanes.open_request(
             opened,
             kind,
@@ -226,6 +232,7 @@ def _selected(
             again=chosen.again,
             order=Order(asked.order),
             rate=asked.rate,
+            sinks=sinks,
         )
     for lane in mine:
         process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over, verbose=verbose)
@@ -264,9 +271,10 @@ def _show(
 ) -> None:
     """A dry run: the answer to each offset, how many are stored already, an estimate by earlier windows, and the changes."""
     guess = estimated(opened, chosen.all.count(), asked.rate or opened.stream.limits.max_records_per_second)
-    stored = stored_before(opened.book.view(), chosen.all)
+    stored, sinks = stored_before(opened.book.view(), chosen.all), into_sinks.named(opened, asked.sinks)
     value = {
         "kind": asked.kind.value,
+        "sinks": None if sinks is None else list(sinks),
         **counted(chosen.ranges),
         "again": counted(chosen.again),
         "added": counted(chosen.added),
@@ -283,7 +291,7 @@ def _show(
             show_comparison(changes)
     error(f"dry run: {chosen.all.count()} offsets would be read; of about {stored} messages of them rows are stored")
     show_estimate(guess)
-    _show_more_or_less(opened, chosen)
+    _show_more_or_less(opened, chosen, sinks)
 
 
 def _show_done(
@@ -305,9 +313,11 @@ def _comparison(changes: ReplayComparison | None) -> dict[str, Any]:
     return {} if changes is None else {"comparison": as_value(changes)}
 
 
-def _show_more_or_less(opened: OpenStream, chosen: Selected) -> None:
+def _show_more_or_less(opened: OpenStream, chosen: Selected, sinks: Sinks) -> None:
+    if sinks is not None:
+        error(f"into {', '.join(sinks)} alone: other sinks and the dead letters stay as they are")
     if chosen.added:
-        error(f"added, since {whole_windows.because(opened)}: {chosen.added.count()} offsets")
+        error(f"added, since {whole_windows.because(opened, sinks)}: {chosen.added.count()} offsets")
     for why, ranges in chosen.left_out.items():
         error(f"left out, {why}: {ranges.count()} offsets")
 

@@ -41,6 +41,8 @@ def window(
         line(
             f"reason: {found['reason']}, asked by {found['asked_by'] or '-'}, approved by {found['approved_by'] or '-'}"
         )
+    if found["only_sinks"] is not None:
+        line(f"into {', '.join(found['only_sinks'])} alone: other sinks and the dead letters stay as they are")
     headings = ("partition", "from", "until", "offsets", *(name.replace("_", " ") for name in _COUNTS))
     data(found, as_json=False, rows=rows, columns=headings)
     for gap in found["gaps"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from msgspec import structs
@@ -103,13 +103,29 @@ class Committed:
 
 @dataclass(frozen=True)
 class View:
-    """The committed windows as they were read, their authority, and the number of each lane's last window."""
+    """All committed windows as they were read, the authority for a `sink`, and the number of each lane's last window.
+
+    Without a sink, the authority is that of the offsets themselves, and of the dead letters. Windows that write only some
+    sinks have no say in it.
+    """
 
     windows: list[Committed]
     authority: Authority
     seqs: dict[str, int]
     # How many lanes were closed at the time of this view.
     closed: int
+    sink: str | None = None
+
+    def of(self, sink: str | None) -> View:
+        """The same moment, with the authority for a sink."""
+        if self.sink == sink or all(window.record.window.sinks is None for window in self.windows):
+            return replace(self, sink=sink)
+        return replace(self, authority=authority_of(self.windows, sink), sink=sink)
+
+
+def authority_of(windows: Iterable[Committed], sink: str | None) -> Authority:
+    """What counts in a sink; with None, at the offsets themselves and in the dead letters."""
+    return Authority((one.generation, one.covers) for one in windows if one.record.window.counts_for(sink))
 
 
 class Book:
@@ -325,12 +341,14 @@ class Book:
             )
         return decode(stored, Blocks, self._name(key))
 
-    def view(self) -> View:
-        """The committed windows and their authority now. `changed_since` tells whether a view is still current."""
+    def view(self, sink: str | None = None) -> View:
+        """The committed windows and the authority for a sink now; without a sink, for dead letters and the offsets.
+
+        `changed_since` tells whether a view is still current.
+        """
         register = self.register()
         windows = self._committed(register)
-        authority = Authority((window.generation, window.covers) for window in windows)
-        return View(windows, authority, _seqs(windows), _closed(register))
+        return View(windows, authority_of(windows, sink), _seqs(windows), _closed(register), sink)
 
     def changed_since(self, view: View) -> bool:
         """Whether a lane may have committed a window since. Takes two reads, because only open lanes commit."""
@@ -340,8 +358,8 @@ class Book:
         heads = self._open_heads(register)
         return any(stored.head.seq != view.seqs.get(lane, 0) for lane, stored in heads.items())
 
-    def authority(self) -> Authority:
-        return self.view().authority
+    def authority(self, sink: str | None = None) -> Authority:
+        return self.view(sink).authority
 
     def check_pending(self, head: Head) -> None:
         """Raises LedgerContradiction when a pending window leaves out offsets that its lane has selected and not read."""

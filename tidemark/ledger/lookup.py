@@ -26,15 +26,30 @@ _LANES_AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Found:
-    """The committed windows that cover one coordinate, the newest first, and the gaps that contain it."""
+    """The committed windows that cover one coordinate, the newest first, and the gaps that contain it.
+
+    Some of the windows may have written some sinks alone.
+    """
 
     windows: tuple[Record, ...]
     gaps: tuple[tuple[Record, Gap], ...]
 
     @property
     def generation(self) -> int | None:
-        """The coordinate's authority; None when no committed window covers the coordinate."""
-        return self.windows[0].attempt.generation if self.windows else None
+        """The coordinate's own authority; None when no committed window covers the coordinate."""
+        record = self.counting()
+        return record.attempt.generation if record is not None else None
+
+    @property
+    def generations(self) -> tuple[int, ...]:
+        return tuple(one.attempt.generation for one in self.windows)
+
+    def counting(self, sink: str | None = None) -> Record | None:
+        """The window that counts in a sink. Without a sink: for the coordinate itself, and for the dead letters.
+
+        None when no committed window covers the coordinate.
+        """
+        return next((one for one in self.windows if one.window.counts_for(sink)), None)
 
 
 def look_up(book: Book, place: Coordinate) -> Found:

@@ -158,6 +158,12 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     # The end that the run saw when it began. The run goes on, window after window, until the lane reaches this end.
     goal: tuple[Position, ...] = ()
+    # The sinks that the window writes, by name. None: all sinks of the stream file, and the dead letters.
+    sinks: tuple[str, ...] | None = None
+
+    def counts_for(self, sink: str | None) -> bool:
+        """Whether the window decides what counts at its offsets in a sink. None: in the dead letters, and for the offsets."""
+        return self.sinks is None or sink in self.sinks
 
     def hull(self) -> RangeSet:
         return RangeSet(one.as_range() for one in self.ranges)
@@ -402,6 +408,8 @@ class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     order: Order = Order.OLDEST
     # The most records a second, on average; None: as the stream file says.
     rate: int | None = None
+    # As in the windows of the lane.
+    sinks: tuple[str, ...] | None = None
 
 
 class AcceptedClock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

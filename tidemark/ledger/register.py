@@ -205,6 +205,7 @@ class NewLane(Struct, frozen=True, kw_only=True):
     approved_by: str | None = None
     order: Order = Order.OLDEST
     rate: int | None = None
+    sinks: tuple[str, ...] | None = None
 
 
 def open_lane(
@@ -217,9 +218,12 @@ def open_lane(
     selection: SelectionRef | None = None,
     reason: str | None = None,
     order: Order = Order.OLDEST,
+    sinks: tuple[str, ...] | None = None,
 ) -> Stored:
     """Open one lane, as `open_together`."""
-    wanted = NewLane(lane=lane, kind=kind, run=run, start=start, selection=selection, reason=reason, order=order)
+    wanted = NewLane(
+        lane=lane, kind=kind, run=run, start=start, selection=selection, reason=reason, order=order, sinks=sinks
+    )
     (found,) = open_together(book, wanted)
     return found
 
@@ -229,7 +233,8 @@ def open_together(book: Book, *wanted: NewLane) -> list[Stored]:
 
     The head of a lane that is done is closed. Raises ClaimOverlap when another open lane has claimed some of the offsets,
     WrongUse when the offsets do not suit the kind (a replay takes covered offsets, a backfill all others), LaneClosed
-    when the name was used before for other offsets, Conflict when the open lane has other offsets or another order.
+    when the name was used before for other offsets or sinks, Conflict when the open lane has other offsets, another order
+    or other sinks. Only a replay writes some `sinks` alone: what it reads again is in the others already.
     """
     # Finish half-closed lanes after a crash, so that these lanes give up their claims.
     open_lanes(book)
@@ -253,10 +258,12 @@ def _entered(book: Book, register: Register, wanted: NewLane) -> Register:
         _check_same(book, known, wanted)
         return register
     if (before := book.head(wanted.lane)) is not None:
-        _check_done(book, before.head, wanted.kind, wanted.selection)
+        _check_done(book, before.head, wanted)
         return register
     if book.record(wanted.lane, 1) is not None:
         raise LedgerContradiction(f"{book.stream}/{wanted.lane} has committed windows and no head. {REMEDY}.")
+    if wanted.sinks is not None and (wanted.kind != LaneKind.REPLAY or not wanted.sinks):
+        raise WrongUse(f"{book.stream}/{wanted.lane}: only a replay writes some sinks alone, and it names them")
     _check_claim(book, register, wanted.kind, wanted.selection)
     entry = LaneEntry(
         kind=wanted.kind,
@@ -272,6 +279,7 @@ def _entered(book: Book, register: Register, wanted: NewLane) -> Register:
         approved_by=wanted.approved_by,
         order=wanted.order,
         rate=wanted.rate,
+        sinks=wanted.sinks,
     )
     if entry.order == Order.NEWEST and not entry.until:
         raise WrongUse(f"{wanted.lane} cannot read the newest first: `start` is not where its selection begins")
@@ -456,14 +464,18 @@ def _check_same(book: Book, known: LaneEntry, wanted: NewLane) -> None:
         raise Conflict(f"{book.stream}/{wanted.lane} is open already, for other offsets or as another kind of lane")
     if known.order != wanted.order:
         raise Conflict(f"{book.stream}/{wanted.lane} is open already, and reads the {known.order.value} offsets first")
+    if known.sinks != wanted.sinks:
+        into = "all sinks" if known.sinks is None else f"{', '.join(known.sinks)} alone"
+        raise Conflict(f"{book.stream}/{wanted.lane} is open already, and writes {into}")
 
 
-def _check_done(book: Book, head: Head, kind: LaneKind, selection: SelectionRef | None) -> None:
-    """Raises unless a lane that is not open in the register is done, with exactly the wanted offsets."""
+def _check_done(book: Book, head: Head, wanted: NewLane) -> None:
+    """Raises unless a lane that is not open in the register is done, with exactly the wanted offsets and sinks."""
     if head.state != LaneState.CLOSED:
         raise LedgerContradiction(f"{book.stream}/{head.lane} has a head, and the register does not know the lane")
     check_not_early(head)
-    if head.last is None or (head.kind, head.last.window.selection) != (kind, selection):
+    same = (wanted.kind, wanted.selection, wanted.sinks)
+    if head.last is None or (head.kind, head.last.window.selection, head.last.window.sinks) != same:
         raise LaneClosed(f"{book.stream}/{head.lane} is closed; a lane's name is used once, so choose another")
 
 

@@ -43,6 +43,8 @@ class Request:
     bytes_per_offset: Mapping[TopicPartition, float] | None = None
     # The most offsets that a partition may lag: with more, its reading begins this far below its end. None: no limit.
     max_behind: int | None = None
+    # The sinks that the window writes. None: all of them, and the dead letters.
+    sinks: tuple[str, ...] | None = None
 
     def policy(self, topic: str) -> Policies:
         return self.by_topic.get(topic, self.policies)

@@ -255,4 +255,5 @@ def _window(
         reason=request.reason,
         goal=goal,
         guarantee=request.guarantee if head.kind == LaneKind.INGEST else Guarantee.AT_LEAST_ONCE,
+        sinks=request.sinks,
     )

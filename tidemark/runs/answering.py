@@ -17,6 +17,9 @@ def answers_of(opened: OpenStream, records: Sequence[Record]) -> list[Answer]:
     """The answers for the offsets of a lane's committed windows, which have their receipts. Reads their dead letters."""
     covers = RangeSet(one for record in records for one in opened.book.covers(record.window))
     tallies = [tally for record in records for tally in record.tallies]
+    # All windows of a lane write the same sinks.
+    if any(not record.window.counts_for(None) for record in records):
+        return answers.after(covers, tallies, {}, some_sinks=True)
     return answers.after(covers, tallies, _dead_letters(opened, records, covers))
 
 

@@ -26,6 +26,7 @@ GONE = "gone: Kafka has this partition, or this incarnation of its topic, no lon
 STORED = "found and stored"
 SKIPPED = "found and skipped by the transform"
 DEAD_LETTER = "found, a dead letter"
+NO_ROW = "found, invalid or failed: no row in these sinks, and no dead letter"
 INVISIBLE = "not there: compacted away, of an aborted transaction, or a transaction's mark"
 
 # How many ranges an error names of each answer, and how many lines Airflow and a terminal show.
@@ -102,11 +103,14 @@ def dead_letter(redrives: int, most: int) -> str:
     return f"{DEAD_LETTER} again: redrive {redrives} of {most}" if redrives else DEAD_LETTER
 
 
-def after(covers: RangeSet, tallies: Sequence[PartitionTally], dead: Mapping[str, RangeSet]) -> list[Answer]:
+def after(
+    covers: RangeSet, tallies: Sequence[PartitionTally], dead: Mapping[str, RangeSet], *, some_sinks: bool = False
+) -> list[Answer]:
     """What became of the offsets that the windows of a run cover, by partition.
 
     `dead` has the dead letters of these windows that still count, by their answer. The other offsets are only counted in a
-    receipt. Where a partition has several of their answers, each gets its number, within the same range.
+    receipt. Where a partition has several of their answers, each gets its number, within the same range. A run into
+    `some_sinks` alone stores no dead letters.
     """
     found = exact(dead)
     rest = covers
@@ -121,7 +125,7 @@ def after(covers: RangeSet, tallies: Sequence[PartitionTally], dead: Mapping[str
             INVISIBLE: covers.only([at]).count() - read,
         }
         # Those that a later run has read again meanwhile are not among `dead`.
-        counts[DEAD_LETTER] = here.count() - sum(counts.values())
+        counts[NO_ROW if some_sinks else DEAD_LETTER] = here.count() - sum(counts.values())
         given = [(why, number) for why, number in counts.items() if number]
         if len(given) == 1:
             found += exact({given[0][0]: here})

@@ -47,10 +47,11 @@ from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPart
 from tidemark.offsets.times import milliseconds
 from tidemark.planning import planner, starting
 from tidemark.planning.inputs import Known, Request
-from tidemark.runs import pacing, pinning, whole_windows
+from tidemark.runs import into_sinks, pacing, pinning, whole_windows
 from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved
 from tidemark.runs.conditions import request, sized
 from tidemark.runs.discovery import known_now, known_to_ingest, topics_now, with_epoch_ends
+from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
 from tidemark.streams.source import StartOffsets
 
@@ -203,9 +204,10 @@ def open_selected(
     *,
     order: Order = Order.OLDEST,
     rate: int | None = None,
+    sinks: Sinks = None,
 ) -> str:
     """Open the lane of a backfill or replay, as `open_request`. Gives the lane's name."""
-    (lane,) = open_request(opened, kind, run, selection, reason, by, order=order, rate=rate)
+    (lane,) = open_request(opened, kind, run, selection, reason, by, order=order, rate=rate, sinks=sinks)
     return lane
 
 
@@ -220,17 +222,19 @@ def open_request(
     again: RangeSet = NOTHING,
     order: Order = Order.OLDEST,
     rate: int | None = None,
+    sinks: Sinks = None,
 ) -> list[str]:
     """Open a backfill or replay lane over a selection, and claim its offsets. Gives the lane's name.
 
     A backfill may read other offsets `again`, in a replay lane that is opened in the same step, and named second. The names
     follow from the run's name, so that a retry finds the lanes that the first try opened or closed. A replay takes whole
     windows where a sink needs them. `rate` is in records a second, and overrides the stream file. Rate and order are kept
-    in the ledger. Raises NotApproved for too many offsets without a second person.
+    in the ledger, and so are the `sinks` that a replay writes alone. Raises NotApproved for too many offsets without a
+    second person.
     """
     parts = [(kind, lane_name(kind, run), selection), (LaneKind.REPLAY, again_lane(run), again)]
     chosen = [
-        (one, lane, whole_windows.widened(opened, part) if one == LaneKind.REPLAY else part)
+        (one, lane, whole_windows.widened(opened, part, sinks) if one == LaneKind.REPLAY else part)
         for one, lane, part in parts
         if part
     ]
@@ -249,6 +253,7 @@ def open_request(
             approved_by=by.approved,
             order=order,
             rate=rate,
+            sinks=sinks,
         )
         for one, lane, part in chosen
     ]
@@ -324,11 +329,12 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
 
 
 def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref: SelectionRef) -> Pending | None:
+    into_sinks.check_still_there(opened, f"{opened.book.stream}/{lane}", entry.sinks)
     selection = opened.book.selection(ref)
-    at_once = whole_windows.read_at_once(opened, entry.order) if entry.kind == LaneKind.REPLAY else None
+    at_once = whole_windows.read_at_once(opened, entry.order, entry.sinks) if entry.kind == LaneKind.REPLAY else None
     topics = tuple(sorted({at.topic for at in selection.partitions}))
     most = pacing.most_records(opened.stream.limits.max_records, _rate(opened, entry))
-    asked = replace(request(opened, run, topics, entry.reason), max_records=most)
+    asked = replace(request(opened, run, topics, entry.reason), max_records=most, sinks=entry.sinks)
 
     def plan(head: Head) -> tuple[Window | None, Known]:
         ingest, known = opened.book.head(INGEST), known_now(opened, topics)

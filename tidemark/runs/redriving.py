@@ -53,7 +53,7 @@ class Redrive:
 
 def redrive(opened: OpenStream, wanted: DeadLetters) -> Redrive:
     """The dead letters that count and are asked for. Raises WrongUse when there are none: the error names all reasons."""
-    rows = hbase_rows(opened.book, opened.dead_letter_table())
+    rows = hbase_rows(opened.book, opened.dead_letter_table(), None)
     found, tired = chosen(rows, wanted, opened.stream.dead_letters.max_redrives, opened.book.stream)
     topics = tuple(sorted({at.topic for at in found.partitions}))
     held = offsets_within(known_now(opened, topics, learn=False), found)

@@ -36,6 +36,8 @@ MOST_RATE = 1_000_000_000
 MOST_REASON = 500
 
 MOST_PATH = 1_000
+MOST_SINK = 200
+MOST_SINKS = 100
 # A lane, or one of its windows, as `show` and `results --dead-letters` name it.
 WINDOW_PATTERN = r"^([A-Za-z0-9-]{1,60}(/[0-9]{1,19})?)?$"
 
@@ -45,6 +47,8 @@ _Reason = Annotated[str, Field(min_length=3, max_length=MOST_REASON)]
 _Digest = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
 _IfNone = Literal["fail", "end"]
 _OrderName = Literal["oldest", "newest"]
+# Names of sinks; those of the stream file are known to `into_sinks`.
+_Sinks = Annotated[list[Annotated[str, Field(max_length=MOST_SINK)]], Field(max_length=MOST_SINKS)]
 _Rate = Annotated[int, Field(ge=1, le=MOST_RATE)]
 
 
@@ -71,10 +75,10 @@ class _Request(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _left_empty(cls, values: Any) -> Any:
-        """For an empty field, a form sends null and a command line an empty text. Both mean absent."""
+        """For an empty field, a form sends null or an empty list, a command line an empty text. All mean absent."""
         if not isinstance(values, Mapping):
             return values
-        return {name: value for name, value in values.items() if value is not None and str(value).strip()}
+        return {name: value for name, value in values.items() if value not in (None, []) and str(value).strip()}
 
     @model_validator(mode="after")
     def _exactly_one(self) -> _Request:
@@ -89,13 +93,15 @@ class _Request(BaseModel):
 class BackfillRequest(_Request):
     """What a backfill reads: ranges, all before the first window, holes between windows, or the unread part of a time.
 
-    With `mode` reprocess it also reads again what windows have read of the ranges or the time.
+    With `mode` reprocess it also reads again what windows have read of the ranges or the time. With `sinks` it reads only
+    that, into these sinks alone.
     """
 
     ranges: _Lines = ""
     everything_before: bool = False
     holes: bool = False
     mode: Literal["only_missing", "reprocess"] = "only_missing"
+    sinks: _Sinks = []
     since: _Time = ""
     until_time: _Time = ""
     if_none: _IfNone = "fail"
@@ -117,6 +123,11 @@ class BackfillRequest(_Request):
                 "mode reprocess needs ranges, or since/until_time: everything_before and holes name offsets that no window "
                 "has read, so nothing of them can be read again"
             )
+        if self.sinks and not self.reprocess:
+            raise ValueError(
+                "sinks needs mode reprocess: only what windows have read is read into some sinks alone. What no window has "
+                "read goes into all sinks: leave sinks empty"
+            )
         return self
 
     @property
@@ -136,6 +147,8 @@ class ReplayRequest(_Request):
     dead_letters_window: Annotated[str, Field(pattern=WINDOW_PATTERN)] = ""
     selection: _Digest = ""
     ignore_stored: bool = False
+    # Write these sinks alone; the others, and the dead letters, stay as they are. Empty: all.
+    sinks: _Sinks = []
     since: _Time = ""
     until_time: _Time = ""
     if_none: _IfNone = "fail"
@@ -166,6 +179,15 @@ class ReplayRequest(_Request):
         if self.dead_letters_window and not self.dead_letters:
             raise ValueError(
                 "dead_letters_window chooses among dead letters: fill in dead_letters too, * for all of them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _resolves_no_dead_letters(self) -> ReplayRequest:
+        if self.sinks and self.dead_letters:
+            raise ValueError(
+                "dead_letters and sinks: a replay into some sinks alone resolves no dead letters. Leave sinks empty to redrive "
+                "them, or name the messages in another way"
             )
         return self
 

@@ -14,7 +14,7 @@ from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, To
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.planning import checking
 from tidemark.planning.inputs import Known
-from tidemark.runs import answers, lanes, redriving, whole_windows
+from tidemark.runs import answers, into_sinks, lanes, redriving, whole_windows
 from tidemark.runs.discovery import known_now, newest_incarnations, topics_now
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.record_files import records_in
@@ -52,12 +52,13 @@ def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Sele
     is a dry run, and for a `strict` request when any offset cannot be read. Raises TopicGone, TopicRecreated,
     OffsetsOutOfRange, Unreachable.
     """
+    sinks = into_sinks.named(opened, request.sinks)
     found = _selected(opened, request)
     _check(request, found)
     if isinstance(request, ReplayRequest):
-        wide = whole_windows.widened(opened, found.ranges) if found.ranges else found.ranges
+        wide = whole_windows.widened(opened, found.ranges, sinks) if found.ranges else found.ranges
         return Selected(wide, found.left_out, wide - found.ranges)
-    wide = whole_windows.widened(opened, found.again) if found.again else found.again
+    wide = whole_windows.widened(opened, found.again, sinks) if found.again else found.again
     return Selected(found.ranges, found.left_out, wide - found.again, wide)
 
 
@@ -92,7 +93,11 @@ def _selected(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> S
     found = _answered(opened, request.kind, _named(opened, request) if within is None else within)
     if isinstance(request, BackfillRequest) and request.reprocess:
         left_out = dict(found.left_out)
-        return Selected(found.ranges, again=left_out.pop(answers.READ_ALREADY, RangeSet()), left_out=left_out)
+        again = left_out.pop(answers.READ_ALREADY, RangeSet())
+        if request.sinks and found.ranges:
+            # The other sinks need these too: another backfill reads them, into all sinks.
+            return Selected(RangeSet(), again=again, left_out={answers.NOT_READ: found.ranges, **left_out})
+        return Selected(found.ranges, again=again, left_out=left_out)
     return found
 
 

@@ -13,6 +13,7 @@ from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.planner import AtOnce, offsets_within
 from tidemark.runs.discovery import known_now
+from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.first_reads import Block, FirstWindows, units
 
@@ -34,28 +35,28 @@ class _Needed:
         return f"{self.made} are made of {self.units}"
 
 
-def read_at_once(opened: OpenStream, order: Order) -> AtOnce | None:
+def read_at_once(opened: OpenStream, order: Order, sinks: Sinks = None) -> AtOnce | None:
     """What one window of a replay has to read: all or nothing of each unit. None when no sink needs that."""
-    needed = _needed(opened)
+    needed = _needed(opened, sinks)
     if needed is None:
         return None
     first = FirstWindows(opened.book.committed())
     return partial(first.closed, because=needed.because, blocks=needed.blocks, order=order)
 
 
-def because(opened: OpenStream) -> str:
+def because(opened: OpenStream, sinks: Sinks = None) -> str:
     """Why a replay reads more than it was asked to, such as `aggregates are made of whole windows`; empty for no reason."""
-    needed = _needed(opened)
+    needed = _needed(opened, sinks)
     return needed.because if needed is not None else ""
 
 
-def widened(opened: OpenStream, selection: RangeSet) -> RangeSet:
+def widened(opened: OpenStream, selection: RangeSet, sinks: Sinks = None) -> RangeSet:
     """The offsets that a replay reads: where a sink needs it, all offsets of the units that hold any of the selection.
 
     Raises OffsetsOutOfRange when Kafka no longer holds all of them, and WrongUse for offsets that were read under
     `guarantee: none`.
     """
-    needed = _needed(opened)
+    needed = _needed(opened, sinks)
     if needed is None:
         return selection
     windows = opened.book.committed()
@@ -74,15 +75,15 @@ def widened(opened: OpenStream, selection: RangeSet) -> RangeSet:
             raise OffsetsOutOfRange(
                 f"sink {needed.sink} needs {needed.units}, and Kafka no longer holds all of those that were asked for: "
                 f"{', '.join(map(str, lost))} are gone. Nothing was changed. Ask for some that are still "
-                "there, or take the sink out of the stream file for this replay: what it has of these offsets then "
+                "there, or replay into the other sinks alone (sinks, --sink): what this one has of these offsets then "
                 "stays as it is"
             )
     return wide
 
 
-def _needed(opened: OpenStream) -> _Needed | None:
-    """None when no sink needs whole units."""
-    found = [one for one in opened.stream.sinks if one.whole_windows]
+def _needed(opened: OpenStream, sinks: Sinks) -> _Needed | None:
+    """None when none of the sinks needs whole units."""
+    found = [one for one in opened.stream.sinks if one.whole_windows and (sinks is None or one.name in sinks)]
     if not found:
         return None
     return _Needed(found[0].name, found[0].whole_windows, tuple(one.whole_blocks for one in found))

@@ -41,9 +41,9 @@ def fewest_scans(wanted: RangeSet, hull: RangeSet) -> RangeSet:
     return min((wanted, hull), key=lambda ranges: sum(1 for _ in pieces(ranges)))
 
 
-def hbase_rows(book: Book, table: ResultTable) -> Iterator[StoredRow]:
-    """Every row that counts in a table of results or dead letters, by partition and offset."""
-    view = book.view()
+def hbase_rows(book: Book, table: ResultTable, sink: str | None) -> Iterator[StoredRow]:
+    """Every row that counts in the table of a sink, or of the dead letters (None), by partition and offset."""
+    view = book.view(sink)
     return rows_of_pieces(book, table, view, pieces(view.authority.covered()))
 
 
@@ -71,17 +71,21 @@ def places_of_pieces(
 def rows_at(
     book: Book, tables: Mapping[str, ResultTable], place: Coordinate
 ) -> tuple[Found, dict[str, list[StoredRow]]]:
-    """What the ledger says of one coordinate, and its rows that count, by the name of their table.
+    """What the ledger says of one coordinate, and its rows that count, by the name of their sink.
 
-    The history is not read. The coordinate is looked up again after the rows. If a newer window has committed it, the
-    rows are read again.
+    A table under a name that is no sink's, such as that of the dead letters, has what counts for the coordinate itself. The
+    history is not read. The coordinate is looked up again after the rows. If a newer window has committed it, the rows are
+    read again.
     """
     found, wanted = look_up(book, place), place.as_range()
     while True:
-        authority = Authority((window.attempt.generation, RangeSet([wanted])) for window in found.windows)
-        rows = {name: list(table.rows_that_count(authority, wanted)) for name, table in tables.items()}
+        rows = {}
+        for name, table in tables.items():
+            record = found.counting(name)
+            authority = Authority([] if record is None else [(record.attempt.generation, RangeSet([wanted]))])
+            rows[name] = list(table.rows_that_count(authority, wanted))
         newer = look_up(book, place)
-        if newer.generation == found.generation:
+        if newer.generations == found.generations:
             return newer, rows
         found = newer
 
@@ -135,7 +139,7 @@ def _steady(book: Book, view: View, read: Callable[[View], T], used: Callable[[V
         found = read(view)
         if not book.changed_since(view):
             return view, found
-        newer = book.view()
+        newer = book.view(view.sink)
         if used(newer) == used(view):
             return newer, found
         view = newer

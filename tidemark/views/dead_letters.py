@@ -111,7 +111,10 @@ def selects(reason: str) -> str | None:
 
 def _newest_first(view: View) -> list[Committed]:
     """The windows that wrote dead letters, the one that was committed last first."""
-    return sorted((one for one in view.windows if _number(one)), key=lambda one: -one.generation)
+    return sorted(
+        (one for one in view.windows if _number(one) and one.record.window.counts_for(None)),
+        key=lambda one: -one.generation,
+    )
 
 
 def _number(window: Committed) -> int:

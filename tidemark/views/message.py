@@ -30,7 +30,7 @@ def as_values(found: Located) -> dict[str, Any]:
         "offset": str(found.at.offset),
         "fate": found.fate.value,
         "sentence": sentence(found),
-        "windows": [_window(record, counts=number == 0) for number, record in enumerate(found.found.windows)],
+        "windows": [_window(record, found) for record in found.found.windows],
         "pending": [
             {
                 "window": f"{lane}/{one.window.seq}",
@@ -196,7 +196,15 @@ def _kafka(found: InKafka | str | None) -> dict[str, Any]:
     }
 
 
-def _window(record: Record, *, counts: bool) -> dict[str, Any]:
+def counts_said(window: Mapping[str, Any]) -> str:
+    """Whether a window counts, as `as_values` gives it: everywhere, in some sinks that it has written alone, or not."""
+    if window["counts_in"]:
+        return f"counts in {', '.join(window['counts_in'])} alone"
+    return "counts" if window["counts"] else ""
+
+
+def _window(record: Record, found: Located) -> dict[str, Any]:
+    alone = record.window.sinks
     return {
         "window": f"{record.lane}/{record.seq}",
         "lane": record.lane,
@@ -204,5 +212,9 @@ def _window(record: Record, *, counts: bool) -> dict[str, Any]:
         "generation": str(record.attempt.generation),
         "run": record.attempt.run,
         "committed_at": record.committed_at,
-        "counts": counts,
+        # For the coordinate itself, and in the dead letters.
+        "counts": record is found.counting,
+        # The sinks that it has written alone (None for all), and those of them in which it still counts.
+        "only_sinks": None if alone is None else list(alone),
+        "counts_in": [one for one in alone or () if found.found.counting(one) is record],
     }

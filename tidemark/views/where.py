@@ -50,7 +50,7 @@ class Located:
     @property
     def counting(self) -> Record | None:
         """The window whose results count at the coordinate."""
-        return self.found.windows[0] if self.found.windows else None
+        return self.found.counting()
 
     @property
     def message(self) -> Message | None:
@@ -161,14 +161,18 @@ def _covering(
     opened: OpenStream, found: Found, at: Coordinate, tables: Mapping[str, Any], rows: Mapping[str, list[StoredRow]]
 ) -> Covering | None:
     """What is known of the offset from the window that counts there; None when no committed window covers it."""
-    if not found.windows:
+    counting = found.counting()
+    if counting is None:
         return None
-    record = opened.book.with_receipt(found.windows[0])
+    record = opened.book.with_receipt(counting)
     wrote = {one.name for one in record.receipt.sinks} & set(tables) if record.receipt else set()
+    there = any(rows[name] for name in wrote)
+    # A newer window may have filled a sink alone, with other outcomes. Then no row there says nothing of this window.
+    own = any(found.counting(name) is counting for name in wrote)
     return Covering(
         _counted(opened, record, at.partition),
         dead_letter=bool(rows[DEAD_LETTERS]),
-        row=any(rows[name] for name in wrote) if wrote else None,
+        row=there if there or own else None,
         uncommitted=record.window.isolation == READ_UNCOMMITTED,
     )
 

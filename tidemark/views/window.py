@@ -101,6 +101,8 @@ def _of_window(
         "guarantee": window.guarantee.value,
         "isolation": window.isolation,
         "offsets": str(covers.count()),
+        # The sinks that it writes alone; None for all, and the dead letters.
+        "only_sinks": None if window.sinks is None else list(window.sinks),
         "selected": None if window.selection is None else str(window.selection.offsets),
         "gaps": [_gap(one) for one in window.gaps],
     }

@@ -76,7 +76,8 @@ class WindowIndex:
         self.names[generation] = WindowName(record.lane, record.seq)
         self.kinds[generation] = record.kind
         self._seqs[record.lane] = record.seq
-        for at in covers.partitions:
+        # A window that writes some sinks alone does not take the offsets from the one that has read them into all.
+        for at in covers.partitions if record.window.counts_for(None) else ():
             kept = self._covered.setdefault(at, array("q"))
             for start, until in covers.of(at):
                 kept.extend((start, until, generation))

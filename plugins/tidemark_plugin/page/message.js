@@ -15,7 +15,7 @@ let asking = 0;
 
 function windowsOf(found) {
   const pending = found.pending.map((one) => ({ ...one, state: "pending", at: one.pinned_at, counts: "" }));
-  const read = found.windows.map((one) => ({ ...one, state: "committed", at: one.committed_at, counts: one.counts ? "counts" : "replaced by a newer one" }));
+  const read = found.windows.map((one) => ({ ...one, state: "committed", at: one.committed_at, counts: one.counts ? "counts" : one.counts_in.length ? `counts in ${one.counts_in.join(", ")} alone` : "replaced by a newer one" }));
   const over = found.gaps.map((one) => ({ ...one, window: `${one.lane}/${one.seq}`, state: `passed over ${one.range}: ${one.kind}, ${one.policy}`, at: null, run: null, counts: "" }));
   return [...pending, ...read, ...over];
 }

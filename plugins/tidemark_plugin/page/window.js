@@ -84,6 +84,7 @@ function facts(found) {
   fact("Reason", found.reason);
   fact("Asked by", found.asked_by);
   fact("Approved by", found.approved_by);
+  fact("Into", found.only_sinks === null ? null : `${found.only_sinks.join(", ")} alone; other sinks and the dead letters stay as they are`);
   fact("Selected", found.selected === null ? null : `${grouped(found.selected)} offsets of the lane's selection`);
   fact("Guarantee", found.guarantee.replaceAll("_", " "));
   fact("Isolation", found.isolation.replaceAll("_", " "));

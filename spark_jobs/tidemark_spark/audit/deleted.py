@@ -19,7 +19,8 @@ from tidemark.audit.deleted import (
     wrote_to,
 )
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
-from tidemark.ledger.book import Book, View
+from tidemark.ledger.book import Book, Committed, View
+from tidemark.ledger.records import Blocks
 from tidemark.offsets.blocks import block_size, fields_digest, in_blocks
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import NOTHING
@@ -62,7 +63,7 @@ class PlaceBlocks:
         blocks = list(zip(self.blocks, found, strict=True))
         if blocks and self.book.changed_since(self.view):
             # A window may have been committed after the ledger was read. Offsets that it took are compared no more.
-            now = self.book.view().authority
+            now = self.book.view(self.view.sink).authority
             blocks = [(block, held) for block, held in blocks if block.still_held(now)]
         judged = [(block, self.judge(block, held)) for block, held in blocks]
         offsets = RangeSet(one for block, verdict in judged if verdict.compared for one in block.offsets)
@@ -72,40 +73,48 @@ class PlaceBlocks:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """The blocks of all windows with offsets that Kafka has deleted. `problems`: tallies that the ledger lacks."""
+    """The windows with `offsets` that Kafka has deleted, and their tallies by blocks.
+
+    `problems`: tallies that the ledger lacks.
+    """
 
     book: Book
     view: View
-    blocks: tuple[WindowBlock, ...]
+    windows: tuple[tuple[Committed, Blocks | None], ...]
+    offsets: RangeSet
     problems: tuple[str, ...]
     fields: str
 
     def of_sink(self, sink: str, place: Mapping[str, str]) -> PlaceBlocks:
-        return self._of(sink, place, lambda block, found: compare_rows(block, found, self.fields))
+        return self._of(sink, sink, place, lambda block, found: compare_rows(block, found, self.fields))
 
     def of_dead_letters(self, table: str) -> PlaceBlocks:
-        return self._of("dead_letters", {"table": table}, compare_dead_letters)
+        return self._of(None, "dead_letters", {"table": table}, compare_dead_letters)
 
-    def _of(self, name: str, place: Mapping[str, str], judge: Judge) -> PlaceBlocks:
-        # Nothing can be missing at a place where a window has never written.
-        blocks = [one for one in self.blocks if wrote_to(one.committed.record, name, place)]
-        return PlaceBlocks(self.book, self.view, blocks, judge)
+    def _of(self, sink: str | None, name: str, place: Mapping[str, str], judge: Judge) -> PlaceBlocks:
+        view = self.view.of(sink)
+        blocks = [
+            block
+            for window, tallies in self.windows
+            # Nothing can be missing at a place where a window has never written.
+            if wrote_to(window.record, name, place)
+            for block in window_blocks(window, tallies, view.authority, self.offsets)
+        ]
+        return PlaceBlocks(self.book, view, blocks, judge)
 
 
 def forgotten_blocks(opened: OpenStream, view: View, forgotten: RangeSet) -> Forgotten:
-    """The blocks that still count and have some of these offsets."""
-    found: list[WindowBlock] = []
+    """What the windows with some of these offsets have counted, by blocks."""
+    found: list[tuple[Committed, Blocks | None]] = []
     problems: list[str] = []
     for window in view.windows:
         if not window.covers & forgotten:
             continue
         try:
-            blocks = opened.book.blocks(window.record)
+            found.append((window, opened.book.blocks(window.record)))
         except (LedgerContradiction, LedgerUnreadable) as problem:
             problems.append(str(problem))
-            continue
-        found.extend(window_blocks(window, blocks, view.authority, forgotten))
-    return Forgotten(opened.book, view, tuple(found), tuple(problems), fields_digest(opened.stream.fields))
+    return Forgotten(opened.book, view, tuple(found), forgotten, tuple(problems), fields_digest(opened.stream.fields))
 
 
 def _found_in_blocks(rows: DataFrame, blocks: Sequence[WindowBlock]) -> list[Found]:

@@ -150,7 +150,7 @@ def _places(audit: Audit, run: str) -> Iterator[Audited]:
     letters = opened.stream.dead_letters
     expected = with_dead_letter_digest(outcomes.dead_letters(audit.messages), letters)
     table = opened.dead_letter_table()
-    found = hbase_places(audit.spark, opened.book, table, (), audit.uncommitted, digested=digested)
+    found = hbase_places(audit.spark, opened.book, table, None, (), audit.uncommitted, digested=digested)
     yield audit.compare("dead letters", expected, found, audit.forgotten.of_dead_letters(letters.table))
 
 

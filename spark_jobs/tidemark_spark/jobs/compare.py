@@ -16,8 +16,10 @@ from tidemark.clients.kafka.clients import token_urls
 from tidemark.errors import EXIT_DONE, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.tallies import check_read
-from tidemark.runs import comparing, discovery, lanes
+from tidemark.runs import comparing, discovery, into_sinks, lanes
+from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.sinks.contract import SinkSettings
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.reading import fewest_scans
 from tidemark_spark.audit.replays import DEAD_LETTER_COLUMNS, DEAD_LETTERS, Comparing
@@ -38,21 +40,24 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--stream-file", type=Path, required=True)
     parser.add_argument("--run", required=True, help="the run of the replay; the comparison is stored under its name")
     parser.add_argument("--selection", required=True, help="digest of the stored selection that the replay reads")
+    parser.add_argument("--sinks", default="", help="the sinks that the replay writes alone, with commas; empty: all")
     options = parser.parse_args(arguments)
     opened = open_stream(options.stream_file)
+    sinks = into_sinks.named(opened, [one for one in options.sinks.split(",") if one])
     if lanes.lanes_of(opened, LaneKind.REPLAY, options.run):
         # A retry: the replay has begun, and what it was going to change can no longer be found out.
         found = comparing.stored_comparison(opened, options.run)
     else:
-        found = compare(opened, options.run, options.selection)
+        found = compare(opened, options.run, options.selection, sinks)
     for line in found.lines():
         print(f"tidemark: {line}", flush=True)
     return EXIT_DONE
 
 
-def compare(opened: OpenStream, run: str, selection: str) -> ReplayComparison:
+def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -> ReplayComparison:
     """Compare what a replay of a stored selection would change, and store it under the run's name.
 
+    With `sinks`, it writes only these, so only these are compared.
     Raises Conflict when another replay has committed some of these offsets meanwhile.
     """
     offsets = lanes.stored_selection(opened, selection)
@@ -75,12 +80,13 @@ def compare(opened: OpenStream, run: str, selection: str) -> ReplayComparison:
             spark,
             opened.book,
             opened.dead_letter_table(),
+            None,
             DEAD_LETTER_COLUMNS,
             within=fewest_scans(offsets, offsets.hull()),
         )
         letters = only(letters.where(COUNTS), offsets).persist()
         against = Comparing(spark, opened, rows.frame, letters, offsets)
-        places = tuple(_places(against, run))
+        places = tuple(_places(against, run, sinks))
         reasons = outcomes.frequent_reasons(rows.frame, MOST_REASONS)
         letters.unpersist()
     finally:
@@ -100,22 +106,28 @@ def compare(opened: OpenStream, run: str, selection: str) -> ReplayComparison:
         skipped=sum(tally.skipped.number for tally in counts),
         dead_letters=sum(tally.dead_letters for tally in counts),
         places=places,
-        not_compared=tuple(f"{one.name} ({one.type})" for one in opened.stream.sinks if one.name not in compared),
+        not_compared=tuple(f"{one.name} ({one.type})" for one in _written(opened, sinks) if one.name not in compared),
         reasons=tuple(
             DeadLetterReason(reason=one.reason, number=one.number, first=str(one.example)) for one in reasons
         ),
+        sinks=sinks,
     )
     comparing.store_comparison(opened, found)
     return found
 
 
-def _places(against: Comparing, run: str) -> Iterator[PlaceComparison]:
-    """Every sink that can be compared by row, and the dead letters."""
+def _written(opened: OpenStream, sinks: Sinks) -> list[SinkSettings]:
+    return [one for one in opened.stream.sinks if sinks is None or one.name in sinks]
+
+
+def _places(against: Comparing, run: str, sinks: Sinks) -> Iterator[PlaceComparison]:
+    """Every written sink that can be compared by row; and the dead letters, if the replay writes all sinks."""
     opened = against.opened
-    for settings in opened.stream.sinks:
+    for settings in _written(opened, sinks):
         sink = kind_of(settings.type).with_spark()
         if hasattr(sink, "compare"):
             begin(opened, _WORK, run, f"comparing {settings.name}")
             yield cast("ComparingSink", sink).compare(against, settings)
-    begin(opened, _WORK, run, f"comparing {DEAD_LETTERS}")
-    yield against.dead_letters()
+    if sinks is None:
+        begin(opened, _WORK, run, f"comparing {DEAD_LETTERS}")
+        yield against.dead_letters()

@@ -28,6 +28,7 @@ from tidemark.ledger.records import Pending, Record
 from tidemark.ledger.register import check_not_paused
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import lanes, pacing
+from tidemark.runs.into_sinks import check_still_there
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.runs.since_pin import lost_since_pin
 from tidemark_spark.jobs.window_work import SparkWork
@@ -102,13 +103,20 @@ def _process_one(
 ) -> Record:
     """Steps 2 to 7 on one pending window."""
     name = f"tidemark {opened.book.stream}/{lane} {seq}"
+    pending = _pending(opened, lane)
+    # A lane writes the same sinks in all its windows.
+    window = pending.window if pending is not None else None
+    if window is not None:
+        check_still_there(opened, f"window {seq} of {opened.book.stream}/{lane}", window.sinks)
     spark = open_session(name, opened.file_system_settings(), token_urls(opened.log.endpoint))
     sinks = make_sinks(opened)
     dead_letters = HBaseDeadLetters(opened.stream.dead_letters, opened.dead_letter_table())
     ledger = _ledger_id(opened)
     for sink in sinks:
-        sink.prepare(opened.book.stream, ledger)
-    dead_letters.prepare(opened.book.stream, ledger)
+        if window is None or window.counts_for(sink.name):
+            sink.prepare(opened.book.stream, ledger)
+    if window is None or window.counts_for(None):
+        dead_letters.prepare(opened.book.stream, ledger)
     check_rows(spark, opened.stream)
     work = SparkWork(spark, opened, sinks, dead_letters, lane)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 from tidemark.commit.error_budget import SHOWN_REASONS, ErrorBudget, spent, too_many
 from tidemark.commit.fence import HeadFence
 from tidemark.commit.protocol import Fence, Listener, Step
-from tidemark.errors import SourceChanged
+from tidemark.errors import SourceChanged, VerificationFailed
 from tidemark.ledger.limits import most_blocks
 from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Receipt, Window, replays
 from tidemark.offsets.blocks import WHOLE, PartitionBlocks, block_size, fields_digest
@@ -29,6 +30,8 @@ from tidemark_spark.sinks import Sink, refusals
 from tidemark_spark.sinks.contract import WriteContext
 from tidemark_spark.sinks.hbase.writer import HBaseDeadLetters
 
+log = logging.getLogger(__name__)
+
 _DEAD_LETTERS_PER_TASK = 5_000
 
 
@@ -40,7 +43,7 @@ class SparkWork:
     ) -> None:
         self._spark = spark
         self._opened = opened
-        self._sinks = sinks
+        self._all_sinks = sinks
         self._dead_letters = dead_letters
         self._lane = lane
         self._stored: dict[str, Acknowledgements] = {}
@@ -51,6 +54,7 @@ class SparkWork:
     def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
         self.progress.begin("reading")
         self._window = window
+        self._sinks = [one for one in self._all_sinks if window.counts_for(one.name)]
         self._covers = covers
         self._block_size = block_size(covers, most_blocks(self._opened.book.store, covers.partitions))
         whatever_time(lambda any_time: self._read_and_count(_of_head(fence), any_time=any_time))
@@ -69,8 +73,9 @@ class SparkWork:
             stream.source.fetch,
             any_time=any_time,
         )
-        # Spark keeps the rows for all sinks, so that Kafka is read once. Their first use is the counting.
-        self._rows = rows_of(read, stream, refusals(self._sinks, stream.fields), fence, self._opened.connections)
+        # Spark keeps the rows for all sinks, so that Kafka is read once. Their first use is the counting. What one sink
+        # refuses is a dead letter, also where the window writes others alone: a message has one outcome in all sinks.
+        self._rows = rows_of(read, stream, refusals(self._all_sinks, stream.fields), fence, self._opened.connections)
         self._read = True
         self._tallies, self._blocks = tallies_and_blocks(self._rows.frame, self._block_size, self._rows.read)
 
@@ -90,13 +95,32 @@ class SparkWork:
         )
         self._context, self._attempt = context, attempt
         if any(tally.invalid.number or tally.failed.number for tally in self._tallies):
-            self.progress.begin("storing dead letters")
-            self._dead = self._store_dead_letters(attempt, context)
+            if self._writes_dead_letters:
+                self.progress.begin("storing dead letters")
+                self._dead = self._store_dead_letters(attempt, context)
+            else:
+                self._name_what_is_left_out()
         on_step(Step.DEAD_LETTERS_STORED)
         for sink in self._sinks:
             self.progress.begin(f"storing {sink.name}")
             self._stored[sink.name] = sink.store(outcomes.stored(self._rows.frame), context)
             on_step(Step.SINK_STORED)
+
+    @property
+    def _writes_dead_letters(self) -> bool:
+        """A window that writes some sinks alone neither stores nor resolves dead letters."""
+        return self._window.counts_for(None)
+
+    def _name_what_is_left_out(self) -> None:
+        """Log the messages that have no row in the sinks of this window, by reason, since no dead letter names them."""
+        number = sum(tally.dead_letters for tally in self._tallies)
+        reasons = outcomes.frequent_reasons(self._rows.frame, SHOWN_REASONS)
+        said = "; ".join(f"{one.reason} ({one.number}, first {one.example})" for one in reasons)
+        names = ", ".join(one.name for one in self._sinks)
+        log.warning(
+            "%s/%s window %s: %s messages are invalid or failed. They have no row in %s, and no dead letter was stored: %s",
+            *(self._opened.book.stream, self._lane, self._window.seq, number, names, said),
+        )
 
     def _store_dead_letters(self, attempt: Attempt, context: WriteContext) -> Acknowledgements:
         earlier = None
@@ -113,7 +137,11 @@ class SparkWork:
 
     def verify(self) -> Receipt:
         self.progress.step = "verifying"
-        verify(self._tallies, self._stored, self._dead)
+        if self._stored.keys() != {one.name for one in self._sinks}:
+            raise VerificationFailed(
+                f"{sorted(self._stored)} were written, not the window's sinks. Nothing was committed."
+            )
+        verify(self._tallies, self._stored, self._dead if self._writes_dead_letters else None)
         changes = changes_since_pin(self._opened.log, self._window)
         if changes:
             raise SourceChanged(
@@ -123,7 +151,7 @@ class SparkWork:
         return Receipt(
             tallies=self._tallies,
             sinks=tuple(sink.receipt(self._context) for sink in self._sinks),
-            dead_letters=self._dead_letters.receipt(self._context),
+            dead_letters=self._dead_letters.receipt(self._context) if self._writes_dead_letters else None,
             started_at=self._started_at,
             finished_at=self._opened.book.clock(),
             fields=fields_digest(self._opened.stream.fields),
@@ -145,6 +173,7 @@ class SparkWork:
     # Set by `read` and `store`, which the protocol calls in this order.
     _read = False
     _window: Window
+    _sinks: list[Sink]
     _covers: RangeSet
     _rows: Rows
     _block_size: int

@@ -61,6 +61,7 @@ def hbase_places(
     spark: SparkSession,
     book: Book,
     table: ResultTable,
+    sink: str | None,
     fields: Sequence[str],
     more: RangeSet | None = None,
     *,
@@ -68,13 +69,14 @@ def hbase_places(
     digested: Digested | None = None,
     others: bool = False,
 ) -> DataFrame:
-    """Every place of a table that has a row, at the covered offsets (only those `within`), and at `more`.
+    """Every place that has a row in the table of a sink, or of the dead letters (None).
 
+    At the covered offsets (only those `within`), and at `more`.
     Columns: coordinate, `_index`, `_counts` (false: only debris), `_tombstone`, `_digest` (as the row's mark says),
     `_found_digest` (as the row's cells say: all `fields`, unless `digested` chooses), and the fields' bytes as `field_0`,
     `field_1`, ... With `others`, also the names of the columns that are not among `fields`, as `_others`.
     """
-    view = book.view()
+    view = book.view(sink)
     covered = view.authority.covered() if within is None else view.authority.covered() & within
     wanted = covered | (more or RangeSet())
     schema = places_schema(fields, others=others)

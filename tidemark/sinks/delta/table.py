@@ -187,7 +187,7 @@ def parts_that_count(book: Book, sink: str, *, gone: bool = False) -> tuple[Auth
     in its table; with `gone`, skips that window.
     """
     while True:
-        view = book.view()
+        view = book.view(sink)
         found = parts(view.windows, view.authority, sink, kind=TYPE)
         files = {base: files_of(base) for base in {one.base for one in found}}
         if not book.changed_since(view):

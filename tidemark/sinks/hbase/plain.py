@@ -23,5 +23,5 @@ class PlainHBase(PlainSink):
         return result_table(opened.connections, settings.hbase, settings.table)
 
     def rows(self, opened: Opened, settings: HBaseSink, limit: int) -> Iterator[dict[str, Any]]:
-        for row in hbase_rows(opened.book, self.table(opened, settings)):
+        for row in hbase_rows(opened.book, self.table(opened, settings), settings.name):
             yield {**place(row.place), "fields": texts(row.fields)}

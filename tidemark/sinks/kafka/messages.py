@@ -102,14 +102,14 @@ class StoredMessage:
     value: bytes | None
 
 
-def kafka_messages(book: Book, cluster: KafkaEndpoint, topics: Sequence[str]) -> Iterator[StoredMessage]:
-    """The messages of a stream that count when this is called, each once; partition after partition.
+def kafka_messages(book: Book, cluster: KafkaEndpoint, topics: Sequence[str], sink: str) -> Iterator[StoredMessage]:
+    """The messages of a stream's sink that count when this is called, each once; partition after partition.
 
     An attempt writes its messages before the commit makes them count, and Tidemark never removes messages. So the
     reader takes the ledger first, then the ends of the topics, and has to read nothing again. Raises WrongUse,
     Unreachable.
     """
-    authority = book.authority()
+    authority = book.authority(sink)
     return only_counting(_messages(cluster, topics), book.stream, authority)
 
 

@@ -18,7 +18,7 @@ class PlainKafka(PlainSink):
     def rows(self, opened: Opened, settings: KafkaSink, limit: int) -> Iterator[dict[str, Any]]:
         """Topic, key and value of each message."""
         cluster = kafka_endpoint(opened.connections(settings.kafka))
-        for message in kafka_messages(opened.book, cluster, settings.targets()):
+        for message in kafka_messages(opened.book, cluster, settings.targets(), settings.name):
             shown = {"topic": message.topic, "key": text(message.key), "value": text(message.value)}
             yield {**place(message.origin.place), **shown}
 

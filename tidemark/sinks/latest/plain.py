@@ -19,5 +19,5 @@ class PlainLatest(PlainSink):
         from tidemark.sinks.latest.table import latest_table
 
         table = latest_table(opened.connections, settings.hbase, settings.table)
-        for row in table.newest(opened.book.authority()):
+        for row in table.newest(opened.book.authority(settings.name)):
             yield {**place(row.place), "tombstone": row.mark.tombstone, "fields": texts(row.fields)}

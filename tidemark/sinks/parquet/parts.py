@@ -46,6 +46,8 @@ def parts(
 ) -> list[Part]:
     """The folders of a sink (of type `kind`), in the order of their first windows. Read `known` before the windows.
 
+    `authority`: what counts in this sink.
+
     A compaction leaves out rows that do not count when it reads the ledger, and authority only rises. So a row that
     counted for an older view may be missing in a newer folder. A row that counts for a newer view is never
     missing in an older folder.
@@ -82,7 +84,7 @@ def steady(book: Book, sink: str, read: Callable[[list[Part], Authority], T]) ->
     """
     while True:
         known = compactions.find(book, sink)
-        view = book.view()
+        view = book.view(sink)
         try:
             found = read(parts(view.windows, view.authority, sink, known.value if known else None), view.authority)
         except Exception:

@@ -23,19 +23,21 @@ class SparkHBase:
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: HBaseSink) -> DataFrame:
         table = opened.result_table(settings.hbase, settings.table)
-        rows = hbase_places(spark, opened.book, table, field_names(opened.stream))
+        rows = hbase_places(spark, opened.book, table, settings.name, field_names(opened.stream))
         return rows.where(COUNTS).select(*COORDINATE, INDEX, TOMBSTONE, *typed(opened.fields))
 
     def audit(self, audit: Audit, settings: HBaseSink) -> Audited:
         opened = audit.opened
         table = opened.result_table(settings.hbase, settings.table)
         contents = contents_of(field_names(opened.stream))
-        found = hbase_places(audit.spark, opened.book, table, (), audit.uncommitted, digested=contents)
+        found = hbase_places(audit.spark, opened.book, table, settings.name, (), audit.uncommitted, digested=contents)
         return audit.rows_of(settings.name, found, {"table": settings.table})
 
     def compare(self, comparing: Comparing, settings: HBaseSink) -> PlaceComparison:
         opened = comparing.opened
         table = opened.result_table(settings.hbase, settings.table)
         names = field_names(opened.stream)
-        found = hbase_places(comparing.spark, opened.book, table, names, within=comparing.to_scan, others=True)
+        found = hbase_places(
+            comparing.spark, opened.book, table, settings.name, names, within=comparing.to_scan, others=True
+        )
         return comparing.rows_of(settings.name, found.where(COUNTS))

@@ -25,7 +25,7 @@ class SparkKafka:
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: KafkaSink) -> DataFrame:
         cluster = kafka_endpoint(opened.connections(settings.kafka))
-        return messages_that_count(spark, opened.book, cluster, settings.targets())
+        return messages_that_count(spark, opened.book, cluster, settings.targets(), settings.name)
 
     def audit(self, audit: Audit, settings: KafkaSink) -> Audited | None:
         log.warning("sink %s is in Kafka, and is not audited", settings.name)

@@ -35,13 +35,15 @@ _GENERATION, _START, _UNTIL = "_generation", "_start", "_until"
 _SEGMENT = f"{TOPIC} string, {INCARNATION} int, {PARTITION} int, {_START} long, {_UNTIL} long, {_GENERATION} long"
 
 
-def messages_that_count(spark: SparkSession, book: Book, cluster: KafkaEndpoint, topics: Sequence[str]) -> DataFrame:
+def messages_that_count(
+    spark: SparkSession, book: Book, cluster: KafkaEndpoint, topics: Sequence[str], sink: str
+) -> DataFrame:
     """Like `messages.kafka_messages`: coordinate, INDEX, TOMBSTONE, and the message's `topic`, `key` and `value`.
 
     Raises WrongUse, Unreachable.
     """
     # As there, the reader takes the ledger first, then the ends of the topics.
-    authority = book.authority()
+    authority = book.authority(sink)
     messages = read_offsets(spark, cluster, READ_UNCOMMITTED, _everything(cluster, topics), dict.fromkeys(topics, 1))
     found = messages.where(_header("stream") == book.stream).select(
         _header("topic").alias(TOPIC),

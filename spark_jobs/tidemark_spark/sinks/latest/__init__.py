@@ -25,17 +25,17 @@ class SparkLatest:
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: HBaseLatestSink) -> DataFrame:
         table = latest_table(opened.connections, settings.hbase, settings.table)
-        rows = newest_values(spark, opened.book, table, field_names(opened.stream))
+        rows = newest_values(spark, opened.book, settings.name, table, field_names(opened.stream))
         return rows.select(*COORDINATE, INDEX, TOMBSTONE, *typed(opened.fields))
 
     def audit(self, audit: Audit, settings: HBaseLatestSink) -> Audited:
         opened = audit.opened
         table = latest_table(opened.connections, settings.hbase, settings.table)
-        found = all_values(audit.spark, opened.book, table, field_names(opened.stream))
+        found = all_values(audit.spark, opened.book, settings.name, table, field_names(opened.stream))
         return audit.rows_of(settings.name, found, {"table": settings.table})
 
     def compare(self, comparing: Comparing, settings: HBaseLatestSink) -> PlaceComparison:
         opened = comparing.opened
         table = latest_table(opened.connections, settings.hbase, settings.table)
-        found = all_values_with_fields(comparing.spark, opened.book, table, field_names(opened.stream))
+        found = all_values_with_fields(comparing.spark, opened.book, settings.name, table, field_names(opened.stream))
         return comparing.rows_of(settings.name, found.where(COUNTS))

@@ -17,27 +17,29 @@ from tidemark_spark.readers.places import Digested, contents_of, place_row, plac
 from tidemark_spark.readers.salts import read_by_salts
 
 
-def newest_values(spark: SparkSession, book: Book, table: LatestTable, fields: Sequence[str]) -> DataFrame:
+def newest_values(spark: SparkSession, book: Book, sink: str, table: LatestTable, fields: Sequence[str]) -> DataFrame:
     """The newest value that counts of every key. Columns like those of `hbase_places`."""
-    return _read(spark, book, table, fields, None)
+    return _read(spark, book, sink, table, fields, None)
 
 
-def all_values(spark: SparkSession, book: Book, table: LatestTable, fields: Sequence[str]) -> DataFrame:
+def all_values(spark: SparkSession, book: Book, sink: str, table: LatestTable, fields: Sequence[str]) -> DataFrame:
     """Every stored value that counts or is debris. Columns of `hbase_places`, with digests instead of fields."""
-    return _read(spark, book, table, (), contents_of(fields))
+    return _read(spark, book, sink, table, (), contents_of(fields))
 
 
-def all_values_with_fields(spark: SparkSession, book: Book, table: LatestTable, fields: Sequence[str]) -> DataFrame:
+def all_values_with_fields(
+    spark: SparkSession, book: Book, sink: str, table: LatestTable, fields: Sequence[str]
+) -> DataFrame:
     """Every stored value that counts or is debris. Columns of `hbase_places`, with `_others`."""
-    rows = _Rows(table, book.authority(), tuple(fields), None, every=True)
+    rows = _Rows(table, book.authority(sink), tuple(fields), None, every=True)
     return read_by_salts(spark, rows, places_schema(fields, others=True))
 
 
 def _read(
-    spark: SparkSession, book: Book, table: LatestTable, fields: Sequence[str], digested: Digested | None
+    spark: SparkSession, book: Book, sink: str, table: LatestTable, fields: Sequence[str], digested: Digested | None
 ) -> DataFrame:
     # The ledger is read once, before the rows. This is enough, because nothing removes rows meanwhile.
-    rows = _Rows(table, book.authority(), tuple(fields), digested)
+    rows = _Rows(table, book.authority(sink), tuple(fields), digested)
     return read_by_salts(spark, rows, places_schema(fields))
 
 

@@ -81,7 +81,7 @@ def compact(
 
     held = compactions.claim(book, sink.name, run)
     heard(Step.CLAIMED)
-    view = book.view()
+    view = book.view(sink.name)
     chosen = compacting.choose(parts(view.windows, view.authority, sink.name, held.value), base, asked)
     made: list[CompactedFolder] = []
     for number, group in enumerate(compacting.groups(chosen), 1):

@@ -1,0 +1,149 @@
+"""A sink that is added to a live stream is filled by a replay into it alone. Readers of the others see no change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import happybase
+import pytest
+
+from tests.support.cuts import Cut, cut_after
+from tests.support.damage import place
+from tests.support.oracle import CDN
+from tests.support.playground import Make, Playground
+from tidemark.commit.protocol import Step
+from tidemark.errors import WrongUse
+from tidemark.ledger.records import LaneKind, Record
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.runs import lanes
+from tidemark.sinks.kinds import kind_of
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.jobs.compare import compare
+from tidemark_spark.jobs.window import process_windows
+from tidemark_spark.sinks import results
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+ADDED = ("later", "files", "newest", "sums")
+
+
+def with_added(play: Playground) -> None:
+    """Give the stream one more sink of each of four types, besides HBase and Parquet."""
+    old: list[dict[str, Any]] = [{"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}]
+    keyed = {"key": ["host", "method"], "regions": 2}
+    values = {"rows": "count", "all": {"sum": "size"}}
+    new: list[dict[str, Any]] = [
+        {"type": "hbase", "name": "later", "table": f"{play.name}_later"},
+        {"type": "parquet", "name": "files", "folder": f"{play.name}_files"},
+        {"type": "hbase_latest", "name": "newest", "table": f"{play.name}_newest", **keyed},
+        {"type": "hbase_aggregates", "name": "sums", "table": f"{play.name}_sums", "values": values, **keyed},
+    ]
+    play.rewrite(sinks=[*old, *new])
+
+
+def stored(play: Playground, record: Record) -> dict[str, Any]:
+    """Every byte of the first two sinks and of the dead letters, with all versions; and what readers give of them."""
+    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
+    found: dict[str, Any] = {}
+    for name in (play.name, f"{play.name}_dead"):
+        table = connection.table(name)
+        found[name] = {
+            key: {column: table.cells(key, column, versions=9, include_timestamp=True) for column in cells}
+            for key, cells in table.scan()
+        }
+    connection.close()
+    (parquet,) = [one for one in record.places if one.name == "parquet"]
+    base = Path(parquet.place["base"].removeprefix("file://"))
+    found["files"] = {str(one): one.read_bytes() for one in base.rglob("part-*.parquet")}
+    opened = play.opened
+    for sink in opened.stream.sinks[:2]:
+        rows = kind_of(sink.type).without_spark().rows(opened, sink, 1_000_000)
+        found[f"{sink.name} by the reader"] = sorted(map(repr, rows))
+    found["generations"] = [play.independent.generations(name) for name in ("hbase", "parquet", None)]
+    return found
+
+
+def assert_clean(play: Playground, name: str) -> None:
+    report = audit(play.opened, name)
+    assert report.clean, report.sentence()
+    rows = len(play.expected().rows)
+    for sink in ("hbase", "parquet", *ADDED[:3]):
+        one = place(report, sink)
+        assert (one.expected, one.found, one.missing, one.different, one.extra) == (rows, rows, 0, 0, 0), sink
+    sums = place(report, "sums")
+    assert (sums.expected, sums.missing, sums.different, sums.unproven) == (sums.found, 0, 0, 0)
+
+
+@pytest.mark.covers("N14")
+def test_sinks_that_are_added_to_a_live_stream_are_filled_alone(make: Make) -> None:
+    play = make(CDN)
+    play.produce(240)
+    (first,) = play.ingest()
+    read = RangeSet(one.as_range() for one in first.window.ranges)
+    with_added(play)
+    play.produce(80)
+    play.ingest()
+    # The audit names what each of the new sinks does not have, and nothing else.
+    report = audit(play.opened, "added")
+    lacking = {at for at in play.expected().rows if (TopicPartition(at[0], at[1]), at[2]) in read}
+    assert not report.clean
+    for name in ADDED[:3]:
+        one = place(report, name)
+        assert (one.missing, one.different, one.extra, one.debris) == (len(lacking), 0, 0, 0)
+        assert set(one.missing_at) <= {f"{topic}/{number}@{offset}" for topic, number, offset, _ in lacking}
+    assert place(report, "sums").missing > 0
+    assert all(place(report, name).differences == 0 for name in ("hbase", "parquet", "dead letters"))
+    before = stored(play, first)
+    # A comparison is about these sinks only.
+    selection = play.opened.book.store_selection(read).digest
+    compared = compare(play.opened, "compared", selection, ("later", "files"))
+    assert [(one.name, one.before, one.new) for one in compared.places] == [
+        (name, 0, len(lacking)) for name in ("later", "files")
+    ]
+    # The replay dies after it has written one of them: nothing counts yet, and another try goes on.
+    run = play.new_run()
+    with pytest.raises(Cut):
+        play.select(LaneKind.REPLAY, read, run, on_step=cut_after(Step.SINK_STORED), sinks=ADDED)
+    lane = lanes.lane_name(LaneKind.REPLAY, run)
+    assert [kind_rows(play, name) for name in ADDED[:2]] == [len(play.expected().rows) - len(lacking)] * 2
+    window = play.head(lane).pending
+    assert window is not None
+    (filled,) = process_windows(play.opened, lane, window.window.seq, run)
+    assert filled.receipt is not None
+    assert [one.name for one in filled.receipt.sinks] == list(ADDED)
+    assert filled.receipt.dead_letters is None
+    assert sum(tally.dead_letters for tally in filled.tallies) > 0
+    assert stored(play, first) == before
+    assert_clean(play, "filled")
+    wanted = play.expected().rows
+    assert play.independent.hbase(f"{play.name}_later", "later").by_place() == wanted
+    assert play.independent.parquet(play.fields, "files").by_place() == wanted
+    # An ordinary replay of some of it goes over all sinks and the dead letters.
+    (again,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 9), (20, 41)))
+    assert again.receipt is not None
+    assert again.receipt.dead_letters is not None
+    assert_clean(play, "replayed")
+    assert {kind_rows(play, name) for name in ("hbase", "parquet", "later", "files")} == {len(wanted)}
+    by_spark = {name: results_of(play, name) for name in ("hbase", "later", "files")}
+    assert by_spark["hbase"] == by_spark["later"] == by_spark["files"]
+    # A sink that is no longer in the file cannot be written.
+    run = play.new_run()
+    lane = lanes.open_selected(play.opened, LaneKind.REPLAY, run, play.ranges(0, 0, (3, 9)), "a test", sinks=("later",))
+    pending = lanes.plan_lane(play.opened, lane, run)
+    assert pending is not None
+    play.rewrite()
+    with pytest.raises(WrongUse, match=r"writes later alone, and the stream file of .* has no sink later"):
+        process_windows(play.opened, lane, pending.window.seq, run)
+
+
+def kind_rows(play: Playground, name: str) -> int:
+    opened = play.opened
+    (sink,) = [one for one in opened.stream.sinks if one.name == name]
+    return len(list(kind_of(sink.type).without_spark().rows(opened, sink, 1_000_000)))
+
+
+def results_of(play: Playground, name: str) -> list[str]:
+    from pyspark.sql import SparkSession
+
+    return sorted(str(row.asDict()) for row in results(SparkSession.builder.getOrCreate(), play.opened, name).collect())
