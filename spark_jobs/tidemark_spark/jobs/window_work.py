@@ -16,6 +16,7 @@ from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Receipt, Window,
 from tidemark.offsets.blocks import WHOLE, PartitionBlocks, block_size, fields_digest
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import Acknowledgements, PartitionTally, check_read, verify
+from tidemark.runs.conditions import sizes_for
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.since_pin import changes_since_pin
 from tidemark_spark.columns import COORDINATE
@@ -68,6 +69,7 @@ class SparkWork:
             {one.topic: one.incarnation for one in window.ranges},
             stream.source.fetch,
             any_time=any_time,
+            sizes=sizes_for(self._opened, self._covers),
         )
         # Spark keeps the rows for all sinks, so that Kafka is read once. Their first use is the counting.
         self._rows = rows_of(read, stream, refusals(self._sinks, stream.fields), fence, self._opened.connections)
