@@ -24,7 +24,7 @@ _APART = 1_000
 def far(bench: Workbench) -> Pairs:
     topic = bench.lines(bench.messages)
     every = bench.everything(topic)
-    chance = random.Random(5)
+    chance = random.Random(5)  # noqa: S311
     some = RangeSet.of_intervals(
         (
             one.partition,
