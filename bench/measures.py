@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench import against_clients, against_spark, ledger, shapes
+from bench import against_clients, against_spark, ledger, selections, shapes
 from bench.pairs import Pairs
 from bench.workbench import Workbench
 
@@ -98,5 +98,26 @@ MEASURES = (
         "both: the largest resident memory of spark-submit, its JVM and its Python workers together; every record arrives",
         1.5,
         shapes.large_records,
+    ),
+    Measure(
+        "sparse",
+        "reading 200 records that are spread over all, against reading all",
+        "both: plan the read, and Spark reads all columns and keeps none; no parsing, no results, no ledger",
+        0.2,
+        selections.far,
+    ),
+    Measure(
+        "dense",
+        "reading nine of each ten records, against reading all that encloses them",
+        "both: plan the read, and Spark reads all columns, leaves out what is not wanted, and keeps none",
+        1.1,
+        selections.near,
+    ),
+    Measure(
+        "between",
+        "reading each thousandth record, where both ways cost about the same, against reading all that encloses them",
+        "both: plan the read, and Spark reads all columns, leaves out what is not wanted, and keeps none",
+        1.1,
+        selections.between,
     ),
 )

@@ -42,6 +42,7 @@ CORE = (
     "tidemark/offsets/tallies.py",
     "tidemark/offsets/ranges.py",
     "tidemark/offsets/authority.py",
+    "tidemark/planning/merging.py",
     "tidemark/planning/splitting.py",
     "tidemark/ledger/doubt.py",
     "tidemark/ledger/records.py",

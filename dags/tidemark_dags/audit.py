@@ -238,6 +238,8 @@ def _planned_repair(file: str, context: Mapping[str, Any]) -> dict[str, Any]:
     context["ti"].xcom_push(key="repair", value=planned.described())
     # A retry of the task `repair` gives the same name. When the whole run is cleared, its new findings get another one.
     context["ti"].xcom_push(key="replay_run", value=_replay_run(run_name(context), context["ti"].try_number))
+    if not planned.replays:
+        raise AirflowSkipException(f"no repair: {planned.sentence()}")
     if asked != "execute":
         raise AirflowSkipException(f"only planned: {planned.sentence()}")
     return planned.described()

@@ -72,7 +72,7 @@ def selected_dag(
                 ref = opened.book.store_selection(selected.all)
                 again = opened.book.store_selection(selected.again).digest if selected.again else ""
                 rate = asked.rate or stream.limits.max_records_per_second
-                guess = estimates.estimated(opened, selected.all.count(), rate)
+                guess = estimates.estimated(opened, selected.all, rate)
             # In the log, because Airflow's pages fold the reason of a skipped task away.
             log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", selected.all.count())
             answers = answered(exact({**selected.to_read(), **selected.left_out}))

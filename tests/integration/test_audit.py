@@ -25,6 +25,7 @@ from tidemark.ledger.codec import decode
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.hashing import content_hash, coordinate_hash, row_hash
 from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.runs import answers, lanes
 from tidemark.runs.auditing import repair_of
 from tidemark.sinks.hbase.rows import Mark, PartitionKeys
 from tidemark.sinks.hbase.table import cells_of
@@ -84,6 +85,40 @@ def test_missing_rows_are_named_and_a_replay_of_the_findings_repairs_them(play: 
     after = audited(play)
     assert after.clean, after.sentence()
     play.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("N10")
+def test_a_repair_replays_what_kafka_still_has_and_names_the_rest(play: Playground) -> None:
+    play.produce(300)
+    play.ingest()
+    gone = {partition: rows_at(play, 0, partition, 2) for partition in (0, 1)}
+    for partition, offsets in gone.items():
+        delete_rows(play, play.name, 0, partition, *offsets)
+    report = audited(play)
+    expired = gone[1][0]
+    play.kafka.delete_records(play.topics[0], 1, expired + 1)
+
+    planned = repair_of(play.opened, report)
+    assert planned is not None
+    lost = play.ranges(0, 1, (expired, expired + 1))
+    assert planned.left_out == {answers.EXPIRED: lost}
+    assert planned.replays == planned.findings - lost
+    assert planned.sentence().endswith(f"; 1 findings cannot be replayed: {answers.EXPIRED}: {next(iter(lost))}")
+    play.select(LaneKind.REPLAY, lanes.stored_selection(play.opened, planned.selection))
+    after = audited(play, lanes.stored_selection(play.opened, planned.audit_after))
+    assert not any(one.missing for one in after.places)
+    assert not verdict(report, after).clean
+
+    # Nothing of the findings is left to replay.
+    play.kafka.delete_records(play.topics[0], 0, max(gone[0]) + 1)
+    play.kafka.delete_records(play.topics[0], 1, max(gone[1]) + 1)
+    planned = repair_of(play.opened, report)
+    assert planned is not None
+    assert (planned.replays, planned.selection, planned.left_out) == (
+        RangeSet(),
+        "",
+        {answers.EXPIRED: planned.findings},
+    )
 
 
 @pytest.mark.covers("N6", "N10", "N20")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from typing import Any
 
@@ -88,6 +89,32 @@ def test_short_and_long_ranges_are_stored_and_counted_once(make: Make) -> None:
 
 
 @pytest.mark.usefixtures("spark")
+@pytest.mark.covers("N29")
+def test_scattered_records_are_sought_and_nothing_else_is_stored(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    play = make(EXAMPLE)
+    play.kafka.send((play.topics[0], at, None, word(offset)) for at in (0, 1) for offset in range(50_000))
+    assert play.ingest() == []
+    chance = random.Random(3)
+    spans = [(start, start + 1) for start in chance.sample(range(0, 50_000, 2), 97)]
+    # Two gaps that are read, and a long range between far records.
+    wanted = play.ranges(0, 0, *spans, (50, 51), (53, 54), (56, 57)) | play.ranges(0, 1, *spans, (20_000, 33_000))
+    reads: list[Read] = []
+
+    def watched(wanted: RangeSet, sizes: Any) -> list[Read]:
+        reads[:] = split(wanted, sizes)
+        return reads
+
+    monkeypatch.setattr(reading, "reads", watched)
+    (record,) = play.select(LaneKind.BACKFILL, wanted)
+    assert sum(tally.read.number for tally in record.tallies) == wanted.count()
+    assert {place for place, _ in play.independent.parquet(["value"]).rows} == places(wanted)
+    # Many ranges of a partition share tasks, and what was read besides is a part of what lies between.
+    assert any(one.shared is not None and one.shared < len(one.ranges) > 20 for one in reads)
+    read = RangeSet(one for of_read in reads for one in of_read.ranges)
+    assert 50_000 > (read - wanted).count() > 0
+
+
+@pytest.mark.usefixtures("spark")
 @pytest.mark.covers("G1")
 def test_a_window_that_is_read_twice_is_refused_before_anything_is_written(
     make: Make, monkeypatch: pytest.MonkeyPatch
@@ -96,9 +123,9 @@ def test_a_window_that_is_read_twice_is_refused_before_anything_is_written(
     play = make(EXAMPLE, source={"start": "earliest"})
     play.kafka.send((play.topics[0], 0, None, word(offset)) for offset in range(30))
 
-    def first_twice(wanted: RangeSet) -> list[Read]:
+    def first_twice(wanted: RangeSet, sizes: Any) -> list[Read]:
         """As when a filtered read goes across one that is exact."""
-        return [*split(wanted.first(5)), *split(wanted)]
+        return [*split(wanted.first(5)), *split(wanted, sizes)]
 
     monkeypatch.setattr(reading, "reads", first_twice)
     with pytest.raises(VerificationFailed, match=rf"{play.topics[0]}/0: 5 rows of messages came more than once"):

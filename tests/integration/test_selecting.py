@@ -33,7 +33,14 @@ def whole(chance: random.Random) -> RangeSet:
     return RangeSet(OffsetRange(at, chance.randrange(500), 10**12) for at in PARTITIONS[1:])
 
 
-@pytest.mark.parametrize("chosen", [scattered, whole])
+def close(chance: random.Random) -> RangeSet:
+    """So many that are so close that they are bits."""
+    ends = OffsetRange(PARTITIONS[0], MAX_OFFSET - 1, MAX_OFFSET)
+    every = (OffsetRange(at, offset, offset + 1) for at in PARTITIONS for offset in range(0, 1_000, 2))
+    return RangeSet([ends, *(one for one in every if chance.random() < 0.9)])
+
+
+@pytest.mark.parametrize("chosen", [scattered, whole, close])
 def test_rows_inside_and_outside(spark: SparkSession, chosen: Callable[[random.Random], RangeSet]) -> None:
     ranges = chosen(random.Random(7))
     assert len(list(ranges)) > 50

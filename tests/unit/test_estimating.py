@@ -17,7 +17,7 @@ from tidemark.ledger.register import open_lane
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.planning.estimating import Estimate, estimate, stored_before
-from tidemark.runs.estimates import estimated
+from tidemark.runs.estimates import estimated, said
 from tidemark.runs.open_stream import OpenStream
 
 AT = TopicPartition("t", 0)
@@ -62,8 +62,26 @@ def test_as_the_windows_before() -> None:
 def test_a_rate_makes_it_take_longer(rate: int | None, seconds: float) -> None:
     book = begun()
     protocol.settle(book, Sweeps(), committed(book, 100, 80, 80, 4).lane)
-    found = estimated(cast("OpenStream", SimpleNamespace(book=book)), 1_000, rate)
-    assert found == {"records": 800, "bytes": 80_000, "seconds": seconds}
+    wanted = RangeSet([OffsetRange(AT, 0, 1_000)])
+    found = estimated(cast("OpenStream", SimpleNamespace(book=book)), wanted, rate)
+    assert found == {"records": 800, "bytes": 80_000, "between": 0, "seconds": seconds}
+
+
+def test_scattered_offsets_take_longer() -> None:
+    book = begun()
+    protocol.settle(book, Sweeps(), committed(book, 100, 80, 80, 4).lane)
+    opened = cast("OpenStream", SimpleNamespace(book=book))
+    # Two that are near, and a hundred that are not. The windows before had messages of 100 bytes: 4.5 µs for a record.
+    near, far = (
+        [OffsetRange(AT, at, at + 1) for at in (0, 101)],
+        [OffsetRange(AT, at, at + 1) for at in range(10**6, 10**8, 10**6)],
+    )
+    found, alone = estimated(opened, RangeSet([*near, *far])), estimated(opened, RangeSet([OffsetRange(AT, 0, 101)]))
+    assert found is not None
+    assert alone is not None
+    assert (found["records"], found["between"], alone["between"]) == (alone["records"], 100, 0)
+    assert found["seconds"] == round(alone["seconds"] + 99 * 0.004 + 100 * 4.5e-6, 1)
+    assert said(found).startswith("estimate: 81 records and 100 between them that are only read, ")
 
 
 def test_what_is_stored_already() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -73,21 +71,6 @@ def test_large_ranges_are_split_as_spark_does_it(sizes: tuple[int, ...], parts: 
     assert list(map(len, tasks(ranges(*sizes)))) == parts
 
 
-@pytest.mark.parametrize(
-    ("intervals", "pieces"),
-    [
-        ([(0, 1), (50_001, 50_002)], [(0, 50_002)]),
-        ([(0, 1), (50_002, 50_003)], [(0, 1), (50_002, 50_003)]),
-        ([(0, 9_999), (10_000, 19_999)], [(0, 19_999)]),
-        ([(0, 10_000), (10_001, 10_002)], [(0, 10_000), (10_001, 10_002)]),
-    ],
-    ids=["over a gap of 50,000", "not over a larger one", "two that are short", "a long one alone"],
-)
-def test_what_is_read_together(intervals: list[tuple[int, int]], pieces: list[tuple[int, int]]) -> None:
-    found = reads(RangeSet(OffsetRange(TopicPartition("t", 0), *one) for one in intervals))
-    assert sorted((one.start, one.until) for read in found for one in read.ranges) == pieces
-
-
 def test_a_few_records_are_one_task_for_each_partition() -> None:
     assert tasks(ranges(5, 0, 7)) == list(ranges(5, 0, 7))
 
@@ -111,21 +94,41 @@ def test_every_wanted_offset_is_in_exactly_one_read(partitions: list[list[tuple[
     assert RangeSet(one for part in found for one in part) == wanted
     assert sum(part.count() for part in found) == wanted.count()
     # Spark's source takes one range of a partition.
-    assert all(len({one.partition for one in read.ranges}) == len(read.ranges) for read in reads(wanted))
+    assert all(
+        len({one.partition for one in read.ranges}) == len(read.ranges) for read in reads(wanted) if not read.shared
+    )
 
 
 @given(SELECTIONS)
-def test_reads_are_few_and_cross_only_short_gaps(partitions: list[list[tuple[int, int]]]) -> None:
+def test_reads_are_few_and_their_tasks_are_neither_long_nor_many(partitions: list[list[tuple[int, int]]]) -> None:
     wanted = selection(partitions)
     found = reads(wanted)
-    assert all(read.ranges for read in found)
+    assert len(found) <= 3
+    for read in found:
+        assert read.ranges
+        if read.shared:
+            assert all(len(one) <= 75_000 for one in read.ranges)
+            assert 1 <= read.shared <= len(read.ranges)
+            # What shares a task is short.
+            assert read.shared == len(read.ranges) or max(map(len, read.ranges)) < 10_000
+    assert set(tasks(wanted)) >= {one for read in found if read.shared for one in read.ranges}
+    # Nothing is fetched from Kafka twice.
     every = [one for read in found for one in read.ranges]
-    # Nothing is fetched from Kafka twice, and nothing beyond the first and the last offset of a partition.
     assert sum(map(len, every)) == RangeSet(every).count()
-    assert not RangeSet(every) - wanted.hull()
-    assert all(len(gap) <= 50_000 for gap in RangeSet(every) - wanted)
-    for at in wanted.partitions:
-        intervals = wanted.of(at)
-        wide = sum(after[0] - before[1] > 50_000 for before, after in pairwise(intervals))
-        long = sum(until - start >= 10_000 for start, until in intervals)
-        assert len([one for one in every if one.partition == at]) <= 1 + wide + 2 * long
+
+
+def test_many_far_records_share_tasks_and_reads() -> None:
+    at = TopicPartition("t", 0)
+    wanted = RangeSet(OffsetRange(at, offset, offset + 1) for offset in range(0, 10_500 * 50_000, 50_000))
+    assert [(len(read.ranges), read.exact, read.shared) for read in reads(wanted)] == [
+        (10_000, True, 201),
+        (500, True, 11),
+    ]
+
+
+def test_long_and_short_ranges_are_read_apart() -> None:
+    long, near = [(0, 100_000), (200_000, 220_000)], [(500_000, 500_001), (500_100, 500_101)]
+    wanted = RangeSet(OffsetRange(TopicPartition("t", 0), *one) for one in (*long, *near, (600_000, 600_001)))
+    exact, filtered = reads(wanted)
+    assert (list(map(len, exact.ranges)), exact.exact, exact.shared) == ([50_000, 50_000, 20_000], True, 3)
+    assert (list(map(len, filtered.ranges)), filtered.exact, filtered.shared) == ([101, 1], False, 1)

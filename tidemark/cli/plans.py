@@ -24,7 +24,7 @@ def work(opened: OpenStream, wanted: RangeSet) -> dict[str, Any]:
     cores = _cores(opened)
     shares = [share_of(found, cores, index) for index in range(cores)] if cores else []
     return {
-        "estimate": estimated(opened, wanted.count()),
+        "estimate": estimated(opened, wanted),
         "tasks": [{"partition": str(one.partition), "from": str(one.start), "until": str(one.until)} for one in found],
         "cores": [{"tasks": len(share), "offsets": sum(map(len, share))} for share in shares] or None,
     }

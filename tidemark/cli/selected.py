@@ -270,7 +270,7 @@ def _show(
     as_json: bool,
 ) -> None:
     """A dry run: the answer to each offset, how many are stored already, an estimate by earlier windows, and the changes."""
-    guess = estimated(opened, chosen.all.count(), asked.rate or opened.stream.limits.max_records_per_second)
+    guess = estimated(opened, chosen.all, asked.rate or opened.stream.limits.max_records_per_second)
     stored, sinks = stored_before(opened.book.view(), chosen.all), into_sinks.named(opened, asked.sinks)
     value = {
         "kind": asked.kind.value,

@@ -1,68 +1,69 @@
 """How a window is spread over Spark's tasks: few reads of Kafka, each split by size.
 
-`spark_jobs/` reads in this way, and a plan shows it before. Tidemark tells Spark only `min_partitions`; Spark does the
-split. `tasks` computes that split as KafkaOffsetRangeCalculator of Spark's Kafka source does.
+`spark_jobs/` reads in this way, and a plan shows it before. Where a read has one range per partition, Tidemark tells Spark
+only `min_partitions`, and Spark does the split: `tasks` computes it as KafkaOffsetRangeCalculator of Spark's Kafka source.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.planning.merging import Piece, merged, microseconds
 
-# Scattered records are read together with the records between them, and filtered. One read of 50,000 records is faster
-# than many small ones: each read starts a consumer, which seeks.
-_GAP = 50_000
-# An interval this long is read alone, exactly.
-_LONG = 10_000
 # Small enough that a partition with most of the lag keeps all cores busy, large enough that tasks do real work.
 _RECORDS_PER_TASK = 75_000
+# A longer range has a task to itself. Shorter ones share tasks, and with them the consumer of their partition.
+_SHORT = 10_000
+# How long a task with short ranges takes: a few times as long as Spark needs to start it.
+_TASK_MICROSECONDS = 200_000
+# The driver names each range to Spark, and sends all ranges of a read to every task.
+_MOST_RANGES = 10_000
 
 
 @dataclass(frozen=True)
 class Read:
-    """One read of Spark's Kafka source, which takes one range per partition. `exact`: all offsets of the ranges are wanted."""
+    """One read of Kafka. `exact`: all offsets of the ranges are wanted.
+
+    Without `shared`, a range per partition, as Spark's Kafka source takes them. With it, any number of ranges, ascending,
+    which share so many tasks.
+    """
 
     ranges: tuple[OffsetRange, ...]
     exact: bool
+    shared: int | None = None
 
 
-def reads(wanted: RangeSet) -> list[Read]:
-    """How to read a set of offsets in few reads: the n-th piece of each partition goes into the n-th read.
+def reads(wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None) -> list[Read]:
+    """How to read a set of offsets in few reads. `sizes` are bytes per record, where they are known.
 
     No two reads share an offset, so each wanted offset is read exactly once.
     """
-    queues: dict[bool, dict[TopicPartition, list[OffsetRange]]] = {True: {}, False: {}}
-    for at in wanted.partitions:
-        for piece, exact in _pieces(wanted, at):
-            queues[exact].setdefault(at, []).append(piece)
-    return [
-        Read(tuple(pieces[turn] for pieces in queue.values() if turn < len(pieces)), exact)
-        for exact, queue in queues.items()
-        for turn in range(max(map(len, queue.values()), default=0))
-    ]
+    pieces = merged(wanted, sizes)
+    if len(pieces) == len(wanted.partitions):
+        return [Read(found, exact) for exact in (True, False) if (found := _ranges(pieces, exact))]
+    long = [one for one in pieces if len(one.range) >= _SHORT]
+    short = [one.range for one in pieces if len(one.range) < _SHORT]
+    found = []
+    for exact in (True, False):
+        parts = [part for one in _ranges(long, exact) for part in _even(one, math.ceil(len(one) / _RECORDS_PER_TASK))]
+        found += [Read(some, exact, len(some)) for some in _batches(parts, _MOST_RANGES)]
+    # Filtering the few records of short ranges costs less than a read for those that are exact.
+    exact = all(one.exact for one in pieces if len(one.range) < _SHORT)
+    for some in _batches(short, _MOST_RANGES):
+        found.append(Read(some, exact, math.ceil(microseconds(some, sizes) / _TASK_MICROSECONDS)))
+    return found
 
 
-def _pieces(wanted: RangeSet, at: TopicPartition) -> Iterator[tuple[OffsetRange, bool]]:
-    """Disjoint pieces, ascending, each with whether all of it is wanted: several short intervals, or one of any length."""
-    together: list[tuple[int, int]] = []
-    for start, until in wanted.of(at):
-        if together and not _joins(together[-1], (start, until)):
-            yield _piece(at, together)
-            together = []
-        together.append((start, until))
-    yield _piece(at, together)
+def _batches(ranges: Sequence[OffsetRange], size: int) -> Iterator[tuple[OffsetRange, ...]]:
+    for start in range(0, len(ranges), size):
+        yield tuple(ranges[start : start + size])
 
 
-def _joins(before: tuple[int, int], after: tuple[int, int]) -> bool:
-    """Whether two neighbouring intervals are read in one piece. A long one ends the piece before it and begins another."""
-    return after[0] - before[1] <= _GAP and all(until - start < _LONG for start, until in (before, after))
-
-
-def _piece(at: TopicPartition, intervals: list[tuple[int, int]]) -> tuple[OffsetRange, bool]:
-    return OffsetRange(at, intervals[0][0], intervals[-1][1]), len(intervals) == 1
+def _ranges(pieces: Iterable[Piece], exact: bool) -> tuple[OffsetRange, ...]:
+    return tuple(one.range for one in pieces if one.exact == exact)
 
 
 def min_partitions(read: Read) -> int:
@@ -71,8 +72,12 @@ def min_partitions(read: Read) -> int:
 
 
 def tasks(wanted: RangeSet) -> list[OffsetRange]:
-    """The range of every Spark task that reads the wanted offsets, read after read."""
-    return [task for read in reads(wanted) for task in _split(read.ranges, min_partitions(read))]
+    """The range of every Spark task that reads the wanted offsets, read after read. Short scattered ranges share tasks."""
+    return [
+        task
+        for read in reads(wanted)
+        for task in (read.ranges if read.shared else _split(read.ranges, min_partitions(read)))
+    ]
 
 
 def _split(ranges: Sequence[OffsetRange], wanted: int) -> Iterator[OffsetRange]:
@@ -85,14 +90,18 @@ def _split(ranges: Sequence[OffsetRange], wanted: int) -> Iterator[OffsetRange]:
     small = {one for one in ranges if _parts(len(one), total, wanted) == 1}
     rest = total - sum(map(len, small))
     for one in ranges:
-        parts = 1 if one in small else _parts(len(one), rest, max(wanted - len(small), 1))
-        start = one.start
-        for part in range(parts):
-            # The last part takes the remainder.
-            until = start + (one.until - start) // (parts - part)
-            if start < until:
-                yield OffsetRange(one.partition, start, until)
-            start = until
+        yield from _even(one, 1 if one in small else _parts(len(one), rest, max(wanted - len(small), 1)))
+
+
+def _even(one: OffsetRange, parts: int) -> Iterator[OffsetRange]:
+    """A range in so many parts, or in one for each of its offsets."""
+    start = one.start
+    for part in range(parts):
+        # The last part takes the remainder.
+        until = start + (one.until - start) // (parts - part)
+        if start < until:
+            yield OffsetRange(one.partition, start, until)
+        start = until
 
 
 def _parts(size: int, total: int, wanted: int) -> int:

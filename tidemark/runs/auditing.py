@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,16 +13,17 @@ from tidemark.audit.source import SourceReport, source_reports
 from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.book import View
 from tidemark.ledger.codec import decode, encode
-from tidemark.ledger.records import INGEST, Audited, Guarantee, Head, Register
+from tidemark.ledger.records import INGEST, Audited, Guarantee, Head, LaneKind, Register
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import stored_before
-from tidemark.runs import discovery, lanes, whole_windows
+from tidemark.runs import answers, discovery, lanes, selecting, whole_windows
 from tidemark.runs.open_stream import OpenStream
 
 _HOUR_MS = 3_600_000
 # Of a report's sentence beside its report: enough for a line of a page.
 _MOST_SENTENCE = 500
+_UNIT_LOST = "a sink needs their whole windows or blocks, and Kafka no longer holds all of these"
 
 
 @dataclass(frozen=True)
@@ -140,15 +142,18 @@ def stored_report(opened: OpenStream, run: str) -> AuditReport:
 class Repair:
     """What a repair of an audit's findings would replay.
 
-    `selection` is the digest of the findings, which a replay takes. `reads` is all that this replay reads, with the whole
-    windows or blocks that a sink needs, and the digest of that; `because` says why. Of about `stored` messages of it rows
-    are stored now.
+    `replays` are the findings that a replay can read, and `selection` is their digest, which it takes; `left_out` has the
+    others, by the answer to them. `reads` is all that this replay reads, with the whole windows or blocks that a sink needs;
+    `because` says why. Of about `stored` messages of it rows are stored now. `audit_after` is the digest of what the audit
+    after the replay looks at: all findings, too.
     """
 
     selection: str
     findings: RangeSet
+    replays: RangeSet
+    left_out: Mapping[str, RangeSet]
     reads: RangeSet
-    reads_selection: str
+    audit_after: str
     stored: int
     because: str
 
@@ -160,31 +165,39 @@ class Repair:
             "offsets": self.reads.count(),
             "ranges": list(shown(self.reads)),
             "stored_before": self.stored,
-            "audit_after": self.reads_selection,
+            "left_out": {why: list(shown(part)) for why, part in self.left_out.items()},
+            "audit_after": self.audit_after,
         }
 
     def sentence(self) -> str:
-        more = self.reads.count() - self.findings.count()
+        more = self.reads.count() - self.replays.count()
         text = f"a repair replays {self.reads.count()} offsets"
         text += f", {more} of them since {self.because}" if more else ""
-        return f"{text}; of about {self.stored} messages of them rows are stored: {', '.join(shown(self.reads))}"
+        if self.reads:
+            text += f"; of about {self.stored} messages of them rows are stored: {', '.join(shown(self.reads))}"
+        if self.left_out:
+            number = sum(part.count() for part in self.left_out.values())
+            text += f"; {number} findings cannot be replayed: {answers.said(self.left_out)}"
+        return text
 
 
 def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
-    """What a repair of a report's findings would replay. None without findings.
-
-    Raises OffsetsOutOfRange when a sink needs whole windows or blocks that Kafka no longer holds.
-    """
+    """What a repair of a report's findings would replay. None without findings. What Kafka no longer holds is left out."""
     if report.findings is None:
         return None
     findings = lanes.stored_selection(opened, report.findings.digest)
-    reads = whole_windows.widened(opened, findings)
+    found = selecting.answered(opened, LaneKind.REPLAY, findings)
+    lost = whole_windows.lost_with(opened, found.ranges)
+    replays = found.ranges - lost
+    reads = whole_windows.widened(opened, replays) if replays else replays
     return Repair(
-        selection=report.findings.digest,
+        # The replay and the audit after it take them from the ledger.
+        selection=opened.book.store_selection(replays).digest if replays else "",
         findings=findings,
+        replays=replays,
+        left_out={**found.left_out, _UNIT_LOST: lost} if lost else found.left_out,
         reads=reads,
-        # The audit after the repair takes it from the ledger.
-        reads_selection=opened.book.store_selection(reads).digest,
+        audit_after=opened.book.store_selection(reads | findings).digest,
         stored=stored_before(opened.book.view(), reads),
         because=whole_windows.because(opened),
     )

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST, Guarantee
+from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.planning import message_sizes
 from tidemark.planning.inputs import Known, Policies, Request
 from tidemark.runs.open_stream import OpenStream
@@ -40,12 +41,22 @@ def sized(opened: OpenStream, known: Known, asked: Request) -> Request:
     """
     if asked.max_bytes is None:
         return asked
-    ingest = opened.book.head(INGEST)
-    records = newest_of_lane(opened.book, INGEST, ingest.head if ingest else None, _SIZED_WINDOWS)
-    read = message_sizes.from_tallies(tally for record in records for tally in record.tallies)
+    read = sizes_before(opened)
     others = {at: log for at, log in known.partitions().items() if at not in read and log.start < log.end}
     sizes = opened.log.sizes({at.topic for at in others}) if others else {}
     return replace(asked, bytes_per_offset={**message_sizes.from_logs(sizes, others), **read})
+
+
+def sizes_before(opened: OpenStream) -> dict[TopicPartition, float]:
+    """Bytes per message in the ingest's last windows, for the partitions from which they have read anything."""
+    ingest = opened.book.head(INGEST)
+    records = newest_of_lane(opened.book, INGEST, ingest.head if ingest else None, _SIZED_WINDOWS)
+    return message_sizes.from_tallies(tally for record in records for tally in record.tallies)
+
+
+def sizes_for(opened: OpenStream, wanted: RangeSet) -> dict[TopicPartition, float]:
+    """As `sizes_before`, where the size decides what is read besides: for scattered offsets."""
+    return sizes_before(opened) if any(len(wanted.of(at)) > 1 for at in wanted.partitions) else {}
 
 
 def _policies(said: Source | TopicPolicies, otherwise: Source | None = None) -> Policies:

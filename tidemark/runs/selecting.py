@@ -90,7 +90,7 @@ def _selected(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> S
     if isinstance(request, ReplayRequest) and request.dead_letters:
         reason = None if request.dead_letters == "*" else request.dead_letters
         return _dead_letters(opened, DeadLetters(reason, request.dead_letters_window, within))
-    found = _answered(opened, request.kind, _named(opened, request) if within is None else within)
+    found = answered(opened, request.kind, _named(opened, request) if within is None else within)
     if isinstance(request, BackfillRequest) and request.reprocess:
         left_out = dict(found.left_out)
         again = left_out.pop(answers.READ_ALREADY, RangeSet())
@@ -101,7 +101,7 @@ def _selected(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> S
     return found
 
 
-def _answered(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:
+def answered(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:
     """The part of some offsets that a lane may take: a replay takes covered offsets, a backfill the others."""
     register, source = opened.book.register(), opened.stream.source
     read_before = register[1].topics if register else {}

@@ -81,6 +81,18 @@ def widened(opened: OpenStream, selection: RangeSet, sinks: Sinks = None) -> Ran
     return wide
 
 
+def lost_with(opened: OpenStream, selection: RangeSet) -> RangeSet:
+    """The part of a selection that no replay can read, since its units hold offsets that Kafka no longer has."""
+    needed = _needed(opened, None)
+    if needed is None or not selection:
+        return RangeSet()
+    first = FirstWindows(opened.book.committed())
+    wide = first.whole(selection, needed.blocks)
+    topics = tuple(sorted({at.topic for at in wide.partitions}))
+    lost = wide - offsets_within(known_now(opened, topics, learn=False), wide)
+    return selection & first.whole(lost, needed.blocks) if lost else lost
+
+
 def _needed(opened: OpenStream, sinks: Sinks) -> _Needed | None:
     """None when none of the sinks needs whole units."""
     found = [one for one in opened.stream.sinks if one.whole_windows and (sinks is None or one.name in sinks)]

@@ -10,6 +10,7 @@ from tidemark.errors import TidemarkError
 from tidemark.ledger.records import AUDIT, Heartbeat
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import PartitionTally
+from tidemark.runs.conditions import sizes_for
 from tidemark.runs.open_stream import OpenStream
 from tidemark_spark.rows.pipeline import Rows, rows_of
 from tidemark_spark.rows.reading import read_offsets
@@ -33,8 +34,16 @@ def expected_rows(
 ) -> tuple[Rows, tuple[PartitionTally, ...]]:
     """The messages' rows, computed by today's code, and their tallies."""
     source = opened.stream.source
+    sizes = sizes_for(opened, in_kafka)
     messages = read_offsets(
-        spark, opened.log.endpoint, source.isolation, in_kafka, incarnations, source.fetch, any_time=any_time
+        spark,
+        opened.log.endpoint,
+        source.isolation,
+        in_kafka,
+        incarnations,
+        source.fetch,
+        any_time=any_time,
+        sizes=sizes,
     )
     limits = refusals(make_sinks(opened), opened.stream.fields)
     rows = rows_of(messages, opened.stream, limits, connections=opened.connections)

@@ -17,6 +17,7 @@ from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Receipt, Window,
 from tidemark.offsets.blocks import WHOLE, PartitionBlocks, block_size, fields_digest
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import Acknowledgements, PartitionTally, check_read, verify
+from tidemark.runs.conditions import sizes_for
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.since_pin import changes_since_pin
 from tidemark_spark.columns import COORDINATE
@@ -72,6 +73,7 @@ class SparkWork:
             {one.topic: one.incarnation for one in window.ranges},
             stream.source.fetch,
             any_time=any_time,
+            sizes=sizes_for(self._opened, self._covers),
         )
         # Spark keeps the rows for all sinks, so that Kafka is read once. Their first use is the counting. What one sink
         # refuses is a dead letter, also where the window writes others alone: a message has one outcome in all sinks.
