@@ -78,13 +78,13 @@ FORMS = {
         "": ["records", "ranges", "reason", "dry_run", "compare", "strict"],
         "What": ["dead_letters", "dead_letters_window", "records_file", "selection", "ignore_stored"],
         "When": ["since", "until_time", "if_none"],
-        "How": ["order", "rate"],
+        "How": ["order", "rate", "plan"],
     },
     "backfill": {
         "": ["ranges", "reason", "dry_run", "strict"],
         "What": ["everything_before", "holes", "mode"],
         "When": ["since", "until_time", "if_none"],
-        "How": ["order", "rate"],
+        "How": ["order", "rate", "plan"],
     },
     "audit": {"": ["ranges", "records", "records_file", "level", "repair"]},
 }

@@ -21,6 +21,7 @@ from tidemark.cli.options import (
     IfNone,
     Json,
     OrderName,
+    PlanDigest,
     Ranges,
     Rate,
     Reason,
@@ -51,6 +52,7 @@ from tidemark.runs.approval import People, check_approved
 from tidemark.runs.comparing import as_value, find_comparison
 from tidemark.runs.estimates import estimated
 from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.resolved import digest_of
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
 from tidemark.runs.selecting import Selected, between_offsets, select
 from tidemark.views.summary import committed_by
@@ -84,6 +86,7 @@ def backfill(
     run_name: RunName = "",
     take_over: TakeOver = False,
     strict: Strict = False,
+    plan: PlanDigest = "",
     dry_run: DryRun = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -106,6 +109,7 @@ def backfill(
         "reason": reason,
         "dry_run": dry_run,
         "strict": strict,
+        "plan": plan,
     }
     people = People(_user(), approved_by or None)
     _selected(
@@ -143,6 +147,7 @@ def replay(
     run_name: RunName = "",
     take_over: TakeOver = False,
     strict: Strict = False,
+    plan: PlanDigest = "",
     dry_run: DryRun = False,
     compare: Compare = False,
     verbose: Verbose = False,
@@ -172,6 +177,7 @@ def replay(
         "dry_run": dry_run,
         "compare": compare,
         "strict": strict,
+        "plan": plan,
     }
     people = People(_user(), approved_by or None)
     _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, people, take_over, verbose, as_json)
@@ -265,6 +271,7 @@ def _show(
     """A dry run: the answer to each offset, how many are stored already, an estimate by earlier windows, and the changes."""
     guess = estimated(opened, chosen.all.count(), asked.rate or opened.stream.limits.max_records_per_second)
     stored = stored_before(opened.book.view(), chosen.all)
+    digest = digest_of(opened, asked.kind, chosen.ranges, chosen.again)
     value = {
         "kind": asked.kind.value,
         **counted(chosen.ranges),
@@ -272,6 +279,7 @@ def _show(
         "added": counted(chosen.added),
         "left_out": {why: counted(ranges) for why, ranges in chosen.left_out.items()},
         "stored_before": stored,
+        "plan": digest,
         "estimate": guess,
         **_comparison(changes),
     }
@@ -283,6 +291,7 @@ def _show(
             show_comparison(changes)
     error(f"dry run: {chosen.all.count()} offsets would be read; of about {stored} messages of them rows are stored")
     show_estimate(guess)
+    error(f"to start exactly this, and nothing else: --plan {digest}")
     _show_more_or_less(opened, chosen)
 
 
