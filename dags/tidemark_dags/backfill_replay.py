@@ -77,7 +77,14 @@ def selected_dag(
             log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", selected.all.count())
             answers = answered(exact({**selected.to_read(), **selected.left_out}))
             log.info("%s", estimates.said(guess))
-            found = {**describe(selected.all), "selection": ref.digest, "again": again, "plan": digest, **answers, "estimate": guess}
+            found = {
+                **describe(selected.all),
+                "selection": ref.digest,
+                "again": again,
+                "plan": digest,
+                **answers,
+                "estimate": guess,
+            }
             context["ti"].xcom_push(key="found", value=found)
             wanted = isinstance(asked, ReplayRequest) and asked.compare and bool(selected.ranges)
             if asked.dry_run and not wanted:

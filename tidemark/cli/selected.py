@@ -52,8 +52,8 @@ from tidemark.runs.approval import People, check_approved
 from tidemark.runs.comparing import as_value, find_comparison
 from tidemark.runs.estimates import estimated
 from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.resolved import digest_of
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
+from tidemark.runs.resolved import digest_of
 from tidemark.runs.selecting import Selected, between_offsets, select
 from tidemark.views.summary import committed_by
 

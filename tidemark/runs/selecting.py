@@ -57,9 +57,7 @@ def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Sele
     return found
 
 
-def _widened(
-    opened: OpenStream, request: BackfillRequest | ReplayRequest, found: Selected
-) -> Selected:
+def _widened(opened: OpenStream, request: BackfillRequest | ReplayRequest, found: Selected) -> Selected:
     _check(request, found)
     if isinstance(request, ReplayRequest):
         wide = whole_windows.widened(opened, found.ranges) if found.ranges else found.ranges
