@@ -124,7 +124,8 @@ class Asking:
             return self._too_late(file)
         with self._lock:
             self._long.pop(place, None)
-        return flight.result()
+        found: Answer | Found = flight.result()
+        return found
 
     def _too_late(self, file: StreamFile) -> Answer:
         return Answer(
