@@ -287,11 +287,12 @@ async function begin(more) {
     window.location.assign(withQuery(new URL("run", ROOT), { dag_id: begun.dag, run_id: begun.run }));
     return;
   } catch (error) {
-    if (error.status === 409) stale(error.message);
-    else {
-      said.className = "said bad";
-      said.textContent = error.status === 403 ? `Airflow does not let you start ${dagOf(stream, kind)}: ${error.message}` : error.message;
+    if (error.status === 409) {
+      stale(error.message);
+      return;
     }
+    said.className = "said bad";
+    said.textContent = error.status === 403 ? `Airflow does not let you start ${dagOf(stream, kind)}: ${error.message}` : error.message;
   }
   for (const one of starting.elements) one.disabled = false;
 }

@@ -6,9 +6,12 @@ const EVERY_MS = 3000;
 // Of a run that has ended, which somebody may still clear.
 const ENDED_MS = 15000;
 const ENDED = new Set(["success", "failed"]);
-const STATES = { success: "good", failed: "bad", upstream_failed: "bad", running: "busy", queued: "busy", scheduled: "busy", up_for_retry: "busy", deferred: "busy", skipped: "quiet" };
+const STATES = { success: "good", failed: "bad", running: "busy", queued: "busy", scheduled: "busy", up_for_retry: "busy", deferred: "busy", skipped: "quiet" };
+const WORDS = { upstream_failed: "not begun", up_for_retry: "tries again" };
 const LANES = { open: "busy", paused: "busy", done: "good", cancelled: "bad" };
 const ORDER = ["check", "compare", "diff", "approve", "plan", "process", "publish"];
+// Steps that most runs do not have.
+const OPTIONAL = new Set(["compare", "diff", "approve"]);
 const place = (id) => document.getElementById(id);
 const part = encodeURIComponent;
 
@@ -155,10 +158,11 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
     const open = lanes.filter((one) => one.state === "open" || one.state === "paused");
     if (open.length && found.may_steer) {
       if (open.some((one) => one.state === "open")) {
-        made.push(button("Pause …", () => why("Pause", "The window in work is finished, and no further one begins. What the run has claimed stays claimed.", (reason) => steer("pause", reason).then(look))));
+        made.push(button("Pause …", () => why("Pause the run", "The window in work is finished, and no further one begins. What the run has claimed stays claimed.", (reason) => steer("pause", reason).then(look))));
       } else made.push(button("Resume", () => goOn(state), "primary"));
-      made.push(button("Cancel …", () => why("Cancel", "Ends it now. Committed windows stay; what the window in work has written never counts. The rest is free for a later request.", (reason) => steer("cancel", reason).then(look))));
+      made.push(button("Cancel …", () => why("Cancel the run", "Ends it now. Committed windows stay; what the window in work has written never counts. The rest is free for a later request.", (reason) => steer("cancel", reason).then(look))));
     } else if (open.length) made.push(element("span", `To pause or cancel it is for those who may trigger ${stream}__${lanes[0].kind}.`, "quiet"));
+    if (open.length && !dag) made.push(element("span", `A run of the command line: after a pause, run it again with --run ${found.run}.`, "quiet"));
     if (dag) {
       const again = withQuery(`${address("streams", stream)}/plan`, { from_run: `${dag}/${run}` });
       made.push(link("Plan it again", again), airflowLink("The run in Airflow", `dags/${part(dag)}/runs/${part(run)}`));
@@ -168,9 +172,10 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
 
   function steps(tasks) {
     const at = (one) => (ORDER.indexOf(one.task_id) + 100) % 100;
-    return tasks.filter((one) => ORDER.includes(one.task_id)).sort((left, right) => at(left) - at(right)).map((one) => {
+    const shown = tasks.filter((one) => ORDER.includes(one.task_id) && !(one.state === "skipped" && OPTIONAL.has(one.task_id)));
+    return shown.sort((left, right) => at(left) - at(right)).map((one) => {
       const made = element("li");
-      made.append(airflowLink(one.task_id, `dags/${part(dag)}/runs/${part(run)}/tasks/${part(one.task_id)}`), " ", element("span", one.state || "waits", STATES[one.state] || "quiet"));
+      made.append(airflowLink(one.task_id, `dags/${part(dag)}/runs/${part(run)}/tasks/${part(one.task_id)}`), " ", element("span", WORDS[one.state] || one.state || "waits", STATES[one.state] || "quiet"));
       return made;
     });
   }

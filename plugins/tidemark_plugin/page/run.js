@@ -5,10 +5,11 @@
 import { airflow, asked, cell, estimated, grouped, navigation, windowLink } from "./shared.js";
 import { follow } from "./progress.js";
 
+// What is shown first: how it ended.
 const RESULTS = [
-  { task: "check", key: "found", title: "Before the run" },
-  { task: "diff", key: "diff", title: "What the replay changes" },
   { task: "publish", key: "return_value", title: "After the run" },
+  { task: "diff", key: "diff", title: "What the replay changes" },
+  { task: "check", key: "found", title: "Before the run" },
 ];
 const KINDS = ["changed", "new", "gone"];
 
@@ -115,7 +116,7 @@ async function show() {
   const problem = document.getElementById("problem");
   try {
     const results = await Promise.all(RESULTS.map(({ task, key }) => result(task, key)));
-    const [, , published] = results;
+    const [published] = results;
     document.getElementById("results").replaceChildren();
     for (const lane of published ? [published, published.then] : []) if (lane && lane.windows.length) windows(lane);
     results.forEach((found, at) => {
