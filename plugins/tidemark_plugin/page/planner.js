@@ -240,7 +240,9 @@ function lookUp(kind, fields, waiting) {
 function rememberNow(kind, fields) {
   const known = Object.fromEntries([...new Set([...Object.values(WAYS).flatMap(([, names]) => names), ...Object.keys(WAYS), ...Object.keys(DEFAULTS), "strict"])].map((name) => [name, ""]));
   const room = JSON.stringify(fields).length <= MOST_ADDRESS;
+  // A run's request has an address, however long it is.
   remember({ ...known, from_run: room ? "" : asked("from_run"), stored: "", kind, ...(room ? fields : {}) });
+  return room || asked("from_run") !== null;
 }
 
 async function resolve() {
@@ -253,7 +255,7 @@ async function resolve() {
     if (mine !== asking) return;
     resolved = { kind, fields, found };
     showPlan(found);
-    rememberNow(kind, fields);
+    if (!rememberNow(kind, fields)) place("estimate").append(" What is asked for is too long for this page's address.");
     if (place("starting").hidden === false) starting.elements.reason.focus({ preventScroll: true });
   } catch (error) {
     if (mine !== asking) return;
