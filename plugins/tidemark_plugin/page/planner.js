@@ -33,6 +33,8 @@ const TRIES = 120;
 // What was resolved last: the kind, the fields, and the answer.
 let resolved = null;
 let asking = 0;
+// The run whose request this is, until something is changed.
+let before = asked("from_run") || "";
 
 const kindNow = () => form.elements.kind.value;
 const wayNow = () => form.elements.way.value;
@@ -241,8 +243,8 @@ function rememberNow(kind, fields) {
   const known = Object.fromEntries([...new Set([...Object.values(WAYS).flatMap(([, names]) => names), ...Object.keys(WAYS), ...Object.keys(DEFAULTS), "strict"])].map((name) => [name, ""]));
   const room = JSON.stringify(fields).length <= MOST_ADDRESS;
   // A run's request has an address, however long it is.
-  remember({ ...known, from_run: room ? "" : asked("from_run"), stored: "", kind, ...(room ? fields : {}) });
-  return room || asked("from_run") !== null;
+  remember({ ...known, from_run: room ? "" : before, stored: "", kind, ...(room ? fields : {}) });
+  return room || before !== "";
 }
 
 async function resolve() {
@@ -309,7 +311,7 @@ async function suggestReasons() {
 // What the page was opened with: its address; a run whose request is taken again; or what another page has put aside.
 async function given() {
   const query = Object.fromEntries(new URLSearchParams(window.location.search));
-  const { kind = "replay", from_run: before, stored, ...fields } = query;
+  const { kind = "replay", from_run: _run, stored, ...fields } = query;
   if (before) {
     const [dag, ...rest] = before.split("/");
     const { conf } = await airflow(`dags/${encodeURIComponent(dag)}/dagRuns/${encodeURIComponent(rest.join("/"))}`);
@@ -335,6 +337,7 @@ place("only-compare").addEventListener("click", () => {
   if (starting.reportValidity()) begin({ dry_run: true, compare: true });
 });
 form.addEventListener("input", (event) => {
+  before = "";
   if (event.target.name === "kind") showWays(wayNow());
   showFields();
   if (event.target.name === "records") countRecords();
