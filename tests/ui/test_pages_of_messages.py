@@ -211,6 +211,7 @@ def started(airflow: Airflow, page: Page, dag: str) -> dict[str, Any]:
     link = dialog.locator(".said a")
     link.wait_for()
     run = link.inner_text()
+    page.click("dialog >> text=Close")
     assert airflow.wait(dag, run) == "success"
     _, found = airflow.call("GET", f"/api/v2/dags/{dag}/dagRuns/{quote(run)}")
     asked_for: dict[str, Any] = found["conf"]
@@ -257,7 +258,6 @@ def test_the_hours_and_the_audits_of_a_stream(
     page.screenshot(path=SCREENSHOTS / "audits.png", full_page=True)
     newest_audit.get_by_role("button", name="Repair: replay the 2 offsets …").click()
     assert started(airflow, page, "cdn_logs__replay")["selection"] == findings.digest
-    page.click("dialog >> text=Close")
     newest_audit.locator("text=the whole report").click()
     page.locator("text=windows cover").first.wait_for()
 
