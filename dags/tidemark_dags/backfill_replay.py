@@ -20,7 +20,7 @@ from tidemark.streams.model import Stream
 from tidemark_dags.approval import approved_by, second_person
 from tidemark_dags.ingest import process_windows
 from tidemark_dags.spark_job import SparkJob
-from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, answered, describe, publish, run_name
+from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, answered, describe, publish, refusal_shown, run_name
 from tidemark_dags.stream_dag import stream_dag
 
 log = logging.getLogger(__name__)
@@ -59,16 +59,17 @@ def selected_dag(
             A dry run that does not compare shows the offsets and ends here. A retry gives the selection of the first try: by
             then the run may have read a part of it.
             """
-            from tidemark.runs import estimates, into_sinks
+            from tidemark.runs import estimates, into_sinks, resolved
             from tidemark.runs.answers import exact
             from tidemark.runs.selecting import select, selected_before
             from tidemark_dags.connections import open_here
 
-            with airflow_errors():
+            with airflow_errors(), refusal_shown(context):
                 asked = checked(request, context["params"], context["dag_run"].conf or {})
                 opened = open_here(file)
                 sinks = into_sinks.named(opened, asked.sinks) or ()
                 selected = selected_before(opened, kind, run_name(context)) or select(opened, asked)
+                digest = resolved.digest_of(opened, kind, selected.ranges, selected.again)
                 ref = opened.book.store_selection(selected.all)
                 again = opened.book.store_selection(selected.again).digest if selected.again else ""
                 rate = asked.rate or stream.limits.max_records_per_second
@@ -77,8 +78,15 @@ def selected_dag(
             log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", selected.all.count())
             answers = answered(exact({**selected.to_read(), **selected.left_out}))
             log.info("%s", estimates.said(guess))
-            found = {**describe(selected.all), "selection": ref.digest, "again": again, **answers, "estimate": guess}
-            found["sinks"] = ",".join(sinks)
+            found = {
+                **describe(selected.all),
+                "selection": ref.digest,
+                "again": again,
+                "plan": digest,
+                "sinks": ",".join(sinks),
+                **answers,
+                "estimate": guess,
+            }
             if sinks:
                 log.info("into %s alone: other sinks and the dead letters stay as they are", ", ".join(sinks))
             context["ti"].xcom_push(key="found", value=found)
@@ -96,19 +104,23 @@ def selected_dag(
             """
             from tidemark.offsets.order import Order
             from tidemark.runs import into_sinks, lanes
+            from tidemark.runs.resolved import check_plan
             from tidemark_dags.connections import open_here
 
             if context["params"]["dry_run"]:
                 # Also when someone clears this task of a dry run.
                 raise AirflowSkipException("this is a dry run")
             run, found = run_name(context), context["ti"].xcom_pull(task_ids="check", key="found")
-            with airflow_errors():
+            with airflow_errors(), refusal_shown(context):
                 opened = open_here(file)
                 chosen = lanes.stored_selection(opened, found["selection"])
                 again = lanes.stored_selection(opened, found["again"]) if found["again"] else lanes.NOTHING
                 second = approved_by(context, found["selection"]) if approve_above is not None else None
                 by = People(context["dag_run"].triggering_user_name, second)
                 asked = checked(request, context["params"], context["dag_run"].conf or {})
+                if not lanes.lanes_of(opened, kind, run):
+                    # It may have waited for a second person, or for a comparison.
+                    check_plan(opened, kind, chosen - again, again, asked.plan)
                 mine = lanes.open_request(
                     opened,
                     kind,

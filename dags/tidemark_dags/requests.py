@@ -215,6 +215,13 @@ def _pace() -> dict[str, Param]:
             title="Rate",
             section=PACE,
         ),
+        "plan": _text(
+            "Plan",
+            "The digest of a plan, as a dry run and the page Plan give it. A run that would read or replace anything else "
+            "than that plan is refused.",
+            section=PACE,
+            pattern="^([0-9a-f]{64})?$",
+        ),
     }
 
 

@@ -47,6 +47,16 @@ def airflow_errors() -> Iterator[None]:
         raise kind(f"{type(problem).__name__}: {problem}") from problem
 
 
+@contextmanager
+def refusal_shown(context: Mapping[str, Any]) -> Iterator[None]:
+    """Keeps the sentence of an error as the XCom `refused`: the page of a run shows it, and not only the log."""
+    try:
+        yield
+    except TidemarkError as problem:
+        context["ti"].xcom_push(key="refused", value=f"{type(problem).__name__}: {problem}")
+        raise
+
+
 def describe(ranges: RangeSet) -> dict[str, Any]:
     """A selection for a task's log and result: the number of its offsets, and its first ranges."""
     shown = [str(one) for one, _ in zip(ranges, range(100), strict=False)]

@@ -26,10 +26,11 @@ from sqlalchemy import select
 
 log = logging.getLogger(__name__)
 
-__all__ = ["get_user", "may_see", "may_see_files", "may_trigger", "note_look"]
+__all__ = ["get_user", "may_see", "may_see_files", "may_trigger", "note_look", "note_steering"]
 
-# The name of the event in Airflow's audit log.
+# The names of the events in Airflow's audit log; the second one with what was done: pause, resume or cancel.
 LOOKED = "tidemark_payload"
+STEERED = "tidemark_{}"
 
 
 def may_see(user: Any, dag_ids: Collection[str]) -> set[str]:
@@ -64,10 +65,22 @@ def note_look(user: Any, dag_id: str, coordinate: str) -> None:
 
     Raises when the audit log cannot be written: then nobody should be shown anything.
     """
+    _note(user, LOOKED, dag_id, coordinate=coordinate)
+
+
+def note_steering(user: Any, dag_id: str, action: str, run: str, reason: str) -> None:
+    """Write into Airflow's audit log, and into the log, that a person pauses, resumes or cancels a backfill or replay.
+
+    Raises when the audit log cannot be written: then nothing should be done.
+    """
+    _note(user, STEERED.format(action), dag_id, run=run, reason=reason)
+
+
+def _note(user: Any, event: str, dag_id: str, **extra: str) -> None:
     name = user.get_name()
-    log.info("%s looks at the payload of %s (%s)", name, coordinate, dag_id)
+    log.info("%s: %s of %s, %s", name, event, dag_id, extra)
     with create_session() as session:
-        session.add(Log(event=LOOKED, dag_id=dag_id, owner=name, extra=json.dumps({"coordinate": coordinate})))
+        session.add(Log(event=event, dag_id=dag_id, owner=name, extra=json.dumps(extra)))
 
 
 def may_see_files(user: Any) -> bool:

@@ -1,7 +1,7 @@
 """The app behind the pages. Each route needs a login, and each stream the right to see its ingest DAG.
 
-Read-only: no route changes anything, whatever the method of the request. What a person starts, the pages ask of Airflow's
-own API, in the person's name.
+A GET changes nothing. What a person starts, the pages ask of Airflow's own API, in the person's name. Two routes answer POST:
+one that looks at a plan, and one that pauses, resumes or cancels what runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,18 @@ from fastapi import Depends, FastAPI, Response
 from tidemark_plugin import serving, settings
 from tidemark_plugin.access import get_user
 from tidemark_plugin.asking import Asking
-from tidemark_plugin.routes import audits, completeness, dead_letters, messages, runs, stream, streams, windows
+from tidemark_plugin.routes import (
+    audits,
+    completeness,
+    dead_letters,
+    messages,
+    plans,
+    runs,
+    steering,
+    stream,
+    streams,
+    windows,
+)
 from tidemark_plugin.streams import KnownStreams, Servers
 from tidemark_plugin.viewing import Viewing
 
@@ -26,7 +37,9 @@ _ROUTES = (
     dead_letters.routes,
     audits.routes,
     completeness.routes,
+    plans.routes,
     runs.routes,
+    steering.routes,
 )
 
 

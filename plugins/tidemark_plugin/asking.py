@@ -12,12 +12,13 @@ import asyncio
 import logging
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from tidemark.errors import TidemarkError, Unreachable, WrongUse
+from tidemark.errors import StaleLedger, TidemarkError, Unreachable, WrongUse
 from tidemark.streams.loading import StreamFile
 from tidemark_plugin.settings import Settings
 
@@ -26,7 +27,10 @@ Found = TypeVar("Found")
 # A question about a stream whose answer is kept for all viewers.
 Question = Callable[[StreamFile], dict[str, Any]]
 
-OK, WRONG, SERVER_AWAY, TOO_LATE, INTERNAL = 200, 400, 503, 504, 500
+OK, WRONG, STALE, SERVER_AWAY, TOO_LATE, INTERNAL = 200, 400, 409, 503, 504, 500
+# Long questions that nobody has had the answer of yet, of all streams; and how long an answer waits for who has asked.
+_MOST_LONG = 32
+_LONG_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Asking:
     settings: Settings
     _streams: dict[tuple[str, Question], _Asked] = field(default_factory=dict)
     _threads: dict[tuple[str, ...], ThreadPoolExecutor] = field(default_factory=dict)
+    _long: OrderedDict[tuple[str, str, str], tuple[float, Future[Any]]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     async def answer(self, file: StreamFile, ask: Question | None = None) -> Answer:
@@ -98,6 +103,30 @@ class Asking:
         flight.cancel()
         return self._too_late(file)
 
+    async def long(self, file: StreamFile, key: str, question: Callable[[], Found]) -> Answer | Found:
+        """As `once`, for a question that may take longer than a viewer waits: whoever asks again by `key` waits for the same.
+
+        Long questions have a thread of their own for each set of servers, so that they hold up no other question.
+        """
+        answer = await self.answer(file)
+        if answer.status != OK:
+            return answer
+        place, now = (file.stream.name, file.digest, key), time.monotonic()
+        with self._lock:
+            asked, flight = self._long.pop(place, (0.0, None))
+            if flight is None or (flight.done() and now - asked > _LONG_SECONDS):
+                flight = self._threads_of(file, "long", threads=1).submit(_told, question, file)
+            self._long[place] = (now, flight)
+            while len(self._long) > _MOST_LONG:
+                self._long.popitem(last=False)[1][1].cancel()
+        await asyncio.wait({asyncio.wrap_future(flight)}, timeout=self.settings.page_wait_seconds)
+        if not flight.done():
+            return self._too_late(file)
+        with self._lock:
+            self._long.pop(place, None)
+        found: Answer | Found = flight.result()
+        return found
+
     def _too_late(self, file: StreamFile) -> Answer:
         return Answer(
             TOO_LATE,
@@ -107,11 +136,11 @@ class Asking:
             },
         )
 
-    def _threads_of(self, file: StreamFile) -> ThreadPoolExecutor:
-        shared = _servers(file)
+    def _threads_of(self, file: StreamFile, *use: str, threads: int | None = None) -> ThreadPoolExecutor:
+        shared = (*_servers(file), *use)
         if shared not in self._threads:
             self._threads[shared] = ThreadPoolExecutor(
-                self.settings.page_threads, thread_name_prefix=f"tidemark page {' '.join(shared)}"
+                threads or self.settings.page_threads, thread_name_prefix=f"tidemark page {' '.join(shared)}"
             )
         return self._threads[shared]
 
@@ -137,6 +166,8 @@ def _failed(file: StreamFile, problem: Exception) -> tuple[int, dict[str, Any]]:
     """Why there is no answer, for people: an HTTP status with the fields of its JSON."""
     if isinstance(problem, WrongUse):
         return WRONG, {"detail": str(problem)}
+    if isinstance(problem, StaleLedger):
+        return STALE, {"detail": str(problem)}
     if isinstance(problem, TidemarkError):
         return SERVER_AWAY, {"detail": f"{type(problem).__name__}: {problem}"}
     # The error's text may be about a connection. Only those who run Airflow may read it, in the log.

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 
+from tidemark.runs.requests import MOST_TEXT
 from tidemark_plugin.asking import Answer
 
 _PAGE = Path(__file__).parent / "page"
@@ -20,10 +21,13 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+# What a body may have: the longest text of a request, each character as six (\\uXXXX), and the other fields.
+MOST_BYTES = 6 * MOST_TEXT + 100_000
 # For the description of the API. Each of these has the field `detail`, a sentence for people.
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"description": "What is asked for cannot be answered as it is asked."},
     401: {"description": "Nobody is logged in."},
+    403: {"description": "The person may see this, and may not do it."},
     404: {"description": "There is no such thing, or the person may not see the stream's ingest DAG."},
     500: {"description": "A defect of Tidemark. Airflow's log has the error."},
     503: {"description": "A server is away, or has answered with an error."},
@@ -33,10 +37,32 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 
 async def with_headers(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
     """Adds the headers to any answer, also to a refusal. Keeps those that the route has set."""
-    answer = await call(request)
+    answer = _refusal(request) or await call(request)
     for name, value in _HEADERS.items():
         answer.headers.setdefault(name, value)
     return answer
+
+
+def _refusal(request: Request) -> Response | None:
+    """Refuses what other sites could have a browser send with the person's cookie, and bodies that are too large.
+
+    A form of another site cannot send JSON, and Airflow's cookie does not go with what another site posts. Browsers say
+    where a request comes from besides.
+    """
+    if request.method != "POST":
+        return None
+    given = request.headers
+    if given.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return JSONResponse({"detail": "this was asked by a page of another site"}, 403)
+    if given.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        return JSONResponse({"detail": "expected a body of the type application/json"}, 415)
+    length = given.get("content-length", "")
+    if not length.isdecimal():
+        return JSONResponse({"detail": "expected a body whose length is given"}, 411)
+    if int(length) > MOST_BYTES:
+        said = f"{length} bytes, and a request takes up to {MOST_BYTES}; write records to a file and name it as records_file"
+        return JSONResponse({"detail": said}, 413)
+    return None
 
 
 def file(name: str, status: int = 200) -> Response:

@@ -50,12 +50,15 @@ class Viewing:
         404 with the sentence `missing` for the answer None; 503, 504 or 500 with a sentence when there is no answer.
         """
         file = await self.stream(name, user)
-        answer = await self.asking.once(file, lambda: question(self.servers.open(file)))
-        if answer is None:
-            raise HTTPException(404, missing)
-        if isinstance(answer, Answer):
-            raise HTTPException(answer.status, answer.fields["detail"])
-        return answer
+        return _found(await self.asking.once(file, lambda: question(self.servers.open(file))), missing)
+
+    async def ask_long(self, name: str, user: Any, key: str, question: Callable[[OpenStream], Found]) -> Found:
+        """As `ask`, for a question that may take longer than a viewer waits: 504 then, and who asks again waits on.
+
+        `key` says what is asked. 409 with a sentence for a plan that is stale.
+        """
+        file = await self.stream(name, user)
+        return _found(await self.asking.long(file, key, lambda: question(self.servers.open(file))), "")
 
     def _visible(self, user: Any) -> tuple[dict[str, StreamFile], list[str]]:
         """Reads files and Airflow's database, as Airflow does."""
@@ -63,6 +66,14 @@ class Viewing:
         allowed = may_see(user, [_dag(name) for name in found])
         seen = {name: file for name, file in found.items() if _dag(name) in allowed}
         return seen, problems if problems and may_see_files(user) else []
+
+
+def _found(answer: Answer | Found | None, missing: str) -> Found:
+    if answer is None:
+        raise HTTPException(404, missing)
+    if isinstance(answer, Answer):
+        raise HTTPException(answer.status, answer.fields["detail"])
+    return answer
 
 
 def _dag(stream: str) -> str:

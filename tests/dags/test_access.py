@@ -16,7 +16,7 @@ from airflow.models.team import Team
 from airflow.utils.session import create_session
 from sqlalchemy import delete
 
-from tidemark_plugin.access import LOOKED, may_see, may_see_files, may_trigger, note_look
+from tidemark_plugin.access import LOOKED, may_see, may_see_files, may_trigger, note_look, note_steering
 
 pytestmark = [pytest.mark.usefixtures("airflow_home"), pytest.mark.filterwarnings("ignore")]
 
@@ -106,5 +106,18 @@ def test_each_look_is_in_airflows_audit_log() -> None:
             "somebody",
             "red__replay",
             {"coordinate": "logs/2@31337"},
+        )
+        session.delete(found)
+
+
+@pytest.mark.covers("Q13")
+def test_each_pause_and_cancel_is_in_airflows_audit_log() -> None:
+    note_steering(user("op"), "red__replay", "cancel", "red__replay/1", "the wrong hour")
+    with create_session() as session:
+        (found,) = session.query(Log).filter(Log.event == "tidemark_cancel")
+        assert (found.owner, found.dag_id, json.loads(str(found.extra))) == (
+            "somebody",
+            "red__replay",
+            {"run": "red__replay/1", "reason": "the wrong hour"},
         )
         session.delete(found)

@@ -79,14 +79,14 @@ FORMS = {
         "What": ["dead_letters", "dead_letters_window", "records_file", "selection", "ignore_stored"],
         "Where": ["sinks"],
         "When": ["since", "until_time", "if_none"],
-        "How": ["order", "rate"],
+        "How": ["order", "rate", "plan"],
     },
     "backfill": {
         "": ["ranges", "reason", "dry_run", "strict"],
         "What": ["everything_before", "holes", "mode"],
         "Where": ["sinks"],
         "When": ["since", "until_time", "if_none"],
-        "How": ["order", "rate"],
+        "How": ["order", "rate", "plan"],
     },
     "audit": {"": ["ranges", "records", "records_file", "level", "repair"]},
 }

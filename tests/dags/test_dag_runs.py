@@ -275,11 +275,15 @@ def test_a_dry_run_changes_nothing(dags: dict[str, DAG], opened: OpenStream, cap
         ("replay", {"records": f"{STREAM}/0@five", "reason": "a test", "dry_run": False}),
         ("replay", {"ranges": f"{STREAM}/0@-99-5", "reason": "a test", "dry_run": False}),
         ("replay", {"ranges": f"{STREAM}/0@0-99999", "reason": "a test", "dry_run": False, "strict": True}),
+        ("replay", {"ranges": f"{STREAM}/0@0-5", "reason": "a test", "dry_run": False, "plan": "0" * 64}),
         ("replay", {"records": f"{STREAM}/0@1", "reason": "a test", "dryrun": False}),
         ("backfill", {"ranges": f"{STREAM}/0@0-5", "reason": "a test"}),
         ("backfill", {"everything_before": True, "reason": "a test"}),
     ],
-    ids=["nothing", "no record", "below 0", "beyond the position", "typing error", "covered already", "nothing before"],
+    ids=[
+        *("nothing", "no record", "below 0", "beyond the position", "stale plan"),
+        *("typing error", "covered already", "nothing before"),
+    ],
 )
 def test_a_request_that_cannot_be_carried_out_fails_before_spark(
     dags: dict[str, DAG], opened: OpenStream, dag: str, conf: dict[str, Any]

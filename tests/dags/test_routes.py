@@ -1,4 +1,4 @@
-"""Every route of the pages, with Airflow's own auth manager: who is nobody gets nothing, and no route changes anything."""
+"""Every route of the pages, with Airflow's own auth manager: who is nobody gets nothing, and who may look changes nothing."""
 
 from __future__ import annotations
 
@@ -21,12 +21,19 @@ from tests.support.timed_streams import Place, Timed, TimedKafka, minutes
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport, PlaceReport
 from tidemark.clients.kafka.topics import TopicLog
+from tidemark.errors import StaleLedger
+from tidemark.ledger.records import LaneKind
+from tidemark.runs import answers, lanes
 from tidemark.runs.auditing import audit_without_spark, store_report
+from tidemark.runs.requests import ReplayRequest, checked
+from tidemark.runs.resolved import digest_of
+from tidemark.runs.selecting import select
 from tidemark.views.completeness import Span
 from tidemark.views.event_time import hour_name, progress
 from tidemark_plugin import viewing
 from tidemark_plugin.access import get_user
 from tidemark_plugin.app import build_app
+from tidemark_plugin.routes import steering as steering_routes
 from tidemark_plugin.streams import Servers
 
 pytestmark = [pytest.mark.usefixtures("airflow_home"), pytest.mark.filterwarnings("ignore")]
@@ -57,26 +64,38 @@ def routes(app: FastAPI) -> list[APIRoute]:
     return [route for route in app.routes if isinstance(route, APIRoute)]
 
 
+# The routes that answer POST, each with a body. The first one only looks.
+POSTS: dict[str, dict[str, Any]] = {
+    "/api/streams/{name}/plan": {"kind": "replay", "fields": {"ranges": "orders/0@0-1"}},
+    "/api/streams/{name}/progress/{action}": {"run": "orders__replay/1", "reason": "a test"},
+}
+
+
+def ask(client: TestClient, route: APIRoute, stream: str = "orders") -> Any:
+    path = address(route).replace("orders", stream)
+    return client.post(path, json=POSTS[route.path]) if route.path in POSTS else client.get(path)
+
+
 def address(route: APIRoute) -> str:
     """An address of a route, with something for each of its parameters."""
-    given = {"name": "orders", "lane": "ingest", "seq": "1"}
+    given = {"name": "orders", "lane": "ingest", "seq": "1", "action": "pause"}
     path = re.sub(r"\{(\w+)\}", lambda found: given.get(found[1], "1"), route.path)
     asked = "&".join(f"{one.alias}={given.get(one.alias, '1')}" for one in route.dependant.query_params)
     return f"{path}?{asked}"
 
 
 @pytest.mark.covers("Q11", "Q13", "U4")
-def test_every_route_asks_who_is_there_and_only_looks(app: FastAPI) -> None:
+def test_every_route_asks_who_is_there_and_most_only_look(app: FastAPI) -> None:
     found = routes(app)
     assert {"/", "/streams/{name}", "/api/streams/{name}/coverage", "/api/openapi.json"} <= {one.path for one in found}
     of_pages = {"/streams/{name}/audits", "/streams/{name}/completeness", "/api/streams/{name}/completeness/{hour}"}
     assert of_pages <= {one.path for one in found}
     for route in found:
         assert get_user in [one.call for one in route.dependant.dependencies], route.path
-        assert route.methods == {"GET"}
+        assert route.methods == ({"POST"} if route.path in POSTS else {"GET"}), route.path
     with TestClient(app) as stranger:
         for route in found:
-            answer = stranger.get(address(route))
+            answer = ask(stranger, route)
             assert (answer.status_code, "orders" in answer.text.replace(str(answer.url), "")) == (401, False), (
                 route.path
             )
@@ -90,10 +109,10 @@ def test_every_route_of_a_stream_asks_for_the_right_to_see_it(
     of_streams = [route for route in routes(app) if "{name}" in route.path and "/files/" not in route.path]
     assert len(of_streams) >= 6
     for route in of_streams:
-        answer = client.get(address(route))
+        answer = ask(client, route)
         assert answer.status_code == 404, route.path
         # Nothing tells a stream that somebody may not see from one that there is not.
-        other = client.get(address(route).replace("orders", "nowhere"))
+        other = ask(client, route, "nowhere")
         assert (other.status_code, other.text) == (404, answer.text)
     # The stream is there, for those who may see it.
     monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
@@ -273,7 +292,11 @@ def test_the_description_names_what_there_is_to_ask(client: TestClient) -> None:
     # Pages are no part of it, and every question says what it answers.
     assert not any(path in paths for path in ("/", "/streams/{name}", "/files/{name}"))
     for path, methods in described["paths"].items():
-        assert methods["get"]["description"], path
+        assert all(one["description"] for one in methods.values()), path
+    # What the newest routes answer is named too.
+    answers = described["components"]["schemas"]
+    assert {"plan", "partitions", "left_out", "replaces", "estimate"} <= set(answers["Plan"]["properties"])
+    assert {"lanes", "may_steer"} <= set(answers["Progress"]["properties"])
     names = {one["name"] for one in described["paths"]["/api/streams/{name}/coverage"]["get"]["parameters"]}
     assert {"name", "width", "first", "count", "partition", "from", "until"} == names
 
@@ -297,3 +320,159 @@ def test_the_pages_name_only_files_that_there_are(client: TestClient, app: FastA
     for path in folder.iterdir():
         for named in re.findall(r"""(?:src|href)="(?:\.\./)*files/([^"]+)"|from "\./([^"]+)\"""", path.read_text()):
             assert (folder / (named[0] or named[1])).exists(), (path.name, named)
+
+
+@pytest.fixture
+def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
+    """A stream whose offsets no number of JavaScript holds, of which ten were read; somebody may see it."""
+    made = StreamInMemory(tmp_path, kafka=LookedAt(), text=TEXT)
+    made.ends((FAR, FAR + 10))
+    made.ingest("orders__ingest/first")
+    made.ends((FAR, FAR + 12))
+    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
+    monkeypatch.setattr(Servers, "open", lambda *_: made.opened)
+    return made
+
+
+FAR = 2**53 + 1
+PLAN = "/api/streams/orders/plan"
+
+
+def resolve(client: TestClient, **fields: Any) -> Any:
+    return client.post(PLAN, json={"kind": "replay", "fields": fields})
+
+
+@pytest.mark.covers("U12")
+def test_a_plan_says_what_would_be_read_and_replaced(client: TestClient, far: StreamInMemory) -> None:
+    records = "\n".join(f"orders/0@{offset}" for offset in (FAR + 3, FAR + 4, FAR + 7, FAR + 11, FAR + 99, 5))
+    before = dict(far.store.values)
+    answer = resolve(client, records=records)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    (part,) = found["partitions"]
+    assert (found["offsets"], part["offsets"], part["more_ranges"]) == ("3", "3", 0)
+    assert [(one["from"], one["until"]) for one in part["ranges"]] == [
+        (str(FAR + 3), str(FAR + 5)),
+        (str(FAR + 7), str(FAR + 8)),
+    ]
+    assert [(one["from"], one["answer"]) for one in found["left_out"]["answers"]] == [
+        ("5", answers.EXPIRED),
+        (str(FAR + 11), answers.THE_INGESTS),
+        (str(FAR + 99), answers.NOT_YET),
+    ]
+    (window,) = found["replaces"]
+    assert (window["window"], window["run"], window["offsets"]) == ("ingest/1", "orders__ingest/first", "3")
+    # It is what the command line and the DAG select, and nothing was written.
+    request = checked(ReplayRequest, {"records": records, "reason": "why", "dry_run": True}, {})
+    chosen = select(far.opened, request)
+    assert found["plan"] == digest_of(far.opened, LaneKind.REPLAY, chosen.ranges, chosen.again)
+    assert far.store.values == before
+
+
+@pytest.mark.covers("U12")
+def test_a_stale_plan_is_refused_by_the_page_and_by_the_run(client: TestClient, far: StreamInMemory) -> None:
+    ranges = f"orders/0@{FAR}-{FAR + 12}"
+    plan = resolve(client, ranges=f"orders/0@{FAR}-{FAR + 5}").json()["plan"]
+    of_all = resolve(client, ranges=ranges).json()["plan"]
+    # What the ingest reads elsewhere is nothing to a plan; what it reads of the plan's own offsets is.
+    far.ingest("orders__ingest/second")
+    assert resolve(client, ranges=f"orders/0@{FAR}-{FAR + 5}", plan=plan).status_code == 200
+    answer = resolve(client, ranges=ranges, plan=of_all)
+    assert answer.status_code == 409
+    assert f"the plan {of_all[:12]} of orders is stale" in answer.json()["detail"]
+    # Another replay of the same offsets: the results that the plan would replace are others by now.
+    request = {"ranges": f"orders/0@{FAR}-{FAR + 5}", "reason": "a fix", "dry_run": False, "plan": plan}
+    chosen = select(far.opened, checked(ReplayRequest, request, {}))
+    lane = lanes.open_selected(far.opened, LaneKind.REPLAY, "cli/other", chosen.ranges, "another fix")
+    lanes.plan_lane(far.opened, lane, "cli/other")
+    far.process(lane, "cli/other")
+    lanes.finish(far.opened, lane)
+    with pytest.raises(StaleLedger, match="Plan anew"):
+        select(far.opened, checked(ReplayRequest, request, {}))
+
+
+@pytest.mark.covers("U12")
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"records": "orders/0@1\norders/x@2"}, "line 2: 'orders/x@2' is not a coordinate"),
+        ({"records": '[["orders", 0, 1],\n["orders", 0]]'}, "line 2"),
+        ({"records": "<img src=x onerror=alert(1)>"}, "line 1: '<img src=x onerror=alert(1)>' is not a coordinate"),
+        ({"ranges": "orders/0@1-2", "records": "orders/0@1"}, "fill in exactly one of"),
+        ({"ranges": "orders/0@1-2", "nothing": "x"}, "unknown: nothing"),
+        ({"since": "2026-11-24T07:00:00"}, "since: "),
+        ({"selection": "0" * 64}, "has no stored selection"),
+    ],
+)
+def test_a_plan_of_something_wrong_names_it(
+    client: TestClient, far: StreamInMemory, fields: dict[str, Any], said: str
+) -> None:
+    answer = resolve(client, **fields)
+    assert (answer.status_code, said in answer.json()["detail"]) == (400, True), answer.text
+
+
+@pytest.mark.covers("Q13")
+def test_another_site_cannot_have_anything_done(client: TestClient, far: StreamInMemory) -> None:
+    body = '{"kind": "replay", "fields": {"ranges": "orders/0@1-2"}}'
+    as_json = {"content-type": "application/json"}
+    for headers, status in (
+        ({**as_json, "sec-fetch-site": "cross-site"}, 403),
+        ({**as_json, "sec-fetch-site": "same-site"}, 403),
+        ({"content-type": "text/plain"}, 415),
+        ({"content-type": "application/x-www-form-urlencoded"}, 415),
+        ({**as_json, "content-length": "7000000"}, 413),
+        ({**as_json, "sec-fetch-site": "same-origin"}, 200),
+    ):
+        assert client.post(PLAN, content=body, headers=headers).status_code == status, headers
+
+
+@pytest.mark.covers("U13", "Q13")
+def test_a_viewer_sees_the_progress_and_steers_nothing(
+    client: TestClient, far: StreamInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, api = "orders__replay/manual 1", "/api/streams/orders/progress"
+    chosen = offsets((0, FAR, FAR + 4))
+    lane = lanes.open_selected(far.opened, LaneKind.REPLAY, run, chosen, "a fixed parser")
+    lanes.plan_lane(far.opened, lane, run)
+    noted: list[tuple[str, ...]] = []
+    may: set[str] = set()
+    monkeypatch.setattr(steering_routes, "may_trigger", lambda _, dag: dag in may)
+    monkeypatch.setattr(steering_routes, "note_steering", lambda _, *said: noted.append(said))
+
+    def steer(action: str, reason: str = "") -> Any:
+        return client.post(f"{api}/{action}", json={"run": run, "reason": reason})
+
+    (found,) = (seen := client.get(api, params={"run": run}).json())["lanes"]
+    assert (found["state"], found["reason"], found["left"], seen["may_steer"]) == ("open", "a fixed parser", "4", False)
+    assert found["pending"]["window"] == f"{lane}/1"
+    for action in ("pause", "resume", "cancel"):
+        answer = steer(action, "no right to")
+        assert (answer.status_code, "orders__replay" in answer.json()["detail"]) == (403, True)
+    may.add("orders__backfill")
+    assert steer("cancel", "the other DAG's right").status_code == 403
+    assert (noted, client.get(api, params={"run": run}).json()["lanes"]) == ([], [found])
+    may.add("orders__replay")
+    assert steer("pause").status_code == 400
+    (paused,) = steer("pause", "until noon").json()["lanes"]
+    assert (paused["state"], paused["paused"]["reason"]) == ("paused", "until noon")
+    assert steer("resume").json()["lanes"][0]["state"] == "open"
+    far.process(lane, run)
+    assert client.get(api, params={"run": lane}).json()["lanes"][0]["left"] == "0"
+    lanes.finish(far.opened, lane)
+    (done,) = client.get(api, params={"run": run}).json()["lanes"]
+    assert (done["state"], done["left"], done["partitions"][0]["until"]) == ("done", "0", str(FAR + 4))
+    answer = steer("cancel", "too late")
+    assert (answer.status_code, "nothing to cancel" in answer.json()["detail"]) == (400, True)
+    # Another one is cancelled before its first window.
+    other = lanes.open_selected(far.opened, LaneKind.REPLAY, "orders__replay/2", offsets((0, FAR, FAR + 3)), "again")
+    answer = client.post(f"{api}/cancel", json={"run": other, "reason": "the wrong hour"})
+    (cancelled,) = answer.json()["lanes"]
+    assert (cancelled["state"], cancelled["closed_early"]) == ("cancelled", "the wrong hour")
+    assert (cancelled["offsets"], cancelled["left"]) == ("3", "3")
+    assert [one[:3] for one in noted] == [
+        ("orders__replay", "pause", run),
+        ("orders__replay", "resume", run),
+        ("orders__replay", "cancel", run),
+        ("orders__replay", "cancel", other),
+    ]
+    assert client.get(api, params={"run": "nowhere"}).status_code == 400

@@ -217,6 +217,8 @@ def test_what_is_chosen_in_the_picture_is_replayed(airflow: Airflow, page: Page,
     # Nothing of it is unread.
     assert frame.get_by_role("button", name="Backfill …").is_disabled()
     frame.get_by_role("button", name="Replay …").click()
+    detail = frame.get_by_role("link", name="Plan it in detail").get_attribute("href") or ""
+    assert unquote(detail).endswith(f"/streams/cdn_logs/plan?kind=replay&ranges={chosen}")
     frame.get_by_role("button", name="Start").click()
     # Without a reason, nothing is asked.
     assert frame.locator(".said").inner_text() == ""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from demo.airflow import Airflow
+from tests.support.browser import SCREENSHOTS, logged_in
 from tests.support.playground import Kafka
 from tests.support.stream_text import MINIMAL
 from tests.support.waiting import until
@@ -18,7 +20,7 @@ from tidemark.runs.open_stream import open_stream
 POOL = "pooled"
 
 
-@pytest.mark.covers("F21")
+@pytest.mark.covers("F21", "U13")
 def test_a_replay_waits_in_its_pool_while_the_ingest_goes_on(
     airflow: Airflow, kafka: Kafka, streams: dict[str, Path]
 ) -> None:
@@ -41,6 +43,7 @@ def test_a_replay_waits_in_its_pool_while_the_ingest_goes_on(
         assert airflow.run(f"{stream}__ingest") == "success"
         return position()
 
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     slots(airflow, 0)
     assert ingest() == 10
     replay = airflow.trigger(
@@ -50,8 +53,21 @@ def test_a_replay_waits_in_its_pool_while_the_ingest_goes_on(
     until(lambda: airflow.call("GET", process)[1]["state"] == "scheduled", "the replay does not wait for its pool")
     assert ingest() == 20
     assert airflow.call("GET", process)[1]["state"] == "scheduled"
-    slots(airflow, 1)
-    assert airflow.wait(f"{stream}__replay", replay) == "success"
+    # Paused while it waits, it reads nothing; resumed on its page, it goes on as the same run.
+    with logged_in(airflow, patience_ms=60_000) as page:
+        page.goto(f"{airflow.url}/tidemark/run?dag_id={stream}__replay&run_id={quote(replay)}")
+        page.click("text=Pause …")
+        page.fill("dialog input[name=reason]", "until noon")
+        page.click("dialog button.primary")
+        page.locator(".lane .badge", has_text="paused").wait_for()
+        slots(airflow, 1)
+        assert airflow.wait(f"{stream}__replay", replay) == "failed"
+        page.locator("#told", has_text="The run has stopped, since it is paused. 0 of 5 offsets").wait_for()
+        page.screenshot(path=SCREENSHOTS / "run-stopped.png", full_page=True)
+        page.click("text=Resume")
+        until(lambda: airflow.state(f"{stream}__replay", replay) != "failed", "nobody has cleared the run")
+        assert airflow.wait(f"{stream}__replay", replay) == "success"
+        page.locator("#told", has_text="Finished. 5 of 5 offsets are read and committed.").wait_for()
     (window,) = airflow.result(f"{stream}__replay", replay, "publish")["windows"]
     assert (window["ranges"], window["stored"], position()) == ([f"{stream}/0 [0, 5)"], 5, 20)
     file.unlink()

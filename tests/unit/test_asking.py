@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.stream_text import MINIMAL
-from tidemark.errors import LedgerContradiction, Unreachable, WrongUse
+from tidemark.errors import LedgerContradiction, StaleLedger, Unreachable, WrongUse
 from tidemark.streams.loading import StreamFile, load
 from tidemark_plugin.asking import Answer, Asking
 from tidemark_plugin.settings import Settings
@@ -212,3 +212,47 @@ def until_answered(asking: Asking, file: StreamFile) -> Answer:
         assert time.monotonic() < deadline, found
         time.sleep(0.05)
     return found
+
+
+@pytest.mark.covers("Q25")
+def test_who_asks_a_long_question_again_waits_for_the_same_answer(tmp_path: Path, servers: Servers) -> None:
+    """As for a plan over many dead letters. Meanwhile other questions are answered, whatever the number of long ones."""
+    asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
+    asked: Counter[str] = Counter()
+
+    def question(key: str) -> Answer | str:
+        def slow() -> str:
+            asked[key] += 1
+            assert servers.back.wait(60)
+            return f"the answer to {key}"
+
+        return asyncio.run(asking.long(file, key, slow))
+
+    late = [question(key) for key in ("one", "two", "three", "one", "two")]
+    assert [one.status for one in late if isinstance(one, Answer)] == [504] * 5
+    began = time.monotonic()
+    assert answers(asking, file)[0].status == 200
+    assert time.monotonic() - began < AT_ONCE
+    servers.back.set()
+    for key in ("one", "two", "three"):
+        found = question(key)
+        for _ in range(20):
+            if isinstance(found, str):
+                break
+            found = question(key)
+        assert found == f"the answer to {key}"
+    assert asked == {"one": 1, "two": 1, "three": 1}
+    # An answer that was fetched is not kept: the ledger may have moved on.
+    assert question("one") == "the answer to one"
+    assert asked["one"] == 2
+
+
+def test_a_stale_plan_is_no_servers_fault(tmp_path: Path, servers: Servers) -> None:
+    asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
+
+    def stale() -> None:
+        raise StaleLedger("the plan is stale")
+
+    found = asyncio.run(asking.long(file, "one", stale))
+    assert isinstance(found, Answer)
+    assert (found.status, found.fields) == (409, {"detail": "the plan is stale"})

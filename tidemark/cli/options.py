@@ -71,6 +71,12 @@ ApprovedBy = Annotated[
         help="the second person who has approved it, where `limits.approve_above` asks for one; kept in the ledger"
     ),
 ]
+PlanDigest = Annotated[
+    str,
+    typer.Option(
+        "--plan", help="the digest that a dry run gave: refuse to read or replace anything else than it has shown"
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="only show what would be read")]
 Compare = Annotated[
     bool,

@@ -22,6 +22,7 @@ from tidemark.cli.options import (
     IntoSinks,
     Json,
     OrderName,
+    PlanDigest,
     Ranges,
     Rate,
     Reason,
@@ -54,6 +55,7 @@ from tidemark.runs.estimates import estimated
 from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
+from tidemark.runs.resolved import digest_of
 from tidemark.runs.selecting import Selected, between_offsets, select
 from tidemark.views.summary import committed_by
 
@@ -87,6 +89,7 @@ def backfill(
     run_name: RunName = "",
     take_over: TakeOver = False,
     strict: Strict = False,
+    plan: PlanDigest = "",
     dry_run: DryRun = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -110,6 +113,7 @@ def backfill(
         "reason": reason,
         "dry_run": dry_run,
         "strict": strict,
+        "plan": plan,
     }
     people = People(_user(), approved_by or None)
     _selected(
@@ -148,6 +152,7 @@ def replay(
     run_name: RunName = "",
     take_over: TakeOver = False,
     strict: Strict = False,
+    plan: PlanDigest = "",
     dry_run: DryRun = False,
     compare: Compare = False,
     verbose: Verbose = False,
@@ -178,6 +183,7 @@ def replay(
         "dry_run": dry_run,
         "compare": compare,
         "strict": strict,
+        "plan": plan,
     }
     people = People(_user(), approved_by or None)
     _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, people, take_over, verbose, as_json)
@@ -272,6 +278,7 @@ def _show(
     """A dry run: the answer to each offset, how many are stored already, an estimate by earlier windows, and the changes."""
     guess = estimated(opened, chosen.all, asked.rate or opened.stream.limits.max_records_per_second)
     stored, sinks = stored_before(opened.book.view(), chosen.all), into_sinks.named(opened, asked.sinks)
+    digest = digest_of(opened, asked.kind, chosen.ranges, chosen.again)
     value = {
         "kind": asked.kind.value,
         "sinks": None if sinks is None else list(sinks),
@@ -280,6 +287,7 @@ def _show(
         "added": counted(chosen.added),
         "left_out": {why: counted(ranges) for why, ranges in chosen.left_out.items()},
         "stored_before": stored,
+        "plan": digest,
         "estimate": guess,
         **_comparison(changes),
     }
@@ -291,6 +299,7 @@ def _show(
             show_comparison(changes)
     error(f"dry run: {chosen.all.count()} offsets would be read; of about {stored} messages of them rows are stored")
     show_estimate(guess)
+    error(f"to start exactly this, and nothing else: --plan {digest}")
     _show_more_or_less(opened, chosen, sinks)
 
 

@@ -112,6 +112,8 @@ class BackfillRequest(_Request):
     dry_run: bool = False
     # Refuse the whole request when any of its offsets cannot be read.
     strict: bool = False
+    # Refuse it unless it does what the plan of this digest says, as a dry run has given it.
+    plan: _Digest = ""
 
     kind: ClassVar[LaneKind] = LaneKind.BACKFILL
     _ways = (("ranges",), ("everything_before",), ("holes",), ("since", "until_time"))
@@ -160,6 +162,7 @@ class ReplayRequest(_Request):
     # Say what will change, with Spark, before anything is committed.
     compare: bool = False
     strict: bool = False
+    plan: _Digest = ""
 
     kind: ClassVar[LaneKind] = LaneKind.REPLAY
     _ways = (

@@ -14,7 +14,7 @@ from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, To
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.planning import checking
 from tidemark.planning.inputs import Known
-from tidemark.runs import answers, into_sinks, lanes, redriving, whole_windows
+from tidemark.runs import answers, into_sinks, lanes, redriving, resolved, whole_windows
 from tidemark.runs.discovery import known_now, newest_incarnations, topics_now
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.record_files import records_in
@@ -49,11 +49,16 @@ def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Sele
     """The offsets that a request names and that can be read, and the answer to each of the others.
 
     A replay takes whole windows or blocks where a sink needs them. Raises WrongUse when nothing can be read, unless this
-    is a dry run, and for a `strict` request when any offset cannot be read. Raises TopicGone, TopicRecreated,
-    OffsetsOutOfRange, Unreachable.
+    is a dry run, and for a `strict` request when any offset cannot be read. Raises StaleLedger for a request with a `plan`
+    that says something else. Raises TopicGone, TopicRecreated, OffsetsOutOfRange, Unreachable.
     """
+    found = _widened(opened, request, _selected(opened, request))
+    resolved.check_plan(opened, request.kind, found.ranges, found.again, request.plan)
+    return found
+
+
+def _widened(opened: OpenStream, request: BackfillRequest | ReplayRequest, found: Selected) -> Selected:
     sinks = into_sinks.named(opened, request.sinks)
-    found = _selected(opened, request)
     _check(request, found)
     if isinstance(request, ReplayRequest):
         wide = whole_windows.widened(opened, found.ranges, sinks) if found.ranges else found.ranges

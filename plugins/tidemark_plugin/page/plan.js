@@ -1,7 +1,7 @@
 // Starting a backfill or a replay: a dialog that says what, asks why, and has Airflow start the run in the viewer's name.
 // Airflow's rights decide, and its audit log knows who. The run itself checks the request as it checks any other.
 // Airflow 3.3 cannot fill in its own form from an address, so the form is here.
-import { airflow, airflowLink, element } from "./shared.js";
+import { address, airflow, airflowLink, element, link, withQuery } from "./shared.js";
 
 const ABOUT = {
   backfill: "A backfill reads offsets that no window has read yet.",
@@ -14,6 +14,20 @@ const LABELS = {
   records: "Messages, one a line: topic/partition@offset",
   dead_letters: "The dead letters with exactly this reason or error class; * for all of them",
 };
+
+// Where the planner finds what has no room in an address.
+export const STORED = "tidemark-plan";
+const MOST_ADDRESS = 4000;
+
+export const dagOf = (stream, kind) => `${stream}__${kind}`;
+
+// The planner's page with the same request, which also shows what it would read and replace.
+function planner(stream, kind, fields) {
+  const url = `${address("streams", stream)}/plan`;
+  if (JSON.stringify(fields).length <= MOST_ADDRESS) return withQuery(url, { kind, ...fields });
+  window.sessionStorage.setItem(STORED, JSON.stringify(fields));
+  return withQuery(url, { kind, stored: "1" });
+}
 
 function field(label, control) {
   const made = element("label", undefined, "field");
@@ -30,7 +44,7 @@ function changeable(name, value) {
 
 // Starts a run, and gives its id. Raises a Refusal with Airflow's own words.
 export async function start(stream, kind, conf) {
-  const dag = `${stream}__${kind}`;
+  const dag = dagOf(stream, kind);
   const made = await airflow(`dags/${encodeURIComponent(dag)}/dagRuns`, { logical_date: null, conf });
   return { dag, run: made.dag_run_id };
 }
@@ -55,7 +69,11 @@ export function plan({ stream, kind, conf, text = null, says = "" }) {
   close.type = "button";
   close.addEventListener("click", () => dialog.close());
   const buttons = element("p", undefined, "buttons");
-  buttons.append(go, close);
+  const detail = link("Plan it in detail", address("streams", stream));
+  const aim = () => { detail.href = planner(stream, kind, { ...conf, ...(what ? { [text]: what.value } : {}) }); };
+  aim();
+  if (what) what.addEventListener("input", aim);
+  buttons.append(go, close, detail);
   form.append(
     element("h2", `${kind === "replay" ? "Replay" : "Backfill"} of ${stream}`),
     element("p", ABOUT[kind], "quiet"),

@@ -2,12 +2,14 @@
 // offsets, and what a replay changes. They are asked of Airflow's own API, as the person who looks: Airflow decides who sees
 // them. Everything is put in as text, never as HTML.
 
-import { airflow, asked, cell, grouped, windowLink } from "./shared.js";
+import { airflow, asked, cell, estimated, grouped, navigation, windowLink } from "./shared.js";
+import { follow } from "./progress.js";
 
+// What is shown first: how it ended.
 const RESULTS = [
-  { task: "check", key: "found", title: "Before the run" },
-  { task: "diff", key: "diff", title: "What the replay changes" },
   { task: "publish", key: "return_value", title: "After the run" },
+  { task: "diff", key: "diff", title: "What the replay changes" },
+  { task: "check", key: "found", title: "Before the run" },
 ];
 const KINDS = ["changed", "new", "gone"];
 
@@ -21,16 +23,10 @@ async function result(task, key) {
   }
 }
 
-function estimate(found) {
-  if (!found) return "No window has been read yet, so there is no estimate.";
-  const minutes = (found.seconds / 60).toFixed(1);
-  return `About ${grouped(found.records)} records, ${grouped(found.bytes)} bytes and ${minutes} minutes, with the start of Spark besides.`;
-}
-
 function section(title, found) {
   const made = document.getElementById("answers").content.cloneNode(true).firstElementChild;
   made.querySelector("h2").textContent = title;
-  made.querySelector(".description").textContent = "estimate" in found ? estimate(found.estimate) : "";
+  made.querySelector(".description").textContent = "estimate" in found ? estimated(found.estimate) : "";
   const table = made.querySelector("table");
   let shown = 0;
   for (const one of found.answers) {
@@ -53,7 +49,7 @@ function section(title, found) {
     all += offsets;
   }
   if (shown < all) made.querySelector(".description").textContent += " The first lines; the totals are of all.";
-  document.body.append(made);
+  document.getElementById("results").append(made);
 }
 
 function numbers(counts) {
@@ -100,7 +96,7 @@ function changes(title, found) {
     made.querySelector("h3").remove();
     examples.parentElement.remove();
   }
-  document.body.append(made);
+  document.getElementById("results").append(made);
 }
 
 function windows({ lane, windows: committed }) {
@@ -112,23 +108,35 @@ function windows({ lane, windows: committed }) {
     cell(row, windowLink(stream, `${lane}/${one.seq}`), "lane");
     for (const name of ["read", "stored", "skipped", "dead_letters"]) cell(row, grouped(one[name]), "number");
   }
-  document.body.append(made);
+  document.getElementById("results").append(made);
 }
 
+// Puts what the tasks have given until now in the place of what was there.
 async function show() {
   const problem = document.getElementById("problem");
   try {
     const results = await Promise.all(RESULTS.map(({ task, key }) => result(task, key)));
-    const [, , published] = results;
+    const [published] = results;
+    document.getElementById("results").replaceChildren();
     for (const lane of published ? [published, published.then] : []) if (lane && lane.windows.length) windows(lane);
     results.forEach((found, at) => {
       if (found && found.places) changes(RESULTS[at].title, found);
       else if (found && found.answers) section(RESULTS[at].title, found);
     });
-    if (!document.querySelector("section")) problem.textContent = "No task of this run has committed a window or answered for offsets.";
+    const some = document.querySelector("#results section") || !document.getElementById("progress").hidden;
+    problem.textContent = some ? "" : "No task of this run has committed a window or answered for offsets.";
   } catch (reason) {
     problem.textContent = reason.message;
   }
 }
 
-show();
+const dag = asked("dag_id") || "";
+const [stream, kind] = [asked("stream") || dag.slice(0, dag.lastIndexOf("__")), dag.slice(dag.lastIndexOf("__") + 2)];
+if (stream && (kind === "replay" || kind === "backfill")) {
+  navigation(stream, "");
+  follow({ stream, dag, run: asked("run_id") || "", show });
+} else if (asked("stream")) {
+  // A lane, or a run of the command line.
+  navigation(stream, "");
+  follow({ stream, named: asked("run") || "" });
+} else show();

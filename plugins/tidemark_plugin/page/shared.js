@@ -15,6 +15,7 @@ const PAGES = [
   ["Dead letters", "dead-letters"],
   ["Completeness", "completeness"],
   ["Audits", "audits"],
+  ["Plan", "plan"],
 ];
 
 export class Refusal extends Error {
@@ -51,10 +52,10 @@ export async function load(url, options = {}) {
 }
 
 // As load, but asks again while servers are only slow (504). `waiting` is told each time why there is no answer yet.
-export async function loadPatiently(url, waiting, tries = 6) {
+export async function loadPatiently(url, waiting, tries = 6, options = {}) {
   for (let left = tries; ; left -= 1) {
     try {
-      return await load(url);
+      return await load(url, options);
     } catch (error) {
       if (error.status !== 504 || left <= 1) throw error;
       waiting(error.message);
@@ -142,6 +143,13 @@ export function span(ms) {
   const next = units[at + 1];
   const rest = next ? Math.floor((ms % size) / next[1]) : 0;
   return `${Math.floor(ms / size)} ${word}${rest ? ` ${rest} ${next[0]}` : ""}`;
+}
+
+// What reading some offsets takes, in a sentence.
+export function estimated(found) {
+  if (!found) return "No window has been read yet, so there is no estimate.";
+  const minutes = found.seconds < 60 ? "less than a minute" : `${(found.seconds / 60).toFixed(1)} minutes`;
+  return `About ${grouped(found.records)} records, ${grouped(found.bytes)} bytes and ${minutes}, with the start of Spark besides.`;
 }
 
 // A link to one of our own pages.

@@ -1,5 +1,5 @@
 // One stream: where every offset is, its partitions and its windows.
-import { STATUS, address, cell, fill, grouped, link, load, navigation, repeat, run, say, streamOfAddress, time, withQuery } from "./shared.js";
+import { ROOT, STATUS, address, cell, fill, grouped, link, load, navigation, repeat, run, say, streamOfAddress, time, withQuery } from "./shared.js";
 import { picture } from "./coverage.js";
 import { plots } from "./plots.js";
 
@@ -36,8 +36,17 @@ function windowRow(row, one) {
   cell(row, run(one.run), "run");
 }
 
+// The page of a lane's run; that of the lane, if the run is none of Airflow's.
+function progressOf(one) {
+  const cut = one.run.indexOf("/");
+  const dag = one.run.slice(0, cut);
+  const ours = dag === `${name}__replay` || dag === `${name}__backfill`;
+  return ours ? { dag_id: dag, run_id: one.run.slice(cut + 1) } : { stream: name, run: one.lane };
+}
+
 function laneRow(row, one) {
-  cell(row, one.lane, "lane");
+  const named = one.kind === "ingest" ? one.lane : link(one.lane, withQuery(new URL("run", ROOT), progressOf(one)));
+  cell(row, named, "lane");
   cell(row, one.state, one.state === "open" ? "busy" : "");
   cell(row, grouped(one.windows), "number");
   cell(row, time(one.opened_at), "time");

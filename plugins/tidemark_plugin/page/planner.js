@@ -1,0 +1,360 @@
+// The plan of a replay or backfill: what it would read and replace, by the same functions as a dry run. Airflow starts it, in
+// the viewer's name, with the plan's digest: if the plan is stale by then, the run refuses.
+import {
+  ROOT, address, airflow, asked, cell, element, estimated, grouped, link, load, loadPatiently, navigation, remember, run, say,
+  streamOfAddress, time, windowLink, withQuery,
+} from "./shared.js";
+import { STORED, dagOf, start } from "./plan.js";
+
+const stream = streamOfAddress();
+const place = (id) => document.getElementById(id);
+const form = place("what");
+const starting = place("start");
+// The ways of each kind to say which offsets, with the fields that say it.
+const WAYS = {
+  records: ["Records", ["records"]],
+  ranges: ["Offset ranges", ["ranges"]],
+  time: ["Time", ["since", "until_time"]],
+  dead_letters: ["Dead letters", ["dead_letters", "dead_letters_window", "since", "until_time"]],
+  selection: ["Findings of an audit", ["selection"]],
+  ignore_stored: ["Everything from the start", []],
+  holes: ["Holes between windows", []],
+  everything_before: ["Everything before the first window", []],
+};
+const OF_KIND = {
+  replay: ["records", "ranges", "time", "dead_letters", "selection", "ignore_stored"],
+  backfill: ["ranges", "time", "holes", "everything_before"],
+};
+const DEFAULTS = { mode: "only_missing", if_none: "fail", order: "oldest", rate: "" };
+// The longest text that a request takes, in characters, and what an address has room for.
+const MOST_TEXT = 1000000;
+const MOST_ADDRESS = 4000;
+const TRIES = 120;
+// What was resolved last: the kind, the fields, and the answer.
+let resolved = null;
+let asking = 0;
+// The run whose request this is, until something is changed.
+let before = asked("from_run") || "";
+
+const kindNow = () => form.elements.kind.value;
+const wayNow = () => form.elements.way.value;
+
+function shownFor(one) {
+  const { way, kind } = one.dataset;
+  return (!way || way.split(" ").includes(wayNow())) && (!kind || kind === kindNow());
+}
+
+function showFields() {
+  for (const one of document.querySelectorAll("[data-way], [data-kind]")) one.hidden = !shownFor(one);
+}
+
+function showWays(chosen) {
+  const ways = OF_KIND[kindNow()].map((name) => {
+    const option = element("option", WAYS[name][0]);
+    option.value = name;
+    return option;
+  });
+  form.elements.way.replaceChildren(...ways);
+  form.elements.way.value = OF_KIND[kindNow()].includes(chosen) ? chosen : OF_KIND[kindNow()][0];
+  showFields();
+}
+
+// The fields of the DAG's form that the page's form says. What is as the DAG has it by itself is left out.
+function fieldsNow() {
+  const way = wayNow();
+  const found = {};
+  for (const name of WAYS[way][1]) {
+    const value = form.elements[name].value;
+    if (value.trim()) found[name] = name === "records" || name === "ranges" ? value : value.trim();
+  }
+  if (WAYS[way][1].length === 0) found[way] = true;
+  for (const [name, usual] of Object.entries(DEFAULTS)) {
+    const control = form.elements[name];
+    const label = control.closest("[data-way], [data-kind]");
+    const value = control.value.trim();
+    if ((!label || shownFor(label)) && value !== usual) found[name] = name === "rate" ? Number(value) : value;
+  }
+  if (form.elements.strict.checked) found.strict = true;
+  return found;
+}
+
+function fillIn(kind, fields) {
+  if (OF_KIND[kind]) form.elements.kind.value = kind;
+  const dead = "dead_letters" in fields ? "dead_letters" : null;
+  const way = dead || Object.keys(WAYS).find((name) => fields[name] || WAYS[name][1].some((one) => fields[one]));
+  showWays(way);
+  for (const [name, value] of Object.entries(fields)) {
+    const control = form.elements[name];
+    if (!control || name === "kind" || name === "way" || value === null) continue;
+    if (control.type === "checkbox") control.checked = value === true || value === "true";
+    else control.value = String(value);
+  }
+  const { mode, order, rate, strict, if_none: ifNone } = fields;
+  if ([mode, order, rate, strict, ifNone].some((one) => one !== undefined && one !== null && one !== false)) place("more").open = true;
+  countRecords();
+}
+
+function countRecords() {
+  const text = form.elements.records.value;
+  const lines = text.split("\n").filter((line) => line.trim()).length;
+  const long = text.length > MOST_TEXT;
+  place("counted").className = long ? "bad" : "quiet";
+  place("counted").textContent = long
+    ? `${grouped(text.length)} characters, and a request takes up to ${grouped(MOST_TEXT)}: leave some out, or use the field records_file of the DAG's form.`
+    : lines ? `${grouped(lines)} ${lines === 1 ? "line" : "lines"}` : "";
+}
+
+// A file is read here, in the browser, into the same field.
+async function takeFile(file) {
+  if (!file) return;
+  if (file.size > MOST_TEXT) {
+    place("counted").className = "bad";
+    place("counted").textContent = `${file.name} has ${grouped(file.size)} bytes, and this field takes up to ${grouped(MOST_TEXT)}: put the file below the folder TIDEMARK_SELECTIONS, and name it in the field records_file of the DAG's form.`;
+    return;
+  }
+  form.elements.records.value = await file.text();
+  countRecords();
+  changed();
+}
+
+// A plan is of what was asked for, and no longer of what the form says now.
+function changed() {
+  if (!resolved) return;
+  place("plan").classList.add("outdated");
+  for (const one of starting.elements) one.disabled = true;
+  place("said").className = "said busy";
+  place("said").textContent = "What is asked for has changed. Resolve it again.";
+}
+
+function table(names, kinds) {
+  const made = element("table");
+  const head = made.createTHead().insertRow();
+  names.forEach((name, at) => head.append(element("th", name, kinds[at])));
+  made.createTBody();
+  const box = element("div", undefined, "box");
+  box.append(made);
+  return [box, made.tBodies[0]];
+}
+
+// Half-open ranges as people write them; a single offset is its number.
+function spans(one) {
+  const said = one.ranges.map(({ from, until }) => (BigInt(until) - BigInt(from) === 1n ? from : `${from}–${BigInt(until) - 1n}`));
+  if (one.more_ranges) said.push(`and ${grouped(one.more_ranges)} more`);
+  return said.join(", ");
+}
+
+function more(body, number, what) {
+  if (number) cell(body.insertRow(), `and ${grouped(number)} more ${what}`, "quiet");
+}
+
+function partitions(found) {
+  const again = found.partitions.some((one) => one.again !== "0");
+  const added = found.partitions.some((one) => one.added !== "0");
+  const [box, body] = table(
+    ["Partition", "Offsets", ...(again ? ["Read again"] : []), ...(added ? ["Added"] : []), "From–to"],
+    ["", "number", ...(again ? ["number"] : []), ...(added ? ["number"] : []), ""],
+  );
+  for (const one of found.partitions) {
+    const row = body.insertRow();
+    cell(row, one.partition, "topic");
+    cell(row, grouped(one.offsets), "number");
+    if (again) cell(row, grouped(one.again), "number");
+    if (added) cell(row, grouped(one.added), "number");
+    cell(row, spans(one), "spans");
+  }
+  more(body, found.more_partitions, "partitions");
+  return box;
+}
+
+function leftOut(found) {
+  const [box, body] = table(["Partition", "From–to", "Offsets", "Answer"], ["", "", "number", ""]);
+  for (const one of found.answers) {
+    const row = body.insertRow();
+    cell(row, one.partition, "topic");
+    cell(row, spans({ ranges: [one], more_ranges: 0 }), "spans");
+    cell(row, grouped(one.offsets), "number");
+    cell(row, one.answer, "busy");
+  }
+  more(body, found.more_answers, "lines");
+  return box;
+}
+
+function replaced(found) {
+  const [box, body] = table(["Window", "Offsets", "From–to", "Committed", "Run"], ["", "number", "", "", ""]);
+  for (const one of found.replaces) {
+    const row = body.insertRow();
+    cell(row, windowLink(stream, one.window), "lane");
+    cell(row, grouped(one.offsets), "number");
+    cell(row, [...new Set(one.ranges.map((range) => range.partition))].length > 1 ? one.ranges.map((range) => `${range.partition} ${spans({ ranges: [range], more_ranges: 0 })}`).join(", ") + (one.more_ranges ? `, and ${grouped(one.more_ranges)} more` : "") : `${one.ranges[0].partition} ${spans(one)}`, "spans");
+    cell(row, time(one.committed_at), "time");
+    cell(row, run(one.run), "run");
+  }
+  more(body, found.more_replaced, "windows");
+  return box;
+}
+
+const offsetsSaid = (number) => `${grouped(number)} ${number === "1" ? "offset" : "offsets"}`;
+
+function showPlan(found) {
+  const some = found.offsets !== "0";
+  const inAll = found.partitions.length + found.more_partitions;
+  const out = Object.values(found.left_out.totals).reduce((sum, one) => sum + BigInt(one), 0n);
+  const said = some
+    ? [`${offsetsSaid(found.offsets)} of ${grouped(inAll)} ${inAll === 1 ? "partition" : "partitions"} would be read.`]
+    : [`There is nothing to ${found.kind}.`];
+  if (out > 0n) said.push(`${offsetsSaid(String(out))} cannot be read.`);
+  if (found.added.offsets !== "0") said.push(`${offsetsSaid(found.added.offsets)} are added, since ${found.added.because}.`);
+  place("summary").textContent = said.join(" ");
+  const made = element("span", some ? `${estimated(found.estimate)} ` : "");
+  made.append("Resolved ", time(found.made_at), ".");
+  place("estimate").replaceChildren(made);
+  const parts = [];
+  if (some) parts.push(partitions(found));
+  if (out > 0n) {
+    const totals = Object.entries(found.left_out.totals).map(([why, number]) => `${grouped(number)} ${why}`).join("; ");
+    parts.push(element("h3", "What cannot be read"), element("p", `${totals}.`), leftOut(found.left_out));
+  }
+  if (some) {
+    parts.push(element("h3", "What will be replaced"));
+    if (found.replaces.length) {
+      parts.push(element("p", `Results of about ${grouped(found.stored_before)} stored messages in ${grouped(found.replaces.length + found.more_replaced)} ${found.replaces.length + found.more_replaced === 1 ? "window" : "windows"}. They count until the run commits its own.`), replaced(found));
+    } else parts.push(element("p", "Nothing: no window has read any of these offsets.", "quiet"));
+  }
+  place("parts").replaceChildren(...parts);
+  place("approval").hidden = !found.needs_approval;
+  place("digest").textContent = `Plan ${found.plan.slice(0, 12)}`;
+  place("digest").title = found.plan;
+  place("go").textContent = `Start the ${found.kind}`;
+  place("starting").hidden = !some;
+  place("plan").hidden = false;
+  place("plan").classList.remove("outdated");
+  for (const one of starting.elements) one.disabled = false;
+  place("said").textContent = "";
+}
+
+function lookUp(kind, fields, waiting) {
+  const headers = { Accept: "application/json", "Content-Type": "application/json" };
+  const options = { method: "POST", headers, body: JSON.stringify({ kind, fields }) };
+  return loadPatiently(address("api", "streams", stream, "plan"), waiting, TRIES, options);
+}
+
+// The address shows what the form says, as long as there is room.
+function rememberNow(kind, fields) {
+  const known = Object.fromEntries([...new Set([...Object.values(WAYS).flatMap(([, names]) => names), ...Object.keys(WAYS), ...Object.keys(DEFAULTS), "strict"])].map((name) => [name, ""]));
+  const room = JSON.stringify(fields).length <= MOST_ADDRESS;
+  // A run's request has an address, however long it is.
+  remember({ ...known, from_run: room ? "" : before, stored: "", kind, ...(room ? fields : {}) });
+  return room || before !== "";
+}
+
+async function resolve() {
+  const mine = ++asking;
+  const [kind, fields] = [kindNow(), fieldsNow()];
+  say(place("problem"), "");
+  say(place("waiting"), "Resolving …");
+  try {
+    const found = await lookUp(kind, fields, (sentence) => mine === asking && say(place("waiting"), `Resolving … ${sentence}`));
+    if (mine !== asking) return;
+    resolved = { kind, fields, found };
+    showPlan(found);
+    if (!rememberNow(kind, fields)) place("estimate").append(" What is asked for is too long for this page's address.");
+    if (place("starting").hidden === false) starting.elements.reason.focus({ preventScroll: true });
+  } catch (error) {
+    if (mine !== asking) return;
+    resolved = null;
+    place("plan").hidden = true;
+    say(place("problem"), error.message);
+  }
+  say(place("waiting"), "");
+}
+
+function stale(sentence) {
+  const said = place("said");
+  said.className = "said stale busy";
+  const again = element("button", "Resolve again", "primary");
+  again.type = "button";
+  again.addEventListener("click", resolve);
+  said.replaceChildren(element("span", `${sentence} `), again);
+}
+
+async function begin(more) {
+  const { kind, fields, found } = resolved;
+  const said = place("said");
+  said.className = "said";
+  said.textContent = "Asking Airflow …";
+  for (const one of starting.elements) one.disabled = true;
+  try {
+    // The run checks this too. Here it is said at once.
+    await lookUp(kind, { ...fields, plan: found.plan }, (sentence) => { said.textContent = sentence; });
+    const conf = { ...fields, reason: starting.elements.reason.value.trim(), plan: found.plan, ...more };
+    const begun = await start(stream, kind, conf);
+    window.location.assign(withQuery(new URL("run", ROOT), { dag_id: begun.dag, run_id: begun.run }));
+    return;
+  } catch (error) {
+    if (error.status === 409) {
+      stale(error.message);
+      return;
+    }
+    said.className = "said bad";
+    said.textContent = error.status === 403 ? `Airflow does not let you start ${dagOf(stream, kind)}: ${error.message}` : error.message;
+  }
+  for (const one of starting.elements) one.disabled = false;
+}
+
+async function suggestReasons() {
+  if (place("reasons").childElementCount) return;
+  const { groups } = await load(address("api", "streams", stream, "dead-letters"));
+  const names = ["*", ...groups.map((one) => one.selects).filter((one) => one !== null)];
+  place("reasons").replaceChildren(...names.map((name) => Object.assign(element("option"), { value: name })));
+}
+
+// What the page was opened with: its address; a run whose request is taken again; or what another page has put aside.
+async function given() {
+  const query = Object.fromEntries(new URLSearchParams(window.location.search));
+  const { kind = "replay", from_run: _run, stored, ...fields } = query;
+  if (before) {
+    const [dag, ...rest] = before.split("/");
+    const { conf } = await airflow(`dags/${encodeURIComponent(dag)}/dagRuns/${encodeURIComponent(rest.join("/"))}`);
+    const { reason, dry_run: _, plan: __, compare, ...other } = conf || {};
+    starting.elements.reason.value = reason || "";
+    starting.elements.compare.checked = compare === true;
+    return [dag.endsWith("__backfill") ? "backfill" : "replay", other];
+  }
+  if (stored) return [kind, JSON.parse(window.sessionStorage.getItem(STORED) || "{}")];
+  return [kind, fields];
+}
+
+navigation(stream, "Plan");
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  resolve();
+});
+starting.addEventListener("submit", (event) => {
+  event.preventDefault();
+  begin({ dry_run: false, ...(resolved.kind === "replay" && starting.elements.compare.checked ? { compare: true } : {}) });
+});
+place("only-compare").addEventListener("click", () => {
+  if (starting.reportValidity()) begin({ dry_run: true, compare: true });
+});
+form.addEventListener("input", (event) => {
+  before = "";
+  if (event.target.name === "kind") showWays(wayNow());
+  showFields();
+  if (event.target.name === "records") countRecords();
+  if (wayNow() === "dead_letters") suggestReasons().catch(() => {});
+  if (event.target.id !== "file") changed();
+});
+place("open-file").addEventListener("click", () => place("file").click());
+place("file").addEventListener("change", () => takeFile(place("file").files[0]).then(() => { place("file").value = ""; }));
+form.elements.records.addEventListener("dragover", (event) => event.preventDefault());
+form.elements.records.addEventListener("drop", (event) => {
+  if (!event.dataTransfer.files.length) return;
+  event.preventDefault();
+  takeFile(event.dataTransfer.files[0]);
+});
+showWays("records");
+given().then(([kind, fields]) => {
+  fillIn(kind, fields);
+  // Whoever gets the address sees the plan at once.
+  if (Object.keys(fields).length) resolve();
+}).catch((error) => say(place("problem"), error.message));

@@ -1,0 +1,137 @@
+"""The page of a plan: what a replay or backfill would read and replace, before anything is started."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, HTTPException, Response
+from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel, Field
+
+from tidemark.errors import WrongUse
+from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
+from tidemark.views.planned import planned
+from tidemark_plugin import serving
+from tidemark_plugin.access import may_trigger
+from tidemark_plugin.viewing import User, Viewing
+
+_REQUESTS: dict[str, type[BackfillRequest] | type[ReplayRequest]] = {
+    "replay": ReplayRequest,
+    "backfill": BackfillRequest,
+}
+_MOST_FIELDS = 40
+
+Number = Annotated[str, Field(pattern="^[0-9]+$", description="a number of any size, as a text")]
+
+
+class Asked(BaseModel):
+    """What to plan: the fields of the form of the DAG `NAME__replay` or `NAME__backfill`. The reason may be missing."""
+
+    kind: Literal["replay", "backfill"]
+    fields: Annotated[dict[str, str | int | bool | None], Field(max_length=_MOST_FIELDS)]
+
+
+class Range(BaseModel):
+    partition: str
+    start: Number = Field(alias="from")
+    until: Number
+
+
+class Ranges(BaseModel):
+    """`offsets` and `more_ranges` count all, of which `ranges` are the first."""
+
+    offsets: Number
+    ranges: list[Range]
+    more_ranges: int
+
+
+class Partition(Ranges):
+    """Of a partition: `again` is what a backfill reads again, `added` what a sink needs besides what was asked for."""
+
+    partition: str
+    again: Number
+    added: Number
+
+
+class ReplacedWindow(Ranges):
+    """A window whose results of these offsets the run replaces."""
+
+    window: str
+    run: str
+    committed_at: int
+
+
+class AnswerOf(Range):
+    offsets: Number
+    answer: str
+
+
+class LeftOut(BaseModel):
+    """The offsets that cannot be read, each with its answer; `totals` counts all of them."""
+
+    totals: dict[str, Number]
+    answers: list[AnswerOf]
+    more_answers: int
+
+
+class Added(BaseModel):
+    offsets: Number
+    because: str
+
+
+class Estimate(BaseModel):
+    """By the last windows of the ingest, without the start of Spark."""
+
+    records: int
+    bytes: int
+    seconds: float
+
+
+class Plan(BaseModel):
+    """`plan` is the digest of what would be read and replaced: a run that has it as its field `plan` does that, or nothing."""
+
+    kind: str
+    plan: str
+    made_at: int
+    offsets: Number
+    partitions: list[Partition]
+    more_partitions: int
+    added: Added
+    left_out: LeftOut
+    stored_before: Number
+    replaces: list[ReplacedWindow]
+    more_replaced: int
+    estimate: Estimate | None
+    needs_approval: bool
+
+
+def routes(viewing: Viewing) -> APIRouter:
+    router = APIRouter(tags=["plans"])
+    problems = {**serving.PROBLEMS, 409: {"description": "The plan that `plan` names is stale."}}
+
+    @router.get("/streams/{name}/plan", include_in_schema=False)
+    async def page(name: str, user: User) -> Response:
+        return await viewing.page("planner.html", name, user)
+
+    @router.post("/api/streams/{name}/plan", responses=problems, response_model=Plan)
+    async def resolve(name: str, asked: Asked, user: User) -> dict[str, Any]:
+        """What a replay or backfill would read and replace, and the answer to each other offset. Changes nothing.
+
+        With the field `plan`, a digest that an earlier answer has given: 409 if the plan is another one by now.
+        """
+        await viewing.stream(name, user)
+        # It is not asked for yet, and nothing is started.
+        fields = {**asked.fields, "reason": "only looks", "dry_run": True}
+        if asked.fields.get("records_file") and not await run_in_threadpool(may_trigger, user, f"{name}__{asked.kind}"):
+            # An error names what stands in a wrong line.
+            raise HTTPException(403, f"records_file: files are for those who may trigger {name}__{asked.kind}")
+        try:
+            request = checked(_REQUESTS[asked.kind], fields, fields)
+        except WrongUse as problem:
+            raise HTTPException(400, str(problem)) from None
+        key = hashlib.sha256(json.dumps([asked.kind, fields], sort_keys=True).encode()).hexdigest()
+        return await viewing.ask_long(name, user, key, lambda opened: planned(opened, request))
+
+    return router

@@ -1,0 +1,136 @@
+"""How far a replay or backfill is, and pausing, resuming and cancelling it: as the commands of these names do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, HTTPException, Query
+from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel, Field
+
+from tidemark.runs import steering
+from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.requests import MOST_REASON
+from tidemark.views.lane_progress import progress_of
+from tidemark_plugin import serving
+from tidemark_plugin.access import may_trigger, note_steering
+from tidemark_plugin.routes.plans import Number
+from tidemark_plugin.viewing import User, Viewing
+
+_MOST_OF_A_RUN = 600
+
+Named = Annotated[
+    str, Query(min_length=1, max_length=_MOST_OF_A_RUN, description="a run as DAG/RUN, as cli/..., or a lane")
+]
+
+
+class Steered(BaseModel):
+    """Which run or lane, and why; a resume takes no reason."""
+
+    run: Annotated[str, Field(min_length=1, max_length=_MOST_OF_A_RUN)]
+    reason: Annotated[str, Field(max_length=MOST_REASON)] = ""
+
+
+class Paused(BaseModel):
+    reason: str
+    at: int
+
+
+class Pending(BaseModel):
+    """The window in work: the step of its job, and the messages stored so far, if the job has given a sign of life."""
+
+    window: str
+    step: str | None
+    stored: Number | None
+    since: int
+
+
+class Partition(BaseModel):
+    """Of the `offsets` of a partition that the lane has chosen, `left` are not read yet."""
+
+    partition: str
+    start: Number = Field(alias="from")
+    until: Number
+    offsets: Number
+    left: Number
+
+
+class Lane(BaseModel):
+    lane: str
+    kind: str | None
+    state: Literal["open", "paused", "done", "cancelled"]
+    closed_early: str | None
+    paused: Paused | None
+    run: str | None
+    reason: str | None
+    asked_by: str | None
+    approved_by: str | None
+    opened_at: int | None
+    windows: int
+    offsets: Number
+    left: Number
+    pending: Pending | None
+    partitions: list[Partition]
+    more_partitions: int
+
+
+class Progress(BaseModel):
+    """The lanes of a run, in the order of work. `may_steer`: whether the person may pause, resume and cancel it."""
+
+    run: str | None
+    now: int
+    lanes: list[Lane]
+    may_steer: bool
+
+
+def routes(viewing: Viewing) -> APIRouter:
+    router = APIRouter(tags=["progress"])
+
+    @router.get("/api/streams/{name}/progress", responses=serving.PROBLEMS, response_model=Progress)
+    async def progress(name: str, run: Named, user: User) -> dict[str, Any]:
+        """How far a replay or backfill is, per partition, by the ledger."""
+        found = await viewing.ask(name, user, lambda opened: progress_of(opened, run), "no such run")
+        may = await run_in_threadpool(may_trigger, user, _dag_of(name, found["lanes"][0]["lane"]))
+        return {**found, "may_steer": may}
+
+    @router.post("/api/streams/{name}/progress/{action}", responses=serving.PROBLEMS, response_model=Progress)
+    async def steer(
+        name: str, action: Literal["pause", "resume", "cancel"], asked: Steered, user: User
+    ) -> dict[str, Any]:
+        """Pause, resume or cancel a replay or backfill, for those who may trigger its DAG. Airflow's audit log notes it.
+
+        A pause lets no further window begin. A cancel ends it now: its committed windows stay. A resume starts no task.
+        """
+        named = await viewing.ask(name, user, lambda opened: steering.lanes_of(opened, asked.run), "no such run")
+        dag = _dag_of(name, named[-1])
+        if not await run_in_threadpool(may_trigger, user, dag):
+            raise HTTPException(403, f"to {action} a run is for those who may trigger {dag}")
+        reason = asked.reason.strip()
+        if action != "resume" and not reason:
+            raise HTTPException(400, f"reason: say why; the ledger keeps it with the {action}")
+        await run_in_threadpool(note_steering, user, dag, action, asked.run, reason)
+
+        def act(opened: OpenStream) -> dict[str, Any]:
+            _act(opened, action, named, reason)
+            return progress_of(opened, asked.run)
+
+        found = await viewing.ask(name, user, act, "no such run")
+        return {**found, "may_steer": True}
+
+    return router
+
+
+def _act(opened: OpenStream, action: str, named: list[str], reason: str) -> None:
+    if action == "cancel":
+        steering.cancel_all(opened, named, reason)
+        return
+    for lane in named:
+        if action == "pause":
+            steering.pause(opened, lane, reason)
+        else:
+            steering.resume(opened, lane)
+
+
+def _dag_of(stream: str, lane: str) -> str:
+    """The DAG that works on a lane. Of a backfill's two lanes, it is that of the first."""
+    return f"{stream}__{lane.partition('-')[0]}"

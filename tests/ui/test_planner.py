@@ -1,0 +1,163 @@
+"""The page of a plan and the page of a run, with the real Airflow, in a real browser."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Page
+
+from demo.airflow import Airflow
+from services import environment
+from services.site import Site
+from tests.support.browser import SCREENSHOTS, logged_in
+from tests.support.evil import EVIL
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs import lanes
+from tidemark.runs.open_stream import open_stream
+
+TOPIC = "cdn-logs"
+
+
+@pytest.fixture
+def page(airflow: Airflow) -> Iterator[Page]:
+    """A browser that is logged in, where an ingest has run."""
+    status, stream = asked(airflow, "/tidemark/api/streams/cdn_logs")
+    if status != 200 or not stream["windows"]:
+        assert airflow.run("cdn_logs__ingest") == "success"
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    with logged_in(airflow, width=1280, patience_ms=60_000) as opened:
+        yield opened
+
+
+def asked(airflow: Airflow, path: str, method: str = "GET", body: Any = None, token: str | None = "") -> Any:
+    """An answer; on a slow machine, at the second or third look."""
+    for _ in range(20):
+        status, answer = airflow.call(method, path, body, token=airflow.token if token == "" else token)
+        if status != 504:
+            break
+    return status, answer
+
+
+@pytest.mark.covers("U12", "U13")
+def test_records_are_planned_started_and_followed_to_their_answers(
+    airflow: Airflow, page: Page, tmp_path: Path
+) -> None:
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
+    page.click("#navigation >> text=Plan")
+    records = page.locator("textarea[name=records]")
+    records.fill(f"{TOPIC}/0@3\n{EVIL}\n")
+    page.click("#resolve")
+    page.locator("#problem", has_text="line 2: ").wait_for()
+    assert page.locator("main img, main script").count() == 0
+    page.screenshot(path=SCREENSHOTS / "planner-wrong.png", full_page=True)
+    # From a file, which is read in the browser.
+    too_large = tmp_path / "large.csv"
+    too_large.write_text("x" * 1_000_001)
+    page.set_input_files("#file", too_large)
+    page.locator("#counted", has_text="this field takes up to 1 000 000").wait_for()
+    file = tmp_path / "records.csv"
+    far = 2**53 + 1
+    rows = [(0, 3), (0, 4), (1, 7), (1, far), (9, 1)]
+    file.write_text("topic,partition,offset\n" + "\n".join(f"{TOPIC},{at},{offset}" for at, offset in rows))
+    page.set_input_files("#file", file)
+    page.locator("#counted", has_text="6 lines").wait_for()
+    page.click("#resolve")
+    page.locator("#summary", has_text="3 offsets of 2 partitions would be read. 2 offsets cannot be read.").wait_for()
+    parts = page.locator("#parts").inner_text()
+    assert str(far) in parts
+    assert "never in the topic" in parts
+    assert "ingest/" in parts
+    page.wait_for_url(lambda url: "records=" in url)
+    page.screenshot(path=SCREENSHOTS / "planner.png", full_page=True)
+    plan = page.locator("#digest").get_attribute("title")
+
+    # Somebody else has the same address open, and so the same plan.
+    other = page.context.new_page()
+    other.set_default_timeout(60_000)
+    other.goto(page.url)
+    other.locator("#summary", has_text="3 offsets of 2 partitions").wait_for()
+    assert other.locator("#digest").get_attribute("title") == plan
+
+    page.click("#go")
+    # Without a reason, nothing is asked.
+    assert page.locator("#said").inner_text() == ""
+    page.fill("input[name=reason]", "the planner's test")
+    page.click("#go")
+    page.wait_for_url("**/tidemark/run?**")
+    page.locator("#progress .badge").first.wait_for(timeout=120_000)
+    page.screenshot(path=SCREENSHOTS / "run-under-way.png", full_page=True)
+    run = parse_qs(urlsplit(page.url).query)["run_id"][0]
+    assert airflow.wait("cdn_logs__replay", run) == "success"
+    page.locator("#told", has_text="Finished. 3 of 3 offsets are read and committed.").wait_for()
+    after = page.locator("#results section", has_text="After the run")
+    after.wait_for()
+    assert "found and stored" in after.inner_text()
+    page.screenshot(path=SCREENSHOTS / "run-finished.png", full_page=True)
+    _, started = airflow.call("GET", f"/api/v2/dags/cdn_logs__replay/dagRuns/{run}")
+    assert (started["triggering_user_name"], started["conf"]["plan"]) == (environment.ADMIN, plan)
+
+    # The other one's plan would replace other results than it has shown.
+    other.fill("input[name=reason]", "the same, later")
+    other.click("#go")
+    other.locator(".stale", has_text="is stale").wait_for()
+    other.screenshot(path=SCREENSHOTS / "planner-stale.png", full_page=True)
+    other.click("text=Resolve again")
+    other.wait_for_function(f"document.getElementById('digest').title !== '{plan}'")
+    assert "replay-" in other.locator("#parts").inner_text()
+    # Whoever does not ask the page is refused by the run, which changes nothing.
+    refused = airflow.trigger("cdn_logs__replay", started["conf"])
+    assert airflow.wait("cdn_logs__replay", refused) == "failed"
+    other.goto(f"{airflow.url}/tidemark/run?dag_id=cdn_logs__replay&run_id={refused}")
+    other.locator("#told", has_text="Refused: StaleLedger: the plan").wait_for()
+    other.screenshot(path=SCREENSHOTS / "run-refused.png", full_page=True)
+    # Its request can be planned anew.
+    other.click("text=Plan it again")
+    other.locator("#summary", has_text="3 offsets of 2 partitions").wait_for()
+    assert other.locator("input[name=reason]").input_value() == "the planner's test"
+
+
+@pytest.mark.covers("U13", "Q13")
+def test_a_lane_is_paused_resumed_and_cancelled_by_those_who_may(
+    airflow: Airflow, page: Page, site: Site, streams: dict[str, Path]
+) -> None:
+    opened = open_stream(streams["everybody"] / "cdn_logs.yaml")
+    named = f"cli/{secrets.token_hex(4)}"
+    chosen = RangeSet([OffsetRange(TopicPartition(TOPIC, 3), 5, 12)])
+    lane = lanes.open_selected(opened, LaneKind.REPLAY, named, chosen, EVIL)
+    api = "/tidemark/api/streams/cdn_logs/progress"
+    viewer = airflow.token_of("viewer", environment.password(site, "viewer"))
+    status, seen = asked(airflow, f"{api}?run={lane}", token=viewer)
+    assert (status, seen["may_steer"], seen["lanes"][0]["left"]) == (200, False, "7")
+    assert asked(airflow, f"{api}/cancel", "POST", {"run": lane, "reason": "no right"}, viewer)[0] == 403
+    assert asked(airflow, f"{api}/cancel", "POST", {"run": lane, "reason": "nobody"}, None)[0] == 401
+
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
+    page.locator("#lanes a", has_text=lane).click()
+    page.locator(".lane", has_text=EVIL).wait_for()
+    page.click("text=Pause …")
+    page.fill("dialog input[name=reason]", "until noon")
+    page.click("dialog button.primary")
+    page.locator(".lane .badge", has_text="paused").wait_for()
+    page.screenshot(path=SCREENSHOTS / "run-paused.png", full_page=True)
+    page.click("text=Resume")
+    page.locator(".lane .badge", has_text="open").wait_for()
+    page.click("text=Cancel …")
+    page.fill("dialog input[name=reason]", "the wrong hour")
+    page.screenshot(path=SCREENSHOTS / "run-cancel.png")
+    page.click("dialog button.primary")
+    page.locator(".lane .badge", has_text="cancelled").wait_for()
+    page.locator(".lane", has_text="Closed before it was done: the wrong hour").wait_for()
+    assert page.locator("img, main script").count() == 0
+    _, found = airflow.call("GET", "/api/v2/eventLogs?dag_id=cdn_logs__replay&limit=100&order_by=-event_log_id")
+    events = [
+        one["event"]
+        for one in found["event_logs"]
+        if one["owner"] == environment.ADMIN and lane in (one["extra"] or "")
+    ]
+    assert sorted(events) == ["tidemark_cancel", "tidemark_pause", "tidemark_resume"]

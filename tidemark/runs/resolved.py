@@ -1,0 +1,63 @@
+"""The plan of a backfill or replay, by a digest: what it reads, and the windows whose results it replaces.
+
+Whoever has seen a plan starts the run with its digest. If the run would read or replace anything else, it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+
+from tidemark.errors import StaleLedger
+from tidemark.ledger.book import Committed, View
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs.open_stream import OpenStream
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """A committed window, and its offsets whose results a run replaces."""
+
+    window: Committed
+    offsets: RangeSet
+
+
+def replaced(view: View, chosen: RangeSet) -> list[Replaced]:
+    """The windows whose results reading some offsets replaces, the newest first."""
+    found: dict[int, list[OffsetRange]] = {}
+    for at, start, until, generation in _authority(view, chosen):
+        found.setdefault(generation, []).append(OffsetRange(at, start, until))
+    windows = {one.generation: one for one in view.windows}
+    return [Replaced(windows[generation], RangeSet(found[generation])) for generation in sorted(found, reverse=True)]
+
+
+def digest_of(opened: OpenStream, kind: LaneKind, ranges: RangeSet, again: RangeSet) -> str:
+    """The digest of a plan: stream file, offsets, and the generation of the results that each of them has now.
+
+    What is not among the offsets does not change it, such as what the ingest reads meanwhile.
+    """
+    found = sha256(f"{kind.value} {opened.book.stream} {opened.file.digest}\n".encode())
+    view = opened.book.view()
+    for name, part in (("read", ranges), ("again", again)):
+        for one in part:
+            found.update(f"{name} {one}\n".encode())
+        for at, start, until, generation in _authority(view, part):
+            found.update(f"replaces {at} {start} {until} {generation}\n".encode())
+    return found.hexdigest()
+
+
+def check_plan(opened: OpenStream, kind: LaneKind, ranges: RangeSet, again: RangeSet, plan: str) -> None:
+    """Raises StaleLedger when a run would do anything else than the plan of this digest says. Empty: there is no plan."""
+    if plan and digest_of(opened, kind, ranges, again) != plan:
+        raise StaleLedger(
+            f"the plan {plan[:12]} of {opened.book.stream} is stale: since it was made, the offsets that a {kind.value} "
+            "would read, the windows that it would replace, or the stream file have changed. Nothing was changed. Plan anew"
+        )
+
+
+def _authority(view: View, chosen: RangeSet) -> Iterator[tuple[TopicPartition, int, int, int]]:
+    for one in chosen:
+        for segment in view.authority.within(one):
+            yield one.partition, segment.start, segment.until, segment.generation

@@ -1,0 +1,90 @@
+"""What the page of a plan shows: what a backfill or replay would read, the answer to each other offset, and what it replaces.
+
+The same as a dry run on the command line or in Airflow. Plain values for JSON: offsets and their numbers are texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.planning.estimating import stored_before
+from tidemark.runs import whole_windows
+from tidemark.runs.answers import Answer, exact, totals
+from tidemark.runs.estimates import estimated
+from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.requests import BackfillRequest, ReplayRequest
+from tidemark.runs.resolved import Replaced, digest_of, replaced
+from tidemark.runs.selecting import Selected, select
+
+# Lines of each list, and ranges of each partition or window. The numbers beside them are of all.
+MOST_LINES = 500
+MOST_RANGES = 20
+
+
+def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> dict[str, Any]:
+    """The plan of a request. Writes nothing. Raises what `select` raises, StaleLedger for another plan than asked for."""
+    chosen = select(opened, asked)
+    approve_above = opened.stream.limits.approve_above
+    view, offsets = opened.book.view(), chosen.all.count()
+    windows = replaced(view, chosen.all)
+    left_out = exact(chosen.left_out)
+    return {
+        "kind": asked.kind.value,
+        "plan": digest_of(opened, asked.kind, chosen.ranges, chosen.again),
+        "made_at": opened.book.clock(),
+        "offsets": str(offsets),
+        "partitions": [_partition(at, chosen) for at in chosen.all.partitions[:MOST_LINES]],
+        "more_partitions": max(0, len(chosen.all.partitions) - MOST_LINES),
+        "added": {"offsets": str(chosen.added.count()), "because": whole_windows.because(opened)},
+        "left_out": _answers(left_out),
+        "stored_before": str(stored_before(view, chosen.all)),
+        "replaces": [_window(one) for one in windows[:MOST_LINES]],
+        "more_replaced": max(0, len(windows) - MOST_LINES),
+        "estimate": estimated(opened, offsets, asked.rate or opened.stream.limits.max_records_per_second),
+        "needs_approval": approve_above is not None and offsets > approve_above,
+    }
+
+
+def _partition(at: TopicPartition, chosen: Selected) -> dict[str, Any]:
+    all_of_it = chosen.all.only([at])
+    return {
+        "partition": str(at),
+        "offsets": str(all_of_it.count()),
+        "again": str(chosen.again.only([at]).count()),
+        "added": str(chosen.added.only([at]).count()),
+        **_ranges(all_of_it),
+    }
+
+
+def _ranges(ranges: RangeSet) -> dict[str, Any]:
+    """The first ranges, and how many more there are."""
+    found = list(ranges)
+    shown = [{"partition": str(one.partition), "from": str(one.start), "until": str(one.until)} for one in found]
+    return {"ranges": shown[:MOST_RANGES], "more_ranges": max(0, len(found) - MOST_RANGES)}
+
+
+def _answers(answers: list[Answer]) -> dict[str, Any]:
+    return {
+        "totals": {why: str(number) for why, number in totals(answers).items()},
+        "answers": list(_lines(answers[:MOST_LINES])),
+        "more_answers": max(0, len(answers) - MOST_LINES),
+    }
+
+
+def _lines(answers: Iterable[Answer]) -> Iterable[dict[str, Any]]:
+    for one in answers:
+        fields = one.as_fields()
+        yield {**fields, "offsets": str(fields["offsets"])}
+
+
+def _window(one: Replaced) -> dict[str, Any]:
+    record = one.window.record
+    return {
+        "window": f"{record.lane}/{record.seq}",
+        "run": record.attempt.run,
+        "committed_at": record.committed_at,
+        "offsets": str(one.offsets.count()),
+        **_ranges(one.offsets),
+    }
