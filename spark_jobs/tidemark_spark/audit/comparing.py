@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,13 +12,20 @@ from tidemark.audit.report import MOST_FINDINGS, SHOWN_COORDINATES, PlaceReport
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.reading import pieces
 from tidemark_spark.audit.deleted import ByBlocks, Forgotten, PlaceBlocks
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX
 from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST
 from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.selecting import only
 
+# As many rows are read in the time that a scan takes to begin.
+_SCAN_ROWS = 500
 _KEY = [*COORDINATE, INDEX]
+# Why a row is not there, for a place that deletes rows by itself.
+WHY, EXPIRED, REPLACED = "_why", "expired", "replaced"
+# Takes rows that are not there (coordinate and INDEX); gives those that the place has deleted by itself, with WHY.
+Deleted = Callable[[DataFrame], DataFrame]
 _EXPECTED, _FOUND, _SAID, _ROWS = "_expected", "_found", "_said", "_rows"
 
 
@@ -49,6 +56,13 @@ class Audit:
     compacted: Collection[str]
     uncommitted: RangeSet
     forgotten: Forgotten
+    # The offsets whose rows are compared; None for all of them.
+    some: RangeSet | None = None
+
+    @property
+    def to_scan(self) -> RangeSet | None:
+        """The offsets that a table is scanned for: those compared, or more of them where that is cheaper. None: all."""
+        return None if self.some is None else cheapest(self.some)
 
     @property
     def stored(self) -> DataFrame:
@@ -59,12 +73,25 @@ class Audit:
         """Compare a sink's rows, with the columns of `readers.places`. `place` is the sink's place as receipts name it."""
         return self.compare(sink, self.stored, found, self.forgotten.of_sink(sink, place))
 
-    def compare(self, name: str, expected: DataFrame, found: DataFrame, blocks: PlaceBlocks) -> Audited:
-        """Compare rows with their digests, and rows whose messages Kafka has deleted by blocks."""
+    def compare(
+        self, name: str, expected: DataFrame, found: DataFrame, blocks: PlaceBlocks, deleted: Deleted | None = None
+    ) -> Audited:
+        """Compare rows with their digests, and rows whose messages Kafka has deleted by blocks.
+
+        `deleted` says which rows are not there because the place itself deletes rows.
+        """
+        if self.some is not None:
+            # Debris elsewhere is not counted: the audit has not looked at all of it.
+            found = only(found, self.some | self.uncommitted)
         digests = expected.select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
         of_compacted = F.col(AT[0]).isin(list(self.compacted))
         left = self.messages.where(of_compacted).select(*COORDINATE) if self.compacted else None
-        return _compare(name, digests, found, self.in_kafka, self.compacted, left, blocks)
+        return _compare(name, digests, found, self.in_kafka, self.compacted, left, blocks, deleted)
+
+
+def cheapest(some: RangeSet) -> RangeSet:
+    """These offsets or their hull, whichever is read faster: a scan costs as much as reading some hundred rows."""
+    return min((some, some.hull()), key=lambda one: one.count() + _SCAN_ROWS * sum(1 for _ in pieces(one)))
 
 
 def _compare(
@@ -75,6 +102,7 @@ def _compare(
     compacted: Collection[str],
     left: DataFrame | None,
     blocks: PlaceBlocks,
+    deleted: Deleted | None,
 ) -> Audited:
     """Compare one place: rows expected and rows found, joined by coordinate and index.
 
@@ -106,8 +134,17 @@ def _compare(
         F.count_if(~missing).alias("found"),
         *(F.count_if(is_so).alias(kind) for kind, is_so in kinds.items()),
     ).collect()[0]
-    at = {kind: _named(both.where(is_so)) if counts[kind] else () for kind, is_so in kinds.items()}
-    wrong = _coordinates(both.where(missing | extra | different | twice), MOST_FINDINGS) if any(at.values()) else []
+    numbers = {kind: counts[kind] for kind in kinds}
+    wrong = both
+    why: dict[str, int] = {}
+    if deleted is not None and numbers["missing"]:
+        by_itself = deleted(both.where(missing).select(*_KEY)).persist()
+        why = {row[WHY]: row["count"] for row in by_itself.groupBy(WHY).count().collect()}
+        numbers["missing"] -= sum(why.values())
+        wrong = both.join(by_itself.select(*_KEY), _KEY, "left_anti")
+    at = {kind: _named(wrong.where(is_so)) if numbers[kind] else () for kind, is_so in kinds.items()}
+    differing = wrong.where(missing | extra | different | twice)
+    findings = _coordinates(differing, MOST_FINDINGS) if any(at.values()) else []
     both.unpersist()
     by_blocks = blocks.compare(found.where(COUNTS))
     found.unpersist()
@@ -115,12 +152,11 @@ def _compare(
         name=name,
         expected=counts["expected"],
         found=counts["found"],
-        missing=counts["missing"],
-        different=counts["different"],
-        extra=counts["extra"],
-        twice=counts["twice"],
+        **numbers,
         debris=debris,
         compacted=gone,
+        expired=why.get(EXPIRED, 0),
+        replaced=why.get(REPLACED, 0),
         missing_at=at["missing"],
         different_at=at["different"],
         extra_at=at["extra"],
@@ -128,7 +164,7 @@ def _compare(
         blocks=len(by_blocks.wrong),
         blocks_at=by_blocks.wrong[:SHOWN_COORDINATES],
     )
-    return Audited(report, [one.as_range() for one in wrong], by_blocks)
+    return Audited(report, [one.as_range() for one in findings], by_blocks)
 
 
 def _named(rows: DataFrame) -> tuple[str, ...]:

@@ -14,12 +14,14 @@ from tidemark.audit.deleted import (
     Verdict,
     WindowBlock,
     compare_dead_letters,
+    compare_identity,
     compare_rows,
     window_blocks,
     wrote_to,
 )
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
-from tidemark.ledger.book import Book, View
+from tidemark.ledger.book import Book, Committed, View
+from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.blocks import block_size, fields_digest, in_blocks
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import NOTHING
@@ -36,6 +38,8 @@ _PLACE = f"{AT[0]} string, {AT[1]} int, {AT[2]} int, {BLOCK} long"
 _PIECES = f"{_PLACE}, {_FROM} long, {_UNTIL} long, {_NUMBER} int, {_TAKEN} boolean"
 
 Judge = Callable[[WindowBlock, Found], Verdict]
+# Whether a place may have deleted rows of a window by itself.
+Lossy = Callable[[Committed], bool]
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,26 @@ class Forgotten:
     problems: tuple[str, ...]
     fields: str
 
+    @property
+    def offsets(self) -> RangeSet:
+        """All offsets whose rows are compared by blocks, with those that later windows have taken."""
+        return RangeSet(one for block in self.blocks for one in block.offsets | block.taken)
+
     def of_sink(self, sink: str, place: Mapping[str, str]) -> PlaceBlocks:
         return self._of(sink, place, lambda block, found: compare_rows(block, found, self.fields))
+
+    def of_sink_by_identity(self, sink: str, wrote: Callable[[SinkReceipt], bool], lossy: Lossy) -> PlaceBlocks:
+        """For rows without a digest of their contents. `wrote`: whether the sink still reads where a receipt points."""
+
+        def judge(block: WindowBlock, found: Found) -> Verdict:
+            return compare_identity(block, found, may_lack=lossy(block.committed))
+
+        blocks = [
+            one
+            for one in self.blocks
+            if any(place.name == sink and wrote(place) for place in one.committed.record.places)
+        ]
+        return PlaceBlocks(self.book, self.view, blocks, judge)
 
     def of_dead_letters(self, table: str) -> PlaceBlocks:
         return self._of("dead_letters", {"table": table}, compare_dead_letters)

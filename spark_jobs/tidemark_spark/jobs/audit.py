@@ -22,6 +22,7 @@ from tidemark.ledger.book import View
 from tidemark.ledger.records import Head
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.shares import Share, seed_of
 from tidemark.offsets.tallies import check_read
 from tidemark.planning import planner
 from tidemark.runs import auditing, discovery, lanes
@@ -46,16 +47,26 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--run", required=True, help="the name under which the report is stored")
     parser.add_argument("--selection", default="", help="digest of a stored selection: audit only these offsets")
     parser.add_argument("--level", choices=[Level.SINKS.value, Level.FULL.value], default=Level.FULL.value)
+    parser.add_argument("--share", default="", help="audit a share of the data, such as 5%%")
+    parser.add_argument("--seed", default="", help="chooses the share; without it, the number of the day")
     options = parser.parse_args(arguments)
     opened = open_stream(options.stream_file)
     within = lanes.stored_selection(opened, options.selection) if options.selection else None
-    report = audit(opened, options.run, within, Level(options.level))
+    seed = seed_of(int(options.seed) if options.seed else None, opened.book.clock())
+    share = Share(options.share, seed) if options.share else None
+    report = audit(opened, options.run, within, Level(options.level), share)
     print(f"tidemark: audit of {report.stream}: {report.sentence()}", flush=True)
     return EXIT_DONE if report.clean else EXIT_DIFFERENCES
 
 
-def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: Level = Level.FULL) -> AuditReport:
-    """Audit a stream, or only some of its offsets. The ledger stores the report under the run's name.
+def audit(
+    opened: OpenStream,
+    run: str,
+    within: RangeSet | None = None,
+    level: Level = Level.FULL,
+    share: Share | None = None,
+) -> AuditReport:
+    """Audit a stream, or only some of its offsets, or a share of those. The ledger stores the report under the run's name.
 
     At the level `sinks`, no message is read: every offset is compared as those are whose messages Kafka has deleted.
     """
@@ -67,6 +78,9 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: L
     )
     everything, not_finished = view.authority.covered(), _unfinished(view)
     covered = everything if within is None else everything & within
+    looked_at = None
+    if share is not None:
+        covered, looked_at = share.of(covered, level.piece)
     unfinished = not_finished & covered
     # Blocks are compared as a whole, also where `within` ends.
     held = _in_kafka(opened, everything.only(covered.partitions) - not_finished)
@@ -82,7 +96,8 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: L
     )
     expected = rows.frame
     check_read(counts, to_read)
-    compared = Audit(spark, opened, expected, to_read, compacted, _uncommitted(opened), forgotten)
+    some = None if covered == everything else to_read | forgotten.offsets
+    compared = Audit(spark, opened, expected, to_read, compacted, _uncommitted(opened), forgotten, some)
     places = list(_places(compared, run)) if to_read or not_read else []
     begin(opened, "audit", run, "checking the ledger")
     blocks = [place.by_blocks for place in places if place.by_blocks is not None]
@@ -102,6 +117,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: L
         at=opened.book.clock(),
         code_version=lanes.code_version(),
         level=level,
+        share=looked_at,
         windows=len(view.windows),
         expected=sum(tally.read.number for tally in counts),
         stored=sum(tally.stored.number for tally in counts),
@@ -150,7 +166,9 @@ def _places(audit: Audit, run: str) -> Iterator[Audited]:
     letters = opened.stream.dead_letters
     expected = with_dead_letter_digest(outcomes.dead_letters(audit.messages), letters)
     table = opened.dead_letter_table()
-    found = hbase_places(audit.spark, opened.book, table, (), audit.uncommitted, digested=digested)
+    found = hbase_places(
+        audit.spark, opened.book, table, (), audit.uncommitted, within=audit.to_scan, digested=digested
+    )
     yield audit.compare("dead letters", expected, found, audit.forgotten.of_dead_letters(letters.table))
 
 

@@ -25,7 +25,7 @@ class SparkDelta:
 
     def audit(self, audit: Audit, settings: DeltaSink) -> Audited:
         _, parts = parts_that_count(audit.opened.book, settings.name, gone=True)
-        return audit.rows_of(settings.name, places_of(audit.spark, parts, audit.opened.fields), {})
+        return audit.rows_of(settings.name, places_of(audit.spark, parts, audit.opened.fields, audit.some), {})
 
     def compare(self, comparing: Comparing, settings: DeltaSink) -> PlaceComparison:
         _, parts = parts_that_count(comparing.opened.book, settings.name, gone=True)

@@ -30,7 +30,9 @@ class SparkHBase:
         opened = audit.opened
         table = opened.result_table(settings.hbase, settings.table)
         contents = contents_of(field_names(opened.stream))
-        found = hbase_places(audit.spark, opened.book, table, (), audit.uncommitted, digested=contents)
+        found = hbase_places(
+            audit.spark, opened.book, table, (), audit.uncommitted, within=audit.to_scan, digested=contents
+        )
         return audit.rows_of(settings.name, found, {"table": settings.table})
 
     def compare(self, comparing: Comparing, settings: HBaseSink) -> PlaceComparison:

@@ -30,7 +30,7 @@ class SparkParquet:
 
     def audit(self, audit: Audit, settings: ParquetSink) -> Audited:
         def compared(parts: list[Part], _: Authority) -> Audited:
-            return audit.rows_of(settings.name, places_of(audit.spark, parts, audit.opened.fields), {})
+            return audit.rows_of(settings.name, places_of(audit.spark, parts, audit.opened.fields, audit.some), {})
 
         # A retry repeats the whole comparison: a compaction may remove the folders after their files were listed.
         return steady(audit.opened.book, settings.name, compared)
