@@ -35,7 +35,12 @@ def test_up_to_when_a_topic_has_deleted_messages() -> None:
 
 
 def test_rows_of_attempts_that_began_later_cannot_have_expired() -> None:
-    windows = [taken(1, range(10), 50), taken(2, range(10, 20), 70), taken(3, range(20, 30), 71), taken(4, range(5), 80)]
+    windows = [
+        taken(1, range(10), 50),
+        taken(2, range(10, 20), 70),
+        taken(3, range(20, 30), 71),
+        taken(4, range(5), 80),
+    ]
     view = View(windows, authority_of(windows), {}, 0)
     assert may_have_expired(view, 70) == RangeSet([OffsetRange(AT, 5, 20)])
     assert not may_have_expired(view, None)

@@ -14,6 +14,8 @@ from functools import reduce
 from operator import and_
 from pathlib import Path
 
+from pyspark.sql import DataFrame
+
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport
 from tidemark.clients.kafka.clients import token_urls
@@ -21,6 +23,7 @@ from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.ledger.book import View
 from tidemark.ledger.records import Head
 from tidemark.ledger.verifying import verify
+from tidemark.offsets.blocks import block_size
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.shares import Share, seed_of
 from tidemark.offsets.tallies import check_read
@@ -29,7 +32,7 @@ from tidemark.runs import auditing, discovery, lanes
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.sinks.dead_letters import digested
 from tidemark.sinks.kinds import kind_of
-from tidemark_spark.audit.comparing import Audit, Audited
+from tidemark_spark.audit.comparing import Audit, Audited, cheapest, sums_of
 from tidemark_spark.audit.deleted import forgotten_blocks
 from tidemark_spark.audit.gaps import gap_reports
 from tidemark_spark.jobs.expected import begin, expected_rows
@@ -39,6 +42,9 @@ from tidemark_spark.rows.reading import whatever_time
 from tidemark_spark.runtime.session import open_session
 from tidemark_spark.schemes.function import check_function
 from tidemark_spark.sinks.hbase.writer import with_dead_letter_digest
+
+# The most blocks whose digests are compared: the driver holds those of a whole place.
+_MOST_BLOCKS = 20_000
 
 
 def main(arguments: list[str]) -> int:
@@ -91,13 +97,16 @@ def audit(
     compacted = opened.log.compacted({at.topic for at in held.partitions})
     not_read = covered - unfinished - to_read
     forgotten = forgotten_blocks(opened, view, not_read)
-    rows, counts = whatever_time(
-        lambda any_time: expected_rows(spark, opened, to_read, incarnations, any_time=any_time)
+    size = block_size(to_read, _MOST_BLOCKS)
+    rows, counts, in_blocks = whatever_time(
+        lambda any_time: expected_rows(spark, opened, to_read, incarnations, any_time=any_time, size=size)
     )
     expected = rows.frame
     check_read(counts, to_read)
     some = None if covered == everything else to_read | forgotten.offsets
-    compared = Audit(spark, opened, expected, to_read, compacted, _uncommitted(opened), forgotten, some)
+    compared = Audit(
+        spark, opened, expected, to_read, compacted, _uncommitted(opened), forgotten, some, sums_of(in_blocks), size
+    )
     places = list(_places(compared, run)) if to_read or not_read else []
     begin(opened, "audit", run, "checking the ledger")
     blocks = [place.by_blocks for place in places if place.by_blocks is not None]
@@ -166,9 +175,11 @@ def _places(audit: Audit, run: str) -> Iterator[Audited]:
     letters = opened.stream.dead_letters
     expected = with_dead_letter_digest(outcomes.dead_letters(audit.messages), letters)
     table = opened.dead_letter_table()
-    found = hbase_places(
-        audit.spark, opened.book, table, (), audit.uncommitted, within=audit.to_scan, digested=digested
-    )
+
+    def found(some: RangeSet | None) -> DataFrame:
+        within = None if some is None else cheapest(some)
+        return hbase_places(audit.spark, opened.book, table, (), audit.uncommitted, within=within, digested=digested)
+
     yield audit.compare("dead letters", expected, found, audit.forgotten.of_dead_letters(letters.table))
 
 

@@ -66,7 +66,7 @@ def compare(opened: OpenStream, run: str, selection: str) -> ReplayComparison:
     view = opened.book.view()
     begin(opened, _WORK, run, f"reading {offsets.count()} offsets")
     incarnations = discovery.newest_incarnations(register[1])
-    rows, counts = whatever_time(
+    rows, counts, _ = whatever_time(
         lambda any_time: expected_rows(spark, opened, offsets, incarnations, any_time=any_time)
     )
     try:
