@@ -20,6 +20,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from tidemark.audit.levels import Level
 from tidemark.audit.repair import name_after_repair
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
+from tidemark.offsets.shares import seed_of
 from tidemark.runs.requests import AuditRequest, checked
 from tidemark.streams.model import Stream
 from tidemark_dags.audit_page import AuditPageLink, page_address
@@ -72,13 +73,18 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
                 if given is not None:
                     opened, level = open_here(file), Level(given)
                     offsets = _committed_lately(opened, level, stream.audit.hours)
+                    share, seed = (stream.audit.share if level.needs_spark else None), None
                 else:
                     asked = checked(AuditRequest, context["params"], context["dag_run"].conf or {})
                     opened, level = open_here(file), asked.depth
                     offsets = lanes.with_incarnations(opened, asked.offsets())
+                    share, seed = asked.share, asked.seed
                 digest = opened.book.store_selection(offsets).digest if offsets else ""
             context["ti"].xcom_push(key="selection", value=digest)
             context["ti"].xcom_push(key="level", value=level.value)
+            # The day of the request, also if the job is tried again tomorrow.
+            context["ti"].xcom_push(key="share", value=share or "")
+            context["ti"].xcom_push(key="seed", value=str(seed_of(seed, opened.book.clock())) if share else "")
             return "compare" if level.needs_spark else "read_ledger"
 
         @task
@@ -98,6 +104,8 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
             RUN,
             "{{ ti.xcom_pull(task_ids='check', key='level') }}",
             "{{ ti.xcom_pull(task_ids='check', key='selection') }}",
+            "--share={{ ti.xcom_pull(task_ids='check', key='share') }}",
+            "--seed={{ ti.xcom_pull(task_ids='check', key='seed') }}",
         )
 
         @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
@@ -187,7 +195,7 @@ def _committed_lately(opened: OpenStream, level: Level, hours: int | None) -> Ra
     return found
 
 
-def _compare(file: str, stream: Stream, task_id: str, run: str, level: str, selection: str) -> SparkJob:
+def _compare(file: str, stream: Stream, task_id: str, run: str, level: str, selection: str, *more: str) -> SparkJob:
     """The task that audits with Spark, under a run's name."""
     return SparkJob(
         task_id=task_id,
@@ -197,6 +205,7 @@ def _compare(file: str, stream: Stream, task_id: str, run: str, level: str, sele
         application_args=[
             *("--stream-file", file, "--run", run, "--level", level),
             f"--selection={selection}",
+            *more,
         ],
         execution_timeout=timedelta(minutes=stream.engine.timeout_minutes),
         pool=stream.engine.pool_on_request,

@@ -15,6 +15,7 @@ from typing import Any
 from airflow.sdk import Param
 
 from tidemark.offsets.order import Order
+from tidemark.offsets.shares import MOST_SEED, PATTERN
 from tidemark.runs.requests import (
     MOST_PATH,
     MOST_RATE,
@@ -125,6 +126,20 @@ def audit_params() -> dict[str, Param]:
             "Repair",
             "plan: say what a replay of the findings would read. execute: replay them, and audit them again.",
             ["none", "plan", "execute"],
+        ),
+        "share": _text(
+            "Share",
+            "Look at a share of the data, such as 5%. For the levels sinks and full.",
+            pattern=PATTERN,
+            maxLength=10,
+        ),
+        "seed": Param(
+            None,
+            "Chooses the share: the next number is the next share. Without it, the number of the day.",
+            type=["null", "integer"],
+            minimum=0,
+            maximum=MOST_SEED,
+            title="Seed",
         ),
     }
 

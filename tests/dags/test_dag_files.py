@@ -88,7 +88,7 @@ FORMS = {
         "When": ["since", "until_time", "if_none"],
         "How": ["order", "rate", "plan"],
     },
-    "audit": {"": ["ranges", "records", "records_file", "level", "repair"]},
+    "audit": {"": ["ranges", "records", "records_file", "level", "repair", "share", "seed"]},
 }
 REQUESTS: dict[str, Any] = {"replay": ReplayRequest, "backfill": BackfillRequest, "audit": AuditRequest}
 
@@ -110,7 +110,7 @@ def test_a_form_has_its_fields_in_sections_and_asks_for_a_reason_only(dags: dict
             assert not one.has_value
             assert one.schema["type"] == "string"
             assert (one.schema["minLength"], one.schema["maxLength"]) == (3, 500)
-        elif name == "rate":
+        elif name in ("rate", "seed"):
             assert one.schema["type"] == ["null", "integer"]
             assert (one.resolve(), one.resolve(2_000)) == (None, 2_000)
         elif name == "sinks":

@@ -94,6 +94,8 @@ NEVER: dict[str, list[Any]] = {
     "mode": ["all", True],
     "sinks": ["hbase", [1], [["hbase"]], {"hbase": 1}, ["a" * 201], ["a"] * 101, True],
     "rate": [0, -1, 1.5, "5", True, 10**10],
+    "share": ["5", "0x5%", "5 %", "101%", "-5%", 5],
+    "seed": [-1, 1.5, "5", True],
     "repair": ["yes", 1],
     "reason": ["no", "a" * 501, 7],
 }
@@ -161,6 +163,10 @@ def test_an_audit_needs_nothing() -> None:
         ({"level": "rows"}, "level: Input should be 'ledger', 'source', 'sinks' or 'full'"),
         ({"level": "ledger", "ranges": "logs/0@0-5"}, "level ledger looks at the whole ledger: leave ranges"),
         ({"level": "source", "records": "logs/0@5"}, "level source looks at the whole ledger"),
+        ({"level": "ledger", "share": "5%"}, "share: level ledger looks at the whole ledger; use level sinks or full"),
+        ({"share": "0.00%"}, "share: expected more than 0%"),
+        ({"share": "half"}, "share: expected a percentage such as 5% or 0.5%, found 'half'"),
+        ({"seed": 5}, "seed: it chooses the blocks of a share; give a share too"),
         ({"level": "ledger", "repair": "plan"}, "level ledger reads no rows, so it has no findings to replay"),
     ],
 )

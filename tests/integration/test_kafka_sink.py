@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
 from kafka import KafkaProducer
+from kafka import TopicPartition as KafkaTopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from pyspark.sql import SparkSession
 
 from tests.support.command_line import asked, tidemark
 from tests.support.cuts import crash, cut_after, read_by
+from tests.support.damage import place
 from tests.support.oracle import CDN, LEDGERS, Example, Fields, Place
 from tests.support.playground import Make, Playground
 from tests.support.sink_topics import counting, written
+from tidemark.audit.levels import Level
+from tidemark.audit.report import PlaceReport
 from tidemark.commit.protocol import Step
 from tidemark.errors import ProcessingFailed, TopicUnknown
 from tidemark.ledger.records import LaneKind
@@ -121,7 +126,97 @@ def test_rows_become_messages_and_a_replay_writes_them_again(make: Make, example
     assert windows == {("ingest", "1"), ("ingest", "2"), (replayed.lane, "1")}
     report = audit(play.opened, "audit")
     assert report.clean, report.sentence()
-    assert [place.name for place in report.places] == ["hbase", "parquet", "dead letters"]
+    assert [place.name for place in report.places] == ["hbase", "kafka", "parquet", "dead letters"]
+
+
+@pytest.mark.covers("N30", "N10")
+def test_the_audit_names_what_is_wrong_in_a_topic_and_a_replay_repairs_it(make: Make) -> None:
+    play = make(CDN)
+    out = with_sink(play, key="_key")
+    play.produce(240)
+    play.ingest()
+    whole = list(written(play, out))
+    (letter, *_), stored = sorted(play.expected().dead), sorted(play.expected().rows)
+    lost, doubled, wrong = (stored[number] for number in (3, 40, 90))
+
+    def placed(headers: dict[str, str]) -> Place:
+        topic, partition, offset, index = (
+            headers[f"tidemark.{name}"] for name in ("topic", "partition", "offset", "index")
+        )
+        return topic, int(partition), int(offset), int(index)
+
+    def copy_to(target: str, messages: Iterable[tuple[dict[str, str], bytes | None, bytes | None]]) -> None:
+        """The topic as it is after some damage."""
+        with closing(KafkaProducer(bootstrap_servers=play.kafka.servers)) as producer:
+            for headers, key, value in messages:
+                as_sent = [(name, text.encode()) for name, text in headers.items()]
+                producer.send(target, value, key or b"no key", headers=as_sent, partition=0)
+            producer.flush()
+
+    def damaged() -> Iterator[tuple[dict[str, str], bytes | None, bytes | None]]:
+        for headers, _, key, value in whole:
+            at = placed(headers)
+            if at != lost:
+                yield headers, key, b"wrong" if at == wrong else value
+            if at == doubled:
+                yield headers, key, value
+                yield {**headers, "tidemark.generation": "99999999999999"}, key, value
+                place_of_letter = dict(zip(("topic", "partition", "offset"), letter[:3], strict=True))
+                as_letter = {f"tidemark.{name}": str(one) for name, one in place_of_letter.items()}
+                yield {**headers, **as_letter, "tidemark.index": "0"}, key, value
+
+    def writes_to(topic: str, key: str | None = "_key") -> PlaceReport:
+        play.rewrite(sinks=[{"type": "hbase", "table": play.name}, {"type": "kafka", "topic": topic, "key": key}])
+        return place(audit(play.opened, play.new_run()), "kafka")
+
+    def named(at: tuple[Any, ...]) -> tuple[str]:
+        return (f"{at[0]}/{at[1]}@{at[2]}",)
+
+    # A doubled message makes its block differ, without a look at the source.
+    copy_to(out, [(headers, key, value) for headers, _, key, value in whole if placed(headers) == doubled])
+    found = place(audit(play.opened, "blocks", level=Level.SINKS), "kafka")
+    assert (found.blocks, found.blocks_at[0].found - found.blocks_at[0].expected) == (1, 1)
+
+    broken = f"{play.name}-broken"
+    play.kafka.create(broken, 2)
+    copy_to(broken, damaged())
+    # Messages without a key have got one on the way: they are wrong too, unless the stream's messages all have keys.
+    found = writes_to(broken)
+    assert (found.missing_at, found.twice_at) == (named(lost), named(doubled))
+    assert (found.extra_at, found.debris) == (named(letter), 1)
+    assert set(named(wrong)) <= set(found.different_at)
+    report = audit(play.opened, "broken")
+    assert report.findings is not None
+    play.select(LaneKind.REPLAY, play.opened.book.selection(report.findings))
+    report = audit(play.opened, "repaired")
+    assert report.clean, report.sentence()
+
+    # Its retention deletes old messages: they are not missing, and those written since are compared.
+    ends = {KafkaTopicPartition(broken, number): -1 for number in (0, 1)}
+    play.kafka.admin.delete_records(ends)
+    play.produce(30)
+    play.ingest()
+    found = writes_to(broken)
+    rows = len(play.expected().rows)
+    assert (found.differences, found.expired, found.found) == (0, len(stored), rows - len(stored))
+
+    # Compaction leaves the newest message of each key.
+    compact = f"{play.name}-compact"
+    play.kafka.create(compact, 1, **{"cleanup.policy": "compact"})
+    play.rewrite(sinks=[{"type": "hbase", "table": play.name}, {"type": "kafka", "topic": compact, "key": "_key"}])
+    play.select(LaneKind.REPLAY, play.opened.book.authority().covered())
+    newest = {key: (headers, key, value) for headers, _, key, value in written(play, compact)}
+    assert len(newest) < rows
+    compacted = f"{play.name}-compacted"
+    play.kafka.create(compacted, 1, **{"cleanup.policy": "compact"})
+    copy_to(compacted, newest.values())
+    found = writes_to(compacted)
+    assert (found.differences, found.found, found.replaced) == (0, len(newest), found.expected - len(newest))
+    # And one of those that are left is gone: then it is missing.
+    last = f"{play.name}-last"
+    play.kafka.create(last, 1, **{"cleanup.policy": "compact"})
+    copy_to(last, list(newest.values())[1:])
+    assert writes_to(last).missing > 0
 
 
 CUTS = [

@@ -151,6 +151,21 @@ def compare_dead_letters(block: WindowBlock, found: Found) -> Verdict:
     return _compare_messages(block, block.tally.dead_letters, found)
 
 
+def compare_identity(block: WindowBlock, found: Found, *, may_lack: bool) -> Verdict:
+    """As `compare_rows`, for rows that carry no digest of their contents: number and identity are compared.
+
+    With `may_lack`, the place deletes rows by itself. A block that lacks some of its rows is then unproven.
+    """
+    if block.taken:
+        verdict = _compare_messages(block, block.tally.stored, found)
+        lacks = found.messages.number < block.tally.stored.number
+    else:
+        expected = block.tally.rows
+        verdict = SAME if expected == found.rows else _report(block, expected, found.rows, "rows")
+        lacks = found.rows.number < expected.number
+    return UNPROVEN if verdict.wrong is not None and may_lack and lacks else verdict
+
+
 def _compare_messages(block: WindowBlock, expected: Count, found: Found) -> Verdict:
     if expected == found.messages + found.taken:
         return SAME

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from tidemark.offsets.blocks import BLOCK_OFFSETS
+
 
 class Level(StrEnum):
     """What an audit looks at. Each level has a price of its own."""
@@ -21,6 +23,11 @@ class Level(StrEnum):
     def needs_spark(self) -> bool:
         """Whether the audit reads rows or messages. Only such an audit has findings, or takes ranges and records."""
         return self in (Level.SINKS, Level.FULL)
+
+    @property
+    def piece(self) -> int:
+        """The offsets of a block that a share takes or leaves. Rows have tallies for whole blocks alone."""
+        return BLOCK_OFFSETS if self is Level.SINKS else 1_000
 
     @property
     def looked_at(self) -> str:
@@ -41,6 +48,6 @@ _LOOKED_AT = {
 _LEFT_OUT = {
     Level.LEDGER: "Kafka and the sinks: rows may be missing, and offsets may be gone",
     Level.SOURCE: "the messages and the sinks: rows may be missing or different",
-    Level.SINKS: "sinks in Kafka, aggregates, and messages: rows are compared with what was stored, not with messages",
-    Level.FULL: "sinks in Kafka, and messages that Kafka has deleted: their rows are compared with tallies",
+    Level.SINKS: "aggregates, and messages: rows are compared with what was stored, not with messages",
+    Level.FULL: "messages that Kafka has deleted: their rows are compared with tallies",
 }

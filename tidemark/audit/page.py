@@ -66,6 +66,7 @@ def _audit(report: AuditReport) -> Iterable[str]:
         "looked at": report.level.looked_at,
         "says nothing about": report.level.left_out,
         "windows": report.windows,
+        **({} if report.share is None else {"share": str(report.share)}),
     }
     yield _table((), facts.items())
     yield f"<p>{escape(report.sentence())}</p>"
@@ -90,7 +91,7 @@ def _audit(report: AuditReport) -> Iterable[str]:
 def _places(report: AuditReport) -> Iterable[str]:
     yield _heading("Sinks and dead letters")
     rows = ("expected", "found", *_KINDS) if report.level == Level.FULL else ()
-    yield _fields(("name", *rows, "debris", "compacted", "blocks", "unproven"), report.places)
+    yield _fields(("name", *rows, "debris", "compacted", "expired", "replaced", "blocks", "unproven"), report.places)
     if report.not_compared:
         yield f"<p>Not compared: {escape(', '.join(report.not_compared))}.</p>"
     for place in report.places:

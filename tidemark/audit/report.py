@@ -15,6 +15,7 @@ from tidemark.audit.source import SourceReport
 from tidemark.ledger.book import Committed
 from tidemark.ledger.records import FORMAT, GapKind, Guarantee, LaneKind, SelectionRef
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.shares import ShareReport
 
 # Enough for people to look at. The report's selection has all of them.
 SHOWN_COORDINATES = 100
@@ -70,6 +71,10 @@ class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     debris: int
     # Rows of messages that compaction has removed from Kafka since. They can no longer be checked.
     compacted: int = 0
+    # For a sink whose server deletes rows by itself: rows that it no longer holds since they were old (`expired`), and those
+    # whose place a newer message with the same key has taken (`replaced`). They are not missing.
+    expired: int = 0
+    replaced: int = 0
     # For a sink with aggregates: contributions of windows that were not audited whole, or that Kafka no longer holds whole.
     unproven: int = 0
     missing_at: tuple[str, ...] = ()
@@ -79,6 +84,13 @@ class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     # Blocks with offsets that Kafka has deleted, whose results differ from what was stored. The first hundred are named.
     blocks: int = 0
     blocks_at: tuple[BlockReport, ...] = ()
+
+    def deleted_by_itself(self) -> str:
+        """What the sink has deleted by itself, as a part of the report's sentence."""
+        text = f"; {self.expired} rows have expired in the sink {self.name}" if self.expired else ""
+        if self.replaced:
+            text += f"; compaction has removed {self.replaced} rows of the sink {self.name}"
+        return text
 
     @property
     def differences(self) -> int:
@@ -95,6 +107,8 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     `gone` offsets are in blocks with differences, and no replay of the block can repair them: Kafka has deleted their
     messages. At the level `sinks`, also offsets of compacted topics: only `full` tells which of them a replay can repair.
 
+    With a `share`, all counts of messages, rows and offsets are of that share alone. The ledger is always looked at whole.
+
     `not_compared` are the sinks that the audit has not compared at all.
 
     `unfinished` offsets were committed before they were read (`at_most_once`), by attempts that have not finished.
@@ -108,6 +122,8 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     at: int
     code_version: str
     level: Level = Level.FULL
+    # None: no share, but everything that was asked for.
+    share: ShareReport | None = None
     windows: int = 0
     expected: int = 0
     stored: int = 0
@@ -143,7 +159,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     def sentence(self) -> str:
         """The outcome in one line, for people."""
-        text = self._counted()
+        text = self._counted() if self.share is None else f"{self.share}; {self._counted()}"
         holes = sum(len(one.holes) for one in self.coverage)
         overlaps = sum(len(one.overlaps) for one in self.coverage)
         if holes or overlaps:
@@ -154,6 +170,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
                 text += f", {self.by_tallies} of them were compared with the tallies of their blocks"
         if blocks := sum(place.blocks for place in self.places):
             text += f"; blocks that differ: {blocks}"
+        text += "".join(place.deleted_by_itself() for place in self.places)
         if unproven := sum(place.unproven for place in self.places):
             text += f"; {unproven} contributions to aggregates are of windows that {self._not_computed()}"
         if unexplained := sum(one.unexplained for one in self.gaps):

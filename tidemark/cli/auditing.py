@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,6 +55,11 @@ def audit(
             help="plan: show what a replay of the differences would read; execute: replay them, and audit them again"
         ),
     ] = "none",
+    share: Annotated[str, typer.Option(help="look at a share of the data, such as 5% (levels sinks and full)")] = "",
+    seed: Annotated[
+        int | None,
+        typer.Option(help="chooses the share: the next number is the next share; without it, the number of the day"),
+    ] = None,
     run_name: RunName = "",
     html: Html = None,
     verbose: Verbose = False,
@@ -72,13 +78,15 @@ def audit(
         "records_file": records_file,
         "level": level,
         "repair": repair,
+        "share": share,
+        "seed": seed,
     }
     asked = checked(AuditRequest, values, {})
     name = run_name or new_run()
     selection = None
     if offsets := asked.offsets():
         selection = opened.book.store_selection(lanes.with_incarnations(opened, offsets)).digest
-    first = _audited(opened, name, asked.depth, selection, verbose=verbose)
+    first = _audited(opened, name, asked.depth, selection, _share(asked), verbose=verbose)
     planned = auditing.repair_of(opened, first) if asked.repair != "none" else None
     again = None
     if asked.repair == "execute" and planned is not None:
@@ -169,13 +177,22 @@ def _show_changes(changes: ReplayComparison, *, as_json: bool) -> None:
     show_comparison(changes)
 
 
-def _audited(opened: OpenStream, name: str, level: Level, selection: str | None, *, verbose: bool) -> AuditReport:
+def _share(asked: AuditRequest) -> list[str]:
+    """The job's options for a share."""
+    seed = [] if asked.seed is None else [f"--seed={asked.seed}"]
+    return [f"--share={asked.share}", *seed] if asked.share else []
+
+
+def _audited(
+    opened: OpenStream, name: str, level: Level, selection: str | None, share: Sequence[str] = (), *, verbose: bool
+) -> AuditReport:
     """Run an audit and give its report. Raises ProcessingFailed when its job left none."""
     if not level.needs_spark:
         return auditing.audit_without_spark(opened, name, level)
     arguments = ["--stream-file", str(opened.file.path), "--run", name, "--level", level.value]
     if selection is not None:
         arguments += ["--selection", selection]
+    arguments += share
     began = opened.book.clock()
     ended = submit(
         opened,

@@ -15,6 +15,7 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import parse_coordinates, parse_ranges
 from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.shares import MOST_SEED, share_or_none
 from tidemark.offsets.times import read_time
 from tidemark.runs.record_files import records_in
 from tidemark.streams.audits import LevelName
@@ -45,6 +46,8 @@ _Lines = Annotated[str, AfterValidator(_fits)]
 _Path = Annotated[str, Field(max_length=MOST_PATH)]
 _Reason = Annotated[str, Field(min_length=3, max_length=MOST_REASON)]
 _Digest = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
+_Share = Annotated[str, Field(max_length=10), AfterValidator(share_or_none)]
+_Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
 _IfNone = Literal["fail", "end"]
 _OrderName = Literal["oldest", "newest"]
 # Names of sinks; those of the stream file are known to `into_sinks`.
@@ -203,6 +206,8 @@ class AuditRequest(_Request):
     records_file: _Path = ""
     level: LevelName = "full"
     repair: Literal["none", "plan", "execute"] = "none"
+    share: _Share = ""
+    seed: _Seed | None = None
 
     @model_validator(mode="after")
     def _possible_at_this_level(self) -> AuditRequest:
@@ -211,10 +216,14 @@ class AuditRequest(_Request):
                 raise ValueError(
                     f"level {self.level} looks at the whole ledger: leave ranges, records and records_file empty"
                 )
+            if self.share:
+                raise ValueError(f"share: level {self.level} looks at the whole ledger; use level sinks or full")
             if self.repair != "none":
                 raise ValueError(
                     f"repair: level {self.level} reads no rows, so it has no findings to replay; use level sinks or full"
                 )
+        if self.seed is not None and not self.share:
+            raise ValueError("seed: it chooses the blocks of a share; give a share too, such as 5%")
         return self
 
     @property

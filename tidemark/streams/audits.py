@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
+from tidemark.offsets.shares import parts
 from tidemark.schemes.parts import Part
 from tidemark.streams.schedule import Cron
 
 LevelName = Literal["ledger", "source", "sinks", "full"]
+
+
+def _share(text: str) -> str:
+    parts(text)
+    return text
 
 
 class Audits(Part):
@@ -27,6 +33,18 @@ class Audits(Part):
         default=None,
         description="An audit of rows looks at what was committed within so many hours. Without it, at everything.",
     )
+
+    share: Annotated[str, AfterValidator(_share)] | None = Field(
+        default=None,
+        description="An audit of rows looks at this [share](audit.md#a-share-of-the-data) of the data, such as `5%`: each day "
+        "at another one. Without it, at everything.",
+    )
+
+    @model_validator(mode="after")
+    def _of_rows(self) -> Audits:
+        if self.share is not None and not {self.after_commit, self.level_by_clock} & {"sinks", "full"}:
+            raise ValueError("share: no audit here reads rows; give after_commit or cron with level sinks or full")
+        return self
 
     @property
     def level_by_clock(self) -> LevelName | None:

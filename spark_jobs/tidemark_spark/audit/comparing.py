@@ -2,24 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.audit.report import MOST_FINDINGS, SHOWN_COORDINATES, PlaceReport
+from tidemark.offsets.blocks import BLOCK_OFFSETS, PartitionBlocks
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.hashing import unsigned
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.reading import pieces
 from tidemark_spark.audit.deleted import ByBlocks, Forgotten, PlaceBlocks
-from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX
+from tidemark_spark.columns import AT, BLOCK, COORDINATE, DIGEST, INDEX, row_hash
 from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST
 from tidemark_spark.rows import outcomes
-from tidemark_spark.rows.selecting import only
+from tidemark_spark.rows.selecting import marked, only
+from tidemark_spark.rows.tallying import block_of
 
+# As many rows are read in the time that a scan takes to begin.
+_SCAN_ROWS = 500
 _KEY = [*COORDINATE, INDEX]
-_EXPECTED, _FOUND, _SAID, _ROWS = "_expected", "_found", "_said", "_rows"
+# Why a row is not there, for a place that deletes rows by itself.
+WHY, EXPIRED, REPLACED = "_why", "expired", "replaced"
+# Takes rows that are not there (coordinate and INDEX); gives those that the place has deleted by itself, with WHY.
+Deleted = Callable[[DataFrame], DataFrame]
+# Gives the rows of a place at some offsets, or of more of them; or all rows.
+RowsAt = Callable[[RangeSet | None], DataFrame]
+# A block of offsets: its partition and number.
+Block = tuple[TopicPartition, int]
+_EXPECTED, _FOUND, _SAID, _ROWS, _INSIDE = "_expected", "_found", "_said", "_rows", "_inside"
+_KINDS = ("missing", "different", "extra", "twice")
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The rows of a block: their number, and the XOR of their hashes, of their contents, and of what their marks say."""
+
+    rows: int
+    ack: int
+    content: int
+    said: int
+
+    @classmethod
+    def of(cls, rows: int, ack: int | None, content: int | None, said: int | None = None) -> Sums:
+        """From Spark's signed XORs, which are null over nothing. Rows to expect have no marks: these say the same."""
+        found = unsigned(content or 0)
+        return cls(rows, unsigned(ack or 0), found, found if said is None else unsigned(said))
+
+
+def sums_of(blocks: Iterable[PartitionBlocks]) -> dict[Block, Sums]:
+    """The sums of the rows to expect, from the tallies of the blocks of all messages."""
+    return {
+        (one.at, tally.block): Sums(tally.rows.number, int(tally.rows.ack, 16), *([int(tally.content, 16)] * 2))
+        for one in blocks
+        for tally in one.blocks
+    }
 
 
 @dataclass(frozen=True)
@@ -49,43 +89,176 @@ class Audit:
     compacted: Collection[str]
     uncommitted: RangeSet
     forgotten: Forgotten
+    # The offsets whose rows are compared; None for all of them.
+    some: RangeSet | None = None
+    # The sums of the blocks of `stored`, as the pass over the messages has given them.
+    sums: Mapping[Block, Sums] | None = None
+    # Offsets in a block whose digests are compared before its rows.
+    block_size: int = BLOCK_OFFSETS
 
     @property
     def stored(self) -> DataFrame:
         """The rows that a sink should hold, with their fields."""
         return outcomes.stored(self.messages)
 
-    def rows_of(self, sink: str, found: DataFrame, place: Mapping[str, str]) -> Audited:
+    def rows_of(self, sink: str, found: DataFrame | RowsAt, place: Mapping[str, str]) -> Audited:
         """Compare a sink's rows, with the columns of `readers.places`. `place` is the sink's place as receipts name it."""
-        return self.compare(sink, self.stored, found, self.forgotten.of_sink(sink, place))
+        return self.compare(sink, self.stored, found, self.forgotten.of_sink(sink, place), sums=self.sums)
 
-    def compare(self, name: str, expected: DataFrame, found: DataFrame, blocks: PlaceBlocks) -> Audited:
-        """Compare rows with their digests, and rows whose messages Kafka has deleted by blocks."""
-        digests = expected.select(*_KEY, F.col(DIGEST).alias(_EXPECTED))
-        of_compacted = F.col(AT[0]).isin(list(self.compacted))
-        left = self.messages.where(of_compacted).select(*COORDINATE) if self.compacted else None
-        return _compare(name, digests, found, self.in_kafka, self.compacted, left, blocks)
+    def compare(
+        self,
+        name: str,
+        expected: DataFrame,
+        found: DataFrame | RowsAt,
+        blocks: PlaceBlocks,
+        deleted: Deleted | None = None,
+        sums: Mapping[Block, Sums] | None = None,
+    ) -> Audited:
+        """Compare rows with their digests, and rows whose messages Kafka has deleted by blocks.
+
+        Digests of blocks are compared first. Only at the offsets of blocks that differ, rows are read again and compared.
+        `sums` are those of the `expected` rows, if they are known. `deleted` says which rows are not there because the
+        place itself deletes rows.
+        """
+        return compare_place(self, name, expected, _at(found), blocks, deleted, sums)
 
 
-def _compare(
+def _at(found: DataFrame | RowsAt) -> RowsAt:
+    if not isinstance(found, DataFrame):
+        return found
+    return lambda some: found if some is None else only(found, some)
+
+
+def cheapest(some: RangeSet) -> RangeSet:
+    """These offsets or their hull, whichever is read faster: a scan costs as much as reading some hundred rows."""
+    return min((some, some.hull()), key=lambda one: one.count() + _SCAN_ROWS * sum(1 for _ in pieces(one)))
+
+
+def compare_place(
+    audit: Audit,
     name: str,
     expected: DataFrame,
-    found: DataFrame,
-    in_kafka: RangeSet,
-    compacted: Collection[str],
-    left: DataFrame | None,
-    blocks: PlaceBlocks,
+    rows_at: RowsAt,
+    by_tallies: PlaceBlocks,
+    deleted: Deleted | None,
+    sums: Mapping[Block, Sums] | None,
 ) -> Audited:
-    """Compare one place: rows expected and rows found, joined by coordinate and index.
+    """Compare one place: first sums of blocks, then the rows of the blocks that differ."""
+    there = rows_at(audit.some)
+    if audit.some is not None:
+        # Debris elsewhere is not counted: the audit has not looked at all of it.
+        there = only(there, audit.some | audit.uncommitted)
+    there = there.select(*_KEY, COUNTS, DIGEST, FOUND_DIGEST)
+    # Read twice where Kafka has deleted messages, or was not read.
+    twice = bool(by_tallies.blocks)
+    there = there.persist() if twice else there
+    size = audit.block_size
+    found, debris = sums_found(there, audit.in_kafka, size)
+    compared = by_tallies.compare(there.where(COUNTS))
+    if twice:
+        there.unpersist()
+    wanted = sums_expected(expected, size) if sums is None else sums
+    same, differing = _narrowed(wanted, found, audit.in_kafka, size)
+    rows = compare_rows(audit, expected, rows_at, differing, deleted) if differing else RowsCompared()
+    report = PlaceReport(
+        name=name,
+        expected=same + rows.expected,
+        found=same + rows.found,
+        missing=rows.numbers["missing"],
+        different=rows.numbers["different"],
+        extra=rows.numbers["extra"],
+        twice=rows.numbers["twice"],
+        debris=debris,
+        compacted=rows.compacted,
+        expired=rows.why.get(EXPIRED, 0),
+        replaced=rows.why.get(REPLACED, 0),
+        missing_at=rows.at.get("missing", ()),
+        different_at=rows.at.get("different", ()),
+        extra_at=rows.at.get("extra", ()),
+        twice_at=rows.at.get("twice", ()),
+        blocks=len(compared.wrong),
+        blocks_at=compared.wrong[:SHOWN_COORDINATES],
+    )
+    return Audited(report, rows.findings, compared)
 
-    Rows of `compacted` topics count only if their message is among those that are `left`.
+
+def sums_found(rows: DataFrame, in_kafka: RangeSet, size: int) -> tuple[dict[Block, Sums], int]:
+    """The sums of the rows that count, at the offsets `in_kafka`, by blocks; and how much debris there is anywhere."""
+    counts = F.col(COUNTS)
+    by_block = (
+        marked(rows, in_kafka, _INSIDE)
+        .select("*", block_of(size))
+        .groupBy(*AT, BLOCK, _INSIDE)
+        .agg(
+            F.count_if(counts).alias(_ROWS),
+            F.bit_xor(F.when(counts, row_hash())).alias("ack"),
+            F.bit_xor(F.when(counts, F.col(DIGEST))).alias(_SAID),
+            F.bit_xor(F.when(counts, F.col(FOUND_DIGEST))).alias(_FOUND),
+            F.count_if(~counts).alias("debris"),
+        )
+        .collect()
+    )
+    found = {_block(row): Sums.of(row[_ROWS], row["ack"], row[_FOUND], row[_SAID]) for row in by_block if row[_INSIDE]}
+    return found, sum(row["debris"] for row in by_block)
+
+
+def sums_expected(rows: DataFrame, size: int) -> dict[Block, Sums]:
+    """The sums of the rows that should be there, by blocks."""
+    ack, content = F.bit_xor(row_hash()).alias("ack"), F.bit_xor(DIGEST).alias(_EXPECTED)
+    by_block = (
+        rows.select(*_KEY, DIGEST, block_of(size)).groupBy(*AT, BLOCK).agg(F.count("*").alias(_ROWS), ack, content)
+    )
+    return {_block(row): Sums.of(row[_ROWS], row["ack"], row[_EXPECTED]) for row in by_block.collect()}
+
+
+def _narrowed(
+    expected: Mapping[Block, Sums], found: Mapping[Block, Sums], in_kafka: RangeSet, size: int
+) -> tuple[int, RangeSet]:
+    """How many rows the blocks have that are the same, and the offsets of the others."""
+    nothing = Sums.of(0, 0, 0)
+    differing: dict[TopicPartition, list[tuple[int, int]]] = {}
+    same = 0
+    for at, block in sorted({*expected, *found}):
+        sums = expected.get((at, block), nothing)
+        if sums == found.get((at, block), nothing):
+            same += sums.rows
+        else:
+            differing.setdefault(at, []).append((block * size, min((block + 1) * size, MAX_OFFSET)))
+    return same, in_kafka & RangeSet.of_intervals(differing.items())
+
+
+def _block(row: Row) -> Block:
+    return TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]), row[BLOCK]
+
+
+@dataclass(frozen=True)
+class RowsCompared:
+    """The differences between rows expected and rows found, by coordinate and index."""
+
+    expected: int = 0
+    found: int = 0
+    numbers: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(_KINDS, 0))
+    at: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    why: Mapping[str, int] = field(default_factory=dict)
+    compacted: int = 0
+    findings: list[OffsetRange] = field(default_factory=list)
+
+
+def compare_rows(
+    audit: Audit, expected: DataFrame, rows_at: RowsAt, offsets: RangeSet, deleted: Deleted | None
+) -> RowsCompared:
+    """Compare the rows at some offsets, joined by coordinate and index.
+
+    Rows of compacted topics count only if their message is among those that are left.
     """
-    found = found.select(*_KEY, COUNTS, DIGEST, FOUND_DIGEST).persist()
-    counting = only(found.where(COUNTS), in_kafka)
-    debris = found.where(~F.col(COUNTS)).count()
+    digests = only(expected.select(*_KEY, F.col(DIGEST).alias(_EXPECTED)), offsets)
+    counting = only(rows_at(offsets).where(COUNTS), offsets).select(*_KEY, DIGEST, FOUND_DIGEST)
+    compacted = [one for one in audit.compacted if any(at.topic == one for at in offsets.partitions)]
     gone = 0
-    if left is not None:
-        removed = counting.where(F.col(AT[0]).isin(list(compacted))).join(left, list(COORDINATE), "left_anti")
+    if compacted:
+        counting = counting.persist()
+        left = audit.messages.where(F.col(AT[0]).isin(compacted)).select(*COORDINATE)
+        removed = counting.where(F.col(AT[0]).isin(compacted)).join(left, list(COORDINATE), "left_anti")
         gone = removed.count()
         counting = (
             counting.join(removed.select(*COORDINATE).distinct(), list(COORDINATE), "left_anti") if gone else counting
@@ -95,40 +268,33 @@ def _compare(
         F.any_value(FOUND_DIGEST).alias(_FOUND),
         F.any_value(DIGEST).alias(_SAID),
     )
-    both = expected.join(held, _KEY, "full_outer").persist()
+    both = digests.join(held, _KEY, "full_outer").persist()
     missing = F.col(_ROWS).isNull()
     extra = F.col(_EXPECTED).isNull()
     different = ~missing & ~extra & ((F.col(_EXPECTED) != F.col(_FOUND)) | (F.col(_SAID) != F.col(_FOUND)))
     twice = ~missing & (F.col(_ROWS) > 1)
-    kinds = {"missing": missing, "different": different, "extra": extra, "twice": twice}
+    kinds = dict(zip(_KINDS, (missing, different, extra, twice), strict=True))
     counts = both.agg(
         F.count_if(~extra).alias("expected"),
         F.count_if(~missing).alias("found"),
         *(F.count_if(is_so).alias(kind) for kind, is_so in kinds.items()),
     ).collect()[0]
-    at = {kind: _named(both.where(is_so)) if counts[kind] else () for kind, is_so in kinds.items()}
-    wrong = _coordinates(both.where(missing | extra | different | twice), MOST_FINDINGS) if any(at.values()) else []
+    numbers = {kind: counts[kind] for kind in kinds}
+    wrong = both
+    why: dict[str, int] = {}
+    if deleted is not None and numbers["missing"]:
+        by_itself = deleted(both.where(missing).select(*_KEY)).persist()
+        why = {row[WHY]: row["count"] for row in by_itself.groupBy(WHY).count().collect()}
+        numbers["missing"] -= sum(why.values())
+        wrong = both.join(by_itself.select(*_KEY), _KEY, "left_anti")
+    at = {kind: _named(wrong.where(is_so)) if numbers[kind] else () for kind, is_so in kinds.items()}
+    differing = wrong.where(missing | extra | different | twice)
+    findings = _coordinates(differing, MOST_FINDINGS) if any(at.values()) else []
     both.unpersist()
-    by_blocks = blocks.compare(found.where(COUNTS))
-    found.unpersist()
-    report = PlaceReport(
-        name=name,
-        expected=counts["expected"],
-        found=counts["found"],
-        missing=counts["missing"],
-        different=counts["different"],
-        extra=counts["extra"],
-        twice=counts["twice"],
-        debris=debris,
-        compacted=gone,
-        missing_at=at["missing"],
-        different_at=at["different"],
-        extra_at=at["extra"],
-        twice_at=at["twice"],
-        blocks=len(by_blocks.wrong),
-        blocks_at=by_blocks.wrong[:SHOWN_COORDINATES],
-    )
-    return Audited(report, [one.as_range() for one in wrong], by_blocks)
+    if compacted:
+        counting.unpersist()
+    places = [one.as_range() for one in findings]
+    return RowsCompared(counts["expected"], counts["found"], numbers, at, why, gone, places)
 
 
 def _named(rows: DataFrame) -> tuple[str, ...]:

@@ -14,13 +14,14 @@ from tidemark.audit.deleted import (
     Verdict,
     WindowBlock,
     compare_dead_letters,
+    compare_identity,
     compare_rows,
     window_blocks,
     wrote_to,
 )
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
 from tidemark.ledger.book import Book, Committed, View
-from tidemark.ledger.records import Blocks
+from tidemark.ledger.records import Blocks, Record, SinkReceipt
 from tidemark.offsets.blocks import block_size, fields_digest, in_blocks
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import NOTHING
@@ -37,6 +38,8 @@ _PLACE = f"{AT[0]} string, {AT[1]} int, {AT[2]} int, {BLOCK} long"
 _PIECES = f"{_PLACE}, {_FROM} long, {_UNTIL} long, {_NUMBER} int, {_TAKEN} boolean"
 
 Judge = Callable[[WindowBlock, Found], Verdict]
+# Whether a place may have deleted rows of a window by itself.
+Lossy = Callable[[Committed], bool]
 
 
 @dataclass(frozen=True)
@@ -85,22 +88,43 @@ class Forgotten:
     problems: tuple[str, ...]
     fields: str
 
+    @property
+    def compared(self) -> RangeSet:
+        """All offsets whose rows are compared by blocks in any place, with those that later windows have taken."""
+        names = {None, *(place.name for window, _ in self.windows for place in window.record.places)}
+        blocks = (block for name in names for block in self._blocks(self.view.of(name), lambda record: True))
+        return RangeSet(one for block in blocks for one in block.offsets | block.taken)
+
     def of_sink(self, sink: str, place: Mapping[str, str]) -> PlaceBlocks:
         return self._of(sink, sink, place, lambda block, found: compare_rows(block, found, self.fields))
+
+    def of_sink_by_identity(self, sink: str, wrote: Callable[[SinkReceipt], bool], lossy: Lossy) -> PlaceBlocks:
+        """For rows without a digest of their contents. `wrote`: whether the sink still reads where a receipt points."""
+
+        def judge(block: WindowBlock, found: Found) -> Verdict:
+            return compare_identity(block, found, may_lack=lossy(block.committed))
+
+        def wrote_there(record: Record) -> bool:
+            return any(place.name == sink and wrote(place) for place in record.places)
+
+        view = self.view.of(sink)
+        return PlaceBlocks(self.book, view, self._blocks(view, wrote_there), judge)
 
     def of_dead_letters(self, table: str) -> PlaceBlocks:
         return self._of(None, "dead_letters", {"table": table}, compare_dead_letters)
 
     def _of(self, sink: str | None, name: str, place: Mapping[str, str], judge: Judge) -> PlaceBlocks:
         view = self.view.of(sink)
-        blocks = [
+        # Nothing can be missing at a place where a window has never written.
+        return PlaceBlocks(self.book, view, self._blocks(view, lambda record: wrote_to(record, name, place)), judge)
+
+    def _blocks(self, view: View, wrote: Callable[[Record], bool]) -> list[WindowBlock]:
+        return [
             block
             for window, tallies in self.windows
-            # Nothing can be missing at a place where a window has never written.
-            if wrote_to(window.record, name, place)
+            if wrote(window.record)
             for block in window_blocks(window, tallies, view.authority, self.offsets)
         ]
-        return PlaceBlocks(self.book, view, blocks, judge)
 
 
 def forgotten_blocks(opened: OpenStream, view: View, forgotten: RangeSet) -> Forgotten:

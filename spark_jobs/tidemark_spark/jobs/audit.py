@@ -14,6 +14,8 @@ from functools import reduce
 from operator import and_
 from pathlib import Path
 
+from pyspark.sql import DataFrame
+
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport
 from tidemark.clients.kafka.clients import token_urls
@@ -21,14 +23,16 @@ from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.ledger.book import View
 from tidemark.ledger.records import Head
 from tidemark.ledger.verifying import verify
+from tidemark.offsets.blocks import block_size
 from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.shares import Share, seed_of
 from tidemark.offsets.tallies import check_read
 from tidemark.planning import planner
 from tidemark.runs import auditing, discovery, lanes
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.sinks.dead_letters import digested
 from tidemark.sinks.kinds import kind_of
-from tidemark_spark.audit.comparing import Audit, Audited
+from tidemark_spark.audit.comparing import Audit, Audited, cheapest, sums_of
 from tidemark_spark.audit.deleted import forgotten_blocks
 from tidemark_spark.audit.gaps import gap_reports
 from tidemark_spark.jobs.expected import begin, expected_rows
@@ -39,6 +43,9 @@ from tidemark_spark.runtime.session import open_session
 from tidemark_spark.schemes.function import check_function
 from tidemark_spark.sinks.hbase.writer import with_dead_letter_digest
 
+# The most blocks whose digests are compared: the driver holds those of a whole place.
+_MOST_BLOCKS = 20_000
+
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="audit_stream")
@@ -46,16 +53,26 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--run", required=True, help="the name under which the report is stored")
     parser.add_argument("--selection", default="", help="digest of a stored selection: audit only these offsets")
     parser.add_argument("--level", choices=[Level.SINKS.value, Level.FULL.value], default=Level.FULL.value)
+    parser.add_argument("--share", default="", help="audit a share of the data, such as 5%%")
+    parser.add_argument("--seed", default="", help="chooses the share; without it, the number of the day")
     options = parser.parse_args(arguments)
     opened = open_stream(options.stream_file)
     within = lanes.stored_selection(opened, options.selection) if options.selection else None
-    report = audit(opened, options.run, within, Level(options.level))
+    seed = seed_of(int(options.seed) if options.seed else None, opened.book.clock())
+    share = Share(options.share, seed) if options.share else None
+    report = audit(opened, options.run, within, Level(options.level), share)
     print(f"tidemark: audit of {report.stream}: {report.sentence()}", flush=True)
     return EXIT_DONE if report.clean else EXIT_DIFFERENCES
 
 
-def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: Level = Level.FULL) -> AuditReport:
-    """Audit a stream, or only some of its offsets. The ledger stores the report under the run's name.
+def audit(
+    opened: OpenStream,
+    run: str,
+    within: RangeSet | None = None,
+    level: Level = Level.FULL,
+    share: Share | None = None,
+) -> AuditReport:
+    """Audit a stream, or only some of its offsets, or a share of those. The ledger stores the report under the run's name.
 
     At the level `sinks`, no message is read: every offset is compared as those are whose messages Kafka has deleted.
     """
@@ -67,6 +84,9 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: L
     )
     everything, not_finished = view.authority.covered(), _unfinished(view)
     covered = everything if within is None else everything & within
+    looked_at = None
+    if share is not None:
+        covered, looked_at = share.of(covered, level.piece)
     unfinished = not_finished & covered
     # Blocks are compared as a whole, also where `within` ends.
     held = _in_kafka(opened, everything.only(covered.partitions) - not_finished)
@@ -77,12 +97,16 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: L
     compacted = opened.log.compacted({at.topic for at in held.partitions})
     not_read = covered - unfinished - to_read
     forgotten = forgotten_blocks(opened, view, not_read)
-    rows, counts = whatever_time(
-        lambda any_time: expected_rows(spark, opened, to_read, incarnations, any_time=any_time)
+    size = block_size(to_read, _MOST_BLOCKS)
+    rows, counts, in_blocks = whatever_time(
+        lambda any_time: expected_rows(spark, opened, to_read, incarnations, any_time=any_time, size=size)
     )
     expected = rows.frame
     check_read(counts, to_read)
-    compared = Audit(spark, opened, expected, to_read, compacted, _uncommitted(opened), forgotten)
+    some = None if covered == everything else to_read | forgotten.compared
+    compared = Audit(
+        spark, opened, expected, to_read, compacted, _uncommitted(opened), forgotten, some, sums_of(in_blocks), size
+    )
     places = list(_places(compared, run)) if to_read or not_read else []
     begin(opened, "audit", run, "checking the ledger")
     blocks = [place.by_blocks for place in places if place.by_blocks is not None]
@@ -102,6 +126,7 @@ def audit(opened: OpenStream, run: str, within: RangeSet | None = None, level: L
         at=opened.book.clock(),
         code_version=lanes.code_version(),
         level=level,
+        share=looked_at,
         windows=len(view.windows),
         expected=sum(tally.read.number for tally in counts),
         stored=sum(tally.stored.number for tally in counts),
@@ -150,7 +175,13 @@ def _places(audit: Audit, run: str) -> Iterator[Audited]:
     letters = opened.stream.dead_letters
     expected = with_dead_letter_digest(outcomes.dead_letters(audit.messages), letters)
     table = opened.dead_letter_table()
-    found = hbase_places(audit.spark, opened.book, table, None, (), audit.uncommitted, digested=digested)
+
+    def found(some: RangeSet | None) -> DataFrame:
+        within = None if some is None else cheapest(some)
+        return hbase_places(
+            audit.spark, opened.book, table, None, (), audit.uncommitted, within=within, digested=digested
+        )
+
     yield audit.compare("dead letters", expected, found, audit.forgotten.of_dead_letters(letters.table))
 
 

@@ -71,7 +71,7 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     view = opened.book.view()
     begin(opened, _WORK, run, f"reading {offsets.count()} offsets")
     incarnations = discovery.newest_incarnations(register[1])
-    rows, counts = whatever_time(
+    rows, counts, _ = whatever_time(
         lambda any_time: expected_rows(spark, opened, offsets, incarnations, any_time=any_time)
     )
     try:

@@ -8,13 +8,14 @@ from pyspark.sql import SparkSession
 
 from tidemark.errors import TidemarkError
 from tidemark.ledger.records import AUDIT, Heartbeat
+from tidemark.offsets.blocks import WHOLE, PartitionBlocks
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.conditions import sizes_for
 from tidemark.runs.open_stream import OpenStream
 from tidemark_spark.rows.pipeline import Rows, rows_of
 from tidemark_spark.rows.reading import read_offsets
-from tidemark_spark.rows.tallying import tallies
+from tidemark_spark.rows.tallying import tallies_and_blocks
 from tidemark_spark.sinks import make_sinks, refusals
 
 log = logging.getLogger(__name__)
@@ -30,9 +31,15 @@ def begin(opened: OpenStream, what: str, run: str, step: str) -> None:
 
 
 def expected_rows(
-    spark: SparkSession, opened: OpenStream, in_kafka: RangeSet, incarnations: dict[str, int], *, any_time: bool
-) -> tuple[Rows, tuple[PartitionTally, ...]]:
-    """The messages' rows, computed by today's code, and their tallies."""
+    spark: SparkSession,
+    opened: OpenStream,
+    in_kafka: RangeSet,
+    incarnations: dict[str, int],
+    *,
+    any_time: bool,
+    size: int = WHOLE,
+) -> tuple[Rows, tuple[PartitionTally, ...], tuple[PartitionBlocks, ...]]:
+    """The messages' rows, computed by today's code, and their tallies: of partitions, and of blocks of `size` offsets."""
     source = opened.stream.source
     sizes = sizes_for(opened, in_kafka)
     messages = read_offsets(
@@ -48,7 +55,7 @@ def expected_rows(
     limits = refusals(make_sinks(opened), opened.stream.fields)
     rows = rows_of(messages, opened.stream, limits, connections=opened.connections)
     try:
-        return rows, tallies(rows.frame, rows.read) if in_kafka else ()
+        return rows, *(tallies_and_blocks(rows.frame, size, rows.read) if in_kafka else ((), ()))
     except BaseException:
         rows.close()
         raise

@@ -93,8 +93,13 @@ def schema_of(fields: Fields) -> str:
     return f"{place}, {TOMBSTONE} boolean, {DIGEST} long, {columns}"
 
 
-def places_of(spark: SparkSession, parts: Iterable[Part], fields: Fields) -> DataFrame:
-    """The rows of some folders as an audit compares them: with `_counts` and `_found_digest`. Missing folders have no rows."""
+def places_of(spark: SparkSession, parts: Iterable[Part], fields: Fields, within: RangeSet | None = None) -> DataFrame:
+    """The rows of some folders as an audit compares them: with `_counts` and `_found_digest`. Missing folders have no rows.
+
+    With `within`, only folders whose windows cover some of these offsets.
+    """
+    if within is not None:
+        parts = [one for one in parts if any(part.covers & within for part in one.windows)]
     rows = parquet_rows(spark, parts, fields, gone=True)
     return rows.withColumns({COUNTS: F.lit(True), FOUND_DIGEST: content_digest([field(name) for name in fields])})
 

@@ -42,6 +42,14 @@ def without(rows: DataFrame, ranges: RangeSet) -> DataFrame:
     return _joined(rows, ranges, "left_anti")
 
 
+def marked(rows: DataFrame, ranges: RangeSet, name: str) -> DataFrame:
+    """The rows with a column that says whether their coordinate is in `ranges`."""
+    if len(list(ranges)) <= _MOST_CONDITIONS:
+        return rows.withColumn(name, _condition(ranges))
+    inside = F.coalesce(F.col(_START) <= F.col(OFFSET), F.lit(False)).alias(name)
+    return _joined(rows, ranges, "left").select(*rows.columns, inside)
+
+
 def _joined(rows: DataFrame, ranges: RangeSet, how: str) -> DataFrame:
     """Join rows with ranges. The cost grows with the number of ranges, never with their offsets."""
     number = len(list(ranges))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.clients.kafka.endpoint import kafka_endpoint
@@ -12,10 +10,9 @@ from tidemark.sinks.kafka.settings import KafkaSink
 from tidemark_spark.audit.comparing import Audit, Audited
 from tidemark_spark.rows.outcomes import field_names
 from tidemark_spark.sinks.contract import Sink
+from tidemark_spark.sinks.kafka.audit import compare_messages
 from tidemark_spark.sinks.kafka.reader import messages_that_count
 from tidemark_spark.sinks.kafka.writer import KafkaResults
-
-log = logging.getLogger(__name__)
 
 
 class SparkKafka:
@@ -27,6 +24,5 @@ class SparkKafka:
         cluster = kafka_endpoint(opened.connections(settings.kafka))
         return messages_that_count(spark, opened.book, cluster, settings.targets(), settings.name)
 
-    def audit(self, audit: Audit, settings: KafkaSink) -> Audited | None:
-        log.warning("sink %s is in Kafka, and is not audited", settings.name)
-        return None
+    def audit(self, audit: Audit, settings: KafkaSink) -> Audited:
+        return compare_messages(audit, settings)

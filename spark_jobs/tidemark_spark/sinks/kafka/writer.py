@@ -131,17 +131,17 @@ class KafkaResults:
         return any(limit < self._config.settings.max_request_size for limit in self._limits.values())
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
-        messages = rows.select(
-            *COUNTED,
-            self._topic().alias("target"),
-            self._key().alias("message_key"),
-            self._value().alias("message_value"),
-        )
+        topic, key, value = self.message()
+        messages = rows.select(*COUNTED, topic.alias("target"), key.alias("message_key"), value.alias("message_value"))
         settings = self._config.settings.model_dump()
         # A topic refuses a larger batch, even if each message in it is small enough.
         settings["batch_size"] = min([settings["batch_size"], *self._limits.values()])
         writer = _Writer(self._cluster, settings, self._stream, context)
         return acknowledged(messages, writer)
+
+    def message(self) -> tuple[Column, Column, Column]:
+        """The topic, key and value of a row's message."""
+        return self._topic(), self._key(), self._value()
 
     def receipt(self, context: WriteContext) -> SinkReceipt:
         place = {"connection": self._config.kafka, "topics": ",".join(self._config.targets())}

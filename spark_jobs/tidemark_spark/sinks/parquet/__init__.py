@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.audit.comparison import PlaceComparison
@@ -30,7 +32,8 @@ class SparkParquet:
 
     def audit(self, audit: Audit, settings: ParquetSink) -> Audited:
         def compared(parts: list[Part], _: Authority) -> Audited:
-            return audit.rows_of(settings.name, places_of(audit.spark, parts, audit.opened.fields), {})
+            found = partial(places_of, audit.spark, parts, audit.opened.fields)
+            return audit.rows_of(settings.name, found, {})
 
         # A retry repeats the whole comparison: a compaction may remove the folders after their files were listed.
         return steady(audit.opened.book, settings.name, compared)
