@@ -13,6 +13,7 @@ from tidemark.audit.deleted import BlockReport
 from tidemark.audit.levels import Level
 from tidemark.audit.source import SourceReport
 from tidemark.ledger.book import Committed
+from tidemark.ledger.erased import erased
 from tidemark.ledger.records import FORMAT, GapKind, Guarantee, LaneKind, SelectionRef
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
@@ -263,9 +264,11 @@ def prove_coverage(
     first_readings = [
         window
         for window in windows
-        if window.record.kind != LaneKind.REPLAY and window.record.window.guarantee != Guarantee.NONE
+        if window.record.kind not in (LaneKind.REPLAY, LaneKind.ERASE)
+        and window.record.window.guarantee != Guarantee.NONE
     ]
-    covered = RangeSet(one for window in first_readings for one in window.covers)
+    # What was erased is no hole, also where no window has read it before.
+    covered = RangeSet(one for window in first_readings for one in window.covers) | erased(windows)
     overlaps = _more_than_once(window.covers for window in first_readings)
     lost, skipped = jumped_over(windows)
     lost, skipped = lost - covered, skipped - covered

@@ -29,16 +29,23 @@ class LaneKind(StrEnum):
     INGEST = "ingest"
     BACKFILL = "backfill"
     REPLAY = "replay"
+    # Makes offsets have no result for ever. See `erased.py`.
+    ERASE = "erase"
 
 
 def selected_lane(kind: LaneKind, name: str) -> str:
-    """The lane of a backfill or a replay, by its own part of the name."""
+    """The lane of a backfill, a replay or an erasure, by its own part of the name."""
     return f"{kind.value}-{name}"
 
 
 def replays(lane: str) -> bool:
     """Whether this is the lane of a replay."""
     return lane.startswith(selected_lane(LaneKind.REPLAY, ""))
+
+
+def erases(lane: str) -> bool:
+    """Whether this is the lane of an erasure."""
+    return lane.startswith(selected_lane(LaneKind.ERASE, ""))
 
 
 class Guarantee(StrEnum):
@@ -88,6 +95,17 @@ class SelectionRef(Struct, frozen=True, forbid_unknown_fields=True):
 
     digest: str
     offsets: int
+
+
+class Erasure(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The offsets that a lane erases, and who asked for it and approved it: None where nobody is known, or had to approve.
+
+    A lane may cover more offsets: where a sink needs whole windows or blocks, the rest of these is read again.
+    """
+
+    selection: SelectionRef
+    asked_by: str | None = None
+    approved_by: str | None = None
 
 
 class WindowRange(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -158,6 +176,8 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     # The end that the run saw when it began. The run goes on, window after window, until the lane reaches this end.
     goal: tuple[Position, ...] = ()
+    # None for every window but those of an erasure.
+    erases: Erasure | None = None
 
     def hull(self) -> RangeSet:
         return RangeSet(one.as_range() for one in self.ranges)
@@ -402,6 +422,8 @@ class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     order: Order = Order.OLDEST
     # The most records a second, on average; None: as the stream file says.
     rate: int | None = None
+    # As in its windows.
+    erases: Erasure | None = None
 
 
 class AcceptedClock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -15,6 +15,13 @@ from tidemark.sinks.texts import of_file
 
 
 class PlainParquet(PlainSink):
+    left_by_erasing = "no reader of Tidemark shows the rows; their bytes stay in files until `tidemark compact --write`"
+
+    def erase(
+        self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet, erased: RangeSet
+    ) -> None:
+        """Nothing: files are immutable, and a compaction writes new ones without the rows."""
+
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
         # Arrow takes a third of a second to load, and most programs that open a stream never sweep.
         from tidemark.sinks.parquet import files
