@@ -286,7 +286,8 @@ def _settled(book: Book, sweeper: Sweeper, found: Stored, on_step: Listener = no
         covers = book.covers(record.window)
         sweeper.sweep(record, covers)
         if gone := book.erases(record.window):
-            sweeper.erase(record, covers, gone, places_written(book, record, gone))
+            written = places_written(book.committed(), gone, record.attempt.generation)
+            sweeper.erase(record, covers, gone, [place for _, place in written])
         on_step(Step.SWEPT)
     book.mark_settled(record)
     on_step(Step.SETTLED)

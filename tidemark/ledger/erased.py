@@ -57,11 +57,13 @@ def is_erased(book: Book, record: Record, place: Coordinate) -> bool:
     return record.window.erases is not None and bool(book.holding([record.window.erases.selection], place))
 
 
-def places_written(book: Book, record: Record, erased: RangeSet) -> list[SinkReceipt]:
-    """The places where older windows than this one have written at some offsets, each once. Reads the whole history."""
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], SinkReceipt] = {}
-    for window in book.committed():
-        if window.generation < record.attempt.generation and window.covers & erased:
-            for one in window.record.places:
-                found.setdefault((one.type, tuple(sorted(one.place.items()))), one)
-    return list(found.values())
+def places_written(
+    windows: Iterable[Committed], erased: RangeSet, before: int | None = None
+) -> list[tuple[Record, SinkReceipt]]:
+    """Where windows have written at some offsets, with these windows. `before`: only those of lower generations."""
+    return [
+        (window.record, one)
+        for window in windows
+        if (before is None or window.generation < before) and window.covers & erased
+        for one in window.record.places
+    ]

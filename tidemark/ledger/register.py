@@ -508,6 +508,11 @@ def _check_claim(book: Book, register: Register, kind: LaneKind, selection: Sele
                 f"{_some(shared)}: claimed by the open lane {name} (run {lane.run}); wait until it is closed. If that run is "
                 f"given up for good, free its claim: tidemark cancel {book.stream} {name} --reason ..."
             )
+    _check_suits(book, kind, wanted)
+
+
+def _check_suits(book: Book, kind: LaneKind, wanted: RangeSet) -> None:
+    """Raises OffsetsErased for what was erased, WrongUse for offsets that do not suit the kind of lane."""
     view = book.view()
     # No lane claims what was erased, and an erasure claims what it erases until it is closed. So nothing brings it back.
     if gone := wanted & erased(view.windows):

@@ -67,8 +67,8 @@ def before(
     """The offsets that a backfill or replay can read, and the others by their answer. Each offset is in exactly one set.
 
     `known` is about the topics that the stream reads, or has read. `read`: what committed windows cover. `below`: what lies
-    below the ingest positions. `erased`: by the answer, what was erased. Offsets above an end that a window has read are not answered "not yet": their log was cut,
-    which planning refuses.
+    below the ingest positions. `erased`: what was erased, by the answer for it. Offsets above an end that a window has read
+    are not answered "not yet": their log was cut, which planning refuses.
     """
     logs, chosen = known.partitions(), known.to_read()
     rest = wanted

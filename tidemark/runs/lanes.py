@@ -226,8 +226,8 @@ def open_request(
 
     A backfill may read other offsets `again`, in a replay lane that is opened in the same step, and named second. The names
     follow from the run's name, so that a retry finds the lanes that the first try opened or closed. A replay takes whole
-    windows where a sink needs them. No lane takes what was erased. `rate` is in records a second, and overrides the stream file. Rate and order are kept
-    in the ledger. Raises NotApproved for too many offsets without a second person.
+    windows where a sink needs them. No lane takes what was erased. `rate` is in records a second, and overrides the stream
+    file. Rate and order are kept in the ledger. Raises NotApproved for too many offsets without a second person.
     """
     gone = erased(opened.book.committed())
     parts = [(kind, lane_name(kind, run), selection - gone), (LaneKind.REPLAY, again_lane(run), again - gone)]

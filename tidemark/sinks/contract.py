@@ -118,6 +118,10 @@ class PlainSink:
         """
         self.sweep(connections, place, record, erased)
 
+    def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
+        """What the sink of this name still holds of offsets that were erased, for people; empty for nothing."""
+        return self.left_by_erasing
+
     def table(self, opened: Opened, settings: Any) -> ResultTable | None:
         """The table that holds each row under its coordinate, for `tidemark show`; None for other layouts."""
         return None
