@@ -282,12 +282,11 @@ def _settled(book: Book, sweeper: Sweeper, found: Stored, on_step: Listener = no
     if record.kind == LaneKind.INGEST:
         book.publish(record.committed_at, exported(record))
         on_step(Step.PUBLISHED)
+    if gone := book.erases(record.window):
+        written = places_written(book.committed(), gone, record.attempt.generation)
+        sweeper.erase(record, book.covers(record.window), gone, [place for _, place in written])
     if record.owes_sweep:
-        covers = book.covers(record.window)
-        sweeper.sweep(record, covers)
-        if gone := book.erases(record.window):
-            written = places_written(book.committed(), gone, record.attempt.generation)
-            sweeper.erase(record, covers, gone, [place for _, place in written])
+        sweeper.sweep(record, book.covers(record.window))
         on_step(Step.SWEPT)
     book.mark_settled(record)
     on_step(Step.SETTLED)
