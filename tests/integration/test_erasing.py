@@ -44,7 +44,7 @@ def assert_gone(play: Playground, erased: set[tuple[str, int, int]]) -> None:
     assert (play.independent.hbase().debris, letters.debris) == (0, 0)
 
 
-@pytest.mark.covers("N27", "N12")
+@pytest.mark.covers("N27")
 def test_erased_messages_stay_gone(make: Make) -> None:
     play = make(CDN)
     play.produce(120)

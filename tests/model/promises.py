@@ -68,6 +68,8 @@ class Promises:
         # The authority: of each coordinate the highest generation of a committed window.
         self.authority: dict[Coordinate, int] = {}
         self._first: dict[Coordinate, Name] = {}
+        # For good.
+        self.erased: set[Coordinate] = set()
         self._holder: dict[Coordinate, Name] = {}
         self._generations: set[int] = set()
         self._losers: set[str] = set()
@@ -194,7 +196,17 @@ class Promises:
         """From now on the results of this window count, and no older ones at its offsets."""
         generation = committed.generation
         again = committed.record["kind"] == "replay" or committed.record["window"]["guarantee"] == "none"
+        erases = committed.record["window"]["erases"]
+        gone = self._selections[erases["selection"]["digest"]] if erases else set()
         for coordinate in committed.covers:
+            assert coordinate not in self.erased, f"{name} brings back {coordinate}, which was erased"
+            if coordinate in gone:
+                assert generation > self.authority.get(coordinate, 0)
+                self.erased.add(coordinate)
+                self.authority[coordinate] = generation
+                self._holder[coordinate] = name
+                self._first.setdefault(coordinate, name)
+                continue
             before = self.authority.get(coordinate, 0)
             assert generation > before, f"{name}: {coordinate} was committed at a higher generation before"
             if not again:
@@ -303,7 +315,9 @@ class Promises:
         assert all(one[3] < positions.get(one[:3], 0) for one in chosen), f"{lane} claims what the ingest reads"
         covered = chosen & self.authority.keys()
         wanted = chosen if entry["kind"] == "replay" else set()
-        assert covered == wanted, f"{lane} is a {entry['kind']} of offsets that are not of this kind"
+        suits = covered == wanted or entry["kind"] == "erase"
+        assert suits, f"{lane} is a {entry['kind']} of offsets that are not of this kind"
+        assert not chosen & self.erased, f"{lane} claims what was erased"
         self.claims[lane] = chosen
 
     def _claimed(self, lane: str) -> set[Coordinate] | None:
@@ -367,7 +381,9 @@ class Promises:
         }
 
     def _is_proven(self, coordinate: Coordinate) -> bool:
-        """Whether the window that counts there has a receipt: then there is a row."""
+        """Whether the window that counts there has a receipt: then there is a row, unless it was erased."""
+        if coordinate in self.erased:
+            return False
         name = self._holder[coordinate]
         committed = self.windows[name]
         return not committed.writes_later or (*name, committed.record["attempt"]["token"]) in self._receipts

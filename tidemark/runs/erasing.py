@@ -70,6 +70,8 @@ def open_erasure(opened: OpenStream, run: str, chosen: Chosen, reason: str, by: 
     a second person, and WrongUse or ConnectionMissing for a place that this program cannot clear.
     """
     protocol.check_reason("an erasure", reason)
+    if not chosen.offsets:
+        raise WrongUse("there is nothing to erase: everything that was named is erased already")
     selection = chosen.offsets | chosen.rest
     check_approved(opened.stream.limits.approve_above, selection.count(), by)
     _check_places(opened, chosen.offsets)
