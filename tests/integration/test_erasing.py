@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.test_aggregates_sink import by_reader, sums, table_of, with_sink
-from tests.integration.test_compacting import base, compacted
 from tests.support.command_line import asked, tidemark
 from tests.support.oracle import CDN, Place
 from tests.support.playground import Make, Playground
 from tidemark.ledger.records import LaneKind
-from tidemark.runs import keys
+from tidemark.sinks.contract import Asked
+from tidemark.sinks.kinds import sink_to_compact
 from tidemark_spark.jobs.audit import audit
+from tidemark_spark.sinks.parquet.compacting import compact
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -23,11 +24,9 @@ COORDINATE = ["_topic", "_partition", "_offset"]
 
 def in_files(play: Playground) -> set[tuple[str, int, int]]:
     """What any file of the Parquet sink holds, whether it counts or not."""
-    import pyarrow.parquet as pq
-
-    tables = [
-        pq.read_table(path, columns=COORDINATE, partitioning=None) for path in Path(base(play)).rglob("*.parquet")
-    ]
+    sink = sink_to_compact(play.opened.stream.sinks, play.name, None)
+    base = Path(sink.base(play.opened.connections).removeprefix("file://"))
+    tables = [pq.read_table(path, columns=COORDINATE, partitioning=None) for path in base.rglob("*.parquet")]
     return {tuple(row.values()) for table in tables for row in table.to_pylist()}
 
 
@@ -48,8 +47,9 @@ def assert_gone(play: Playground, erased: set[tuple[str, int, int]]) -> None:
 def test_erased_messages_stay_gone(make: Make) -> None:
     play = make(CDN)
     play.produce(120)
-    play.ingest()
     topic = play.topics[0]
+    play.kafka.send([(topic, 0, b"me", b"no line")])
+    play.ingest()
     rows = sorted(place[:3] for place in play.expected().rows if place[0] == topic)
     dead = sorted(play.expected().dead)
     erased = {rows[0], rows[5], dead[0]}
@@ -76,7 +76,7 @@ def test_erased_messages_stay_gone(make: Make) -> None:
 
     # A compaction removes the bytes. It takes a single folder for that.
     assert erased & in_files(play) == erased - {dead[0]}
-    compacted(play)
+    compact(play.opened, sink_to_compact(play.opened.stream.sinks, play.name, None), "a compaction", Asked())
     assert not erased & in_files(play)
     assert_gone(play, erased)
 
@@ -84,37 +84,10 @@ def test_erased_messages_stay_gone(make: Make) -> None:
     again = asked("replay", str(play.file), "--ignore-stored", "--reason", "all of it", "--dry-run")
     assert sum(part["offsets"] for why, part in again["left_out"].items() if why.startswith("erased by erase-")) == 3
     windows = play.select(LaneKind.REPLAY, play.opened.book.authority().covered())
-    assert sum(tally.read.number for one in windows for tally in one.tallies) == 117
+    assert sum(tally.read.number for one in windows for tally in one.tallies) == 118
     assert_gone(play, erased)
     assert audit(play.opened, "audit 2").clean
 
     done = asked("erase", str(play.file), *options, "--reason", "request 4711")
     assert {one["remains"] for one in done["places"] if one["type"] == "parquet"} <= {""}
     assert sum(part["offsets"] for part in done["erased_before"].values()) == 3
-
-
-@pytest.mark.covers("N27")
-def test_aggregates_are_made_again_without_what_is_erased(make: Make) -> None:
-    """And messages are found by their key."""
-    play = make(CDN)
-    with_sink(play, block=10)
-    play.kafka.send(
-        (play.topics[0], 0, b"me" if number in (20, 33) else b"you", value)
-        for number, (_, value) in enumerate(CDN.generate(50, 0))
-    )
-    play.ingest()
-    erased = {(play.topics[0], 0, 20), (play.topics[0], 0, 33)}
-    found = keys.with_key(play.opened, keys.parse_key("me"))
-    assert {(one.partition.topic, one.partition.partition, one.start) for one in found.offsets} == erased
-    assert (found.read, found.unseen) == (50, 0)
-
-    done = asked("erase", str(play.file), "--key", "hex:6d65", "--reason", "request 4711")
-    assert (done["erased"]["offsets"], done["read_again"]["offsets"]) == (2, 18)
-    assert by_reader(play) == sums(play, rows_left(play, erased).values())
-    report = audit(play.opened, "audit")
-    assert (report.clean, report.erased) == (True, 2), report.sentence()
-    # The first offset of a block is erased, and the block's next replay writes where it was.
-    play.select(LaneKind.REPLAY, play.ranges(0, 0, (21, 22), (34, 35)))
-    assert by_reader(play) == sums(play, rows_left(play, erased).values())
-    assert audit(play.opened, "audit 2").clean
-    assert table_of(play) in {one["place"].get("table") for one in done["places"]}
