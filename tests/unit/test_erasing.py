@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.audit.coverage import coverage
@@ -16,7 +18,7 @@ from tidemark.audit.report import prove_coverage, tombstone_reports
 from tidemark.errors import ClaimOverlap, NotApproved, OffsetsErased, OffsetsOutOfRange, WrongUse
 from tidemark.ledger.erased import erased, tombstones
 from tidemark.ledger.lookup import look_up
-from tidemark.ledger.records import LaneKind, Record, positions
+from tidemark.ledger.records import LaneKind, Record, SinkReceipt, positions
 from tidemark.ledger.register import open_lane
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.coordinates import Coordinate
@@ -25,6 +27,8 @@ from tidemark.runs import erasing, keys, lanes, steering
 from tidemark.runs.approval import People
 from tidemark.runs.requests import BackfillRequest, ReplayRequest
 from tidemark.runs.selecting import divided, select
+from tidemark.sinks.aggregates.rows import block_qualifier
+from tidemark.sinks.aggregates.table import counting, place_of
 from tidemark.views.fates import Covering, Fate, possible
 
 LATER = TEXT.replace("start: earliest", "start: {offsets: {orders/0: 20}}")
@@ -236,6 +240,38 @@ def test_whole_blocks_are_read_again_without_it(tmp_path: Path) -> None:
     made.ends((37, 50))
     with pytest.raises(OffsetsOutOfRange, match=r"orders/0 \[30, 40\).*Kafka no longer has orders/0 \[31, 35\)"):
         erasing.choose(made.opened, offsets((0, 35, 36)))
+
+
+@pytest.mark.parametrize("wrote", [True, False])
+def test_what_counts_in_a_block_whose_first_offset_is_erased(tmp_path: Path, wrote: bool) -> None:
+    """A later replay covers the rest alone, and the block's contribution is named by its first offset."""
+    made = made_in(tmp_path, LATER.replace("dead_letters:", f"{BLOCKS}dead_letters:"))
+    table = SinkReceipt(name="sums", type="hbase_aggregates", place=place_of("hbase", "sums", 10))
+
+    def counts(block: int) -> int | None:
+        windows = [
+            replace(
+                one, record=structs.replace(one.record, receipt=structs.replace(one.record.receipt, sinks=(table,)))
+            )
+            if wrote or one.record.kind != LaneKind.ERASE
+            else one
+            for one in made.opened.book.committed()
+            if one.record.receipt is not None
+        ]
+        return counting(windows, "sums", 10)(block_qualifier(at(0), block))
+
+    before = counts(20), counts(30)
+    lane = opened_lane(made, offsets((0, 30, 31)))
+    lanes.plan_lane(made.opened, lane, "erasure")
+    erasure = made.process(lane, "erasure").attempt.generation
+    lanes.finish(made.opened, lane)
+    # Also where the sink was not in the stream file: what was made of the erased message counts no more.
+    assert (counts(20), counts(30)) == (before[0], erasure)
+    mine = lanes.open_selected(made.opened, LaneKind.REPLAY, "replay", offsets((0, 35, 36)), REASON)
+    lanes.plan_lane(made.opened, mine, "replay")
+    record = made.process(mine, "replay")
+    assert made.opened.book.covers(record.window) == offsets((0, 31, 40))
+    assert (counts(20), counts(30)) == (before[0], record.attempt.generation)
 
 
 def test_the_fate_of_an_erased_offset() -> None:

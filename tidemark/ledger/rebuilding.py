@@ -226,6 +226,7 @@ def _entry(lane: str, head: Head, chain: _Chain | None) -> LaneEntry:
         start=_begin(first) if lane == INGEST and first else (),
         selection=window.selection if window else None,
         order=head.order,
+        erases=window.erases if window else None,
     )
 
 
