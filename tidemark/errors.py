@@ -151,6 +151,13 @@ class ClaimOverlap(Conflict):
     """
 
 
+class OffsetsErased(WrongUse):
+    """Raised when a lane is asked for offsets that were erased: no result of them may come back.
+
+    To do: leave them out. The dry run of a request names them.
+    """
+
+
 class LaneClosed(Conflict):
     """Raised when the lane is closed, for other offsets or before it was done; a name can be used only once.
 

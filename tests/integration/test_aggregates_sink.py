@@ -18,7 +18,7 @@ from tidemark.commit.protocol import Step
 from tidemark.errors import OffsetsOutOfRange, WrongUse
 from tidemark.ledger.records import LaneKind, Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs import lanes
+from tidemark.runs import keys, lanes
 from tidemark.sinks.aggregates.rows import block_qualifier, encode, qualifier, row_key
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.aggregates.table import AggregateTable, aggregate_table, totals
@@ -319,3 +319,34 @@ def tamper(play: Playground, generation: int) -> set[bytes]:
     source.delete(other, [removed])
     connection.close()
     return {changed[2:], removed[2:]}
+
+
+@pytest.mark.covers("N27")
+def test_what_is_erased_leaves_the_aggregates(make: Make) -> None:
+    """And messages are found by their key. The rest of their blocks is read again."""
+    play = make(CDN)
+    with_sink(play, block=10)
+    play.kafka.send(
+        (play.topics[0], 0, b"me" if number in (20, 33) else b"you", value)
+        for number, (_, value) in enumerate(CDN.generate(50, 0))
+    )
+    play.ingest()
+    erased = {(play.topics[0], 0, 20), (play.topics[0], 0, 33)}
+
+    def left() -> list[Fields]:
+        return [row for place, row in play.expected().rows.items() if place[:3] not in erased]
+
+    found = keys.with_key(play.opened, keys.parse_key("me"))
+    assert {(one.partition.topic, one.partition.partition, one.start) for one in found.offsets} == erased
+    assert (found.read, found.unseen) == (50, 0)
+
+    done = asked("erase", str(play.file), "--key", "hex:6d65", "--reason", "request 4711")
+    assert (done["erased"]["offsets"], done["read_again"]["offsets"]) == (2, 18)
+    assert by_reader(play) == sums(play, left())
+    report = audit(play.opened, "audit")
+    assert (report.clean, report.erased) == (True, 2), report.sentence()
+    # The first offset of a block is erased, and the block's next replay writes where it was.
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (21, 22), (34, 35)))
+    assert by_reader(play) == sums(play, left())
+    assert audit(play.opened, "audit 2").clean
+    assert table_of(play) in {one["place"].get("table") for one in done["places"]}

@@ -265,6 +265,30 @@ def test_a_replay_that_is_pending_and_one_that_is_given_up(make: Make, ledger: s
     assert audit(play.opened, "audit").clean
 
 
+@pytest.mark.covers("N27")
+def test_an_erased_value_is_in_no_cell(make: Make) -> None:
+    """The value before it is the newest again."""
+    play = make(CDN)
+    with_sink(play)
+    line = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "GET http://h/a HTTP/1.1" 200 5 0.1'
+    play.kafka.send((play.topics[0], 0, None, line) for _ in range(5))
+    play.ingest()
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (4, 5)))
+    assert [row.place.offset for row in newest(play)] == [4]
+    done = asked("erase", str(play.file), "--records", f"{play.topics[0]}/0@4", "--reason", "request 4711")
+    assert {one["remains"] for one in done["places"] if one["name"] == "hbase_latest"} == {""}
+    assert [row.place.offset for row in newest(play)] == [3]
+    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
+    table = connection.table(table_of(play))
+    found = set()
+    for key, columns in table.scan():
+        for name in columns if not key.startswith(b"\xff\xff") else ():
+            cells = table.cells(key, name, versions=99, include_timestamp=True)
+            found |= {Version.decode(at).offset for _, at in cells}
+    connection.close()
+    assert found == {0, 1, 2, 3}
+
+
 def cell(ordinal: int) -> bytes:
     # Of generations below and above all that the ledger knows.
     generation = 5 if ordinal == 1 else 90_000_000_000_000 + ordinal

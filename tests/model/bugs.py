@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.model.sequences import ON_THE_LEDGER, ON_THE_SOURCE, Focus
+from tests.model.sequences import ON_ERASING, ON_THE_LEDGER, ON_THE_SOURCE, Focus
 from tests.support.memory import MemoryStore, TransactionalStore
 
 PROTOCOL = "tidemark.commit.protocol"
@@ -32,6 +32,21 @@ class Bug:
 
 
 BUGS = {
+    "a lane claims what was erased": Bug(
+        REGISTER,
+        "    if gone := wanted & erased(view.windows):\n",
+        "    if gone := RangeSet():\n",
+        "claims what was erased",
+        more=("tidemark.runs.lanes", "    gone = erased(opened.book.committed())\n", "    gone = NOTHING\n"),
+        focus=ON_ERASING,
+    ),
+    "an erasure reads what it erases": Bug(
+        PROTOCOL,
+        "book.covers(window) - book.erases(window), fence)\n",
+        "book.covers(window), fence)\n",
+        "which does not count",
+        focus=ON_ERASING,
+    ),
     "a commit expects what is stored now, not what it took": Bug(
         PROTOCOL,
         "    expected = taken.stored.bytes\n",

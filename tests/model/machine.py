@@ -53,6 +53,7 @@ from tidemark.errors import (
 )
 from tidemark.ledger.backup import back_up, restore
 from tidemark.ledger.book import Book
+from tidemark.ledger.erased import erased
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.ordering import Epochs
@@ -74,7 +75,7 @@ from tidemark.offsets.coordinates import Coordinate as Place
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning import planner
-from tidemark.runs import lanes, saved_plans, skipping
+from tidemark.runs import erasing, lanes, saved_plans, skipping
 from tidemark.runs.discovery import known_now
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.since_pin import changes_since_pin
@@ -164,6 +165,9 @@ class Request:
         return lanes.lane_name(self.kind, self.run)
 
     def open(self, opened: OpenStream) -> None:
+        if self.kind == LaneKind.ERASE:
+            erasing.open_erasure(opened, self.run, erasing.choose(opened, self.selection), "a test")
+            return
         lanes.open_selected(opened, self.kind, self.run, self.selection, "a test", order=self.order, sinks=self.sinks)
 
 
@@ -368,7 +372,7 @@ class World:
         if work is None or not work.may_write:
             return NOTHING
         window = work.taken.pending.window
-        work.read(window, actor.book.covers(window), self._fence(work.taken, actor))
+        work.read(window, actor.book.covers(window) - actor.book.erases(window), self._fence(work.taken, actor))
         work.write(sorted(work.messages)[::2], actor.transport.send)
         return work
 
@@ -388,7 +392,7 @@ class World:
 
     def _work(self, work: Work) -> Receipt:
         window, fence = work.taken.pending.window, self._fence(work.taken, work.actor)
-        work.read(window, work.actor.book.covers(window), fence)
+        work.read(window, work.actor.book.covers(window) - work.actor.book.erases(window), fence)
         work.store(work.taken.attempt, fence, protocol.nobody)
         return work.verify()
 
@@ -502,21 +506,42 @@ class World:
 
     def open(self, actor: Actor, step: Step) -> object:
         """Ask for a backfill or replay; a slot whose request is not done is asked for again, under the same run."""
+        return self._open(actor, step, LaneKind.BACKFILL if step.slot == 1 else LaneKind.REPLAY)
+
+    def erase(self, actor: Actor, step: Step) -> object:
+        """Ask for an erasure, and work it off, or begin it."""
+        if self.setting.guarantee == Guarantee.NONE:
+            return NOTHING
+        request = self._open(actor, step, LaneKind.ERASE)
+        if isinstance(request, Request) and step.variant > 0:
+            pending = lanes.plan_lane(actor.opened, request.lane, actor.name)
+            self.work_off(actor, request.lane, pending, take_over=step.variant > 1)
+        return request
+
+    def _open(self, actor: Actor, step: Step, kind: LaneKind) -> object:
         slot = step.slot or SLOTS - 1
         request = self.slots[slot]
         if request is None or self.promises.heads.get(request.lane, {}).get("state") == "closed":
-            request = self.slots[slot] = self._asked_for(actor, step)
+            request = self.slots[slot] = self._asked_for(actor, step, kind)
         if request is None:
             return NOTHING
         request.open(actor.opened)
         return request
 
-    def _asked_for(self, actor: Actor, step: Step) -> Request | None:
+    def _asked_for(self, actor: Actor, step: Step, kind: LaneKind) -> Request | None:
         """A new request by the step's variant: all, the first half, or every other offset of what can be asked for."""
         if actor.book.head(INGEST) is None:
             return None
-        kind = LaneKind.BACKFILL if step.slot == 1 else LaneKind.REPLAY
-        if kind == LaneKind.BACKFILL:
+        if kind == LaneKind.ERASE:
+            # Of what was read or not, and of what Kafka has or not: some of each partition.
+            read = actor.book.authority().covered()
+            wanted = (
+                (read | lanes.before_the_first_window(actor.opened)).first(2 + step.actor)
+                if step.actor
+                else read.last(2)
+            )
+            wanted = wanted - erased(actor.book.committed())
+        elif kind == LaneKind.BACKFILL:
             wanted = lanes.before_the_first_window(actor.opened)
             if step.variant == 2:
                 # With what was read already, which is refused.
@@ -771,6 +796,7 @@ class World:
         held = planner.offsets_within(
             known_now(rescuer.opened, (TOPIC,), learn=False), rescuer.book.authority().covered()
         )
+        held -= erased(rescuer.book.committed())
         before = lanes.before_the_first_window(rescuer.opened)
         for kind, wanted in ((LaneKind.REPLAY, held), (LaneKind.BACKFILL, before)):
             if wanted:
@@ -813,6 +839,7 @@ OPERATIONS: dict[str, Callable[[World, Actor, Step], object]] = {
     "settle": World.settle,
     "abandon": World.abandon,
     "open": World.open,
+    "erase": World.erase,
     "finish": World.finish,
     "late": World.late,
     "compact": World.compact,

@@ -74,6 +74,8 @@ class Promises:
         self.counting: dict[str | None, dict[Coordinate, int]] = {None: {}, TABLE: {}, SINK: {}}
         self._first: dict[Coordinate, Name] = {}
         self._holder: dict[tuple[str | None, Coordinate], Name] = {}
+        # For good.
+        self.erased: set[Coordinate] = set()
         self._generations: set[int] = set()
         self._losers: set[str] = set()
         self.known: dict[Coordinate, Known] = defaultdict(Known)
@@ -209,8 +211,19 @@ class Promises:
         again = committed.record["kind"] == "replay" or committed.record["window"]["guarantee"] == "none"
         if not committed.writes(None):
             assert committed.record["kind"] == "replay", f"{name} has not written all sinks, and is the first there"
+        erases = committed.record["window"]["erases"]
+        gone = self._selections[erases["selection"]["digest"]] if erases else set()
         for coordinate in committed.covers:
+            assert coordinate not in self.erased, f"{name} brings back {coordinate}, which was erased"
             before = max(counts.get(coordinate, 0) for counts in self.counting.values())
+            if coordinate in gone:
+                assert generation > before
+                self.erased.add(coordinate)
+                for sink, counts in self.counting.items():
+                    counts[coordinate] = generation
+                    self._holder[sink, coordinate] = name
+                self._first.setdefault(coordinate, name)
+                continue
             assert generation > before, f"{name}: {coordinate} was committed at a higher generation before"
             if not again:
                 assert before == 0, f"{coordinate} was read by {self._first[coordinate]} and by {name}"
@@ -320,7 +333,9 @@ class Promises:
         assert all(one[3] < positions.get(one[:3], 0) for one in chosen), f"{lane} claims what the ingest reads"
         covered = chosen & self.authority.keys()
         wanted = chosen if entry["kind"] == "replay" else set()
-        assert covered == wanted, f"{lane} is a {entry['kind']} of offsets that are not of this kind"
+        suits = covered == wanted or entry["kind"] == "erase"
+        assert suits, f"{lane} is a {entry['kind']} of offsets that are not of this kind"
+        assert not chosen & self.erased, f"{lane} claims what was erased"
         self.claims[lane] = chosen
 
     def _claimed(self, lane: str) -> set[Coordinate] | None:
@@ -385,7 +400,9 @@ class Promises:
         }
 
     def _is_proven(self, sink: str, coordinate: Coordinate) -> bool:
-        """Whether the window that counts there has a receipt: then there is a row."""
+        """Whether the window that counts there has a receipt: then there is a row, unless it was erased."""
+        if coordinate in self.erased:
+            return False
         name = self._holder[sink, coordinate]
         committed = self.windows[name]
         return not committed.writes_later or (*name, committed.record["attempt"]["token"]) in self._receipts

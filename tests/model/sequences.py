@@ -172,6 +172,19 @@ ON_THE_LEDGER = Focus(
         "windows of lanes with the newest first",
     ),
 )
+# Erasures among replays and backfills.
+ON_ERASING = Focus(
+    tuple({"job": 6, "plan": 2, "take": 3, "write": 2, "commit": 5, "settle": 1, "abandon": 1, "open": 6, "erase": 8,
+           "late": 2, "compact": 1, "look": 2, "replay": 3, "grow": 3, "time passes": 2}.items()),
+    (Setting(), Setting(ingest_first=False), Setting("at_most_once")),
+    mishaps=0.5,
+    wanted=(
+        "in the middle",
+        "erase: Died",
+        "erase: ClaimOverlap",
+        *(f"windows of a {kind}, at_least_once" for kind in ("ingest", "backfill", "replay", "erase")),
+    ),
+)  # fmt: skip
 # Backups while others work.
 ON_BACKUPS = Focus(
     tuple({"job": 6, "take": 3, "commit": 4, "open": 8, "finish": 4, "replay": 6, "back up": 12}.items()),

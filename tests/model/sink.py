@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tidemark.errors import Fenced
 from tidemark.ledger.book import Book
-from tidemark.ledger.records import Record
+from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase.rows import Place
@@ -103,6 +103,10 @@ class Sweeper:
         for at in covers.partitions if record.window.counts_for(TABLE) else ():
             self._send(lambda at=at: self._results.sweep(covers.only([at]), generation))
         self._send(lambda: self._results.sweep_folders(record.lane, record.seq, generation))
+
+    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[SinkReceipt]) -> None:
+        generation = record.attempt.generation
+        self._send(lambda: self._results.sweep(erased, generation))
 
 
 class Table:

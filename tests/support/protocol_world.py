@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.support.memory import MemoryStore
@@ -49,13 +51,20 @@ class NoWork:
 
 
 class Sweeps:
-    """Remembers which generations were swept."""
+    """Remembers which generations were swept, and what was erased by which lane. `fails` while it cannot."""
 
     def __init__(self) -> None:
         self.swept: list[int] = []
+        self.erased: list[tuple[str, RangeSet]] = []
+        self.fails = False
 
     def sweep(self, record: Record, covers: RangeSet) -> None:
         self.swept.append(record.attempt.generation)
+
+    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[SinkReceipt]) -> None:
+        if self.fails:
+            raise RuntimeError("a sink is away")
+        self.erased.append((record.lane, erased))
 
 
 def plan(head: Head) -> Window:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis
 import pytest
 
-from tests.model.sequences import ON_THE_LEDGER, explore, unexplored
+from tests.model.sequences import ON_ERASING, ON_THE_LEDGER, explore, unexplored
 from tests.support.memory import MemoryStore, TransactionalStore
 
 
@@ -26,3 +26,11 @@ def test_whatever_happens_the_ledger_keeps_its_promises(kind: type[MemoryStore],
     counts = explore(ON_THE_LEDGER, kind, seeds)
     print(counts)
     assert not unexplored(ON_THE_LEDGER, counts, least=5)
+
+
+@pytest.mark.covers("N27")
+@pytest.mark.parametrize(("kind", "seeds"), [(MemoryStore, range(100)), (TransactionalStore, range(1_000, 1_100))])
+def test_what_was_erased_stays_erased_whatever_happens(kind: type[MemoryStore], seeds: range) -> None:
+    counts = explore(ON_ERASING, kind, seeds)
+    print(counts)
+    assert not unexplored(ON_ERASING, counts, least=2)

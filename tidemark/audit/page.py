@@ -31,6 +31,7 @@ _KINDS = ("missing", "different", "extra", "twice")
 _COVERAGE = ("partition", "start", "position", "covered", "holes", "overlaps", "lost", "skipped")
 _SOURCE = ("partition", "log_start", "position", "end", "held", "expired", "unread", "problem")
 _GAPS = ("partition", "offsets", "messages", "aborted", "markers", "compacted", "unexplained", "ranges")
+_TOMBSTONES = ("window", "offsets", "reason", "asked_by", "approved_by", "ranges")
 
 
 def page_of(first: AuditReport, again: AuditReport | None = None) -> str:
@@ -81,6 +82,9 @@ def _audit(report: AuditReport) -> Iterable[str]:
     if report.gaps:
         yield _heading("Offsets without a message")
         yield _fields(_GAPS, report.gaps)
+    if report.tombstones:
+        yield _heading("Erased")
+        yield _fields(_TOMBSTONES, report.tombstones)
     if report.source:
         yield _heading("Kafka")
         yield _fields(_SOURCE, report.source)

@@ -13,6 +13,7 @@ from tidemark.audit.deleted import BlockReport
 from tidemark.audit.levels import Level
 from tidemark.audit.source import SourceReport
 from tidemark.ledger.book import Committed
+from tidemark.ledger.erased import erased, tombstones
 from tidemark.ledger.records import FORMAT, GapKind, Guarantee, LaneKind, SelectionRef
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.shares import ShareReport
@@ -97,6 +98,19 @@ class PlaceReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return self.missing + self.different + self.extra + self.twice + self.blocks
 
 
+class TombstoneReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What one window has erased, when, why and by whom. `ranges`: the first hundred ranges of the offsets."""
+
+    window: str
+    at: int
+    run: str
+    reason: str | None
+    asked_by: str | None
+    approved_by: str | None
+    offsets: int
+    ranges: tuple[str, ...] = ()
+
+
 class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The outcome of an audit. `level` says what it has looked at: the numbers of all else are 0, and mean nothing.
 
@@ -110,6 +124,9 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     With a `share`, all counts of messages, rows and offsets are of that share alone. The ledger is always looked at whole.
 
     `not_compared` are the sinks that the audit has not compared at all.
+
+    `erased` offsets have no result for good: a row or dead letter of them that counts would be a difference. `tombstones` say
+    who has erased them, and why.
 
     `unfinished` offsets were committed before they were read (`at_most_once`), by attempts that have not finished.
 
@@ -140,6 +157,8 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     source: tuple[SourceReport, ...] = ()
     gaps: tuple[GapReport, ...] = ()
     findings: SelectionRef | None = None
+    erased: int = 0
+    tombstones: tuple[TombstoneReport, ...] = ()
 
     @property
     def differences(self) -> int:
@@ -175,6 +194,8 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             text += f"; {unproven} contributions to aggregates are of windows that {self._not_computed()}"
         if unexplained := sum(one.unexplained for one in self.gaps):
             text += f"; {unexplained} messages were counted when they were read and are gone, in topics that are not compacted"
+        if self.erased:
+            text += f"; {self.erased} offsets are erased"
         if self.unfinished:
             text += f"; {self.unfinished} offsets were committed before they were read, by attempts that did not finish"
         return text + "".join(f"; {problem}" for problem in self.problems)
@@ -220,6 +241,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             self,
             places=tuple(structs.replace(one, **cut(one, *at)) for one in self.places),
             gaps=tuple(structs.replace(one, **cut(one, "ranges")) for one in self.gaps),
+            tombstones=tuple(structs.replace(one, **cut(one, "ranges")) for one in self.tombstones[: 10 * most]),
         )
 
 
@@ -280,9 +302,11 @@ def prove_coverage(
     first_readings = [
         window
         for window in windows
-        if window.record.kind != LaneKind.REPLAY and window.record.window.guarantee != Guarantee.NONE
+        if window.record.kind not in (LaneKind.REPLAY, LaneKind.ERASE)
+        and window.record.window.guarantee != Guarantee.NONE
     ]
-    covered = RangeSet(one for window in first_readings for one in window.covers)
+    # What was erased is no hole, also where no window has read it before.
+    covered = RangeSet(one for window in first_readings for one in window.covers) | erased(windows)
     overlaps = _more_than_once(window.covers for window in first_readings)
     lost, skipped = jumped_over(windows)
     lost, skipped = lost - covered, skipped - covered
@@ -311,6 +335,23 @@ def _more_than_once(sets: Iterable[RangeSet]) -> RangeSet:
         overlaps.append(OffsetRange(one.partition, one.start, max(one.start, min(one.until, until))))
         furthest[one.partition] = max(until, one.until)
     return RangeSet(overlaps)
+
+
+def tombstone_reports(windows: Iterable[Committed]) -> tuple[TombstoneReport, ...]:
+    """The tombstones of a stream, by time."""
+    return tuple(
+        TombstoneReport(
+            window=f"{one.record.lane}/{one.record.seq}",
+            at=one.record.committed_at,
+            run=one.record.window.run,
+            reason=one.record.window.reason,
+            asked_by=one.asked_by,
+            approved_by=one.approved_by,
+            offsets=one.offsets.count(),
+            ranges=shown(one.offsets),
+        )
+        for one in tombstones(windows)
+    )
 
 
 def jumped_over(windows: Iterable[Committed]) -> tuple[RangeSet, RangeSet]:

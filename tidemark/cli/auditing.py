@@ -221,6 +221,10 @@ def _write(html: Path | None, first: AuditReport, again: AuditReport | None) -> 
     error(f"The report as a page: {html}")
 
 
+# A line of a terminal; `--json` has more.
+_MOST_RANGES = 5
+
+
 def _as_value(report: AuditReport) -> dict[str, Any]:
     """A report for JSON. Offsets are strings: JavaScript loses digits above 2^53."""
     value: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
@@ -246,6 +250,10 @@ def _show(report: AuditReport) -> None:
                 line(f"{place.name}: {kind} {coordinate}")
         for block in place.blocks_at:
             line(f"{place.name}: block {block}")
+    for stone in report.tombstones:
+        by = f", asked by {stone.asked_by}" if stone.asked_by else ""
+        ranges = ", ".join(stone.ranges[:_MOST_RANGES]) + (" ..." if len(stone.ranges) > _MOST_RANGES else "")
+        line(f"erased: {stone.offsets} offsets by {stone.window}, {moment(stone.at)}, {stone.reason!r}{by}: {ranges}")
     if report.findings is not None:
         error(f"All findings are the selection {report.findings.digest}; a replay takes it.")
 

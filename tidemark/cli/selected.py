@@ -115,7 +115,7 @@ def backfill(
         "strict": strict,
         "plan": plan,
     }
-    people = People(_user(), approved_by or None)
+    people = People(user(), approved_by or None)
     _selected(
         opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, people, take_over, verbose, as_json
     )
@@ -185,7 +185,7 @@ def replay(
         "strict": strict,
         "plan": plan,
     }
-    people = People(_user(), approved_by or None)
+    people = People(user(), approved_by or None)
     _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, people, take_over, verbose, as_json)
 
 
@@ -247,11 +247,11 @@ def _selected(
 
 def repair(opened: OpenStream, run: str, findings: RangeSet, reason: str, command: str, *, verbose: bool) -> None:
     """Replay an audit's findings."""
-    lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason, People(_user()))
+    lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason, People(user()))
     process(opened, command, lane, run, _planned(opened, lane, run), verbose=verbose)
 
 
-def _user() -> str:
+def user() -> str:
     """The user that this process runs as, by the operating system: its environment could name anybody."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name

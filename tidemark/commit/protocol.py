@@ -16,7 +16,7 @@ Steps 3 to 5 are the work on the data (`Work`), which `spark_jobs/` does with Sp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -36,6 +36,7 @@ from tidemark.errors import (
 from tidemark.ledger.book import Book, Stored, head_key, record_key
 from tidemark.ledger.codec import decode, digest, encode
 from tidemark.ledger.doubt import NotMine, swap_surely
+from tidemark.ledger.erased import places_written
 from tidemark.ledger.limits import check_pending, check_size
 from tidemark.ledger.records import (
     Abandoned,
@@ -48,6 +49,7 @@ from tidemark.ledger.records import (
     Position,
     Receipt,
     Record,
+    SinkReceipt,
     Window,
     exported,
     positions,
@@ -108,6 +110,13 @@ class Sweeper(Protocol):
 
     def sweep(self, record: Record, covers: RangeSet) -> None:
         """Remove rows with a generation *lower* than the record's, at the offsets `covers`. Repeatable."""
+        ...
+
+    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[SinkReceipt]) -> None:
+        """Remove what older windows have written of offsets that this window covers and has erased. Repeatable.
+
+        `places`: where older windows of these offsets have written, by their receipts.
+        """
         ...
 
 
@@ -273,6 +282,9 @@ def _settled(book: Book, sweeper: Sweeper, found: Stored, on_step: Listener = no
     if record.kind == LaneKind.INGEST:
         book.publish(record.committed_at, exported(record))
         on_step(Step.PUBLISHED)
+    if gone := book.erases(record.window):
+        written = places_written(book.committed(), gone, record.attempt.generation)
+        sweeper.erase(record, book.covers(record.window), gone, [place for _, place in written])
     if record.owes_sweep:
         sweeper.sweep(record, book.covers(record.window))
         on_step(Step.SWEPT)
@@ -369,7 +381,7 @@ def _at_most_once(
 def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener) -> Receipt:
     """Steps 3 to 5."""
     window = taken.pending.window
-    work.read(window, book.covers(window), fence)
+    work.read(window, book.covers(window) - book.erases(window), fence)
     on_step(Step.READ)
     fence.check()
     work.store(taken.attempt, fence, on_step)

@@ -42,6 +42,8 @@ from tidemark.offsets.ranges import RangeSet, TopicPartition
 
 log = logging.getLogger(__name__)
 
+NOTHING = RangeSet()
+
 REGISTER: Key = ("register",)
 LAST_AUDIT: Key = ("audited",)
 AUDITS: Key = ("audits",)
@@ -91,10 +93,11 @@ class Stored:
 
 @dataclass(frozen=True)
 class Committed:
-    """A committed window and the offsets that it covers."""
+    """A committed window, the offsets that it covers, and those among them that it has erased."""
 
     record: Record
     covers: RangeSet
+    erased: RangeSet = NOTHING
 
     @property
     def generation(self) -> int:
@@ -283,7 +286,10 @@ class Book:
             if known != record:
                 raise self._contradicting(record, encode(known))
         self._selections.load(record.window.selection.digest for record in found.values() if record.window.selection)
-        return [Committed(self.with_receipt(record), self.covers(record.window)) for record in found.values()]
+        return [
+            Committed(self.with_receipt(record), self.covers(record.window), self.erases(record.window))
+            for record in found.values()
+        ]
 
     def _open_heads(self, register: tuple[bytes, Register] | None) -> dict[str, Stored]:
         """The heads of the lanes that are not closed; all heads when the register is missing."""
@@ -378,6 +384,10 @@ class Book:
 
     def covers(self, window: Window) -> RangeSet:
         return covers(window, None if window.selection is None else self.selection(window.selection))
+
+    def erases(self, window: Window) -> RangeSet:
+        """The offsets that a window erases: it covers them and reads nothing of them."""
+        return NOTHING if window.erases is None else self.covers(window) & self.selection(window.erases.selection)
 
     # selections: each is named by its digest, so writing one twice changes nothing
 

@@ -227,6 +227,7 @@ def _entry(lane: str, head: Head, chain: _Chain | None) -> LaneEntry:
         selection=window.selection if window else None,
         order=head.order,
         sinks=window.sinks if window else None,
+        erases=window.erases if window else None,
     )
 
 

@@ -29,16 +29,23 @@ class LaneKind(StrEnum):
     INGEST = "ingest"
     BACKFILL = "backfill"
     REPLAY = "replay"
+    # Makes offsets have no result for ever. See `erased.py`.
+    ERASE = "erase"
 
 
 def selected_lane(kind: LaneKind, name: str) -> str:
-    """The lane of a backfill or a replay, by its own part of the name."""
+    """The lane of a backfill, a replay or an erasure, by its own part of the name."""
     return f"{kind.value}-{name}"
 
 
 def replays(lane: str) -> bool:
     """Whether this is the lane of a replay."""
     return lane.startswith(selected_lane(LaneKind.REPLAY, ""))
+
+
+def erases(lane: str) -> bool:
+    """Whether this is the lane of an erasure."""
+    return lane.startswith(selected_lane(LaneKind.ERASE, ""))
 
 
 class Guarantee(StrEnum):
@@ -88,6 +95,17 @@ class SelectionRef(Struct, frozen=True, forbid_unknown_fields=True):
 
     digest: str
     offsets: int
+
+
+class Erasure(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The offsets that a lane erases, and who asked for it and approved it: None where nobody is known, or had to approve.
+
+    A lane may cover more offsets: where a sink needs whole windows or blocks, the rest of these is read again.
+    """
+
+    selection: SelectionRef
+    asked_by: str | None = None
+    approved_by: str | None = None
 
 
 class WindowRange(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -160,6 +178,8 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     goal: tuple[Position, ...] = ()
     # The sinks that the window writes, by name. None: all sinks of the stream file, and the dead letters.
     sinks: tuple[str, ...] | None = None
+    # None for every window but those of an erasure.
+    erases: Erasure | None = None
 
     def counts_for(self, sink: str | None) -> bool:
         """Whether the window decides what counts at its offsets in a sink. None: in the dead letters, and for the offsets."""
@@ -410,6 +430,7 @@ class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     rate: int | None = None
     # As in the windows of the lane.
     sinks: tuple[str, ...] | None = None
+    erases: Erasure | None = None
 
 
 class AcceptedClock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

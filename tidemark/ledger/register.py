@@ -17,17 +17,20 @@ from tidemark.errors import (
     LaneClosed,
     LanePaused,
     LedgerContradiction,
+    OffsetsErased,
     WrongUse,
 )
 from tidemark.ledger.book import REGISTER, REMEDY, Book, Stored, head_key
 from tidemark.ledger.closed import given_up
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.doubt import NotMine, swap_surely
+from tidemark.ledger.erased import erased
 from tidemark.ledger.incarnations import Topics
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
     INGEST,
     AcceptedClock,
+    Erasure,
     Head,
     LaneEntry,
     LaneKind,
@@ -206,6 +209,7 @@ class NewLane(Struct, frozen=True, kw_only=True):
     order: Order = Order.OLDEST
     rate: int | None = None
     sinks: tuple[str, ...] | None = None
+    erases: Erasure | None = None
 
 
 def open_lane(
@@ -232,9 +236,10 @@ def open_together(book: Book, *wanted: NewLane) -> list[Stored]:
     """Open lanes in one step, all or none, and give their heads. Opening them again, as after a crash, gives the same heads.
 
     The head of a lane that is done is closed. Raises ClaimOverlap when another open lane has claimed some of the offsets,
-    WrongUse when the offsets do not suit the kind (a replay takes covered offsets, a backfill all others), LaneClosed
-    when the name was used before for other offsets or sinks, Conflict when the open lane has other offsets, another order
-    or other sinks. Only a replay writes some `sinks` alone: what it reads again is in the others already.
+    WrongUse when the offsets do not suit the kind (a replay takes covered offsets, a backfill all others, an erasure both),
+    OffsetsErased when some of the offsets were erased, LaneClosed when the name was used before for other offsets or sinks,
+    Conflict when the open lane has other offsets, another order or other sinks. Only a replay writes some `sinks` alone:
+    what it reads again is in the others already.
     """
     # Finish half-closed lanes after a crash, so that these lanes give up their claims.
     open_lanes(book)
@@ -280,6 +285,7 @@ def _entered(book: Book, register: Register, wanted: NewLane) -> Register:
         order=wanted.order,
         rate=wanted.rate,
         sinks=wanted.sinks,
+        erases=wanted.erases,
     )
     if entry.order == Order.NEWEST and not entry.until:
         raise WrongUse(f"{wanted.lane} cannot read the newest first: `start` is not where its selection begins")
@@ -460,7 +466,7 @@ def _marked(register: Register, lane: str, state: LaneState, **more: Any) -> Reg
 
 
 def _check_same(book: Book, known: LaneEntry, wanted: NewLane) -> None:
-    if (known.kind, known.selection) != (wanted.kind, wanted.selection):
+    if (known.kind, known.selection, known.erases) != (wanted.kind, wanted.selection, wanted.erases):
         raise Conflict(f"{book.stream}/{wanted.lane} is open already, for other offsets or as another kind of lane")
     if known.order != wanted.order:
         raise Conflict(f"{book.stream}/{wanted.lane} is open already, and reads the {known.order.value} offsets first")
@@ -514,7 +520,16 @@ def _check_claim(book: Book, register: Register, kind: LaneKind, selection: Sele
                 f"{_some(shared)}: claimed by the open lane {name} (run {lane.run}); wait until it is closed. If that run is "
                 f"given up for good, free its claim: tidemark cancel {book.stream} {name} --reason ..."
             )
-    covered = book.authority().covered()
+    _check_suits(book, kind, wanted)
+
+
+def _check_suits(book: Book, kind: LaneKind, wanted: RangeSet) -> None:
+    """Raises OffsetsErased for what was erased, WrongUse for offsets that do not suit the kind of lane."""
+    view = book.view()
+    # No lane claims what was erased, and an erasure claims what it erases until it is closed. So nothing brings it back.
+    if gone := wanted & erased(view.windows):
+        raise OffsetsErased(f"{_some(gone)}: erased, and nothing reads it again. Leave it out")
+    covered = view.authority.covered()
     if kind == LaneKind.REPLAY and (unknown := wanted - covered):
         raise WrongUse(f"{_some(unknown)}: in no committed window, so there is nothing to replay; a backfill reads it")
     if kind == LaneKind.BACKFILL and (known := wanted & covered):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tidemark.clients.kafka.topics import PartitionLog
 from tidemark.errors import PartitionsChanged, WrongUse
 from tidemark.ledger.records import (
+    Erasure,
     Gap,
     GapKind,
     Guarantee,
@@ -28,6 +29,14 @@ from tidemark.planning.message_sizes import UNKNOWN_BYTES
 # Of what is chosen for a window and of all that is left: what has to be read at once. It holds what was chosen, and all that
 # comes before it in the lane's order.
 AtOnce = Callable[[RangeSet, RangeSet], RangeSet]
+
+
+@dataclass(frozen=True)
+class Erasing:
+    """What an erasure erases of its selection, and what its windows note of that."""
+
+    offsets: RangeSet
+    noted: Erasure
 
 
 def next_window(
@@ -125,26 +134,29 @@ def next_selected(
     selection: RangeSet,
     ref: SelectionRef,
     at_once: AtOnce | None = None,
+    erasing: Erasing | None = None,
 ) -> Window | None:
-    """The next window of a backfill or replay: the rest of its selection, from each partition's position on.
+    """The next window of a backfill, replay or erasure: the rest of its selection, from each partition's position on.
 
     A lane that reads the newest first goes down from there, and reads what Kafka still holds, whatever was deleted below.
-    `at_once` may add to what the limits allow.
+    `at_once` may add to what the limits allow. Kafka need not have what is erased.
     """
     left = not_read(head, selection)
     if not left:
         return None
-    check_topics(known, tuple(sorted({at.topic for at in left.partitions})), {at.topic for at in left.partitions})
+    erased = RangeSet() if erasing is None else erasing.offsets
+    topics = {at.topic for at in (left - erased).partitions}
+    check_topics(known, tuple(sorted(topics)), topics)
     logs = known.partitions()
     lengths = {at: (0, sum(until - start for start, until in left.of(at))) for at in left.partitions}
+    # What is erased costs nothing, so a window takes all of it where nothing has to be read.
+    limit = limit_of(lengths, request) if topics else None
     chosen = RangeSet(
-        one
-        for at, (_, count) in share(lengths, limit_of(lengths, request)).items()
-        for one in head.order.first(left.only([at]), count)
+        one for at, (_, count) in share(lengths, limit).items() for one in head.order.first(left.only([at]), count)
     )
     if at_once is not None:
         chosen = at_once(chosen, left)
-    needed = chosen if head.order == Order.NEWEST else left
+    needed = (chosen if head.order == Order.NEWEST else left) - erased
     # A million ranges lie where the first and the last of each partition lie.
     ends = (OffsetRange(at, *pair) for at in needed.partitions for pair in (needed.of(at)[0], needed.of(at)[-1]))
     for one in ends:
@@ -160,7 +172,7 @@ def next_selected(
         check_inside(one, logs[one.partition], one.until)
         check_cut(known, one)
     hull = {one.partition: (one.start, one.until) for one in chosen.hull()}
-    return _window(head, known, request, hull, selection=ref)
+    return _window(head, known, request, hull, selection=ref, erases=erasing.noted if erasing else None)
 
 
 def not_read(head: Head, selection: RangeSet) -> RangeSet:
@@ -226,6 +238,7 @@ def _window(
     goal: tuple[Position, ...] = (),
     gaps: tuple[Gap, ...] = (),
     selection: SelectionRef | None = None,
+    erases: Erasure | None = None,
 ) -> Window:
     if head.pending is not None:
         raise WrongUse(f"{head.stream}/{head.lane} has a pending window; it is used as it is")
@@ -237,9 +250,10 @@ def _window(
             partition=at.partition,
             start=start,
             until=until,
-            log_start=logs[at].start,
-            log_end=logs[at].end,
-            leader_epoch=logs[at].leader_epoch,
+            # An erasure also names partitions that Kafka has no longer.
+            log_start=logs[at].start if at in logs else start,
+            log_end=logs[at].end if at in logs else until,
+            leader_epoch=logs[at].leader_epoch if at in logs else None,
         )
         for at, (start, until) in sorted(ranges.items())
     )
@@ -248,7 +262,7 @@ def _window(
         ranges=pinned,
         gaps=gaps,
         selection=selection,
-        topic_ids={at.topic: known.logs[at.topic].topic_id for at in ranges},
+        topic_ids={at.topic: known.logs[at.topic].topic_id for at in ranges if at in logs},
         isolation=request.isolation,
         pinned_at=request.now,
         run=request.run,
@@ -256,4 +270,5 @@ def _window(
         goal=goal,
         guarantee=request.guarantee if head.kind == LaneKind.INGEST else Guarantee.AT_LEAST_ONCE,
         sinks=request.sinks,
+        erases=erases,
     )

@@ -34,6 +34,9 @@ MOST_NAMED = 5
 MOST_LINES = 100
 
 
+_NOTHING_ERASED: Mapping[str, RangeSet] = {}
+
+
 @dataclass(frozen=True, order=True)
 class Answer:
     """The answer for `offsets` of the offsets in a range: for all of them, or for so many that were only counted."""
@@ -55,13 +58,18 @@ class Answer:
 
 
 def before(
-    kind: LaneKind, wanted: RangeSet, known: Known, read: RangeSet, below: RangeSet
+    kind: LaneKind,
+    wanted: RangeSet,
+    known: Known,
+    read: RangeSet,
+    below: RangeSet,
+    erased: Mapping[str, RangeSet] = _NOTHING_ERASED,
 ) -> tuple[RangeSet, dict[str, RangeSet]]:
     """The offsets that a backfill or replay can read, and the others by their answer. Each offset is in exactly one set.
 
     `known` is about the topics that the stream reads, or has read. `read`: what committed windows cover. `below`: what lies
-    below the ingest positions. Offsets above an end that a window has read are not answered "not yet": their log was cut,
-    which planning refuses.
+    below the ingest positions. `erased`: what was erased, by the answer for it. Offsets above an end that a window has read
+    are not answered "not yet": their log was cut, which planning refuses.
     """
     logs, chosen = known.partitions(), known.to_read()
     rest = wanted
@@ -76,6 +84,8 @@ def before(
     def whole(partitions: Iterable[TopicPartition]) -> RangeSet:
         return RangeSet(OffsetRange(at, 0, MAX_OFFSET) for at in partitions)
 
+    for why, some in erased.items():
+        answer(why, some)
     asked = wanted.partitions
     answer(NOT_OF_THE_STREAM, whole(at for at in asked if at.topic not in known.newest))
     answer(GONE, whole(at for at in asked if at not in logs) & read)

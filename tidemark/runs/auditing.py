@@ -8,11 +8,19 @@ from typing import Any
 
 from tidemark.audit.levels import Level
 from tidemark.audit.repair import name_after_repair
-from tidemark.audit.report import SHOWN_COORDINATES, AuditReport, CoverageReport, prove_coverage, shown
+from tidemark.audit.report import (
+    SHOWN_COORDINATES,
+    AuditReport,
+    CoverageReport,
+    prove_coverage,
+    shown,
+    tombstone_reports,
+)
 from tidemark.audit.source import SourceReport, source_reports
 from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.book import View
 from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.erased import erased
 from tidemark.ledger.records import INGEST, Audited, Guarantee, Head, LaneKind, Register
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import RangeSet
@@ -64,6 +72,8 @@ def audit_without_spark(opened: OpenStream, run: str, level: Level) -> AuditRepo
         coverage=coverage_reports(ledger),
         ledger_problems=tuple(verify(opened.book)),
         source=source,
+        erased=erased(ledger.view.windows).count(),
+        tombstones=tombstone_reports(ledger.view.windows),
     )
     store_report(opened, report)
     return report

@@ -17,6 +17,7 @@ from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.commit import protocol
 from tidemark.errors import Conflict, LaneClosed, SourceChanged, TidemarkError, WrongUse
+from tidemark.ledger.erased import erased
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import (
     INGEST,
@@ -228,18 +229,20 @@ def open_request(
 
     A backfill may read other offsets `again`, in a replay lane that is opened in the same step, and named second. The names
     follow from the run's name, so that a retry finds the lanes that the first try opened or closed. A replay takes whole
-    windows where a sink needs them. `rate` is in records a second, and overrides the stream file. Rate and order are kept
-    in the ledger, and so are the `sinks` that a replay writes alone. Raises NotApproved for too many offsets without a
-    second person.
+    windows where a sink needs them. No lane takes what was erased. `rate` is in records a second, and overrides the stream
+    file. Rate and order are kept in the ledger, and so are the `sinks` that a replay writes alone. Raises NotApproved for
+    too many offsets without a second person.
     """
-    parts = [(kind, lane_name(kind, run), selection), (LaneKind.REPLAY, again_lane(run), again)]
+    gone = erased(opened.book.committed())
+    parts = [(kind, lane_name(kind, run), selection - gone), (LaneKind.REPLAY, again_lane(run), again - gone)]
     chosen = [
         (one, lane, whole_windows.widened(opened, part, sinks) if one == LaneKind.REPLAY else part)
         for one, lane, part in parts
         if part
     ]
     if not chosen:
-        raise WrongUse(f"there is nothing to {kind.value}: the selection is empty")
+        why = "everything selected was erased" if selection or again else "the selection is empty"
+        raise WrongUse(f"there is nothing to {kind.value}: {why}")
     check_approved(opened.stream.limits.approve_above, sum(part.count() for _, _, part in chosen), by)
     wanted = [
         NewLane(
@@ -331,17 +334,29 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
 def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref: SelectionRef) -> Pending | None:
     into_sinks.check_still_there(opened, f"{opened.book.stream}/{lane}", entry.sinks)
     selection = opened.book.selection(ref)
-    at_once = whole_windows.read_at_once(opened, entry.order, entry.sinks) if entry.kind == LaneKind.REPLAY else None
-    topics = tuple(sorted({at.topic for at in selection.partitions}))
+    at_once = (
+        whole_windows.read_at_once(opened, entry.order, entry.sinks) if entry.kind != LaneKind.BACKFILL else None
+    )
+    erasing = _erasing(opened, entry)
+    read = selection if erasing is None else selection - erasing.offsets
+    topics = tuple(sorted({at.topic for at in read.partitions}))
     most = pacing.most_records(opened.stream.limits.max_records, _rate(opened, entry))
     asked = replace(request(opened, run, topics, entry.reason), max_records=most, sinks=entry.sinks)
 
     def plan(head: Head) -> tuple[Window | None, Known]:
-        ingest, known = opened.book.head(INGEST), known_now(opened, topics)
-        known = with_epoch_ends(opened, known, ingest.head) if ingest else known
-        return planner.next_selected(head, known, sized(opened, known, asked), selection, ref, at_once), known
+        # An erasure that reads nothing asks Kafka nothing.
+        ingest, known = opened.book.head(INGEST), known_now(opened, topics) if topics else Known({}, {})
+        known = with_epoch_ends(opened, known, ingest.head) if ingest and topics else known
+        window = planner.next_selected(head, known, sized(opened, known, asked), selection, ref, at_once, erasing)
+        return window, known
 
     return pinning.pin(opened, lane, plan)
+
+
+def _erasing(opened: OpenStream, entry: LaneEntry) -> planner.Erasing | None:
+    if entry.erases is None:
+        return None
+    return planner.Erasing(opened.book.selection(entry.erases.selection), entry.erases)
 
 
 def rate_of(opened: OpenStream, lane: str) -> int | None:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from tidemark.audit.coverage import coverage
 from tidemark.errors import WrongUse
+from tidemark.ledger.erased import tombstones
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.coordinates import Coordinate, parse_coordinates, parse_ranges
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
@@ -116,7 +117,15 @@ def answered(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:
     )
     # What Kafka holds of a topic that was deleted or made anew is no answer to what people ask about the one before.
     checking.check_topics(known, tuple(sorted(asked & set(read_before))), set(read_before))
-    return Selected(*answers.before(kind, wanted, known, *_read_and_below(opened)))
+    return Selected(*answers.before(kind, wanted, known, *_read_and_below(opened), _erased(opened)))
+
+
+def _erased(opened: OpenStream) -> dict[str, RangeSet]:
+    """What was erased, by the answer for it."""
+    found: dict[str, RangeSet] = {}
+    for one in tombstones(opened.book.committed()):
+        found[one.said()] = found.get(one.said(), RangeSet()) | one.offsets
+    return found
 
 
 def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> RangeSet:
@@ -161,8 +170,10 @@ def _holes(opened: OpenStream) -> RangeSet:
 
 
 def divided(opened: OpenStream, wanted: RangeSet) -> Mapping[str, RangeSet]:
-    """Split offsets: those that a window has read, those that the ingest will read, and the others."""
-    return answers.by_lane(wanted, *_read_and_below(opened))
+    """Split offsets: those that were erased, that a window has read, that the ingest will read, and the others."""
+    gone = _erased(opened)
+    left = wanted - RangeSet(one for part in gone.values() for one in part)
+    return {why: wanted & part for why, part in gone.items()} | answers.by_lane(left, *_read_and_below(opened))
 
 
 def _read_and_below(opened: OpenStream) -> tuple[RangeSet, RangeSet]:

@@ -35,7 +35,8 @@ def lanes_of(opened: OpenStream, named: str) -> list[str]:
     book = opened.book
     found = book.register()
     entries = found[1].lanes if found else {}
-    of_run = [lanes.again_lane(named), *(lanes.lane_name(kind, named) for kind in (LaneKind.REPLAY, LaneKind.BACKFILL))]
+    kinds = (LaneKind.REPLAY, LaneKind.BACKFILL, LaneKind.ERASE)
+    of_run = [lanes.again_lane(named), *(lanes.lane_name(kind, named) for kind in kinds)]
     names = [lane for lane in (named, *of_run) if lane != INGEST]
     if there := [lane for lane in names if lane in entries] or [lane for lane in names if book.head(lane) is not None]:
         return there

@@ -50,8 +50,12 @@ def because(opened: OpenStream, sinks: Sinks = None) -> str:
     return needed.because if needed is not None else ""
 
 
-def widened(opened: OpenStream, selection: RangeSet, sinks: Sinks = None) -> RangeSet:
+def widened(
+    opened: OpenStream, selection: RangeSet, sinks: Sinks = None, *, erasing: bool = False
+) -> RangeSet:
     """The offsets that a replay reads: where a sink needs it, all offsets of the units that hold any of the selection.
+
+    What was erased is left out. With `erasing`, the selection is erased, and only the rest is read.
 
     Raises OffsetsOutOfRange when Kafka no longer holds all of them, and WrongUse for offsets that were read under
     `guarantee: none`.
@@ -67,11 +71,13 @@ def widened(opened: OpenStream, selection: RangeSet, sinks: Sinks = None) -> Ran
             f"sink {needed.sink} cannot tell which window {', '.join(map(str, without))} belong to: they were read with "
             "guarantee none. Leave them out, or read the topics with a new stream"
         )
-    wide = first.whole(selection, needed.blocks)
+    wide = first.whole(selection, needed.blocks) - first.erased
     added = wide - selection
     if added:
         topics = tuple(sorted({at.topic for at in added.partitions}))
         if lost := added - offsets_within(known_now(opened, topics, learn=False), added):
+            if erasing:
+                raise _not_whole(needed, first, selection, lost)
             raise OffsetsOutOfRange(
                 f"sink {needed.sink} needs {needed.units}, and Kafka no longer holds all of those that were asked for: "
                 f"{', '.join(map(str, lost))} are gone. Nothing was changed. Ask for some that are still "
@@ -87,10 +93,21 @@ def lost_with(opened: OpenStream, selection: RangeSet) -> RangeSet:
     if needed is None or not selection:
         return RangeSet()
     first = FirstWindows(opened.book.committed())
-    wide = first.whole(selection, needed.blocks)
+    wide = first.whole(selection, needed.blocks) - first.erased
     topics = tuple(sorted({at.topic for at in wide.partitions}))
     lost = wide - offsets_within(known_now(opened, topics, learn=False), wide)
     return selection & first.whole(lost, needed.blocks) if lost else lost
+
+
+def _not_whole(needed: _Needed, first: FirstWindows, selection: RangeSet, lost: RangeSet) -> OffsetsOutOfRange:
+    units = first.whole(lost, needed.blocks)
+    return OffsetsOutOfRange(
+        f"sink {needed.sink} keeps {needed.made} of {needed.units}, and cannot make those of "
+        f"{', '.join(map(str, units.hull()))} again without what is erased: Kafka no longer has {', '.join(map(str, lost))}. "
+        f"Nothing was changed. Leave {', '.join(map(str, selection & units))} out. Or take the sink out of the stream file "
+        f"for this erasure: its {needed.made} of these {needed.units} then count no more, neither of the erased messages "
+        "nor of the others"
+    )
 
 
 def _needed(opened: OpenStream, sinks: Sinks) -> _Needed | None:

@@ -105,6 +105,23 @@ class PlainSink:
         By default nothing is removed: readers leave out rows that do not count.
         """
 
+    # What a person still has to do, or to know, after an erasure. Empty: the sink holds nothing of it any more.
+    left_by_erasing: ClassVar[str] = "this type of sink does not say whether it removes what is erased"
+
+    def erase(
+        self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet, erased: RangeSet
+    ) -> None:
+        """Remove what older windows have written of offsets that a committed window has erased. Repeatable.
+
+        `place` comes from the receipt of one of the older windows. `covers` are all offsets of the window, `erased` those
+        that it has erased. By default this is the sweep.
+        """
+        self.sweep(connections, place, record, erased)
+
+    def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
+        """What the sink of this name still holds of offsets that were erased, for people; empty for nothing."""
+        return self.left_by_erasing
+
     def table(self, opened: Opened, settings: Any) -> ResultTable | None:
         """The table that holds each row under its coordinate, for `tidemark show`; None for other layouts."""
         return None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Committed
+from tidemark.ledger.erased import erased
 from tidemark.ledger.records import Guarantee, LaneKind, Record
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
@@ -33,11 +34,15 @@ class FirstWindows:
 
     def __init__(self, windows: Iterable[Committed]) -> None:
         # Windows of guarantee `none` may read the same offsets again, so none of them is the first for ever.
+        windows = list(windows)
         first = [
             one
             for one in windows
-            if one.record.kind != LaneKind.REPLAY and one.record.window.guarantee != Guarantee.NONE
+            if one.record.kind not in (LaneKind.REPLAY, LaneKind.ERASE)
+            and one.record.window.guarantee != Guarantee.NONE
         ]
+        # No later window covers these offsets, so a unit is whole without them.
+        self.erased = erased(windows)
         self._set(((one.record.lane, one.record.seq), one.covers) for one in first)
 
     def _set(self, windows: Iterable[tuple[Name, RangeSet]]) -> None:
@@ -112,7 +117,7 @@ class FirstWindows:
         Raises WrongUse when a part of such a unit is not left. `because`: why units are read as a whole, for the error.
         """
         while True:
-            whole = self.whole(chosen, blocks)
+            whole = self.whole(chosen, blocks) - self.erased
             if lacking := whole - left:
                 raise WrongUse(
                     f"{because}, and this replay reads only a part of some: without "
@@ -127,9 +132,9 @@ class FirstWindows:
             chosen = passed
 
     def intact(self, held: RangeSet, block: Block = WHOLE_WINDOWS) -> FirstWindows:
-        """The same windows, with only those units all of whose offsets are `held`."""
+        """The same windows, with only those units all of whose offsets are `held`, or erased."""
         read = RangeSet(one for covers in self.covers for one in covers)
-        kept = read - self.whole(read - held, [block])
+        kept = read - self.whole(read - held - self.erased, [block])
         found = FirstWindows(())
         parts = ((name, covers & kept) for name, covers in zip(self.names, self.covers, strict=True))
         found._set((name, part) for name, part in parts if part)
@@ -142,10 +147,12 @@ class FirstWindows:
         """
         found: dict[Name, int] = {}
         for window in windows:
-            if not wrote(window.record):
+            if not wrote(window.record) and not window.erased:
                 continue
-            for number in self.touched(window.covers):
-                if not self.covers[number] - window.covers:
+            touched = self.touched(window.covers if wrote(window.record) else window.erased)
+            for number in touched:
+                # Nothing counts that was made of an erased message, also where the rest was not read again.
+                if window.erased & self.covers[number] or not self.covers[number] - window.covers - self.erased:
                     name = self.names[number]
                     found[name] = max(window.generation, found.get(name, 0))
         return found

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from tidemark.clients.connections import Connections
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.ranges import RangeSet
+from tidemark.sinks.contract import PlainSink
 from tidemark.sinks.kinds import kind_of
 
 
@@ -17,11 +20,26 @@ class SinkSweeper:
 
     def sweep(self, record: Record, covers: RangeSet) -> None:
         for sink in record.places:
-            self._sweep_one(sink, record, covers)
+            _plain(sink, f"the receipt of {record.lane}/{record.seq}").sweep(
+                self._connections, sink.place, record, covers
+            )
 
-    def _sweep_one(self, sink: SinkReceipt, record: Record, covers: RangeSet) -> None:
-        try:
-            kind = kind_of(sink.type)
-        except WrongUse as problem:
-            raise WrongUse(f"the receipt of {record.lane}/{record.seq}: {problem}") from None
-        kind.without_spark().sweep(self._connections, sink.place, record, covers)
+    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[SinkReceipt]) -> None:
+        for sink in each_once(places):
+            plain = _plain(sink, f"a receipt of offsets that {record.lane}/{record.seq} has erased")
+            plain.erase(self._connections, sink.place, record, covers, erased)
+
+
+def each_once(places: Iterable[SinkReceipt]) -> list[SinkReceipt]:
+    """The places of several receipts. Those that differ only in a window's own folder are one."""
+    found: dict[tuple[object, ...], SinkReceipt] = {}
+    for one in places:
+        found.setdefault((one.type, *sorted(item for item in one.place.items() if item[0] != "folder")), one)
+    return list(found.values())
+
+
+def _plain(sink: SinkReceipt, where: str) -> PlainSink:
+    try:
+        return kind_of(sink.type).without_spark()
+    except WrongUse as problem:
+        raise WrongUse(f"{where}: {problem}") from None

@@ -29,6 +29,8 @@ def again(found: Located) -> dict[str, Any]:
 
 
 def _why_not(found: Located) -> str | None:
+    if found.fate == Fate.ERASED:
+        return "it was erased, and nothing reads it again"
     if found.counting is None and found.fate not in _UNREAD:
         return "nothing has been read yet that could be read again"
     if not isinstance(found.kafka, Found):

@@ -32,6 +32,7 @@ class State(StrEnum):
     # In a window that is not committed yet, also where an older window has committed them.
     PENDING = "pending"
     # The newest committed window is of a lane of this kind.
+    ERASE = "erase"
     REPLAY = "replay"
     BACKFILL = "backfill"
     INGEST = "ingest"

@@ -166,7 +166,8 @@ def _partitions(
     last: dict[TopicPartition, int] = {}
     for window in windows:
         record = window.record
-        for one in record.window.ranges:
+        # An erasure may not have asked Kafka where its logs ended.
+        for one in record.window.ranges if record.kind != LaneKind.ERASE else ():
             arrived[one.at].append((record.window.pinned_at, one.log_end))
             last[one.at] = max(record.committed_at, last.get(one.at, 0))
             if record.kind == LaneKind.INGEST:
@@ -216,7 +217,7 @@ def _parts(windows: Iterable[Committed]) -> dict[TopicPartition, list[Part]]:
     again: list[Committed] = []
     for window in windows:
         record = window.record
-        repeats = record.kind == LaneKind.REPLAY or record.window.guarantee == Guarantee.NONE
+        repeats = record.kind in (LaneKind.REPLAY, LaneKind.ERASE) or record.window.guarantee == Guarantee.NONE
         (again if repeats else first).append(window)
     covered = RangeSet(one for window in first if window.record.receipt is not None for one in window.covers)
     found: dict[TopicPartition, list[Part]] = defaultdict(list)

@@ -16,8 +16,10 @@ from tidemark.ledger.records import GapKind
 
 
 class Fate(StrEnum):
-    """What became of an offset. The first six are those of a committed window that covers it."""
+    """What became of an offset. The first seven are those of a committed window that covers it."""
 
+    # For good: no later window reads it.
+    ERASED = "erased"
     STORED = "stored"
     DEAD_LETTER = "dead letter"
     SKIPPED = "skipped"
@@ -61,6 +63,7 @@ class Covering:
     dead_letter: bool = False
     row: bool | None = None
     uncommitted: bool = False
+    erased: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,8 @@ def fate(offset: int, facts: Facts) -> Fate:
 
 def possible(covering: Covering, slot: Slot | None) -> frozenset[Fate]:
     """The outcomes that an offset may have had in a window. Empty when the counts allow none of what is seen."""
+    if covering.erased:
+        return frozenset({Fate.ERASED})
     counted = covering.counted
     if counted is None:
         return frozenset({Fate.UNPROVEN})

@@ -135,6 +135,8 @@ def sentence(found: Located) -> str:
 
 def _of_window(found: Located) -> str:
     match found.fate:
+        case Fate.ERASED:
+            return _erased(found)
         case Fate.DEAD_LETTER:
             row = found.rows[DEAD_LETTERS][0]
             said = {name: value.decode(errors="replace") for name, value in row.fields.items() if name not in _PAYLOADS}
@@ -152,6 +154,13 @@ def _of_window(found: Located) -> str:
         case Fate.UNPROVEN:
             return "unproven: the window was committed before it was read, and has no receipt; replay it"
     return "stored"
+
+
+def _erased(found: Located) -> str:
+    window = found.counting.window if found.counting else None
+    by = window.erases.asked_by if window is not None and window.erases is not None else None
+    asked = f", asked by {by}" if by else ""
+    return f"erased for good, reason {window.reason if window else ''!r}{asked}"
 
 
 def _not_read(found: Located) -> str:

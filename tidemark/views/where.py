@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidemark.clients.kafka.slots import Found as InKafka
@@ -15,6 +15,7 @@ from tidemark.clients.kafka.slots import Message
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.errors import AuthenticationFailed, NotAuthorized, Unreachable, WrongUse
 from tidemark.ledger.book import Stored
+from tidemark.ledger.erased import is_erased
 from tidemark.ledger.incarnations import Topics
 from tidemark.ledger.lookup import Found
 from tidemark.ledger.newest import open_heads
@@ -98,6 +99,9 @@ def located(opened: OpenStream, wanted: Coordinate) -> Located:
     )
     what = fate(at.offset, facts)
     may_be = possible(covering, slot) if covering is not None else frozenset({what})
+    if what == Fate.ERASED and isinstance(kafka, InKafka):
+        # Nobody is shown what was erased, also while Kafka still has it.
+        kafka = replace(kafka, message=None)
     return Located(book.stream, at, what, may_be, found, pending, rows, kafka, position)
 
 
@@ -174,6 +178,7 @@ def _covering(
         dead_letter=bool(rows[DEAD_LETTERS]),
         row=there if there or own else None,
         uncommitted=record.window.isolation == READ_UNCOMMITTED,
+        erased=is_erased(opened.book, record, at),
     )
 
 

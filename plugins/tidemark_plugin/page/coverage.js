@@ -9,6 +9,7 @@ const MEANINGS = [
   ["ingest", "committed by the ingest"],
   ["backfill", "by a backfill"],
   ["replay", "by a replay"],
+  ["erase", "by an erasure"],
   ["pending", "pending"],
   ["hole", "hole: no window has read it"],
   ["lost", "lost"],
@@ -18,7 +19,7 @@ const MEANINGS = [
 ];
 const WORDS = Object.fromEntries(MEANINGS);
 const REMARKABLE = new Set(["hole", "lost", "skipped", "expired"]);
-const COMMITTED = new Set(["ingest", "backfill", "replay"]);
+const COMMITTED = new Set(["ingest", "backfill", "replay", "erase"]);
 
 let stream;
 let drawn = null;

@@ -7,7 +7,7 @@ import { parts } from "./payload.js";
 const stream = streamOfAddress();
 const form = document.getElementById("which");
 const FATES = {
-  stored: "good", skipped: "good", "no message": "good", "dead letter": "bad", missing: "bad", lost: "bad", expired: "bad",
+  stored: "good", erased: "good", skipped: "good", "no message": "good", "dead letter": "bad", missing: "bad", lost: "bad", expired: "bad",
   gone: "bad", hole: "bad", unproven: "bad",
 };
 // Answers may come in another order than the questions.

@@ -77,7 +77,11 @@ def _read_before(
     ranges = []
     for window in windows:
         record = window.record
-        if record.kind == LaneKind.REPLAY or record.window.selection or record.window.isolation != isolation:
+        if (
+            record.kind in (LaneKind.REPLAY, LaneKind.ERASE)
+            or record.window.selection
+            or record.window.isolation != isolation
+        ):
             continue
         read = {tally.at: tally.read.number for tally in record.tallies}
         for one in record.window.ranges:

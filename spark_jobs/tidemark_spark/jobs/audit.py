@@ -17,10 +17,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from tidemark.audit.levels import Level
-from tidemark.audit.report import AuditReport
+from tidemark.audit.report import AuditReport, tombstone_reports
 from tidemark.clients.kafka.clients import token_urls
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.ledger.book import View
+from tidemark.ledger.erased import erased
 from tidemark.ledger.records import Head
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.blocks import block_size
@@ -91,18 +92,21 @@ def audit(
     # Blocks are compared as a whole, also where `within` ends.
     held = _in_kafka(opened, everything.only(covered.partitions) - not_finished)
     to_read = held & covered if level == Level.FULL else RangeSet()
+    # Nothing is expected there, and its messages are read no more.
+    without = erased(view.windows)
+    readable = to_read - without
 
-    begin(opened, "audit", run, f"reading {to_read.count()} offsets")
+    begin(opened, "audit", run, f"reading {readable.count()} offsets")
     incarnations = discovery.newest_incarnations(ledger.register)
     compacted = opened.log.compacted({at.topic for at in held.partitions})
-    not_read = covered - unfinished - to_read
+    not_read = covered - unfinished - to_read - without
     forgotten = forgotten_blocks(opened, view, not_read)
-    size = block_size(to_read, _MOST_BLOCKS)
+    size = block_size(readable, _MOST_BLOCKS)
     rows, counts, in_blocks = whatever_time(
-        lambda any_time: expected_rows(spark, opened, to_read, incarnations, any_time=any_time, size=size)
+        lambda any_time: expected_rows(spark, opened, readable, incarnations, any_time=any_time, size=size)
     )
     expected = rows.frame
-    check_read(counts, to_read)
+    check_read(counts, readable)
     some = None if covered == everything else to_read | forgotten.compared
     compared = Audit(
         spark, opened, expected, to_read, compacted, _uncommitted(opened), forgotten, some, sums_of(in_blocks), size
@@ -112,7 +116,7 @@ def audit(
     blocks = [place.by_blocks for place in places if place.by_blocks is not None]
     by_tallies = reduce(and_, (one.offsets for one in blocks), not_read).count()
     messages = outcomes.each_message(expected)
-    gaps = gap_reports(spark, opened, view.windows, to_read, messages, counts, compacted, incarnations)
+    gaps = gap_reports(spark, opened, view.windows, readable, messages, counts, compacted, incarnations)
     differing = RangeSet(one for found in blocks for one in found.differing)
     findings = RangeSet(one for place in places for one in place.findings)
     gone = differing - held
@@ -120,6 +124,7 @@ def audit(
         # A replay of a block would take the rows of messages that compaction has removed.
         findings |= RangeSet(one for one in differing & held if one.partition.topic not in compacted)
         gone = differing - findings
+    findings -= without
     report = AuditReport(
         stream=opened.book.stream,
         run=run,
@@ -142,6 +147,8 @@ def audit(
         ledger_problems=(*verify(opened.book), *forgotten.problems),
         gaps=gaps,
         findings=opened.book.store_selection(findings) if findings else None,
+        erased=(covered & without).count(),
+        tombstones=tombstone_reports(view.windows),
     )
     auditing.store_report(opened, report)
     rows.close()

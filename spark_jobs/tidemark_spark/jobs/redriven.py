@@ -13,9 +13,11 @@ from tidemark_spark.columns import COORDINATE, REDRIVES
 from tidemark_spark.readers.places import COUNTS, hbase_places
 
 
-def dead_letters_so_far(spark: SparkSession, opened: OpenStream, window: Window, covers: RangeSet) -> DataFrame:
-    """The coordinates of a replay's window with a dead letter that counts now, with REDRIVES, which includes this replay."""
+def dead_letters_so_far(
+    spark: SparkSession, opened: OpenStream, window: Window, covers: RangeSet, more: int
+) -> DataFrame:
+    """The coordinates of a window with a dead letter that counts now, with REDRIVES, which rises by `more`: 1 for a replay."""
     within = fewest_scans(covers, RangeSet(window.hull()))
     found = hbase_places(spark, opened.book, opened.dead_letter_table(), None, ("redrives",), within=within)
     before = F.col("field_0").cast("string").cast("int")
-    return found.where(COUNTS).select(*COORDINATE, (before + 1).alias(REDRIVES))
+    return found.where(COUNTS).select(*COORDINATE, (before + more).alias(REDRIVES))

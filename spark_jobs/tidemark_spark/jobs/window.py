@@ -24,10 +24,10 @@ from tidemark.errors import (
     OffsetsOutOfRange,
     WrongUse,
 )
-from tidemark.ledger.records import Pending, Record
+from tidemark.ledger.records import Pending, Record, erases
 from tidemark.ledger.register import check_not_paused
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import lanes, pacing
+from tidemark.runs import erasing, lanes, pacing
 from tidemark.runs.into_sinks import check_still_there
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.runs.since_pin import lost_since_pin
@@ -102,8 +102,10 @@ def _process_one(
     opened: OpenStream, lane: str, seq: int, run: str, *, take_over: bool = False, on_step: Listener = nobody
 ) -> Record:
     """Steps 2 to 7 on one pending window."""
-    name = f"tidemark {opened.book.stream}/{lane} {seq}"
     pending = _pending(opened, lane)
+    if erases(lane) and pending is not None and erasing.reads_nothing(opened, pending.window):
+        return erasing.erase_only(opened, lane, seq, run, take_over=take_over)
+    name = f"tidemark {opened.book.stream}/{lane} {seq}"
     # A lane writes the same sinks in all its windows.
     window = pending.window if pending is not None else None
     if window is not None:

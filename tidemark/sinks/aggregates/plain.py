@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tidemark.clients.connections import Connections
+from tidemark.ledger.records import Record
+from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.aggregates.table import aggregate_table, totals
 from tidemark.sinks.contract import Columns, Opened, PlainSink
@@ -12,6 +15,14 @@ from tidemark.sinks.texts import text
 
 
 class PlainAggregates(PlainSink):
+    left_by_erasing = ""
+
+    def erase(
+        self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet, erased: RangeSet
+    ) -> None:
+        table = aggregate_table(connections, place["connection"], place["table"])
+        table.erase(covers, record.attempt.generation)
+
     # No sweep: a key that a window no longer contributes to keeps its old cell, which does not count.
 
     def rows(self, opened: Opened, settings: HBaseAggregatesSink, limit: int) -> Iterator[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """A table of aggregates by key: makes, marks, writes and reads it. Readers see only contributions that count.
 
-Tidemark never removes a cell from such a table. So a reader loads the ledger once, before the rows, and sees the
-contributions as of that moment, whatever is written or committed meanwhile.
+Only an erasure removes cells from such a table. So a reader loads the ledger once, before the rows, and sees the
+contributions as of that moment, whatever is written or committed meanwhile; what is erased meanwhile may be missing.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from tidemark.clients.connections import Connections, hbase_endpoint
 from tidemark.clients.hbase.gateway import Gateway, TableMissing
 from tidemark.clients.hbase.thrift import Mutation
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import Book, Committed
+from tidemark.ledger.book import NOTHING, Book, Committed
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.aggregates.computed import Aggregate, merged
 from tidemark.sinks.aggregates.rows import TYPE, Contribution, block_of, decode, key_of, qualifier
 from tidemark.sinks.first_reads import WHOLE_WINDOWS, Block, FirstWindows
@@ -118,6 +119,36 @@ class AggregateTable:
             generation,
         )
 
+    def erase(self, covers: RangeSet, generation: int) -> int:
+        """Remove the older contributions of the blocks that a window has made anew without what it erased.
+
+        Returns how many columns were cleared. The table is in the order of its keys, so this reads all of it.
+        """
+        cleared = 0
+        for row, column in self._columns_of(covers):
+            self._remove_until(row, column, generation - 1)
+            cleared += 1
+        return cleared
+
+    def _columns_of(self, covers: RangeSet) -> Iterator[tuple[bytes, bytes]]:
+        """The rows and columns with contributions of blocks that begin within some offsets."""
+        try:
+            for salt in range(SALTS):
+                for row, cells in self._gateway.scan(self.table, *salt_range(salt), columns=[DATA_FAMILY.encode()]):
+                    for column in cells:
+                        found = block_of(column[len(DATA_PREFIX) :])
+                        if found is not None and found in covers:
+                            yield row, column
+        except TableMissing:
+            return
+
+    def _remove_until(self, row: bytes, column: bytes, newest: int) -> None:
+        """Delete all cells of a column whose timestamp is `newest` or older."""
+        table = self.table.encode()
+        self._gateway.repeated(
+            f"erase in {self.table}", lambda client: client.deleteAllTs(table, row, column, newest, {})
+        )
+
     def rows(self, counts: Counts, salts: Iterable[int] = range(SALTS)) -> Iterator[KeyRow]:
         """Every key that has any cell."""
         try:
@@ -178,7 +209,24 @@ def counting(windows: Sequence[Committed], table: str, block: Block) -> Counts:
     if block is None:
         counts = FirstWindows(windows).recomputed(windows, wrote)
         return {qualifier(lane, seq): generation for (lane, seq), generation in counts.items()}.get
-    return _ByBlock(Authority((one.generation, one.covers) for one in windows if wrote(one.record)))
+    return _ByBlock(Authority(_whole_blocks(windows, wrote, block)))
+
+
+def _whole_blocks(
+    windows: Sequence[Committed], wrote: Callable[[Record], bool], block: Block
+) -> Iterator[tuple[int, RangeSet]]:
+    """The generations of the windows that count in a table by blocks, each with whole blocks.
+
+    A replay leaves out what was erased, so its blocks are whole without it. A window that has erased something counts in
+    the blocks of that, also if it has not written to the table: nothing counts that was made of an erased message.
+    """
+    first = FirstWindows(windows)
+    for one in windows:
+        if wrote(one.record):
+            more = first.whole(one.covers, [block]) & first.erased if first.erased else NOTHING
+            yield one.generation, one.covers | more
+        elif one.erased:
+            yield one.generation, first.whole(one.erased, [block])
 
 
 @dataclass(frozen=True)

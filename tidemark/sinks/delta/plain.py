@@ -15,6 +15,17 @@ from tidemark.sinks.texts import of_file
 
 
 class PlainDelta(PlainSink):
+    left_by_erasing = "the rows are deleted; files of older versions of the table keep their bytes until it is vacuumed"
+
+    def erase(
+        self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet, erased: RangeSet
+    ) -> None:
+        from tidemark.sinks.delta import table
+
+        # A table that was removed holds nothing.
+        if table.exists(place["base"]):
+            table.sweep(place["base"], record, erased)
+
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
         # Needs an extra of the package, which other sinks do not need.
         from tidemark.sinks.delta import table

@@ -144,6 +144,10 @@ def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
     return {"numRecords": metadata.num_rows, "minValues": least, "maxValues": most, "nullCount": {}}
 
 
+def exists(base: str) -> bool:
+    return DeltaTable.is_deltatable(folders.escaped(base))
+
+
 def sweep(base: str, record: Record, covers: RangeSet) -> None:
     """Delete the rows of lower generations at the offsets that a committed window covers."""
     ranges = list(covers)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from tidemark.clients.connections import Connections
+from tidemark.clients.hbase.gateway import TableMissing
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Opened, PlainSink
@@ -16,6 +18,15 @@ from tidemark.sinks.texts import place, texts
 
 
 class PlainHBase(PlainSink):
+    left_by_erasing = ""
+
+    def erase(
+        self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet, erased: RangeSet
+    ) -> None:
+        # A table that was dropped holds nothing. The stream file may have named another one for years.
+        with suppress(TableMissing):
+            self.sweep(connections, place, record, erased)
+
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
         result_table(connections, place["connection"], place["table"]).sweep(covers, record.attempt.generation)
 

@@ -14,6 +14,7 @@ from tidemark.sinks.texts import place, text
 
 class PlainKafka(PlainSink):
     # No sweep: no message can be removed from a topic.
+    left_by_erasing = "its messages stay in the topics that it has written; `tidemark results` leaves them out"
 
     def rows(self, opened: Opened, settings: KafkaSink, limit: int) -> Iterator[dict[str, Any]]:
         """Topic, key and value of each message."""

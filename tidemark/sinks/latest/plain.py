@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tidemark.clients.connections import Connections
+from tidemark.ledger.records import Record
+from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Opened, PlainSink
 from tidemark.sinks.latest.settings import HBaseLatestSink
 from tidemark.sinks.texts import place, texts
 
 
 class PlainLatest(PlainSink):
+    left_by_erasing = ""
+
+    def erase(
+        self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet, erased: RangeSet
+    ) -> None:
+        from tidemark.sinks.latest.table import latest_table
+
+        latest_table(connections, place["connection"], place["table"]).erase(erased, record.attempt.generation)
+
     # No sweep: the keys that an older attempt wrote are unknown. An old cell lies below newer ones, or does not count.
 
     def rows(self, opened: Opened, settings: HBaseLatestSink, limit: int) -> Iterator[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """A table with the newest value of each key: makes, marks, writes and reads it. Readers see only values that count.
 
-Tidemark never removes a cell from such a table. So a reader loads the ledger once, before the rows, and sees the
-table as of that moment, whatever is written or committed meanwhile.
+Only an erasure removes cells from such a table. So a reader loads the ledger once, before the rows, and sees the
+table as of that moment, whatever is written or committed meanwhile; what is erased meanwhile may be missing already.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tidemark.clients.hbase.tables import ALL_VERSIONS, FOR_EVER
 from tidemark.clients.hbase.thrift2 import Gateway2, gateway2, thrift
 from tidemark.errors import WrongUse
 from tidemark.offsets.authority import Authority
+from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.hbase.keyed_rows import fields_of, mark_of, salt_range
 from tidemark.sinks.hbase.rows import SALTS, Place, split_keys
 from tidemark.sinks.hbase.table import StoredRow
@@ -29,6 +30,7 @@ _OWNER_FAMILY, _OWNER_COLUMN = b"t", b"owner"
 # For most keys, at most two cells that do not count lie above the newest value. For the others, more cells are read.
 _READ_VERSIONS = 3
 _OLDER_VERSIONS = 100
+_REMOVED_AT_ONCE = 500
 
 # (row, column, timestamp, cell)
 Put = tuple[bytes, bytes, int, bytes]
@@ -83,6 +85,29 @@ class LatestTable:
         self._gateway.repeated(
             f"write {len(puts)} rows to {self._table}", lambda client: client.putMultiple(table, puts)
         )
+
+    def erase(self, erased: RangeSet, generation: int) -> int:
+        """Remove the cells of some offsets that attempts before `generation` have written; returns their number.
+
+        The table is in the order of its keys, which an erasure does not know. So this reads all of it.
+        """
+        number, batch = 0, []
+        for row, columns in self._rows(range(SALTS)):
+            topic = topic_of(row)
+            for column in columns:
+                for qualifier, timestamp, cell in self._versions(row, column):
+                    place = place_of(topic, qualifier, Version.decode(timestamp))
+                    if (place.partition, place.offset) in erased and mark_of(cell).generation < generation:
+                        batch.append(_removal(row, qualifier, timestamp))
+            if len(batch) >= _REMOVED_AT_ONCE:
+                number, batch = number + self._remove(batch), []
+        return number + self._remove(batch)
+
+    def _remove(self, cells: list[Any]) -> int:
+        if cells:
+            table = self._table.encode()
+            self._gateway.repeated(f"erase in {self._table}", lambda client: client.deleteMultiple(table, cells))
+        return len(cells)
 
     def newest(self, authority: Authority, salts: Iterable[int] = range(SALTS)) -> Iterator[StoredRow]:
         """The newest value that counts of every key that has one. A tombstone is a value, and its mark says so."""
@@ -170,6 +195,12 @@ def latest_table(connections: Connections, connection: str, table: str) -> Lates
 
 def _value(family: bytes, column: bytes, value: bytes, timestamp: int | None = None) -> Any:
     return thrift.TColumnValue(family=family, qualifier=column, value=value, timestamp=timestamp)
+
+
+def _removal(row: bytes, column: bytes, timestamp: int) -> Any:
+    """Exactly one version of a cell."""
+    cell = thrift.TColumn(family=_FAMILY, qualifier=column, timestamp=timestamp)
+    return thrift.TDelete(row=row, columns=[cell], deleteType=thrift.TDeleteType.DELETE_COLUMN)
 
 
 def _newest(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import pyarrow.parquet as pq
 from pyarrow import fs
@@ -14,7 +15,7 @@ from tidemark.offsets.authority import Authority
 from tidemark.sinks.contract import Asked, Opened, Replaceable, Replacement
 from tidemark.sinks.parquet import compactions, folders
 from tidemark.sinks.parquet.compactions import Compactions, Span, WindowName, described, spans
-from tidemark.sinks.parquet.files import COMPACTED, WINDOW_COLUMNS
+from tidemark.sinks.parquet.files import COMPACTED, WINDOW_COLUMNS, holds_erased
 from tidemark.sinks.parquet.parts import Part, steady
 from tidemark.sinks.parquet.settings import ParquetSink
 
@@ -61,7 +62,10 @@ def _named(windows: Sequence[Span]) -> list[str]:
 
 
 def choose(parts: Sequence[Part], base: str, asked: Asked) -> list[Part]:
-    """The folders below `base` that are asked for, the oldest commits first."""
+    """The folders below `base` that are asked for, the oldest commits first.
+
+    Folders with rows that were erased are among them, also if a compaction has made them.
+    """
 
     def oldest(part: Part) -> int:
         return min(window.record.committed_at for window in part.windows)
@@ -70,12 +74,17 @@ def choose(parts: Sequence[Part], base: str, asked: Asked) -> list[Part]:
     left = asked.windows
     for part in sorted((one for one in parts if one.base == base), key=oldest):
         newest = max(window.record.committed_at for window in part.windows)
-        if (part.compacted and not asked.again) or (asked.before is not None and newest >= asked.before):
+        stale = holds_erased(part)
+        if (part.compacted and not asked.again and not stale) or (asked.before is not None and newest >= asked.before):
             continue
         if left is not None and len(part.windows) > left:
             break
         left = None if left is None else left - len(part.windows)
-        chosen.append(part)
+        chosen.append(replace(part, stale=stale))
+    if any(part.stale for part in chosen) and not any(part.holds for part in chosen):
+        # Nothing of these folders counts. They become part of a folder that has rows.
+        others = (one for one in parts if one.base == base and one.holds)
+        chosen += list(islice(others, 1))
     return chosen
 
 
@@ -94,7 +103,7 @@ def groups(parts: Sequence[Part]) -> list[list[Part]]:
     together = list(found.values())
     if together:
         together[0] = together[0] + empty
-    return [group for group in together if len(group) > 1]
+    return [group for group in together if len(group) > 1 or any(part.stale for part in group)]
 
 
 def _schema(part: Part) -> _Schema | None:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyarrow import fs
 
@@ -98,6 +99,30 @@ def tables_that_count(parts: Iterable[Part], authority: Authority) -> Iterator[p
         kept = table.filter(pa.array(_counting(table, authority, generations)))
         if kept.num_rows:
             yield kept.drop_columns(list(WINDOW_COLUMNS)) if part.compacted else kept
+
+
+def holds_erased(part: Part) -> bool:
+    """Whether a folder's files have rows of offsets that were erased. Reads their coordinates, if any were erased."""
+    if not part.erased:
+        return False
+    with folders.opened(part.folder) as (filesystem, path):
+        if filesystem.get_file_info(path).type == fs.FileType.NotFound:
+            return False
+        found = ds.dataset(path, filesystem=filesystem, format=_FORMAT)
+        if not found.files:
+            return False
+        for at in part.erased.partitions:
+            here = (
+                (pc.field("_topic") == at.topic)
+                & (pc.field("_incarnation") == at.incarnation)
+                & (pc.field("_partition") == at.partition)
+            )
+            (hull,) = part.erased.only([at]).hull()
+            near = here & (pc.field("_offset") >= hull.start) & (pc.field("_offset") < hull.until)
+            offsets = found.to_table(columns=["_offset"], filter=near).column("_offset").to_pylist()
+            if any((at, offset) in part.erased for offset in offsets):
+                return True
+    return False
 
 
 def _table(part: Part) -> pa.Table:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tidemark.ledger.book import Book, Committed
+from tidemark.ledger.book import NOTHING, Book, Committed
+from tidemark.ledger.erased import erased
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.parquet import compactions
@@ -21,6 +22,7 @@ T = TypeVar("T")
 class Part:
     """A folder, and the committed windows whose rows it has. With `files`, readers take only these files of it.
 
+    `erased`: what was erased of these windows. `stale`: the files still hold rows of that; None if nobody has looked.
     `lost`: by generation, the offsets at which a newer window counts. `holds`: whether any row in the folder can count.
     """
 
@@ -31,6 +33,8 @@ class Part:
     holds: bool
     lost: Mapping[int, RangeSet] = field(default_factory=dict)
     files: tuple[str, ...] | None = None
+    erased: RangeSet = NOTHING
+    stale: bool | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -52,6 +56,8 @@ def parts(
     counted for an older view may be missing in a newer folder. A row that counts for a newer view is never
     missing in an older folder.
     """
+    windows = list(windows)
+    gone = erased(windows)
     located = known.located() if known else {}
     own: dict[tuple[str, str], list[Committed]] = {}
     of: dict[tuple[str, str], CompactedFolder] = {}
@@ -64,17 +70,20 @@ def parts(
         own.setdefault(at, []).append(window)
         if folder is not None:
             of[at] = folder
-    return [_part(at, found, authority, compacted=at in of) for at, found in own.items()]
+    return [_part(at, found, authority, gone, compacted=at in of) for at, found in own.items()]
 
 
-def _part(at: tuple[str, str], windows: Sequence[Committed], authority: Authority, *, compacted: bool) -> Part:
+def _part(
+    at: tuple[str, str], windows: Sequence[Committed], authority: Authority, gone: RangeSet, *, compacted: bool
+) -> Part:
     lost, holds = {}, False
     for window in windows:
         held = authority.held_by(window.generation, window.covers)
         holds |= bool(held) and any(tally.rows.number for tally in window.record.tallies)
-        if gone := window.covers - held:
-            lost[window.generation] = gone
-    return Part(*at, tuple(windows), compacted, holds, lost)
+        if others := window.covers - held:
+            lost[window.generation] = others
+    without = RangeSet(one for window in windows for one in window.covers & gone) if gone else NOTHING
+    return Part(*at, tuple(windows), compacted, holds, lost, erased=without)
 
 
 def steady(book: Book, sink: str, read: Callable[[list[Part], Authority], T]) -> T:

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from tidemark.clients.connections import Connections
 from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.book import Book
-from tidemark.ledger.records import SinkReceipt, replays
+from tidemark.ledger.records import SinkReceipt, erases, replays
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
@@ -85,8 +85,10 @@ class HBaseAggregates:
         given = chosen(rows, self._config.key, self._aggregates)
         covers = self._covers(context)
         windows: tuple[Name, ...] = ((context.lane, context.seq),)
-        if replays(context.lane):
-            first = self._replayed(context, covers)
+        if replays(context.lane) or erases(context.lane):
+            first, erased = self._replayed(context, covers)
+            # A block keeps its column, also if its first offset was erased.
+            covers |= erased
             given, windows = with_units(given, first, self._block), first.names
         else:
             given = with_unit_of_one(given, self._block)
@@ -110,19 +112,19 @@ class HBaseAggregates:
             f"{self._book.stream}/{context.lane} has no window {context.seq}, and an attempt at it is writing"
         )
 
-    def _replayed(self, context: WriteContext, covers: RangeSet) -> FirstWindows:
-        """The windows that a replay reads again. Raises WrongUse when it reads only a part of some unit."""
+    def _replayed(self, context: WriteContext, covers: RangeSet) -> tuple[FirstWindows, RangeSet]:
+        """The windows that a replay reads again, and what was erased before. Raises WrongUse for a part of some unit."""
         windows = self._book.committed()
         first = FirstWindows(windows)
         # The replay was planned in whole units, unless the sink came into the stream file later.
-        if lacking := first.whole(covers, [self._block]) - covers:
+        if lacking := first.whole(covers, [self._block]) - covers - first.erased:
             raise WrongUse(
                 f"sink {self.name} makes aggregates of {units([self._block])}, and {context.lane}/{context.seq} reads only "
                 f"a part of some: without {', '.join(map(str, lacking))}. Give it up (tidemark ledger abandon), and ask for "
                 "a new one"
             )
         touched = {first.names[number] for number in first.touched(covers)}
-        return FirstWindows(one for one in windows if (one.record.lane, one.record.seq) in touched)
+        return FirstWindows(one for one in windows if (one.record.lane, one.record.seq) in touched), first.erased
 
 
 @dataclass(frozen=True)

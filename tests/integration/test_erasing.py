@@ -1,0 +1,93 @@
+"""Erased messages: no sink and no dead letter has them, nothing brings them back, and the audit knows who erased them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.command_line import asked, tidemark
+from tests.support.oracle import CDN, Place
+from tests.support.playground import Make, Playground
+from tidemark.ledger.records import LaneKind
+from tidemark.sinks.contract import Asked
+from tidemark.sinks.kinds import sink_to_compact
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.sinks.parquet.compacting import compact
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+COORDINATE = ["_topic", "_partition", "_offset"]
+
+
+def in_files(play: Playground) -> set[tuple[str, int, int]]:
+    """What any file of the Parquet sink holds, whether it counts or not."""
+    sink = sink_to_compact(play.opened.stream.sinks, play.name, None)
+    base = Path(sink.base(play.opened.connections).removeprefix("file://"))
+    tables = [pq.read_table(path, columns=COORDINATE, partitioning=None) for path in base.rglob("*.parquet")]
+    return {tuple(row.values()) for table in tables for row in table.to_pylist()}
+
+
+def rows_left(play: Playground, erased: set[tuple[str, int, int]]) -> dict[Place, Any]:
+    return {place: row for place, row in play.expected().rows.items() if place[:3] not in erased}
+
+
+def assert_gone(play: Playground, erased: set[tuple[str, int, int]]) -> None:
+    left = rows_left(play, erased)
+    assert play.independent.hbase().by_place() == play.independent.parquet(play.fields).by_place() == left
+    letters = play.independent.hbase(f"{play.name}_dead")
+    assert {place[:3] for place, _ in letters.rows} == set(play.expected().dead) - erased
+    # Not only hidden: the tables have no other rows.
+    assert (play.independent.hbase().debris, letters.debris) == (0, 0)
+
+
+@pytest.mark.covers("N27")
+def test_erased_messages_stay_gone(make: Make) -> None:
+    play = make(CDN)
+    play.produce(120)
+    topic = play.topics[0]
+    play.kafka.send([(topic, 0, b"me", b"no line")])
+    play.ingest()
+    rows = sorted(place[:3] for place in play.expected().rows if place[0] == topic)
+    dead = sorted(play.expected().dead)
+    erased = {rows[0], rows[5], dead[0]}
+    named = [f"{name}/{partition}@{offset}" for name, partition, offset in sorted(erased)]
+    options = [part for one in named for part in ("--records", one)]
+
+    plan = asked("erase", str(play.file), *options, "--reason", "request 4711", "--dry-run")
+    assert (plan["to_erase"]["offsets"], plan["to_read_again"]["offsets"]) == (3, 0)
+    done = asked("erase", str(play.file), *options, "--reason", "request 4711")
+    assert (done["erased"]["offsets"], done["tombstones"][0]["reason"]) == (3, "request 4711")
+    remains = {one["name"]: one["remains"] for one in done["places"] if one["type"] != "kafka"}
+    assert (remains["hbase"], remains["dead_letters"]) == ("", "")
+    assert f"tidemark compact {play.name} --write" in remains["parquet"]
+    assert [one["remains"] for one in done["places"] if one["name"] == "the source"]
+    assert_gone(play, erased)
+
+    report = audit(play.opened, "audit")
+    assert (report.clean, report.erased) == (True, 3), report.sentence()
+    (stone,) = report.tombstones
+    assert (stone.reason, stone.offsets, stone.window) == ("request 4711", 3, done["tombstones"][0]["window"])
+    shown, _ = tidemark("show", str(play.file), named[0])
+    assert "erased for good" in shown
+    assert "request 4711" in shown
+
+    # A compaction removes the bytes. It takes a single folder for that.
+    assert erased & in_files(play) == erased - {dead[0]}
+    compact(play.opened, sink_to_compact(play.opened.stream.sinks, play.name, None), "a compaction", Asked())
+    assert not erased & in_files(play)
+    assert_gone(play, erased)
+
+    # No request reads them again, and each says so.
+    again = asked("replay", str(play.file), "--ignore-stored", "--reason", "all of it", "--dry-run")
+    assert sum(part["offsets"] for why, part in again["left_out"].items() if why.startswith("erased by erase-")) == 3
+    windows = play.select(LaneKind.REPLAY, play.opened.book.authority().covered())
+    assert sum(tally.read.number for one in windows for tally in one.tallies) == 118
+    assert_gone(play, erased)
+    assert audit(play.opened, "audit 2").clean
+
+    done = asked("erase", str(play.file), *options, "--reason", "request 4711")
+    assert {one["remains"] for one in done["places"] if one["type"] == "parquet"} <= {""}
+    assert sum(part["offsets"] for part in done["erased_before"].values()) == 3

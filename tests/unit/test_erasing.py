@@ -1,0 +1,288 @@
+"""What was erased stays erased: no request takes it, no lane may claim it, and the ledger says who erased it, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
+from tidemark.audit.coverage import coverage
+from tidemark.audit.report import prove_coverage, tombstone_reports
+from tidemark.errors import ClaimOverlap, NotApproved, OffsetsErased, OffsetsOutOfRange, WrongUse
+from tidemark.ledger.erased import erased, tombstones
+from tidemark.ledger.lookup import look_up
+from tidemark.ledger.records import LaneKind, Record, SinkReceipt, positions
+from tidemark.ledger.register import open_lane
+from tidemark.ledger.verifying import verify
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import RangeSet
+from tidemark.runs import erasing, keys, lanes, steering
+from tidemark.runs.approval import People
+from tidemark.runs.requests import BackfillRequest, ReplayRequest
+from tidemark.runs.selecting import divided, select
+from tidemark.sinks.aggregates.rows import block_qualifier
+from tidemark.sinks.aggregates.table import counting, place_of
+from tidemark.views.fates import Covering, Fate, possible
+
+LATER = TEXT.replace("start: earliest", "start: {offsets: {orders/0: 20}}")
+REASON = "request 4711"
+ANN = People("ann")
+BLOCKS = """
+  - {type: hbase_aggregates, table: sums, key: id, values: {n: count}, block_offsets: 10}
+"""
+
+
+def made_in(folder: Path, text: str = LATER) -> StreamInMemory:
+    """The ingest has read [20, 40) in two windows; Kafka has [0, 50)."""
+    stream = StreamInMemory(folder, text=text)
+    for end in (30, 40):
+        stream.ends((0, end))
+        stream.ingest(f"run {end}")
+    stream.ends((0, 50))
+    return stream
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> StreamInMemory:
+    return made_in(tmp_path)
+
+
+def opened_lane(made: StreamInMemory, wanted: RangeSet, run: str = "erasure", by: People = ANN) -> str:
+    return erasing.open_erasure(made.opened, run, erasing.choose(made.opened, wanted), REASON, by)
+
+
+def erase(made: StreamInMemory, wanted: RangeSet, run: str = "erasure") -> Record:
+    lane = opened_lane(made, wanted, run)
+    pending = lanes.plan_lane(made.opened, lane, run)
+    assert pending is not None
+    assert erasing.reads_nothing(made.opened, pending.window)
+    record = erasing.erase_only(made.opened, lane, pending.window.seq, run)
+    lanes.finish(made.opened, lane)
+    return record
+
+
+def read(made: StreamInMemory, lane: str, run: str) -> RangeSet:
+    found = RangeSet()
+    while lanes.plan_lane(made.opened, lane, run) is not None:
+        found |= made.opened.book.covers(made.process(lane, run).window)
+    lanes.finish(made.opened, lane)
+    return found
+
+
+@pytest.mark.covers("N27")
+def test_what_is_erased_has_no_result_and_a_tombstone(made: StreamInMemory) -> None:
+    # A hole may be erased too, and offsets that Kafka has deleted.
+    made.ends((25, 50))
+    record = erase(made, offsets((0, 10, 12), (0, 22, 23), (0, 35, 36)))
+    windows = made.opened.book.committed()
+    (stone,) = tombstones(windows)
+    assert (stone.offsets, stone.asked_by, stone.record.window.reason) == (
+        offsets((0, 10, 12), (0, 22, 23), (0, 35, 36)),
+        "ann",
+        REASON,
+    )
+    assert stone.said() == f"erased by {record.lane}, {stone.said().rpartition(', ')[2]}"
+    authority = made.opened.book.authority()
+    assert {authority.of(at(0), one) for one in (10, 22, 35)} == {record.attempt.generation}
+    assert look_up(made.opened.book, Coordinate(at(0), 22)).windows[0] == record
+    # Every place where an older window has written is cleared, and the tables of today's file are not asked for.
+    assert made.sweeps.erased == [(record.lane, stone.offsets)]
+    (report,) = tombstone_reports(windows)
+    assert (report.offsets, report.asked_by, report.reason) == (4, "ann", REASON)
+    assert verify(made.opened.book) == []
+    # It is no hole, and no overlap either.
+    (proof,) = prove_coverage(windows, {at(0): 20}, {at(0): 40})
+    assert (proof.holes, proof.overlaps) == (RangeSet(), RangeSet())
+    (part,) = coverage(windows)
+    assert part.lanes[record.lane] == stone.offsets
+
+
+@pytest.mark.covers("N27")
+def test_no_lane_may_claim_it_whoever_asks(made: StreamInMemory) -> None:
+    erase(made, offsets((0, 10, 11), (0, 25, 26)))
+    book = made.opened.book
+    for kind, wanted in (
+        (LaneKind.REPLAY, offsets((0, 24, 27))),
+        (LaneKind.BACKFILL, offsets((0, 10, 12))),
+        (LaneKind.ERASE, offsets((0, 25, 26))),
+    ):
+        ref = book.store_selection(wanted)
+        with pytest.raises(OffsetsErased, match=r"orders/0 \[\d+, \d+\): erased"):
+            open_lane(book, f"{kind.value}-by-hand", kind, run="x", start=positions({at(0): 10}), selection=ref)
+    # What opens lanes for everybody leaves it out: also for an audit's findings from before.
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "repair", offsets((0, 20, 40)), "findings")
+    assert read(made, lane, "repair") == offsets((0, 20, 25), (0, 26, 40))
+    with pytest.raises(WrongUse, match="nothing to replay: everything selected was erased"):
+        lanes.open_selected(made.opened, LaneKind.REPLAY, "again", offsets((0, 25, 26)), "findings")
+
+
+ASKED: list[Callable[[], Any]] = [
+    lambda: ReplayRequest(reason="bug 17", ranges="orders/0@0-50"),
+    lambda: ReplayRequest(reason="bug 17", ignore_stored=True),
+    lambda: ReplayRequest(reason="bug 17", records="\n".join(f"orders/0@{one}" for one in range(50))),
+    lambda: ReplayRequest(reason="bug 17", since="1970-01-01T00:00:00Z"),
+    lambda: BackfillRequest(reason="bug 17", ranges="orders/0@0-50"),
+    lambda: BackfillRequest(reason="bug 17", ranges="orders/0@0-50", mode="reprocess"),
+    lambda: BackfillRequest(reason="bug 17", everything_before=True),
+    lambda: BackfillRequest(reason="bug 17", since="1970-01-01T00:00:00Z"),
+]
+
+
+@pytest.mark.covers("N27")
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(gone=st.sets(st.integers(0, 38), min_size=1, max_size=8), number=st.integers(0, len(ASKED) - 1))
+def test_no_request_takes_it(tmp_path_factory: pytest.TempPathFactory, gone: set[int], number: int) -> None:
+    made = made_in(tmp_path_factory.mktemp("erased"))
+    wanted = offsets(*((0, one, one + 1) for one in gone))
+    erase(made, wanted)
+    request = ASKED[number]()
+    found = select(made.opened, request)
+    assert not found.all & wanted
+    said = RangeSet(one for why, part in found.left_out.items() if why.startswith("erased by erase-") for one in part)
+    named = RangeSet(one for part in (found.all, *found.left_out.values()) for one in part)
+    assert said == wanted & named
+    mine = lanes.open_request(made.opened, request.kind, "asked", found.ranges, REASON, again=found.again)
+    assert RangeSet(one for lane in mine for one in read(made, lane, "asked")) == found.all
+    authority, (stone,) = made.opened.book.authority(), tombstones(made.opened.book.committed())
+    assert authority.held_by(stone.record.attempt.generation, wanted) == wanted
+
+
+@pytest.mark.covers("N27")
+def test_an_erasure_and_another_lane_never_claim_the_same(made: StreamInMemory) -> None:
+    replay = lanes.open_selected(made.opened, LaneKind.REPLAY, "replay", offsets((0, 20, 30)), "a test")
+    with pytest.raises(ClaimOverlap, match=rf"orders/0 \[25, 26\): claimed by the open lane {replay} \(run replay\)"):
+        opened_lane(made, offsets((0, 25, 26)))
+    steering.cancel(made.opened, replay, "a test")
+    mine = opened_lane(made, offsets((0, 25, 26)))
+    with pytest.raises(ClaimOverlap, match=rf"claimed by the open lane {mine}"):
+        lanes.open_selected(made.opened, LaneKind.REPLAY, "later", offsets((0, 20, 30)), "a test")
+    # One that was not carried out erases nothing.
+    steering.cancel(made.opened, steering.lanes_of(made.opened, "erasure")[0], "asked for the wrong one")
+    assert not erased(made.opened.book.committed())
+    assert select(made.opened, ReplayRequest(reason="bug 17", ranges="orders/0@25-26")).ranges == offsets((0, 25, 26))
+
+
+@pytest.mark.covers("N27")
+def test_what_the_ingest_has_not_read_cannot_be_erased(made: StreamInMemory) -> None:
+    with pytest.raises(WrongUse, match=r"at or above the ingest position: orders/0 \[40, 41\).*erase them after"):
+        erasing.choose(made.opened, offsets((0, 39, 41)))
+    ref = made.opened.book.store_selection(offsets((0, 39, 41)))
+    with pytest.raises(ClaimOverlap, match="at or above the ingest position"):
+        open_lane(made.opened.book, "erase-x", LaneKind.ERASE, run="x", start=positions({at(0): 39}), selection=ref)
+    none = StreamInMemory(made.folder, made.kafka, f"{LATER}guarantee: none\n", made.store)
+    with pytest.raises(WrongUse, match="nothing can be erased for good"):
+        erasing.choose(none.opened, offsets((0, 25, 26)))
+
+
+def test_a_second_erasure_names_the_first(made: StreamInMemory) -> None:
+    first = erase(made, offsets((0, 25, 26)))
+    chosen = erasing.choose(made.opened, offsets((0, 25, 27)))
+    assert (chosen.offsets, chosen.rest) == (offsets((0, 26, 27)), RangeSet())
+    ((why, before),) = chosen.before.items()
+    assert (why.startswith(f"erased by {first.lane}, "), before) == (True, offsets((0, 25, 26)))
+    assert erasing.choose(made.opened, offsets((0, 25, 26))).offsets == RangeSet()
+    assert {why: part for why, part in divided(made.opened, offsets((0, 24, 26))).items() if part} == {
+        why: offsets((0, 25, 26)),
+        "a window has read them": offsets((0, 24, 25)),
+    }
+
+
+def test_an_erasure_that_died_is_gone_on_with(made: StreamInMemory) -> None:
+    lane = opened_lane(made, offsets((0, 25, 26)))
+    pending = lanes.plan_lane(made.opened, lane, "erasure")
+    assert pending is not None
+    made.sweeps.fails = True
+    with pytest.raises(RuntimeError):
+        erasing.erase_only(made.opened, lane, pending.window.seq, "erasure")
+    # It is committed. Whoever runs next clears the sinks first.
+    made.sweeps.fails = False
+    assert made.sweeps.erased == []
+    made.ingest("the next run")
+    assert made.sweeps.erased == [(lane, offsets((0, 25, 26)))]
+    assert lanes.plan_lane(made.opened, lane, "erasure") is None
+
+
+def test_many_offsets_need_a_second_person(tmp_path: Path) -> None:
+    made = made_in(tmp_path, f"{LATER}limits: {{approve_above: 2}}\n")
+    with pytest.raises(NotApproved, match="3 offsets are more than 2"):
+        opened_lane(made, offsets((0, 25, 28)))
+    opened_lane(made, offsets((0, 25, 28)), by=People("ann", "bob"))
+    with pytest.raises(WrongUse, match="needs a reason"):
+        erasing.open_erasure(made.opened, "x", erasing.choose(made.opened, offsets((0, 30, 31))), " ")
+
+
+def test_whole_blocks_are_read_again_without_it(tmp_path: Path) -> None:
+    made = made_in(tmp_path, LATER.replace("dead_letters:", f"{BLOCKS}dead_letters:"))
+    chosen = erasing.choose(made.opened, offsets((0, 30, 31), (0, 25, 26)))
+    assert (chosen.offsets, chosen.rest) == (
+        offsets((0, 25, 26), (0, 30, 31)),
+        offsets((0, 20, 25), (0, 26, 30), (0, 31, 40)),
+    )
+    lane = opened_lane(made, chosen.offsets)
+    pending = lanes.plan_lane(made.opened, lane, "erasure")
+    assert pending is not None
+    assert not erasing.reads_nothing(made.opened, pending.window)
+    assert made.process(lane, "erasure").window.erases is not None
+    lanes.finish(made.opened, lane)
+    assert erased(made.opened.book.committed()) == chosen.offsets
+    # A replay of one offset reads its block, without what is erased.
+    asked = select(made.opened, ReplayRequest(reason="bug 17", records="orders/0@26"))
+    assert asked.ranges == offsets((0, 20, 25), (0, 26, 30))
+    mine = lanes.open_selected(made.opened, LaneKind.REPLAY, "replay", asked.ranges, REASON)
+    assert read(made, mine, "replay") == asked.ranges
+    made.ends((37, 50))
+    with pytest.raises(OffsetsOutOfRange, match=r"orders/0 \[30, 40\).*Kafka no longer has orders/0 \[31, 35\)"):
+        erasing.choose(made.opened, offsets((0, 35, 36)))
+
+
+@pytest.mark.parametrize("wrote", [True, False])
+def test_what_counts_in_a_block_whose_first_offset_is_erased(tmp_path: Path, wrote: bool) -> None:
+    """A later replay covers the rest alone, and the block's contribution is named by its first offset."""
+    made = made_in(tmp_path, LATER.replace("dead_letters:", f"{BLOCKS}dead_letters:"))
+    table = SinkReceipt(name="sums", type="hbase_aggregates", place=place_of("hbase", "sums", 10))
+
+    def counts(block: int) -> int | None:
+        windows = [
+            replace(
+                one, record=structs.replace(one.record, receipt=structs.replace(one.record.receipt, sinks=(table,)))
+            )
+            if wrote or one.record.kind != LaneKind.ERASE
+            else one
+            for one in made.opened.book.committed()
+            if one.record.receipt is not None
+        ]
+        return counting(windows, "sums", 10)(block_qualifier(at(0), block))
+
+    before = counts(20), counts(30)
+    lane = opened_lane(made, offsets((0, 30, 31)))
+    lanes.plan_lane(made.opened, lane, "erasure")
+    erasure = made.process(lane, "erasure").attempt.generation
+    lanes.finish(made.opened, lane)
+    # Also where the sink was not in the stream file: what was made of the erased message counts no more.
+    assert (counts(20), counts(30)) == (before[0], erasure)
+    mine = lanes.open_selected(made.opened, LaneKind.REPLAY, "replay", offsets((0, 35, 36)), REASON)
+    lanes.plan_lane(made.opened, mine, "replay")
+    record = made.process(mine, "replay")
+    assert made.opened.book.covers(record.window) == offsets((0, 31, 40))
+    assert (counts(20), counts(30)) == (before[0], record.attempt.generation)
+
+
+def test_the_fate_of_an_erased_offset() -> None:
+    assert possible(Covering(None, erased=True), None) == {Fate.ERASED}
+
+
+@pytest.mark.parametrize(("said", "key"), [("me", b"me"), ("hex:00ff", b"\0\xff"), ("hex:", b"")])
+def test_keys(said: str, key: bytes) -> None:
+    assert keys.parse_key(said) == key
+
+
+def test_a_key_that_is_none() -> None:
+    with pytest.raises(WrongUse, match="expected hexadecimal digits"):
+        keys.parse_key("hex:0g")

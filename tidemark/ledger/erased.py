@@ -1,0 +1,69 @@
+"""Offsets that were erased: they have no result, and no later window reads them.
+
+An erasure is a committed window that covers offsets and writes nothing of them. So all older rows and dead letters of these
+offsets have no authority any more. No later lane may claim them (`register.py`), so the window stays the newest one there.
+It is the tombstone: when, why, and by whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidemark.ledger.book import Book, Committed
+from tidemark.ledger.records import Record, SinkReceipt
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.times import in_utc
+
+
+@dataclass(frozen=True)
+class Tombstone:
+    """What one window has erased. It names offsets, and never what was in them."""
+
+    record: Record
+    offsets: RangeSet
+
+    @property
+    def asked_by(self) -> str | None:
+        return self.record.window.erases.asked_by if self.record.window.erases else None
+
+    @property
+    def approved_by(self) -> str | None:
+        return self.record.window.erases.approved_by if self.record.window.erases else None
+
+    def said(self) -> str:
+        return erased_by(self.record)
+
+
+def erased_by(record: Record) -> str:
+    """The answer for an offset that this window has erased."""
+    return f"erased by {record.lane}, {in_utc(record.committed_at)}"
+
+
+def tombstones(windows: Iterable[Committed]) -> list[Tombstone]:
+    """The windows that have erased something, by the time of their commit."""
+    found = [Tombstone(window.record, window.erased) for window in windows if window.erased]
+    return sorted(found, key=lambda one: one.record.committed_at)
+
+
+def erased(windows: Iterable[Committed]) -> RangeSet:
+    """All offsets that some windows have erased."""
+    return RangeSet(one for window in windows for one in window.erased)
+
+
+def is_erased(book: Book, record: Record, place: Coordinate) -> bool:
+    """Whether a window that covers an offset has erased it. Of a large selection, one piece is read."""
+    return record.window.erases is not None and bool(book.holding([record.window.erases.selection], place))
+
+
+def places_written(
+    windows: Iterable[Committed], erased: RangeSet, before: int | None = None
+) -> list[tuple[Record, SinkReceipt]]:
+    """Where windows have written at some offsets, with these windows. `before`: only those of lower generations."""
+    return [
+        (window.record, one)
+        for window in windows
+        if (before is None or window.generation < before) and window.covers & erased
+        for one in window.record.places
+    ]

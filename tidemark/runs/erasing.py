@@ -1,0 +1,168 @@
+"""Erasing offsets: they lose their results in every sink, and no later request brings them back.
+
+An erasure is a lane of its own. Its windows cover the offsets and write nothing of them, so nothing older counts there any
+more. Where a sink keeps contributions of whole windows or blocks, its windows read the rest of these again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark.commit import protocol
+from tidemark.commit.fence import unwatched
+from tidemark.errors import AuthenticationFailed, NotAuthorized, TopicUnknown, Unreachable, WrongUse
+from tidemark.ledger.erased import places_written, tombstones
+from tidemark.ledger.records import INGEST, Erasure, Guarantee, LaneKind, Record, SinkReceipt, Window, positions
+from tidemark.ledger.register import NewLane, open_together
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.planning.planner import offsets_within
+from tidemark.runs import answers, lanes, whole_windows
+from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved
+from tidemark.runs.discovery import known_now
+from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.skipping import NothingToRead
+from tidemark.sinks.kinds import kind_of
+from tidemark.sinks.sweeping import each_once
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The offsets to erase, those that are read again because a sink needs them, and those that were erased before."""
+
+    offsets: RangeSet
+    rest: RangeSet
+    before: Mapping[str, RangeSet]
+
+
+def choose(opened: OpenStream, wanted: RangeSet) -> Chosen:
+    """What an erasure of some offsets erases and reads. `wanted` has the incarnations filled in.
+
+    Raises WrongUse for offsets that the ingest has not read yet, OffsetsOutOfRange where the rest of a block is gone.
+    """
+    if opened.stream.guarantee == Guarantee.NONE.value:
+        raise WrongUse(
+            f"{opened.book.stream} keeps no positions (guarantee: none), so its next run may read anything again: nothing "
+            "can be erased for good"
+        )
+    before: dict[str, RangeSet] = {}
+    for one in tombstones(opened.book.committed()):
+        if part := wanted & one.offsets:
+            before[one.said()] = before.get(one.said(), RangeSet()) | part
+            wanted -= part
+    head = opened.book.head(INGEST)
+    at = head.head.offsets() if head is not None else {}
+    if live := wanted - RangeSet(OffsetRange(partition, 0, offset) for partition, offset in at.items()):
+        raise WrongUse(
+            f"{answers.said({answers.THE_INGESTS: live})}. Only what was read can be erased, since the ingest would read "
+            f"these again. Nothing was changed. Leave them out, or erase them after the next run (tidemark run "
+            f"{opened.book.stream})"
+        )
+    wide = whole_windows.widened(opened, wanted, erasing=True) if wanted else wanted
+    return Chosen(wanted, wide - wanted, before)
+
+
+def open_erasure(opened: OpenStream, run: str, chosen: Chosen, reason: str, by: People = NOBODY_KNOWN) -> str:
+    """Open the lane of an erasure, and claim its offsets. Gives the lane's name, which follows from the run's.
+
+    Raises ClaimOverlap while another open lane has claimed some of the offsets, NotApproved for too many of them without
+    a second person, and WrongUse or ConnectionMissing for a place that this program cannot clear.
+    """
+    protocol.check_reason("an erasure", reason)
+    if not chosen.offsets:
+        raise WrongUse("there is nothing to erase: everything that was named is erased already")
+    selection = chosen.offsets | chosen.rest
+    check_approved(opened.stream.limits.approve_above, selection.count(), by)
+    _check_places(opened, chosen.offsets)
+    lane = lanes.lane_name(LaneKind.ERASE, run)
+    book = opened.book
+    noted = Erasure(selection=book.store_selection(chosen.offsets), asked_by=by.asked, approved_by=by.approved)
+    open_together(
+        book,
+        NewLane(
+            lane=lane,
+            kind=LaneKind.ERASE,
+            run=run,
+            start=positions({found.partition: found.start for found in selection.hull()}),
+            selection=book.store_selection(selection),
+            reason=reason,
+            asked_by=by.asked,
+            approved_by=by.approved,
+            erases=noted,
+        ),
+    )
+    return lane
+
+
+def _check_places(opened: OpenStream, erased: RangeSet) -> None:
+    """Before the commit: a place that cannot be cleared would stop the settling of every later run."""
+    for place in _places(opened, erased):
+        kind_of(place.type)
+        if (connection := place.place.get("connection")) is not None:
+            opened.connections(connection)
+
+
+def reads_nothing(opened: OpenStream, window: Window) -> bool:
+    """Whether a window of an erasure only erases, so that no Spark job has to run."""
+    return not opened.book.covers(window) - opened.book.erases(window)
+
+
+def erase_only(opened: OpenStream, lane: str, seq: int, run: str, *, take_over: bool = False) -> Record:
+    """Steps 2 to 7 of a window that reads nothing."""
+    return protocol.process(
+        opened.book,
+        opened.sweeper,
+        NothingToRead(opened.book.clock()),
+        unwatched,
+        lane,
+        seq,
+        lanes.this_run(opened, run),
+        take_over=take_over,
+    )
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """A place with results of erased offsets, and what it still holds of them; empty for nothing."""
+
+    name: str
+    type: str
+    place: Mapping[str, str]
+    remains: str
+
+    def where(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.place.items())
+
+    def as_fields(self) -> dict[str, Any]:
+        return {"name": self.name, "type": self.type, "place": dict(self.place), "remains": self.remains}
+
+
+def remaining(opened: OpenStream, erased: RangeSet) -> list[Remaining]:
+    """Every place where windows have written some offsets, and Kafka itself, with what they hold once these are erased."""
+    found = [
+        Remaining(
+            one.name,
+            one.type,
+            {name: value for name, value in one.place.items() if name != "folder"},
+            kind_of(one.type).without_spark().remains(opened, one.name, erased),
+        )
+        for one in _places(opened, erased)
+    ]
+    return [*found, *_in_kafka(opened, erased)]
+
+
+def _places(opened: OpenStream, erased: RangeSet) -> list[SinkReceipt]:
+    return each_once(place for _, place in places_written(opened.book.committed(), erased))
+
+
+def _in_kafka(opened: OpenStream, erased: RangeSet) -> Iterable[Remaining]:
+    """Kafka's own copy, by topic. Tidemark cannot remove it."""
+    for topic in sorted({at.topic for at in erased.partitions}):
+        offsets = erased.only(at for at in erased.partitions if at.topic == topic)
+        try:
+            held = offsets_within(known_now(opened, (topic,), learn=False), offsets).count()
+            said = f"{held} of {offsets.count()} offsets, until Kafka deletes them" if held else ""
+        except (Unreachable, NotAuthorized, AuthenticationFailed, TopicUnknown) as problem:
+            said = f"not known: {type(problem).__name__}: {problem}"
+        yield Remaining("the source", "kafka", {"topic": topic}, said)
