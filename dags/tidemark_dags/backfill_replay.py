@@ -59,38 +59,9 @@ def selected_dag(
             A dry run that does not compare shows the offsets and ends here. A retry gives the selection of the first try: by
             then the run may have read a part of it.
             """
-            from tidemark.runs import estimates, into_sinks, resolved
-            from tidemark.runs.answers import exact
-            from tidemark.runs.selecting import select, selected_before
-            from tidemark_dags.connections import open_here
-
-            with airflow_errors(), refusal_shown(context):
-                asked = checked(request, context["params"], context["dag_run"].conf or {})
-                opened = open_here(file)
-                sinks = into_sinks.named(opened, asked.sinks) or ()
-                selected = selected_before(opened, kind, run_name(context)) or select(opened, asked)
-                digest = resolved.digest_of(opened, kind, selected.ranges, selected.again)
-                ref = opened.book.store_selection(selected.all)
-                again = opened.book.store_selection(selected.again).digest if selected.again else ""
-                rate = asked.rate or stream.limits.max_records_per_second
-                guess = estimates.estimated(opened, selected.all, rate)
-            # In the log, because Airflow's pages fold the reason of a skipped task away.
-            log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", selected.all.count())
-            answers = answered(exact({**selected.to_read(), **selected.left_out}))
-            log.info("%s", estimates.said(guess))
-            found = {
-                **describe(selected.all),
-                "selection": ref.digest,
-                "again": again,
-                "plan": digest,
-                "sinks": ",".join(sinks),
-                **answers,
-                "estimate": guess,
-            }
-            if sinks:
-                log.info("into %s alone: other sinks and the dead letters stay as they are", ", ".join(sinks))
+            asked, found = _looked_up(context, file, stream, request)
             context["ti"].xcom_push(key="found", value=found)
-            wanted = isinstance(asked, ReplayRequest) and asked.compare and bool(selected.ranges)
+            wanted = isinstance(asked, ReplayRequest) and asked.compare and bool(found["offsets"])
             if asked.dry_run and not wanted:
                 raise AirflowSkipException(f"dry run: {found['offsets']} offsets would be read: {found['ranges']}")
             return "compare" if wanted else first
@@ -120,7 +91,7 @@ def selected_dag(
                 asked = checked(request, context["params"], context["dag_run"].conf or {})
                 if not lanes.lanes_of(opened, kind, run):
                     # It may have waited for a second person, or for a comparison.
-                    check_plan(opened, kind, chosen - again, again, asked.plan)
+                    check_plan(opened, asked, chosen - again, again)
                 mine = lanes.open_request(
                     opened,
                     kind,
@@ -162,6 +133,41 @@ def selected_dag(
         )
         planned >> process >> publish(file, stream, planned["lane"], planned["then"])
     return dag
+
+
+def _looked_up(
+    context: Any, file: str, stream: Stream, request: type[BackfillRequest] | type[ReplayRequest]
+) -> tuple[BackfillRequest | ReplayRequest, dict[str, Any]]:
+    """The request of a run, and the offsets that it would read. Logs them with the answers and an estimate."""
+    from tidemark.runs import estimates, into_sinks, resolved
+    from tidemark.runs.answers import exact
+    from tidemark.runs.selecting import select, selected_before
+    from tidemark_dags.connections import open_here
+
+    with airflow_errors(), refusal_shown(context):
+        asked = checked(request, context["params"], context["dag_run"].conf or {})
+        opened = open_here(file)
+        sinks = into_sinks.named(opened, asked.sinks) or ()
+        selected = selected_before(opened, request.kind, run_name(context)) or select(opened, asked)
+        digest = resolved.digest_of(opened, asked, selected.ranges, selected.again)
+        ref = opened.book.store_selection(selected.all)
+        again = opened.book.store_selection(selected.again).digest if selected.again else ""
+        guess = estimates.estimated(opened, selected.all, asked.rate or stream.limits.max_records_per_second)
+    # In the log, because Airflow's pages fold the reason of a skipped task away.
+    log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", selected.all.count())
+    answers = answered(exact({**selected.to_read(), **selected.left_out}))
+    log.info("%s", estimates.said(guess))
+    if sinks:
+        log.info("into %s alone: other sinks and the dead letters stay as they are", ", ".join(sinks))
+    return asked, {
+        **describe(selected.all),
+        "selection": ref.digest,
+        "again": again,
+        "plan": digest,
+        "sinks": ",".join(sinks),
+        **answers,
+        "estimate": guess,
+    }
 
 
 def _compare(file: str, stream: Stream) -> SparkJob:

@@ -131,7 +131,7 @@ def place_of(spark: SparkSession, made: Case) -> tuple[Audit, DataFrame, RowsAt,
         return rows
 
     opened = cast(OpenStream, None)
-    none = Forgotten(cast(Book, None), View([], Authority([]), {}, 0), (), (), "")
+    none = Forgotten(cast(Book, None), View([], Authority([]), {}, 0), (), RangeSet(), (), "")
     audit = Audit(spark, opened, messages, made.in_kafka, made.compacted, RangeSet(), none, None, None, block_size=SIZE)
     return audit, only(expected, made.in_kafka), at, asked
 

@@ -278,7 +278,7 @@ def _show(
     """A dry run: the answer to each offset, how many are stored already, an estimate by earlier windows, and the changes."""
     guess = estimated(opened, chosen.all, asked.rate or opened.stream.limits.max_records_per_second)
     stored, sinks = stored_before(opened.book.view(), chosen.all), into_sinks.named(opened, asked.sinks)
-    digest = digest_of(opened, asked.kind, chosen.ranges, chosen.again)
+    digest = digest_of(opened, asked, chosen.ranges, chosen.again)
     value = {
         "kind": asked.kind.value,
         "sinks": None if sinks is None else list(sinks),

@@ -70,7 +70,7 @@ def with_key(opened: OpenStream, key: bytes) -> WithKey:
     found = RangeSet(one for part in held for one in _in_kafka(opened, part, key))
     letters = RangeSet(
         OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1)
-        for row in hbase_rows(opened.book, opened.dead_letter_table())
+        for row in hbase_rows(opened.book, opened.dead_letter_table(), None)
         if row.fields.get("key") == key
     )
     unseen = opened.book.authority().covered() - held

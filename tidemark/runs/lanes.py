@@ -334,9 +334,7 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
 def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref: SelectionRef) -> Pending | None:
     into_sinks.check_still_there(opened, f"{opened.book.stream}/{lane}", entry.sinks)
     selection = opened.book.selection(ref)
-    at_once = (
-        whole_windows.read_at_once(opened, entry.order, entry.sinks) if entry.kind != LaneKind.BACKFILL else None
-    )
+    at_once = whole_windows.read_at_once(opened, entry.order, entry.sinks) if entry.kind != LaneKind.BACKFILL else None
     erasing = _erasing(opened, entry)
     read = selection if erasing is None else selection - erasing.offsets
     topics = tuple(sorted({at.topic for at in read.partitions}))

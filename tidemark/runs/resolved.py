@@ -11,9 +11,11 @@ from hashlib import sha256
 
 from tidemark.errors import StaleLedger
 from tidemark.ledger.book import Committed, View
-from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.requests import BackfillRequest, ReplayRequest
+
+Request = BackfillRequest | ReplayRequest
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,12 @@ def replaced(view: View, chosen: RangeSet) -> list[Replaced]:
     return [Replaced(windows[generation], RangeSet(found[generation])) for generation in sorted(found, reverse=True)]
 
 
-def digest_of(opened: OpenStream, kind: LaneKind, ranges: RangeSet, again: RangeSet) -> str:
-    """The digest of a plan: stream file, offsets, and the generation of the results that each of them has now.
+def digest_of(opened: OpenStream, asked: Request, ranges: RangeSet, again: RangeSet) -> str:
+    """The digest of a plan: stream file, sinks, offsets, and the generation of the results that each of them has now.
 
     What is not among the offsets does not change it, such as what the ingest reads meanwhile.
     """
-    found = sha256(f"{kind.value} {opened.book.stream} {opened.file.digest}\n".encode())
+    found = sha256(f"{asked.kind.value} {opened.book.stream} {opened.file.digest} {sorted(asked.sinks)}\n".encode())
     view = opened.book.view()
     for name, part in (("read", ranges), ("again", again)):
         for one in part:
@@ -48,12 +50,13 @@ def digest_of(opened: OpenStream, kind: LaneKind, ranges: RangeSet, again: Range
     return found.hexdigest()
 
 
-def check_plan(opened: OpenStream, kind: LaneKind, ranges: RangeSet, again: RangeSet, plan: str) -> None:
-    """Raises StaleLedger when a run would do anything else than the plan of this digest says. Empty: there is no plan."""
-    if plan and digest_of(opened, kind, ranges, again) != plan:
+def check_plan(opened: OpenStream, asked: Request, ranges: RangeSet, again: RangeSet) -> None:
+    """Raises StaleLedger when a request names a plan, and its run would do anything else than that plan says."""
+    if asked.plan and digest_of(opened, asked, ranges, again) != asked.plan:
         raise StaleLedger(
-            f"the plan {plan[:12]} of {opened.book.stream} is stale: since it was made, the offsets that a {kind.value} "
-            "would read, the windows that it would replace, or the stream file have changed. Nothing was changed. Plan anew"
+            f"the plan {asked.plan[:12]} of {opened.book.stream} is stale: since it was made, the offsets that a "
+            f"{asked.kind.value} would read, its sinks, the windows that it would replace, or the stream file have changed. "
+            "Nothing was changed. Plan anew"
         )
 
 

@@ -54,7 +54,7 @@ def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Sele
     that says something else. Raises TopicGone, TopicRecreated, OffsetsOutOfRange, Unreachable.
     """
     found = _widened(opened, request, _selected(opened, request))
-    resolved.check_plan(opened, request.kind, found.ranges, found.again, request.plan)
+    resolved.check_plan(opened, request, found.ranges, found.again)
     return found
 
 

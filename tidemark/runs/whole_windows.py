@@ -50,9 +50,7 @@ def because(opened: OpenStream, sinks: Sinks = None) -> str:
     return needed.because if needed is not None else ""
 
 
-def widened(
-    opened: OpenStream, selection: RangeSet, sinks: Sinks = None, *, erasing: bool = False
-) -> RangeSet:
+def widened(opened: OpenStream, selection: RangeSet, sinks: Sinks = None, *, erasing: bool = False) -> RangeSet:
     """The offsets that a replay reads: where a sink needs it, all offsets of the units that hold any of the selection.
 
     What was erased is left out. With `erasing`, the selection is erased, and only the rest is read.

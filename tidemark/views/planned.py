@@ -10,7 +10,7 @@ from typing import Any
 
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.planning.estimating import stored_before
-from tidemark.runs import whole_windows
+from tidemark.runs import into_sinks, whole_windows
 from tidemark.runs.answers import Answer, exact, totals
 from tidemark.runs.estimates import estimated
 from tidemark.runs.open_stream import OpenStream
@@ -32,17 +32,20 @@ def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> dict[
     left_out = exact(chosen.left_out)
     return {
         "kind": asked.kind.value,
-        "plan": digest_of(opened, asked.kind, chosen.ranges, chosen.again),
+        "plan": digest_of(opened, asked, chosen.ranges, chosen.again),
         "made_at": opened.book.clock(),
         "offsets": str(offsets),
         "partitions": [_partition(at, chosen) for at in chosen.all.partitions[:MOST_LINES]],
         "more_partitions": max(0, len(chosen.all.partitions) - MOST_LINES),
-        "added": {"offsets": str(chosen.added.count()), "because": whole_windows.because(opened)},
+        "added": {
+            "offsets": str(chosen.added.count()),
+            "because": whole_windows.because(opened, into_sinks.named(opened, asked.sinks)),
+        },
         "left_out": _answers(left_out),
         "stored_before": str(stored_before(view, chosen.all)),
         "replaces": [_window(one) for one in windows[:MOST_LINES]],
         "more_replaced": max(0, len(windows) - MOST_LINES),
-        "estimate": estimated(opened, offsets, asked.rate or opened.stream.limits.max_records_per_second),
+        "estimate": estimated(opened, chosen.all, asked.rate or opened.stream.limits.max_records_per_second),
         "needs_approval": approve_above is not None and offsets > approve_above,
     }
 

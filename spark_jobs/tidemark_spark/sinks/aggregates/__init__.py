@@ -25,5 +25,5 @@ class SparkAggregates:
 
     def audit(self, audit: Audit, settings: HBaseAggregatesSink) -> Audited:
         whole = RangeSet(one for one in audit.in_kafka if one.partition.topic not in audit.compacted)
-        report, findings = compare_aggregates(audit.spark, audit.opened, settings, audit.stored, whole)
+        report, findings = compare_aggregates(audit.spark, audit.opened, settings, audit.stored, whole, audit.some)
         return Audited(report, findings, None)

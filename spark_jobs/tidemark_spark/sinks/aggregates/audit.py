@@ -20,7 +20,7 @@ from tidemark.sinks.aggregates.computed import Aggregate
 from tidemark.sinks.aggregates.rows import block_of, qualifier
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.aggregates.table import aggregate_table, counting
-from tidemark.sinks.first_reads import FirstWindows
+from tidemark.sinks.first_reads import Block, FirstWindows
 from tidemark_spark.columns import INCARNATION, PARTITION, TOPIC
 from tidemark_spark.sinks.aggregates.aggregating import (
     ROWS,
@@ -41,16 +41,26 @@ _TOLERANCE = 1e-9
 
 
 def compare_aggregates(
-    spark: SparkSession, opened: OpenStream, sink: HBaseAggregatesSink, stored: DataFrame, in_kafka: RangeSet
+    spark: SparkSession,
+    opened: OpenStream,
+    sink: HBaseAggregatesSink,
+    stored: DataFrame,
+    in_kafka: RangeSet,
+    asked: RangeSet | None,
 ) -> tuple[PlaceReport, list[OffsetRange]]:
-    """The report on one sink, and the offsets of the wrong windows. `stored`: the rows that Kafka's messages give."""
+    """The report on one sink, and the offsets of the wrong windows. `stored`: the rows that Kafka's messages give.
+
+    Units that are not among the offsets `asked` as a whole are left alone; None: all are looked at.
+    """
     aggregates = sink.aggregates(opened.stream.fields)
     keys = [key_name(number) for number, _ in enumerate(sink.key)]
     windows = opened.book.committed()
     table = aggregate_table(opened.connections, sink.hbase, sink.table)
     block = table.block(sink.whole_blocks)
-    whole = FirstWindows(windows).intact(in_kafka, block)
-    units: _Windows | _Blocks = _Windows(whole) if block is None else _Blocks(whole, block)
+    first = FirstWindows(windows)
+    whole = first.intact(in_kafka, block)
+    units = _units(whole, block)
+    looked_at = None if asked is None else _units(first.intact(asked, block), block)
 
     given = with_units(chosen(stored, sink.key, aggregates), whole, block).where(
         F.col(unit_columns(block)[-1]).isNotNull()
@@ -59,7 +69,7 @@ def compare_aggregates(
     expected = expected.withColumn(ACK, F.lpad(F.lower(F.hex(ROWS_ACK)), 16, "0"))
 
     counts = counting(windows, sink.table, block)
-    found = all_contributions(spark, table, counts, units, len(keys), aggregates).persist()
+    found = all_contributions(spark, table, counts, units, looked_at, len(keys), aggregates).persist()
     debris = found.agg(F.coalesce(F.sum(DEBRIS), F.lit(0))).collect()[0][0]
     there = found.where(F.col(QUALIFIER).isNotNull())
     unproven = there.where(~F.col(WANTED)).count()
@@ -101,6 +111,10 @@ def compare_aggregates(
         extra_at=at["extra"],
     )
     return report, [one for row in wrong for one in units.offsets(row[QUALIFIER])]
+
+
+def _units(windows: FirstWindows, block: Block) -> _Windows | _Blocks:
+    return _Windows(windows) if block is None else _Blocks(windows, block)
 
 
 class _Windows:

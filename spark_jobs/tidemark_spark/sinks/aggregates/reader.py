@@ -45,13 +45,15 @@ def all_contributions(
     table: AggregateTable,
     counts: Counts,
     wanted: Callable[[bytes], bool],
+    asked: Callable[[bytes], bool] | None,
     keys: int,
     aggregates: tuple[Aggregate, ...],
 ) -> DataFrame:
     """Every contribution that counts, like those of `aggregating.contributions`, with QUALIFIER, ACK, WHOLE, WANTED,
     DEBRIS.
 
-    `wanted` takes a qualifier. A row without a qualifier only counts the debris of a key.
+    `wanted` and `asked` take a qualifier. Contributions of units that are not `asked` for are left out. A row without a
+    qualifier only counts the debris of a key.
     """
     names = [*(key_name(number) for number in range(keys)), *_value_names(aggregates)]
     schema = pa.schema(
@@ -65,7 +67,7 @@ def all_contributions(
             (DEBRIS, pa.int64()),
         ]
     )
-    return read_by_salts(spark, _Contributions(table, counts, wanted, keys, aggregates), schema)
+    return read_by_salts(spark, _Contributions(table, counts, wanted, asked, keys, aggregates), schema)
 
 
 def _spark_type(one: Aggregate) -> str:
@@ -94,12 +96,15 @@ class _Contributions:
     table: AggregateTable
     counts: Counts
     wanted: Callable[[bytes], bool]
+    asked: Callable[[bytes], bool] | None
     keys: int
     aggregates: tuple[Aggregate, ...]
 
     def __call__(self, salts: list[int]) -> Iterator[tuple[Any, ...]]:
         for row in self.table.rows(self.counts, salts):
             for name, one in row.contributions.items():
+                if self.asked is not None and not self.asked(name):
+                    continue
                 states = [one.states.get(value.name) for value in self.aggregates]
                 yield (name.decode(), *row.key, *states, one.rows, one.ack, one.whole, self.wanted(name), 0)
             if row.debris:
