@@ -115,6 +115,8 @@ class _Recording:
 class _NoSweeps:
     def sweep(self, record: Record, covers: RangeSet) -> None: ...
 
+    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[SinkReceipt]) -> None: ...
+
 
 class _NoWork:
     """Says of every partition that a hundred messages were read and stored."""

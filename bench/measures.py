@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench import against_clients, against_spark, ledger, selections, shapes
+from bench import against_clients, against_spark, audits, ledger, selections, shapes
 from bench.pairs import Pairs
 from bench.workbench import Workbench
 
@@ -119,5 +119,13 @@ MEASURES = (
         "both: plan the read, and Spark reads all columns, leaves out what is not wanted, and keeps none",
         1.1,
         selections.between,
+    ),
+    Measure(
+        "audit",
+        "an audit of unchanged data (CDN lines in Parquet), level full, against a bare read of the same data",
+        "ours: the ledger, messages and their rows, tallies, the digests of both sides, dead letters, the report. Theirs: "
+        "Spark reads all columns of the topic, and then all columns of the Parquet files, and does nothing with them",
+        1.2,
+        audits.against_a_read,
     ),
 )

@@ -25,6 +25,7 @@ from tidemark.ledger.codec import decode
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.hashing import content_hash, coordinate_hash, row_hash
 from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.shares import Share
 from tidemark.runs import answers, lanes
 from tidemark.runs.auditing import repair_of
 from tidemark.sinks.hbase.rows import Mark, PartitionKeys
@@ -37,8 +38,10 @@ from tidemark_spark.sinks import make_sinks
 pytestmark = pytest.mark.usefixtures("spark")
 
 
-def audited(play: Playground, within: RangeSet | None = None, level: Level = Level.FULL) -> AuditReport:
-    return audit(play.opened, play.new_run(), within, level)
+def audited(
+    play: Playground, within: RangeSet | None = None, level: Level = Level.FULL, share: Share | None = None
+) -> AuditReport:
+    return audit(play.opened, play.new_run(), within, level, share)
 
 
 def digests(play: Playground, rows: dict[Place, Fields]) -> dict[tuple[str, int], str]:
@@ -69,12 +72,22 @@ def test_a_clean_stream(play: Playground) -> None:
     }
 
 
-@pytest.mark.covers("N6", "N10")
+@pytest.mark.covers("N6", "N10", "N28")
 def test_missing_rows_are_named_and_a_replay_of_the_findings_repairs_them(play: Playground) -> None:
     play.produce(300)
     play.ingest()
     gone = rows_at(play, 0, 1, 4)
     delete_rows(play, play.name, 0, 1, *gone)
+    # A share of a quarter has the block with the damage for one of four seeds, and says no more of the others.
+    covered = play.opened.book.authority().covered()
+    shares = [audited(play, share=Share("25%", seed)) for seed in range(2)]
+    for seed, found in enumerate(shares):
+        looked_at, _ = Share("25%", seed).of(covered, Level.FULL.piece)
+        hit = (TopicPartition(play.topics[0], 1), gone[0]) in looked_at
+        assert (place(found, "hbase").missing, place(found, "parquet").missing) == (4 if hit else 0, 0)
+        assert found.expected == looked_at.count() < covered.count()
+        assert found.sentence().startswith(f"a share of 25% with seed {seed}: {looked_at.count()} of 300 offsets; ")
+        assert [one.covered for one in found.coverage] == [covered.only([at]).count() for at in covered.partitions]
     report = audited(play)
     names = tuple(f"{play.topics[0]}/1@{offset}" for offset in gone)
     assert place(report, "hbase").missing_at == names

@@ -100,9 +100,10 @@ def leave_debris(made: Case, number: int, _: int) -> None:
 
 
 def swap(made: Case, number: int, other: int) -> None:
-    """The contents of two rows. The XOR of contents over a whole place would not see it."""
+    """The marks of two rows: an XOR of what the marks say would not see it."""
     one, two = made.found[number], made.found[other]
-    made.found[number], made.found[other] = (*one[:6], *two[6:]), (*two[:6], *one[6:])
+    if one[5] and two[5]:
+        made.found[number], made.found[other] = (*one[:6], two[6], one[7]), (*two[:6], one[6], two[7])
 
 
 def compact(made: Case, number: int, _: int) -> None:

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from tests.support.memory import MemoryStore, TransactionalStore
-from tests.support.protocol_world import AT, LANE, OTHER, RUN, NoWork, World, hold, plan
+from tests.support.protocol_world import AT, LANE, OTHER, RUN, NoWork, Sweeps, World, hold, plan
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Planner, Step
 from tidemark.errors import LedgerContradiction, StaleLedger, WrongUse
@@ -110,7 +110,7 @@ def test_a_take_by_itself_owes_nothing_and_the_second_one_does(world: World) -> 
 def test_what_is_swept_is_what_the_window_covers_and_only_after_the_commit(world: World) -> None:
     swept: list[tuple[int, RangeSet, bool]] = []
 
-    class Watching:
+    class Watching(Sweeps):
         def sweep(self, record: Record, covers: RangeSet) -> None:
             swept.append((world.head.seq, covers, world.book.is_settled(record)))
 
@@ -126,7 +126,7 @@ class Cut(BaseException):
 
 
 def test_a_sweep_that_was_cut_short_is_done_again_before_the_next_window(world: World) -> None:
-    class Dying:
+    class Dying(Sweeps):
         def sweep(self, record: Record, covers: RangeSet) -> None:
             raise Cut
 

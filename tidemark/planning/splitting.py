@@ -43,10 +43,10 @@ def reads(wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None)
     """
     pieces = merged(wanted, sizes)
     if len(pieces) == len(wanted.partitions):
-        return [Read(found, exact) for exact in (True, False) if (found := _ranges(pieces, exact))]
+        return [Read(alike, exact) for exact in (True, False) if (alike := _ranges(pieces, exact))]
     long = [one for one in pieces if len(one.range) >= _SHORT]
     short = [one.range for one in pieces if len(one.range) < _SHORT]
-    found = []
+    found: list[Read] = []
     for exact in (True, False):
         parts = [part for one in _ranges(long, exact) for part in _even(one, math.ceil(len(one) / _RECORDS_PER_TASK))]
         found += [Read(some, exact, len(some)) for some in _batches(parts, _MOST_RANGES)]

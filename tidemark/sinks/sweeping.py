@@ -20,9 +20,11 @@ class SinkSweeper:
 
     def sweep(self, record: Record, covers: RangeSet) -> None:
         for sink in record.places:
-            _plain(sink, f"the receipt of {record.lane}/{record.seq}").sweep(
-                self._connections, sink.place, record, covers
-            )
+            self._sweep_one(sink, record, covers)
+
+    def _sweep_one(self, sink: SinkReceipt, record: Record, covers: RangeSet) -> None:
+        plain = _plain(sink, f"the receipt of {record.lane}/{record.seq}")
+        plain.sweep(self._connections, sink.place, record, covers)
 
     def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[SinkReceipt]) -> None:
         for sink in each_once(places):

@@ -74,12 +74,12 @@ function laneOf(one) {
   made.append(about);
   if (one.paused) {
     const said = element("p", `Paused: ${one.paused.reason}, since `, "busy");
-    said.append(time(one.paused.at), ". The window in work is finished; no further one begins.");
+    said.append(time(one.paused.at), ". A window in work is finished; no further one begins.");
     made.append(said);
   }
   if (one.closed_early) made.append(element("p", `Closed before it was done: ${one.closed_early}`, "bad"));
   if (one.pending) {
-    const said = element("p", "In work: window ");
+    const said = element("p", one.pending.step ? "In work: window " : "Next: window ");
     said.append(windowLink(one.window_of, one.pending.window), one.pending.step ? `, ${one.pending.step}` : "", one.pending.stored === null ? "" : `, ${grouped(one.pending.stored)} messages stored so far`, ", pinned ", time(one.pending.since), ".");
     made.append(said);
   }

@@ -39,24 +39,27 @@ _KINDS = ("missing", "different", "extra", "twice")
 
 @dataclass(frozen=True)
 class Sums:
-    """The rows of a block: their number, and the XOR of their hashes, of their contents, and of what their marks say."""
+    """The rows of a block: their number, the XOR of their hashes, and that of the digests of their contents.
+
+    A digest covers the coordinate, so rows that swap their contents have other digests. `unlike` rows have marks that do
+    not say the digest of their contents.
+    """
 
     rows: int
     ack: int
     content: int
-    said: int
+    unlike: int = 0
 
     @classmethod
-    def of(cls, rows: int, ack: int | None, content: int | None, said: int | None = None) -> Sums:
-        """From Spark's signed XORs, which are null over nothing. Rows to expect have no marks: these say the same."""
-        found = unsigned(content or 0)
-        return cls(rows, unsigned(ack or 0), found, found if said is None else unsigned(said))
+    def of(cls, rows: int, ack: int | None, content: int | None, unlike: int = 0) -> Sums:
+        """From Spark's signed XORs, which are null over nothing."""
+        return cls(rows, unsigned(ack or 0), unsigned(content or 0), unlike)
 
 
 def sums_of(blocks: Iterable[PartitionBlocks]) -> dict[Block, Sums]:
     """The sums of the rows to expect, from the tallies of the blocks of all messages."""
     return {
-        (one.at, tally.block): Sums(tally.rows.number, int(tally.rows.ack, 16), *([int(tally.content, 16)] * 2))
+        (one.at, tally.block): Sums(tally.rows.number, int(tally.rows.ack, 16), int(tally.content, 16))
         for one in blocks
         for tally in one.blocks
     }
@@ -192,7 +195,7 @@ def sums_found(rows: DataFrame, in_kafka: RangeSet, size: int) -> tuple[dict[Blo
         .agg(
             F.count_if(counts).alias(_ROWS),
             F.bit_xor(F.when(counts, row_hash())).alias("ack"),
-            F.bit_xor(F.when(counts, F.col(DIGEST))).alias(_SAID),
+            F.count_if(counts & ~F.col(DIGEST).eqNullSafe(F.col(FOUND_DIGEST))).alias(_SAID),
             F.bit_xor(F.when(counts, F.col(FOUND_DIGEST))).alias(_FOUND),
             F.count_if(~counts).alias("debris"),
         )

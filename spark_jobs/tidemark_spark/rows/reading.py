@@ -175,7 +175,7 @@ def _records_of(spark: SparkSession, records: Any, ranges: Iterable[OffsetRange]
     text = "\n".join(f"{one.partition.topic} {one.partition.partition} {one.start} {one.until}" for one in ranges)
     made = compiled(spark.sparkContext, _RANGES).newInstance(_arguments(spark, text)).ranges()
     return getattr(jvm, _KAFKA_RECORDS)(
-        spark.sparkContext._jsc.sc(),  # type: ignore[attr-defined]
+        spark.sparkContext._jsc.sc(),
         _given(records, "executorKafkaParams"),
         jvm.scala.jdk.javaapi.CollectionConverters.asScala(made).toList(),
         _given(records, "org$apache$spark$sql$kafka010$KafkaSourceRDD$$pollTimeoutMs"),

@@ -1,0 +1,34 @@
+"""An audit of unchanged data, against a bare read of the same data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bench.pairs import Pairs, in_pairs
+from bench.workbench import Workbench, window
+from tidemark_spark.jobs.audit import audit
+
+
+def against_a_read(bench: Workbench) -> Pairs:
+    """The stream has one sink, in Parquet. A read takes every column of the messages, and every column of the files."""
+    topic = bench.lines(bench.messages)
+    opened = bench.stream(topic, {"type": "parquet"})
+    window(opened)
+    (committed,) = opened.book.committed()
+    folders = [one.place["folder"] for one in committed.record.places if one.type == "parquet"]
+
+    def ours() -> None:
+        report = audit(opened, "bench")
+        assert report.clean, report.sentence()
+        assert report.expected == bench.messages
+
+    def bare() -> None:
+        _computed(bench.read(topic))
+        _computed(bench.spark.read.option("recursiveFileLookup", True).parquet(*folders))
+
+    return in_pairs(bench.pairs, ours, bare)
+
+
+def _computed(rows: Any) -> None:
+    """All columns of all rows, which nothing is done with."""
+    rows.write.format("noop").mode("overwrite").save()
