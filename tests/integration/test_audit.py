@@ -72,7 +72,7 @@ def test_a_clean_stream(play: Playground) -> None:
     }
 
 
-@pytest.mark.covers("N6", "N10", "N28")
+@pytest.mark.covers("N6", "N10", "N31")
 def test_missing_rows_are_named_and_a_replay_of_the_findings_repairs_them(play: Playground) -> None:
     play.produce(300)
     play.ingest()

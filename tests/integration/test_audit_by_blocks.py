@@ -142,7 +142,7 @@ def by_blocks(audit: Audit, expected: DataFrame, rows: RowsAt) -> Audited:
     return compare_place(audit, "sink", expected, rows, blocks, None, None)
 
 
-@pytest.mark.covers("N32")
+@pytest.mark.covers("N28")
 @pytest.mark.parametrize("seed", range(8))
 def test_blocks_first_finds_what_a_comparison_of_all_rows_finds(spark: SparkSession, seed: int) -> None:
     made = case(seed)

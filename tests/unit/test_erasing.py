@@ -123,6 +123,21 @@ def test_no_lane_may_claim_it_whoever_asks(made: StreamInMemory) -> None:
         lanes.open_selected(made.opened, LaneKind.REPLAY, "again", offsets((0, 25, 26)), "findings")
 
 
+@pytest.mark.covers("N27", "N14")
+def test_what_is_erased_is_gone_from_every_sink_also_those_that_were_filled_alone(made: StreamInMemory) -> None:
+    book, (name,) = made.opened.book, [sink.name for sink in made.opened.stream.sinks]
+    filled = lanes.open_selected(
+        made.opened, LaneKind.REPLAY, "fill", offsets((0, 20, 40)), "a new sink", sinks=(name,)
+    )
+    read(made, filled, "fill")
+    record = erase(made, offsets((0, 25, 26)))
+    for sink in (None, name, "another"):
+        assert book.authority(sink).of(at(0), 25) == record.attempt.generation
+    again = lanes.open_selected(made.opened, LaneKind.REPLAY, "again", offsets((0, 24, 27)), "once more", sinks=(name,))
+    assert read(made, again, "again") == offsets((0, 24, 25), (0, 26, 27))
+    assert book.authority(name).of(at(0), 25) == record.attempt.generation
+
+
 ASKED: list[Callable[[], Any]] = [
     lambda: ReplayRequest(reason="bug 17", ranges="orders/0@0-50"),
     lambda: ReplayRequest(reason="bug 17", ignore_stored=True),
