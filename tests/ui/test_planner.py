@@ -108,7 +108,7 @@ def test_records_are_planned_started_and_followed_to_their_answers(
     other.locator(".stale", has_text="is stale").wait_for()
     other.screenshot(path=SCREENSHOTS / "planner-stale.png", full_page=True)
     other.click("text=Resolve again")
-    other.wait_for_function(f"document.getElementById('digest').title !== '{plan}'")
+    other.locator(f"#digest[title]:not([title='{plan}'])").wait_for()
     assert "replay-" in other.locator("#parts").inner_text()
     # Whoever does not ask the page is refused by the run, which changes nothing.
     refused = airflow.trigger("cdn_logs__replay", started["conf"])
