@@ -58,8 +58,8 @@ def test_kafka_is_read_once_for_all_sinks_and_dead_letters(
     play.produce(400)
     read = spark.sparkContext.accumulator(Counter(), Offsets())
 
-    def counted(*what: Any, any_time: bool) -> DataFrame:
-        messages = read_offsets(*what, any_time=any_time)
+    def counted(*what: Any, **how: Any) -> DataFrame:
+        messages = read_offsets(*what, **how)
 
         def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:

@@ -378,8 +378,8 @@ def while_reading(
     """
     begun, going_on = folder / "begun", folder / "going on"
 
-    def read_slowly(*what: Any, any_time: bool) -> DataFrame:
-        messages = read_offsets(*what, any_time=any_time)
+    def read_slowly(*what: Any, **how: Any) -> DataFrame:
+        messages = read_offsets(*what, **how)
 
         def wait(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
