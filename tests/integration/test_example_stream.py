@@ -124,8 +124,8 @@ def test_all_four_steps(make: Make) -> None:
     gone: list[Any] = sorted(wanted)[:: len(wanted) // 10][:10]
     delete(play, gone)
     report = audit(opened, "audit")
-    assert [place.name for place in report.places] == ["hbase", "parquet", "hbase_aggregates", "dead letters"]
-    assert [(place.missing, place.differences) for place in report.places] == [(10, 10), (0, 0), (0, 0), (0, 0)]
+    assert [place.name for place in report.places] == ["hbase", "parquet", "hbase_aggregates", "kafka", "dead letters"]
+    assert [(place.missing, place.differences) for place in report.places] == [(10, 10), *[(0, 0)] * 4]
     assert report.findings is not None
     (again,) = play.select(LaneKind.REPLAY, opened.book.selection(report.findings))
     ten = RangeSet(OffsetRange(TopicPartition(one[0], one[1]), one[2], one[2] + 1) for one in gone)
