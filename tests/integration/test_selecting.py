@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark_spark.columns import INCARNATION, OFFSET, PARTITION, TOPIC
 from tidemark_spark.rows import selecting
-from tidemark_spark.rows.selecting import only, without
+from tidemark_spark.rows.selecting import marked, only, without
 
 PARTITIONS = [TopicPartition(topic, number, 1) for topic in ("orders", "über") for number in range(40)]
 
@@ -66,6 +66,10 @@ def test_rows_inside_and_outside(
     assert found(without(rows, ranges)) == set(places) - inside
     assert only(renewed, ranges).count() == 0
     assert without(renewed, ranges).columns == rows.columns
+    both = marked(rows, ranges, "_inside")
+    assert both.columns == [*rows.columns, "_inside"]
+    assert found(both.where("_inside")) == inside
+    assert found(both.where("not _inside")) == set(places) - inside
 
 
 def found(rows: DataFrame) -> set[tuple[TopicPartition, int]]:

@@ -46,9 +46,10 @@ def without(rows: DataFrame, ranges: RangeSet) -> DataFrame:
 
 def marked(rows: DataFrame, ranges: RangeSet, name: str) -> DataFrame:
     """The rows with a column that says whether their coordinate is in `ranges`."""
-    if len(list(ranges)) <= _MOST_CONDITIONS:
+    if _number(ranges) <= _MOST_CONDITIONS:
         return rows.withColumn(name, _condition(ranges))
-    inside = F.coalesce(F.col(_START) <= F.col(OFFSET), F.lit(False)).alias(name)
+    # Whatever takes the place of the ranges, it has this column.
+    inside = F.col(_IN[-1]).isNotNull().alias(name)
     return _joined(rows, ranges, "left").select(*rows.columns, inside)
 
 
