@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +17,8 @@ from tests.support.lookups import places
 from tests.support.memory import MemoryStore
 from tests.support.naive import Scan, named
 from tests.support.protocol_world import AT, LANE, OTHER, RUN, NoWork, World, hold
+from tests.support.streams_in_memory import TEXT, StreamInMemory
+from tidemark.cli import backups, finding
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Planner
 from tidemark.errors import LaneClosed, LedgerUnreadable, WrongUse
@@ -41,6 +45,8 @@ from tidemark.ledger.verifying import verify
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.runs.open_stream import OpenStream
+from tidemark.streams.loading import load as load_file
 
 
 def ledger_id() -> str:
@@ -255,3 +261,39 @@ def test_what_cannot_be_known_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LedgerUnreadable, match="history/ingest"):
         rebuild(world.book, tmp_path / "unreadable", ledger_id)
     assert not list(tmp_path.iterdir())
+
+
+OWNER = {"stream": "orders", "ledger": "the mark of the results"}
+
+
+@pytest.mark.parametrize("register", [None, b"cut off"], ids=["lost", "unreadable"])
+def test_the_command_takes_the_id_of_a_ledger_without_its_register_from_the_results(
+    register: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = StreamInMemory(tmp_path)
+    made.ends((0, 10))
+    made.ingest()
+    if register is None:
+        del made.store.values[REGISTER]
+    else:
+        made.store.values[REGISTER] = register
+    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    monkeypatch.setattr(OpenStream, "dead_letter_table", lambda self: SimpleNamespace(owner=dict))
+    with pytest.raises(WrongUse, match="does not say which ledger it belonged to"):
+        backups.rebuild("orders", tmp_path / "rebuilt")
+    monkeypatch.setattr(OpenStream, "dead_letter_table", lambda self: SimpleNamespace(owner=lambda: OWNER))
+    backups.rebuild("orders", tmp_path / "rebuilt")
+    assert "was missing: the register" in capsys.readouterr().err
+    there = Book(MemoryStore(), "orders", clock=lambda: made.now)
+    restore(there, tmp_path / "rebuilt")
+    found = there.register()
+    assert found is not None
+    assert found[1].ledger == OWNER["ledger"]
+    # Only the register knew the order of its rows.
+    latest = TEXT.replace("sinks:\n", "sinks:\n  - {type: hbase_latest, table: newest, key: [id]}\n")
+    made.opened.file.path.write_text(latest)
+    changed = replace(made.opened, file=load_file(made.opened.file.path))
+    monkeypatch.setattr(finding, "opened", lambda stream: changed)
+    with pytest.raises(WrongUse, match="by which sink hbase_latest orders its rows"):
+        backups.rebuild("orders", tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()

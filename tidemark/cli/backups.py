@@ -18,7 +18,6 @@ from tidemark.ledger.rebuilding import rebuild as rebuilt
 from tidemark.ledger.verifying import verify
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.latest.settings import HBaseLatestSink
-from tidemark.streams.model import Stream as StreamFile
 
 File = Annotated[Path, typer.Argument(help="the file of the backup")]
 
@@ -70,8 +69,6 @@ def rebuild(stream: Stream, file: File, as_json: Json = False) -> None:
     Example: tidemark ledger rebuild orders orders-rebuilt.ledger
     """
     opened = finding.opened(stream)
-    if opened.book.register() is None:
-        _check_no_versions(opened.stream)
     found, missing = rebuilt(opened.book, file, lambda: _ledger_of_results(opened))
     _show(found, as_json=as_json)
     for one in missing:
@@ -85,18 +82,17 @@ def rebuild(stream: Stream, file: File, as_json: Json = False) -> None:
     )
 
 
-def _check_no_versions(stream: StreamFile) -> None:
-    """The order of messages after partitions were added stands in the register alone."""
-    for sink in stream.sinks:
+def _ledger_of_results(opened: OpenStream) -> str:
+    """The id of a ledger without its register: the dead letters' table was written with it.
+
+    Raises WrongUse where the table does not say so, and for a stream that needs more of the register.
+    """
+    for sink in opened.stream.sinks:
         if isinstance(sink, HBaseLatestSink):
             raise WrongUse(
-                f"the register of {stream.name} is lost. It alone knew when partitions were added, by which sink {sink.name} "
-                "orders its rows. Restore the ledger from a backup"
+                f"the register of {opened.stream.name} is lost. It alone knew when partitions were added, by which sink "
+                f"{sink.name} orders its rows. Restore the ledger from a backup"
             )
-
-
-def _ledger_of_results(opened: OpenStream) -> str:
-    """The id of the ledger that the dead letters' table was written with."""
     owner = opened.dead_letter_table().owner()
     if owner.get("stream") != opened.stream.name:
         raise WrongUse(
