@@ -149,7 +149,7 @@ def _looked_up(
         opened = open_here(file)
         sinks = into_sinks.named(opened, asked.sinks) or ()
         selected = selected_before(opened, request.kind, run_name(context)) or select(opened, asked)
-        digest = resolved.digest_of(opened, asked, selected.ranges, selected.again)
+        digest = resolved.digest_of(opened, opened.book.view(), asked, selected.ranges, selected.again)
         ref = opened.book.store_selection(selected.all)
         again = opened.book.store_selection(selected.again).digest if selected.again else ""
         guess = estimates.estimated(opened, selected.all, asked.rate or stream.limits.max_records_per_second)

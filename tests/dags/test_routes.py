@@ -365,7 +365,7 @@ def test_a_plan_says_what_would_be_read_and_replaced(client: TestClient, far: St
     # It is what the command line and the DAG select, and nothing was written.
     request = checked(ReplayRequest, {"records": records, "reason": "why", "dry_run": True}, {})
     chosen = select(far.opened, request)
-    assert found["plan"] == digest_of(far.opened, request, chosen.ranges, chosen.again)
+    assert found["plan"] == digest_of(far.opened, far.opened.book.view(), request, chosen.ranges, chosen.again)
     assert far.store.values == before
 
 

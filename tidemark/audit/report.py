@@ -302,8 +302,7 @@ def prove_coverage(
     first_readings = [
         window
         for window in windows
-        if window.record.kind not in (LaneKind.REPLAY, LaneKind.ERASE)
-        and window.record.window.guarantee != Guarantee.NONE
+        if not window.record.kind.reads_again and window.record.window.guarantee != Guarantee.NONE
     ]
     # What was erased is no hole, also where no window has read it before.
     covered = RangeSet(one for window in first_readings for one in window.covers) | erased(windows)

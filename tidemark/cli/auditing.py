@@ -92,10 +92,10 @@ def audit(
     if asked.repair == "execute" and planned is not None:
         error(first.sentence())
         error(planned.sentence())
-    if asked.repair == "execute" and planned is not None and planned.replays:
-        reason = f"repair of what {name} found"
-        replay_findings(opened, new_run(), planned.replays, reason, f"tidemark replay {stream}", verbose=verbose)
-        again = _audited(opened, name_after_repair(name), Level.FULL, planned.audit_after, verbose=verbose)
+        if planned.replays:
+            reason = f"repair of what {name} found"
+            replay_findings(opened, new_run(), planned.replays, reason, f"tidemark replay {stream}", verbose=verbose)
+            again = _audited(opened, name_after_repair(name), Level.FULL, planned.audit_after, verbose=verbose)
     _write(html, first, again)
     outcome = verdict(first, again)
     if as_json:

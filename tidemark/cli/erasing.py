@@ -23,7 +23,7 @@ from tidemark.cli.output import data, error
 from tidemark.cli.selected import lines, user
 from tidemark.cli.submitting import new_run, process, show_answers
 from tidemark.errors import WrongUse
-from tidemark.ledger.erased import Tombstone, tombstones
+from tidemark.ledger.erased import Tombstone, by_answer, tombstones
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import RangeSet
@@ -145,10 +145,7 @@ def _show_done(opened: OpenStream, lane: str, run: str, before: dict[str, RangeS
         }
         data(value, as_json=True)
         return
-    answers = {**before}
-    for one in found:
-        answers[one.said()] = answers.get(one.said(), RangeSet()) | one.offsets
-    show_answers(exact(answers))
+    show_answers(exact({**before, **by_answer(committed)}))
     _show_places(places, "remains")
 
 

@@ -277,8 +277,9 @@ def _show(
 ) -> None:
     """A dry run: the answer to each offset, how many are stored already, an estimate by earlier windows, and the changes."""
     guess = estimated(opened, chosen.all, asked.rate or opened.stream.limits.max_records_per_second)
-    stored, sinks = stored_before(opened.book.view(), chosen.all), into_sinks.named(opened, asked.sinks)
-    digest = digest_of(opened, asked, chosen.ranges, chosen.again)
+    view, sinks = opened.book.view(), into_sinks.named(opened, asked.sinks)
+    stored = stored_before(view, chosen.all)
+    digest = digest_of(opened, view, asked, chosen.ranges, chosen.again)
     value = {
         "kind": asked.kind.value,
         "sinks": None if sinks is None else list(sinks),

@@ -47,6 +47,14 @@ def tombstones(windows: Iterable[Committed]) -> list[Tombstone]:
     return sorted(found, key=lambda one: one.record.committed_at)
 
 
+def by_answer(windows: Iterable[Committed]) -> dict[str, RangeSet]:
+    """What some windows have erased, by the answer for it."""
+    found: dict[str, RangeSet] = {}
+    for one in tombstones(windows):
+        found[one.said()] = found.get(one.said(), RangeSet()) | one.offsets
+    return found
+
+
 def erased(windows: Iterable[Committed]) -> RangeSet:
     """All offsets that some windows have erased."""
     return RangeSet(one for window in windows for one in window.erased)

@@ -32,6 +32,11 @@ class LaneKind(StrEnum):
     # Makes offsets have no result for ever. See `erased.py`.
     ERASE = "erase"
 
+    @property
+    def reads_again(self) -> bool:
+        """Whether its windows cover what other windows have read: those of ingest and backfill do not overlap."""
+        return self in (LaneKind.REPLAY, LaneKind.ERASE)
+
 
 def selected_lane(kind: LaneKind, name: str) -> str:
     """The lane of a backfill, a replay or an erasure, by its own part of the name."""
@@ -46,6 +51,11 @@ def replays(lane: str) -> bool:
 def erases(lane: str) -> bool:
     """Whether this is the lane of an erasure."""
     return lane.startswith(selected_lane(LaneKind.ERASE, ""))
+
+
+def reads_again(lane: str) -> bool:
+    """Whether this is the lane of a kind that reads again."""
+    return replays(lane) or erases(lane)
 
 
 class Guarantee(StrEnum):

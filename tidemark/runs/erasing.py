@@ -13,7 +13,7 @@ from typing import Any
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.errors import AuthenticationFailed, NotAuthorized, TopicUnknown, Unreachable, WrongUse
-from tidemark.ledger.erased import places_written, tombstones
+from tidemark.ledger.erased import by_answer, places_written
 from tidemark.ledger.records import INGEST, Erasure, Guarantee, LaneKind, Record, SinkReceipt, Window, positions
 from tidemark.ledger.register import NewLane, open_together
 from tidemark.offsets.ranges import OffsetRange, RangeSet
@@ -46,11 +46,9 @@ def choose(opened: OpenStream, wanted: RangeSet) -> Chosen:
             f"{opened.book.stream} keeps no positions (guarantee: none), so its next run may read anything again: nothing "
             "can be erased for good"
         )
-    before: dict[str, RangeSet] = {}
-    for one in tombstones(opened.book.committed()):
-        if part := wanted & one.offsets:
-            before[one.said()] = before.get(one.said(), RangeSet()) | part
-            wanted -= part
+    gone = by_answer(opened.book.committed())
+    before = {why: part for why, offsets in gone.items() if (part := wanted & offsets)}
+    wanted -= RangeSet(one for part in before.values() for one in part)
     head = opened.book.head(INGEST)
     at = head.head.offsets() if head is not None else {}
     if live := wanted - RangeSet(OffsetRange(partition, 0, offset) for partition, offset in at.items()):

@@ -35,13 +35,12 @@ def replaced(view: View, chosen: RangeSet) -> list[Replaced]:
     return [Replaced(windows[generation], RangeSet(found[generation])) for generation in sorted(found, reverse=True)]
 
 
-def digest_of(opened: OpenStream, asked: Request, ranges: RangeSet, again: RangeSet) -> str:
-    """The digest of a plan: stream file, sinks, offsets, and the generation of the results that each of them has now.
+def digest_of(opened: OpenStream, view: View, asked: Request, ranges: RangeSet, again: RangeSet) -> str:
+    """The digest of a plan: stream file, sinks, offsets, and the generation of the results that each of them has in a view.
 
     What is not among the offsets does not change it, such as what the ingest reads meanwhile.
     """
     found = sha256(f"{asked.kind.value} {opened.book.stream} {opened.file.digest} {sorted(asked.sinks)}\n".encode())
-    view = opened.book.view()
     for name, part in (("read", ranges), ("again", again)):
         for one in part:
             found.update(f"{name} {one}\n".encode())
@@ -52,7 +51,7 @@ def digest_of(opened: OpenStream, asked: Request, ranges: RangeSet, again: Range
 
 def check_plan(opened: OpenStream, asked: Request, ranges: RangeSet, again: RangeSet) -> None:
     """Raises StaleLedger when a request names a plan, and its run would do anything else than that plan says."""
-    if asked.plan and digest_of(opened, asked, ranges, again) != asked.plan:
+    if asked.plan and digest_of(opened, opened.book.view(), asked, ranges, again) != asked.plan:
         raise StaleLedger(
             f"the plan {asked.plan[:12]} of {opened.book.stream} is stale: since it was made, the offsets that a "
             f"{asked.kind.value} would read, its sinks, the windows that it would replace, or the stream file have changed. "

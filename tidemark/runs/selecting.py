@@ -8,7 +8,7 @@ from datetime import datetime
 
 from tidemark.audit.coverage import coverage
 from tidemark.errors import WrongUse
-from tidemark.ledger.erased import tombstones
+from tidemark.ledger.erased import by_answer
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.coordinates import Coordinate, parse_coordinates, parse_ranges
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
@@ -117,15 +117,7 @@ def answered(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:
     )
     # What Kafka holds of a topic that was deleted or made anew is no answer to what people ask about the one before.
     checking.check_topics(known, tuple(sorted(asked & set(read_before))), set(read_before))
-    return Selected(*answers.before(kind, wanted, known, *_read_and_below(opened), _erased(opened)))
-
-
-def _erased(opened: OpenStream) -> dict[str, RangeSet]:
-    """What was erased, by the answer for it."""
-    found: dict[str, RangeSet] = {}
-    for one in tombstones(opened.book.committed()):
-        found[one.said()] = found.get(one.said(), RangeSet()) | one.offsets
-    return found
+    return Selected(*answers.before(kind, wanted, known, *_read_below_and_erased(opened)))
 
 
 def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> RangeSet:
@@ -171,17 +163,18 @@ def _holes(opened: OpenStream) -> RangeSet:
 
 def divided(opened: OpenStream, wanted: RangeSet) -> Mapping[str, RangeSet]:
     """Split offsets: those that were erased, that a window has read, that the ingest will read, and the others."""
-    gone = _erased(opened)
+    read, below, gone = _read_below_and_erased(opened)
     left = wanted - RangeSet(one for part in gone.values() for one in part)
-    return {why: wanted & part for why, part in gone.items()} | answers.by_lane(left, *_read_and_below(opened))
+    return {why: wanted & part for why, part in gone.items()} | answers.by_lane(left, read, below)
 
 
-def _read_and_below(opened: OpenStream) -> tuple[RangeSet, RangeSet]:
-    """The offsets that committed windows cover, and those below the ingest positions."""
+def _read_below_and_erased(opened: OpenStream) -> tuple[RangeSet, RangeSet, dict[str, RangeSet]]:
+    """The offsets that committed windows cover, those below the ingest positions, and what was erased, by its answer."""
     head = opened.book.head(INGEST)
     positions = head.head.offsets() if head is not None else {}
     below = RangeSet(OffsetRange(at, 0, offset) for at, offset in positions.items())
-    return opened.book.authority().covered(), below
+    view = opened.book.view()
+    return view.authority.covered(), below, by_answer(view.windows)
 
 
 def within_times(opened: OpenStream, since: str, until: str, if_none: str) -> RangeSet:

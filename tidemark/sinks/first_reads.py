@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Committed
 from tidemark.ledger.erased import erased
-from tidemark.ledger.records import Guarantee, LaneKind, Record
+from tidemark.ledger.records import Guarantee, Record
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 
@@ -36,10 +36,7 @@ class FirstWindows:
         # Windows of guarantee `none` may read the same offsets again, so none of them is the first for ever.
         windows = list(windows)
         first = [
-            one
-            for one in windows
-            if one.record.kind not in (LaneKind.REPLAY, LaneKind.ERASE)
-            and one.record.window.guarantee != Guarantee.NONE
+            one for one in windows if not one.record.kind.reads_again and one.record.window.guarantee != Guarantee.NONE
         ]
         # No later window covers these offsets, so a unit is whole without them.
         self.erased = erased(windows)

@@ -217,7 +217,7 @@ def _parts(windows: Iterable[Committed]) -> dict[TopicPartition, list[Part]]:
     again: list[Committed] = []
     for window in windows:
         record = window.record
-        repeats = record.kind in (LaneKind.REPLAY, LaneKind.ERASE) or record.window.guarantee == Guarantee.NONE
+        repeats = record.kind.reads_again or record.window.guarantee == Guarantee.NONE
         (again if repeats else first).append(window)
     covered = RangeSet(one for window in first if window.record.receipt is not None for one in window.covers)
     found: dict[TopicPartition, list[Part]] = defaultdict(list)

@@ -32,7 +32,7 @@ def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> dict[
     left_out = exact(chosen.left_out)
     return {
         "kind": asked.kind.value,
-        "plan": digest_of(opened, asked, chosen.ranges, chosen.again),
+        "plan": digest_of(opened, view, asked, chosen.ranges, chosen.again),
         "made_at": opened.book.clock(),
         "offsets": str(offsets),
         "partitions": [_partition(at, chosen) for at in chosen.all.partitions[:MOST_LINES]],

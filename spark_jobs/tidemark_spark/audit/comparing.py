@@ -14,10 +14,11 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.hashing import unsigned
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.hbase.table import ResultTable
 from tidemark.sinks.reading import pieces
 from tidemark_spark.audit.deleted import ByBlocks, Forgotten, PlaceBlocks
 from tidemark_spark.columns import AT, BLOCK, COORDINATE, DIGEST, INDEX, row_hash
-from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST
+from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST, Digested, hbase_places
 from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.selecting import marked, only
 from tidemark_spark.rows.tallying import block_of
@@ -126,13 +127,25 @@ class Audit:
         return compare_place(self, name, expected, _at(found), blocks, deleted, sums)
 
 
+def rows_of_table(audit: Audit, table: ResultTable, sink: str | None, digested: Digested) -> RowsAt:
+    """The rows of a table of results, or of dead letters (None), also where an attempt may have left debris."""
+
+    def found(some: RangeSet | None) -> DataFrame:
+        within = None if some is None else _cheapest(some)
+        return hbase_places(
+            audit.spark, audit.opened.book, table, sink, (), audit.uncommitted, within=within, digested=digested
+        )
+
+    return found
+
+
 def _at(found: DataFrame | RowsAt) -> RowsAt:
     if not isinstance(found, DataFrame):
         return found
     return lambda some: found if some is None else only(found, some)
 
 
-def cheapest(some: RangeSet) -> RangeSet:
+def _cheapest(some: RangeSet) -> RangeSet:
     """These offsets or their hull, whichever is read faster: a scan costs as much as reading some hundred rows."""
     return min((some, some.hull()), key=lambda one: one.count() + _SCAN_ROWS * sum(1 for _ in pieces(one)))
 

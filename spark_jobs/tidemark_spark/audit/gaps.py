@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 from tidemark.audit.report import SHOWN_COORDINATES, GapReport, explain
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.ledger.book import Committed
-from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.open_stream import OpenStream
@@ -77,11 +76,7 @@ def _read_before(
     ranges = []
     for window in windows:
         record = window.record
-        if (
-            record.kind in (LaneKind.REPLAY, LaneKind.ERASE)
-            or record.window.selection
-            or record.window.isolation != isolation
-        ):
+        if record.kind.reads_again or record.window.selection or record.window.isolation != isolation:
             continue
         read = {tally.at: tally.read.number for tally in record.tallies}
         for one in record.window.ranges:

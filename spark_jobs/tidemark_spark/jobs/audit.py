@@ -14,8 +14,6 @@ from functools import reduce
 from operator import and_
 from pathlib import Path
 
-from pyspark.sql import DataFrame
-
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport, tombstone_reports
 from tidemark.clients.kafka.clients import token_urls
@@ -33,11 +31,10 @@ from tidemark.runs import auditing, discovery, lanes
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.sinks.dead_letters import digested
 from tidemark.sinks.kinds import kind_of
-from tidemark_spark.audit.comparing import Audit, Audited, cheapest, sums_of
+from tidemark_spark.audit.comparing import Audit, Audited, rows_of_table, sums_of
 from tidemark_spark.audit.deleted import forgotten_blocks
 from tidemark_spark.audit.gaps import gap_reports
 from tidemark_spark.jobs.expected import begin, expected_rows
-from tidemark_spark.readers.places import hbase_places
 from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.reading import whatever_time
 from tidemark_spark.runtime.session import open_session
@@ -182,13 +179,7 @@ def _places(audit: Audit, run: str) -> Iterator[Audited]:
     letters = opened.stream.dead_letters
     expected = with_dead_letter_digest(outcomes.dead_letters(audit.messages), letters)
     table = opened.dead_letter_table()
-
-    def found(some: RangeSet | None) -> DataFrame:
-        within = None if some is None else cheapest(some)
-        return hbase_places(
-            audit.spark, opened.book, table, None, (), audit.uncommitted, within=within, digested=digested
-        )
-
+    found = rows_of_table(audit, table, None, digested)
     yield audit.compare("dead letters", expected, found, audit.forgotten.of_dead_letters(letters.table))
 
 

@@ -13,7 +13,7 @@ from tidemark.commit.fence import HeadFence
 from tidemark.commit.protocol import Fence, Listener, Step
 from tidemark.errors import SourceChanged, VerificationFailed
 from tidemark.ledger.limits import most_blocks
-from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Receipt, Window, erases, replays
+from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Receipt, Window, reads_again, replays
 from tidemark.offsets.blocks import WHOLE, PartitionBlocks, block_size, fields_digest
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import Acknowledgements, PartitionTally, check_read, verify
@@ -126,7 +126,7 @@ class SparkWork:
 
     def _store_dead_letters(self, attempt: Attempt, context: WriteContext) -> Acknowledgements:
         earlier = None
-        if replays(self._lane) or erases(self._lane):
+        if reads_again(self._lane):
             # What an erasure reads again was not redriven.
             more = 1 if replays(self._lane) else 0
             earlier = dead_letters_so_far(self._spark, self._opened, self._window, self._covers, more)

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from tidemark.clients.connections import Connections
 from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.book import Book
-from tidemark.ledger.records import SinkReceipt, erases, replays
+from tidemark.ledger.records import SinkReceipt, reads_again
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
@@ -85,7 +85,7 @@ class HBaseAggregates:
         given = chosen(rows, self._config.key, self._aggregates)
         covers = self._covers(context)
         windows: tuple[Name, ...] = ((context.lane, context.seq),)
-        if replays(context.lane) or erases(context.lane):
+        if reads_again(context.lane):
             first, erased = self._replayed(context, covers)
             # A block keeps its column, also if its first offset was erased.
             covers |= erased

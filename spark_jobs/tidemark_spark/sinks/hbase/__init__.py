@@ -5,10 +5,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.audit.comparison import PlaceComparison
-from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.hbase.settings import HBaseSink
-from tidemark_spark.audit.comparing import Audit, Audited, cheapest
+from tidemark_spark.audit.comparing import Audit, Audited, rows_of_table
 from tidemark_spark.audit.replays import Comparing
 from tidemark_spark.columns import COORDINATE, INDEX, TOMBSTONE
 from tidemark_spark.readers.places import COUNTS, contents_of, hbase_places, typed
@@ -30,14 +29,7 @@ class SparkHBase:
     def audit(self, audit: Audit, settings: HBaseSink) -> Audited:
         opened = audit.opened
         table = opened.result_table(settings.hbase, settings.table)
-        contents = contents_of(field_names(opened.stream))
-
-        def found(some: RangeSet | None) -> DataFrame:
-            within = None if some is None else cheapest(some)
-            return hbase_places(
-                audit.spark, opened.book, table, settings.name, (), audit.uncommitted, within=within, digested=contents
-            )
-
+        found = rows_of_table(audit, table, settings.name, contents_of(field_names(opened.stream)))
         return audit.rows_of(settings.name, found, {"table": settings.table})
 
     def compare(self, comparing: Comparing, settings: HBaseSink) -> PlaceComparison:
