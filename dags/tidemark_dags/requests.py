@@ -17,6 +17,7 @@ from airflow.sdk import Param
 from tidemark.offsets.order import Order
 from tidemark.offsets.shares import MOST_SEED, PATTERN
 from tidemark.runs.requests import (
+    DIGEST_PATTERN,
     MOST_PATH,
     MOST_RATE,
     MOST_REASON,
@@ -98,7 +99,7 @@ def replay_params(approve_above: int | None = None, sinks: Sequence[str] = ()) -
             "Selection",
             "The findings of an audit, by the digest that its report names",
             section=OTHER_WAYS,
-            pattern="^([0-9a-f]{64})?$",
+            pattern=DIGEST_PATTERN,
         ),
         "ignore_stored": _switch(
             "Ignore stored",
@@ -133,13 +134,11 @@ def audit_params() -> dict[str, Param]:
             pattern=PATTERN,
             maxLength=10,
         ),
-        "seed": Param(
-            None,
+        "seed": _number(
+            "Seed",
             "Chooses the share: the next number is the next share. Without it, the number of the day.",
-            type=["null", "integer"],
-            minimum=0,
-            maximum=MOST_SEED,
-            title="Seed",
+            0,
+            MOST_SEED,
         ),
     }
 
@@ -150,6 +149,10 @@ def _lines(title: str, description: str) -> Param:
 
 def _text(title: str, description: str, **schema: Any) -> Param:
     return Param(None, description, type=["null", "string"], title=title, **schema)
+
+
+def _number(title: str, description: str, least: int, most: int, **schema: Any) -> Param:
+    return Param(None, description, type=["null", "integer"], minimum=least, maximum=most, title=title, **schema)
 
 
 def _records_file(**schema: Any) -> Param:
@@ -221,13 +224,11 @@ def _pace() -> dict[str, Param]:
             [one.value for one in Order],
             section=PACE,
         ),
-        "rate": Param(
-            None,
+        "rate": _number(
+            "Rate",
             "The most records a second, on average. It overrides max_records_per_second of the stream file for this run.",
-            type=["null", "integer"],
-            minimum=1,
-            maximum=MOST_RATE,
-            title="Rate",
+            1,
+            MOST_RATE,
             section=PACE,
         ),
         "plan": _text(
@@ -235,7 +236,7 @@ def _pace() -> dict[str, Param]:
             "The digest of a plan, as a dry run and the page Plan give it. A run that would read or replace anything else "
             "than that plan is refused.",
             section=PACE,
-            pattern="^([0-9a-f]{64})?$",
+            pattern=DIGEST_PATTERN,
         ),
     }
 

@@ -15,6 +15,7 @@ from tests.support.playground import Kafka
 from tests.support.stores import new_stream
 from tidemark.clients.connections import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
+from tidemark.clients.kafka import consuming
 from tidemark.errors import Unreachable
 from tidemark.ledger.book import Book
 from tidemark.offsets.authority import Authority
@@ -38,7 +39,7 @@ def test_a_broker_that_goes_away_between_two_partitions(
     other_kafka: tuple[Site, Kafka], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it no longer gives is not left out."""
-    monkeypatch.setattr(kafka_messages, "_TIMEOUT_MS", 3_000)
+    monkeypatch.setattr(consuming, "_TIMEOUT_MS", 3_000)
     site, kafka = other_kafka
     kafka.create("out", 2)
     with closing(KafkaProducer(bootstrap_servers=kafka.servers)) as producer:

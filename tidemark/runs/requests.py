@@ -39,13 +39,14 @@ MOST_REASON = 500
 MOST_PATH = 1_000
 MOST_SINK = 200
 MOST_SINKS = 100
+DIGEST_PATTERN = r"^([0-9a-f]{64})?$"
 # A lane, or one of its windows, as `show` and `results --dead-letters` name it.
 WINDOW_PATTERN = r"^([A-Za-z0-9-]{1,60}(/[0-9]{1,19})?)?$"
 
 _Lines = Annotated[str, AfterValidator(_fits)]
 _Path = Annotated[str, Field(max_length=MOST_PATH)]
 _Reason = Annotated[str, Field(min_length=3, max_length=MOST_REASON)]
-_Digest = Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")]
+_Digest = Annotated[str, Field(pattern=DIGEST_PATTERN)]
 _Share = Annotated[str, Field(max_length=10), AfterValidator(share_or_none)]
 _Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
 _IfNone = Literal["fail", "end"]

@@ -19,18 +19,14 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
-from kafka.errors import TopicAuthorizationFailedError
 
-from tidemark.clients.kafka.admission import kafka_errors, lacking
-from tidemark.clients.kafka.clients import python_settings
+from tidemark.clients.kafka.consuming import consumer_of, reads_topic, records_of
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
-from tidemark.errors import Unreachable, WrongUse
+from tidemark.errors import WrongUse
 from tidemark.ledger.book import Book
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import TopicPartition
@@ -57,8 +53,6 @@ HEADER_NAMES = tuple(
 _BLOCK_BITS = 16
 # A list of so many offsets is as large as a bit for each offset of the block.
 _FEW = 1 << (_BLOCK_BITS - 4)
-# A broker that is up answers in milliseconds; a leader election takes a few seconds.
-_TIMEOUT_MS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,21 +183,10 @@ def _messages(
 
     Reads uncommitted messages too: Tidemark writes without a transaction. Another program's open one must hide none.
     """
-    with kafka_errors(cluster):
-        consumer = KafkaConsumer(
-            **python_settings(cluster),
-            group_id=None,
-            enable_auto_commit=False,
-            isolation_level="read_uncommitted",
-            allow_auto_create_topics=False,
-            bootstrap_timeout_ms=_TIMEOUT_MS,
-        )
-        with closing(consumer):
-            for topic in topics:
-                try:
-                    yield from _of_topic(consumer, cluster, topic)
-                except TopicAuthorizationFailedError as problem:
-                    raise lacking(cluster, "Read", f"topic {topic}") from problem
+    with consumer_of(cluster) as consumer:
+        for topic in topics:
+            with reads_topic(cluster, topic):
+                yield from _of_topic(consumer, cluster, topic)
 
 
 def _of_topic(
@@ -214,22 +197,5 @@ def _of_topic(
         raise WrongUse(f"Kafka at {cluster} has no topic {topic}")
     partitions = [KafkaTopicPartition(topic, number) for number in sorted(numbers)]
     for at, end in sorted(consumer.end_offsets(partitions).items()):
-        for record in _until(consumer, at, end):
+        for record in records_of(consumer, at, end):
             yield list(record.headers), topic, record.key, record.value
-
-
-def _until(consumer: Any, at: KafkaTopicPartition, end: int) -> Iterator[Any]:
-    consumer.assign([at])
-    consumer.seek_to_beginning(at)
-    last = None
-    while True:
-        position = consumer.position(at, timeout_ms=_TIMEOUT_MS)
-        if position is None:
-            raise Unreachable(f"Kafka did not say in time where {at.topic}/{at.partition} begins; its end is {end}")
-        if position >= end:
-            return
-        records = consumer.poll(timeout_ms=_TIMEOUT_MS).get(at, ())
-        if not records and position == last:
-            raise Unreachable(f"Kafka gave nothing of {at.topic}/{at.partition} from {position} on; its end is {end}")
-        last = position
-        yield from (record for record in records if record.offset < end)
