@@ -170,5 +170,24 @@ def test_blocks_first_finds_what_a_comparison_of_all_rows_finds(spark: SparkSess
         assert len(blocks) <= 12
 
 
+def test_a_row_with_other_contents_and_a_mark_that_agrees_is_found(spark: SparkSession) -> None:
+    """As today's code, or other code, has written it: number, identity and marks are right."""
+    made = next(
+        one
+        for one in map(case, range(50))
+        if len(one.found) == len(one.expected)
+        and all(one.expected.get(row[:5]) == row[6] == row[7] for row in one.found)
+    )
+    number, row = next(
+        (number, row)
+        for number, row in enumerate(made.found)
+        if (TopicPartition(row[0], row[2], row[1]), row[3]) in made.in_kafka
+    )
+    made.found[number] = (*row[:6], row[6] + 1, row[7] + 1)
+    audit, expected, rows, _ = place_of(spark, made)
+    report = by_blocks(audit, expected, rows).report
+    assert (report.different, report.differences) == (1, 1)
+
+
 def test_the_sums_of_no_rows(spark: SparkSession) -> None:
     assert sums_expected(spark.createDataFrame([], EXPECTED), SIZE) == {}
