@@ -163,7 +163,7 @@ def versions_named(text: str) -> list[str]:
     return re.findall(r"(?<![\d.])(?!127\.0\.0\.1)\d+\.\d+\.\d+[\w.-]*", text)
 
 
-@pytest.mark.parametrize("text", ["kafka_2.13-4.3.1.jar", "pyspark==4.0.4", "hbase 2.6.4-hadoop3", "postgres:17.6.1"])
+@pytest.mark.parametrize("text", ["kafka_2.13-4.3.1.jar", "pyspark==4.2.0", "hbase 2.6.4-hadoop3", "postgres:17.6.1"])
 def test_a_version_named_again_would_be_noticed(text: str) -> None:
     assert versions_named(text)
 

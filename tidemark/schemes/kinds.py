@@ -139,7 +139,7 @@ class Pattern(Part):
     timestamp: str | None = Field(
         default=None,
         description="How this form writes its times, as [Spark's datetime patterns]"
-        "(https://spark.apache.org/docs/4.0.0/sql-ref-datetime-pattern.html) say. Needed if a field is a timestamp.",
+        "(https://spark.apache.org/docs/4.2.0/sql-ref-datetime-pattern.html) say. Needed if a field is a timestamp.",
     )
 
     @property
@@ -245,7 +245,7 @@ class JsonScheme(SchemePart):
     timestamp: str | None = Field(
         default=None,
         description="How times are written, as [Spark's datetime patterns]"
-        "(https://spark.apache.org/docs/4.0.0/sql-ref-datetime-pattern.html) say; ISO 8601 unless it is given.",
+        "(https://spark.apache.org/docs/4.2.0/sql-ref-datetime-pattern.html) say; ISO 8601 unless it is given.",
     )
 
     @property

@@ -54,7 +54,7 @@ class Transform(Part):
 
     sql: Annotated[str, AfterValidator(_query)] | None = Field(
         default=None,
-        description="A query of [Spark's SQL](https://spark.apache.org/docs/4.0.0/sql-ref.html) that begins with `SELECT` or "
+        description="A query of [Spark's SQL](https://spark.apache.org/docs/4.2.0/sql-ref.html) that begins with `SELECT` or "
         "`WITH`. Spark's parser decides: a statement that is not a query, such as `WITH ... INSERT`, ends the job with code 2 "
         "before Spark runs it. The rows are `messages`.",
     )

@@ -128,7 +128,8 @@ public class Trial implements FlatMapFunction {
     private static Object[] said(Throwable problem) {
         String text = String.valueOf(problem.getMessage()).trim();
         if (problem instanceof PythonException) {
-            // The end of a traceback.
+            // The end of a traceback. Spark 4.1 and newer put the error's state after it.
+            text = text.replaceAll("\\s+SQLSTATE: \\w+$", "");
             return new Object[] {null, UTF8String.fromString(text.substring(text.lastIndexOf('\n') + 1))};
         }
         String condition = ((SparkThrowable) problem).getCondition();
