@@ -109,7 +109,7 @@ def test_scattered_records_are_sought_and_nothing_else_is_stored(make: Make, mon
     assert sum(tally.read.number for tally in record.tallies) == wanted.count()
     assert {place for place, _ in play.independent.parquet(["value"]).rows} == places(wanted)
     # Many ranges of a partition share tasks, and what was read besides is a part of what lies between.
-    assert any(one.shared is not None and one.shared < len(one.ranges) > 20 for one in reads)
+    assert any(one.tasks < len(one.ranges) > 20 for one in reads)
     read = RangeSet(one for of_read in reads for one in of_read.ranges)
     assert 50_000 > (read - wanted).count() > 0
 

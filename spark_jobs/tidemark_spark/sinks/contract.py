@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -67,6 +67,35 @@ class Sink(Protocol):
     def receipt(self, context: WriteContext) -> SinkReceipt:
         """The place of an attempt's rows."""
         ...
+
+
+@runtime_checkable
+class OnePassSink(Sink, Protocol):
+    """A sink that can store the rows of a window while they are read and made, if the window has no other sink.
+
+    Its `store` computes the rows in exactly one job, and without a shuffle: see `rows.one_pass`.
+    """
+
+    def discard(self, context: WriteContext) -> None:
+        """Remove what a `store` of this attempt has written: it is stored again, or refused."""
+        ...
+
+
+@runtime_checkable
+class FileSink(OnePassSink, Protocol):
+    """A sink that can do so for a window with other sinks too: they take its rows from what it has written."""
+
+    def written(self, spark: SparkSession, context: WriteContext) -> DataFrame:
+        """The rows that `store` has written for this attempt, with the columns that it was given."""
+        ...
+
+
+@runtime_checkable
+class NeedsMessages(Protocol):
+    """A sink whose rows may need columns of the message itself, as `columns.KEY`, which no other sink keeps."""
+
+    @property
+    def needs_messages(self) -> bool: ...
 
 
 class SparkSink(Protocol):

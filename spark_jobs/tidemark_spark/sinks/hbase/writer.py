@@ -85,6 +85,9 @@ class HBaseResults:
         texts = [text(name).alias(f"field_{number}") for number, name in enumerate(self._fields)]
         return write(rows.select(*_ROW, *texts), self._table, self._fields, context, self._layout)
 
+    def discard(self, context: WriteContext) -> None:
+        """Nothing: the same attempt writes each row again, and those of another one never count."""
+
     def receipt(self, context: WriteContext) -> SinkReceipt:
         return _receipt(self.name, self._config.hbase, self._config.table)
 

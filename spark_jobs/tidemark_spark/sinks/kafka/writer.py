@@ -68,6 +68,10 @@ class KafkaResults:
     def name(self) -> str:
         return self._config.name
 
+    @property
+    def needs_messages(self) -> bool:
+        return self._config.key == MESSAGE_KEY
+
     def prepare(self, stream: str, ledger: str) -> None:
         """Check that the topics exist. Their owner creates them, and knows what partitions and retention they need."""
         missing = KafkaLog(self._cluster).missing(self._config.targets())

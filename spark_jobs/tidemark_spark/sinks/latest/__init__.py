@@ -31,7 +31,7 @@ class SparkLatest:
     def audit(self, audit: Audit, settings: HBaseLatestSink) -> Audited:
         opened = audit.opened
         table = latest_table(opened.connections, settings.hbase, settings.table)
-        found = all_values(audit.spark, opened.book, settings.name, table, field_names(opened.stream))
+        found = all_values(audit.spark, opened.book, settings.name, table, opened.fields)
         return audit.rows_of(settings.name, found, {"table": settings.table})
 
     def compare(self, comparing: Comparing, settings: HBaseLatestSink) -> PlaceComparison:
