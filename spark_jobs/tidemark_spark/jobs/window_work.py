@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -42,6 +42,8 @@ from tidemark_spark.sinks.hbase.writer import HBaseDeadLetters
 log = logging.getLogger(__name__)
 
 _DEAD_LETTERS_PER_TASK = 5_000
+# So many rows, from messages of so many bytes together, are written from the driver.
+_FEW, _FEW_BYTES = 5_000, 4 << 20
 
 
 @dataclass(frozen=True)
@@ -83,13 +85,14 @@ class SparkWork:
         # all sinks.
         self._refusals = refusals(self._all_sinks, self._opened.stream.fields)
         first = self._first_sink()
-        whatever_time(lambda any_time: self._in_one_pass(first, any_time=any_time) or self._keep(any_time=any_time))
         try:
+            whatever_time(lambda any_time: self._in_one_pass(first, any_time=any_time) or self._keep(any_time=any_time))
             check_read(self._tallies, covers)
+            self._context = replace(self._context, few=_few(self._tallies))
             self._check_budget()
         except TidemarkError:
             if first is not None:
-                first.discard(self._context)
+                self._discard(first)
             raise
 
     def _messages(self, counted: Any = None, *, any_time: bool) -> DataFrame:
@@ -128,7 +131,7 @@ class SparkWork:
         try:
             acknowledged = first.store(rows.stored, self._context)
         except (Py4JError, PySparkException) as problem:
-            first.discard(self._context)
+            self._discard(first)
             if not isinstance(problem, PySparkException) or cause_of(problem) is None:
                 raise
             # A message that its transform fails on: it is looked for on the longer way.
@@ -139,6 +142,13 @@ class SparkWork:
         stored = first.written(self._spark, self._context) if isinstance(first, FileSink) else rows.stored
         self._made = _Made(stored, lambda: rows.dead_letters, lambda: None)
         return True
+
+    def _discard(self, sink: OnePassSink) -> None:
+        """Remove what this attempt has written. It never counts, so nothing depends on it."""
+        try:
+            sink.discard(self._context)
+        except Exception as problem:
+            log.warning("what this attempt has written into %s stays there: %s", sink.name, problem)
 
     def _keep(self, *, any_time: bool) -> bool:
         """Make the rows, and have Spark keep them for all sinks, so that Kafka is read once. Counting is their first use."""
@@ -204,7 +214,7 @@ class SparkWork:
         messages = self._rows.dead_letters()
         number = sum(tally.dead_letters for tally in self._tallies)
         tasks = math.ceil(number / _DEAD_LETTERS_PER_TASK)
-        if tasks <= self._spark.sparkContext.defaultParallelism:
+        if not context.few and tasks <= self._spark.sparkContext.defaultParallelism:
             # Dead letters are mostly few: one Python task for each piece of the window would cost more than the writing.
             messages = messages.repartition(tasks, *COORDINATE)
         now = self._opened.book.clock()
@@ -257,6 +267,11 @@ class SparkWork:
     _block_size: int
     _tallies: tuple[PartitionTally, ...]
     _blocks: tuple[PartitionBlocks, ...]
+
+
+def _few(tallies: Sequence[PartitionTally]) -> bool:
+    rows = sum(tally.rows.number + tally.dead_letters for tally in tallies)
+    return rows <= _FEW and sum(tally.bytes for tally in tallies) <= _FEW_BYTES
 
 
 def _of_head(fence: Fence) -> HeadFence:

@@ -48,6 +48,7 @@ from tidemark_spark.columns import (
     row_hash,
 )
 from tidemark_spark.rows import outcomes
+from tidemark_spark.rows.row_by_row import row_by_row
 from tidemark_spark.rows.tallying import count_of, digest_of
 from tidemark_spark.runtime.compiling import compiled, new_instance
 from tidemark_spark.runtime.frames import frame_of, rows_of
@@ -78,17 +79,23 @@ def takes_one_pass(stream: Stream) -> bool:
     if isinstance(scheme, AvroScheme) and scheme.registry is not None:
         # The messages say which schemas to ask the registry for.
         return False
-    return not isinstance(scheme, FunctionScheme) and stream.explode is None and stream.transform is None
+    if isinstance(scheme, FunctionScheme) or stream.explode is not None:
+        return False
+    return stream.transform is None or stream.transform.sql is not None
 
 
 def one_pass(
     spark: SparkSession, messages: Messages, stream: Stream, refusals: Sequence[Column], block_size: int
 ) -> OnePass | None:
-    """The rows of a window, not yet computed. None if they may come out otherwise when they are computed again."""
+    """The rows of a window, not yet computed.
+
+    None if the transform is not one of single rows, or rows may come out otherwise when they are computed again. Raises
+    WrongUse for a transform that does not give what it has to.
+    """
     context: Any = spark.sparkContext._jsc
     read, separated, kept = (context.sc().collectionAccumulator() for _ in range(3))
     rows = _separable(messages(read), stream, refusals)
-    if not repeatable(rows):
+    if rows is None or not repeatable(rows):
         return None
     java = rows_of(rows)
     tasks = max(1, java.getNumPartitions())
@@ -107,14 +114,19 @@ def one_pass(
         spark,
         stored.withColumn(INDEX, F.lit(0)).drop(OUTCOME, *_OF_DEAD_LETTERS, *_OF_MESSAGE),
         rows.schema,
-        lambda: _separable(messages(None), stream, refusals),
+        lambda: _separable(messages(None), stream, refusals) or rows,
         _Counts(read, separated, kept),
     )
 
 
-def _separable(messages: DataFrame, stream: Stream, refusals: Sequence[Column]) -> DataFrame:
+def _separable(messages: DataFrame, stream: Stream, refusals: Sequence[Column]) -> DataFrame | None:
     """Rows with the columns that `Separating.java` takes. Only dead letters have what is theirs."""
-    rows = outcomes.within_limits(outcomes.with_outcomes(messages, stream), refusals)
+    rows: DataFrame | None = outcomes.with_outcomes(messages, stream)
+    if rows is not None and stream.transform is not None:
+        rows = row_by_row(rows, stream.scheme.fields, stream.transform)
+    if rows is None:
+        return None
+    rows = outcomes.within_limits(rows, refusals)
     dead = has(Outcome.INVALID) | has(Outcome.FAILED)
     fields = [field(name) for name in outcomes.field_names(stream)]
     theirs = [F.when(dead, F.col(name)).alias(name) for name in _OF_MESSAGE]

@@ -112,9 +112,6 @@ def _settings(cluster: KafkaEndpoint, isolation: str, fetch: FetchSettings) -> d
         # Tasks look nothing up, also when they run again: each range says where it begins and ends.
         "auto.offset.reset": "none",
         "enable.auto.commit": "false",
-        # Nothing joins a group. Spark keeps consumers, and what they have fetched, by its name: no read shares them, since
-        # a log may have been truncated and filled again meanwhile.
-        "group.id": f"tidemark-{secrets.token_hex(8)}",
     }
 
 
@@ -136,6 +133,9 @@ def _read(
     rows = new_instance(compiled(spark.sparkContext, _MESSAGES), *texts, any_time, counted)
     jvm: Any = spark.sparkContext._jvm
     settings = jvm.java.util.HashMap()
+    # Nothing joins a group. Spark keeps consumers, and what they have fetched, by its name: no read shares them with another,
+    # since a log may have been truncated and filled again meanwhile.
+    settings.put("group.id", f"tidemark-{secrets.token_hex(8)}")
     for name, value in params.items():
         settings.put(name, value)
     records = getattr(jvm, _KAFKA_RECORDS)(

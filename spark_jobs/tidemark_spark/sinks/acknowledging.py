@@ -46,9 +46,16 @@ Writer = Task
 Prepared = tuple[Callable[[], None], list[tuple[Any, ...]]]
 
 
-def acknowledged(rows: DataFrame, writer: Writer) -> Acknowledgements:
-    """Write all rows, and add up what the server has acknowledged to the writer. One job, without a shuffle of its own."""
-    found = in_workers(rows, _Summed(writer), from_arrow_schema(_ACKNOWLEDGED)).collect()
+def acknowledged(rows: DataFrame, writer: Writer, *, few: bool = False) -> Acknowledgements:
+    """Write all rows, and add up what the server has acknowledged to the writer. One job, without a shuffle of its own.
+
+    `few` rows are written from the driver: starting Spark's Python workers for them would take longer than all else.
+    """
+    if few:
+        batches = _Summed(writer)(rows.toArrow().to_batches())
+        found = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    else:
+        found = in_workers(rows, _Summed(writer), from_arrow_schema(_ACKNOWLEDGED)).collect()
     return _acknowledgements(_sums((row[:3], row[3:]) for row in found))
 
 

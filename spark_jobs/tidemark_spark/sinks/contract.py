@@ -26,6 +26,7 @@ class WriteContext:
 
     `ordinal` is higher than that of every earlier attempt that may have written at the same offsets. Attempts at other
     offsets may share an ordinal, so it stays small. A sink can put it into the version of a row, after the offset.
+    `few`: the window has so few rows that a sink may write them from the driver.
 
     A sink checks `fence` before the first row and every few seconds, in every task. Spark's workers call `report` with
     the number of acknowledged messages of a partition.
@@ -37,6 +38,7 @@ class WriteContext:
     fence: HeadFence
     report: Callable[[TopicPartition, int], None]
     ordinal: int
+    few: bool = False
 
 
 class Sink(Protocol):

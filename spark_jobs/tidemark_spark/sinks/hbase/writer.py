@@ -176,7 +176,7 @@ def write(
 
     The result counts what HBase has acknowledged.
     """
-    return acknowledged(rows, _Writer(table, tuple(fields), layout or CellLayout(), context))
+    return acknowledged(rows, _Writer(table, tuple(fields), layout or CellLayout(), context), few=context.few)
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ class KafkaResults:
         # A topic refuses a larger batch, even if each message in it is small enough.
         settings["batch_size"] = min([settings["batch_size"], *self._limits.values()])
         writer = _Writer(self._cluster, settings, self._stream, context)
-        return acknowledged(messages, writer)
+        return acknowledged(messages, writer, few=context.few)
 
     def message(self) -> tuple[Column, Column, Column]:
         """The topic, key and value of a row's message."""
