@@ -30,6 +30,7 @@ from tidemark.runs import answers, lanes
 from tidemark.runs.auditing import repair_of
 from tidemark.sinks.hbase.rows import Mark, PartitionKeys
 from tidemark.sinks.hbase.table import cells_of
+from tidemark.sinks.values import value_of
 from tidemark_spark.jobs import window as window_job
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.rows.reading import read_offsets
@@ -49,7 +50,8 @@ def digests(play: Playground, rows: dict[Place, Fields]) -> dict[tuple[str, int]
     found: dict[tuple[str, int], int] = {}
     for (topic, partition, offset, index), fields in rows.items():
         row = row_hash(coordinate_hash(TopicPartition(topic, partition), offset), index)
-        columns = [fields[name].encode() if name in fields else None for name in play.fields]
+        kinds = play.opened.fields
+        columns = [value_of(kinds[name], fields[name].encode() if name in fields else None) for name in play.fields]
         found[topic, partition] = found.get((topic, partition), 0) ^ content_hash(row, columns)
     return {at: f"{digest:016x}" for at, digest in found.items()}
 

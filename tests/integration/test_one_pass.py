@@ -66,7 +66,7 @@ def produce(play: Playground, count: int) -> None:
     producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
     for number, value in enumerate(values(count)):
         key = None if number % 3 == 0 else f"k{number}".encode()
-        headers = [("a", b"x"), ("b", None), ("a", b"")][: number % 4]
+        headers = [("a", b"x"), ("b", b"\xff"), ("a", b"")][: number % 4]
         place = {"topic": play.topics[number % 2], "partition": number // 2 % 2}
         producer.send(**place, value=value, key=key, headers=headers)
     producer.flush()

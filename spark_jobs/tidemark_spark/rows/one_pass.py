@@ -212,13 +212,17 @@ def _read(lines: list[list[str]]) -> list[PartitionTally]:
     for at, of_ranges in found.items():
         of_ranges.sort(key=_first)
         # Ranges are read once each, in their order: those that overlap were read twice.
-        repeated[at] += sum(one.last is not None and one.last >= _first(after) for one, after in pairwise(of_ranges))
+        repeated[at] += sum(max(0, min(map(_last, both)) - _first(both[1]) + 1) for both in pairwise(of_ranges))
     check_once(repeated.items(), "messages")
     return [reduce(together, found[at]) for at in sorted(found)]
 
 
 def _first(tally: PartitionTally) -> int:
     return tally.first or 0
+
+
+def _last(tally: PartitionTally) -> int:
+    return tally.last or 0
 
 
 def _blocks(lines: list[list[str]]) -> dict[TopicPartition, dict[int, PartitionTally]]:

@@ -52,7 +52,7 @@ def _nothing() -> None:
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Spark's types as those of Arrow."""
     # Spark 4.2 asks for the zone of times, which before it was this one.
-    zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(schema, **zone)
 
 

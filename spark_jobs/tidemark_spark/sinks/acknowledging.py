@@ -51,6 +51,7 @@ def acknowledged(rows: DataFrame, writer: Writer, *, few: bool = False) -> Ackno
 
     `few` rows are written from the driver: starting Spark's Python workers for them would take longer than all else.
     """
+    found: Sequence[tuple[Any, ...]]
     if few:
         batches = _Summed(writer)(rows.toArrow().to_batches())
         found = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]

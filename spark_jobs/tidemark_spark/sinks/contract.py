@@ -116,6 +116,11 @@ class SparkSink(Protocol):
         ...
 
 
+def audits_by_sums(sink: SparkSink) -> bool:
+    """Whether a type's audit is `Audit.rows_of`: then it asks for rows only where the digests of a block differ."""
+    return getattr(sink, "by_sums", False)
+
+
 class ComparingSink(SparkSink, Protocol):
     """A type of sink whose rows can be compared before a replay. Comparisons name the other sinks as not compared."""
 

@@ -17,6 +17,8 @@ from tidemark_spark.sinks.hbase.writer import HBaseResults
 
 
 class SparkHBase:
+    by_sums = True
+
     def writer(self, opened: OpenStream, settings: HBaseSink) -> Sink:
         table = opened.result_table(settings.hbase, settings.table)
         return HBaseResults(settings, table, field_names(opened.stream), opened.connections)

@@ -19,6 +19,8 @@ from tidemark_spark.sinks.latest.writer import HBaseLatest
 
 
 class SparkLatest:
+    by_sums = True
+
     def writer(self, opened: OpenStream, settings: HBaseLatestSink) -> Sink:
         table = latest_table(opened.connections, settings.hbase, settings.table)
         return HBaseLatest(settings, table, opened.book, field_names(opened.stream))

@@ -21,6 +21,8 @@ from tidemark_spark.sinks.parquet.writer import ParquetResults
 
 
 class SparkParquet:
+    by_sums = True
+
     def writer(self, opened: OpenStream, settings: ParquetSink) -> Sink:
         return ParquetResults(settings, settings.base(opened.connections), opened.fields)
 
