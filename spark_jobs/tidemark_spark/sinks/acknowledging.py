@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements
+from tidemark.sinks.hbase.columns import Places
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, MESSAGE_HASH, ROW_HASH, message_hash, row_hash
 from tidemark_spark.rows.tallying import count_of, digest_of
 from tidemark_spark.runtime.workers import Task, batch_of, in_workers
@@ -157,6 +159,29 @@ def _counted(counts: list[tuple[Any, ...]], context: WriteContext) -> pa.RecordB
     return pa.RecordBatch.from_pylist(
         [dict(zip(_ACKNOWLEDGED.names, count, strict=True)) for count in counts], schema=_ACKNOWLEDGED
     )
+
+
+def counts_by_partition(
+    places: Places, indexes: pa.Array, messages: pa.Array, rows: pa.Array, digests: pa.Array
+) -> list[tuple[Any, ...]]:
+    """As `counts_of`, of Arrow's columns."""
+    first, *others = (one.to_numpy(zero_copy_only=False) for one in (indexes, messages, rows, digests))
+    of_message, of_row, of_content = others
+    found = []
+    for at, mine in places.partitions():
+        begins = mine & (first == 0)
+        sums = (
+            int(np.count_nonzero(begins)),
+            _xor(of_message[begins]),
+            int(np.count_nonzero(mine)),
+            _xor(of_row[mine]),
+        )
+        found.append((at.topic, at.incarnation, at.partition, *sums, _xor(of_content[mine])))
+    return found
+
+
+def _xor(numbers: np.ndarray) -> int:
+    return int(np.bitwise_xor.reduce(numbers))
 
 
 def counts_of(columns: list[list[Any]]) -> list[tuple[Any, ...]]:

@@ -82,7 +82,7 @@ class PartitionKeys:
         self._prefix = b""
 
     def key(self, offset: int, index: int) -> bytes:
-        return self._prefix_of(offset >> BLOCK_BITS) + _PLACE.pack(offset, index)
+        return self.prefix(offset >> BLOCK_BITS) + _PLACE.pack(offset, index)
 
     def scans(self, wanted: OffsetRange) -> Iterator[tuple[bytes, bytes]]:
         """The scans that together read a range, in the order of its offsets, as (first key, key after the last)."""
@@ -90,11 +90,12 @@ class PartitionKeys:
         while at < wanted.until:
             block = at >> BLOCK_BITS
             until = min(wanted.until, (block + 1) << BLOCK_BITS)
-            prefix = self._prefix_of(block)
+            prefix = self.prefix(block)
             yield prefix + _OFFSET.pack(at), prefix + _OFFSET.pack(until)
             at = until
 
-    def _prefix_of(self, block: int) -> bytes:
+    def prefix(self, block: int) -> bytes:
+        """How the keys of a block of 2 ** BLOCK_BITS offsets begin."""
         if block != self._block:
             salt = xxhash.xxh64_intdigest(self._shared, block & 0xFFFF_FFFF_FFFF_FFFF) % SALTS
             self._block, self._prefix = block, bytes([salt]) + self._shared
