@@ -54,15 +54,15 @@ def rows_of(keys: pa.Array, cells: Sequence[tuple[bytes | pa.Array, pa.Array]]) 
     return Rows(len(keys), _bytes(_joined(row)))
 
 
-def call_of(table: bytes, rows: Rows, timestamp: int) -> list[bytes | memoryview]:
-    """The pieces of the call that puts rows into a table, with one timestamp for all cells."""
+def call_of(table: bytes, rows: Rows, timestamp: int) -> bytes:
+    """The call that puts rows into a table, with one timestamp for all cells."""
     name = CALL.encode()
     begin = struct.pack(">Ii", _BEGIN, len(name)) + name + struct.pack(">i", 0)
     begin += _part(_TEXT, 1) + struct.pack(">i", len(table)) + table
     begin += _part(_LIST, 2) + struct.pack(">Bi", _STRUCT, rows.number)
     end = _part(_I64, 3) + struct.pack(">q", timestamp)
     end += _part(_MAP, 4) + struct.pack(">BBi", _TEXT, _TEXT, 0) + _STOP
-    return [begin, rows.encoded, end]
+    return b"".join([begin, rows.encoded, end])
 
 
 def _part(kind: int, number: int) -> bytes:

@@ -109,8 +109,7 @@ class Gateway:
         from tidemark.clients.hbase.encoding import CALL, call_of
 
         def put(connection: Any) -> None:
-            for piece in call_of(table.encode(), rows, timestamp):
-                connection.transport.write(piece)
+            connection.transport.write(call_of(table.encode(), rows, timestamp))
             connection.transport.flush()
             # Thrift's library reads the answer, and raises what it says.
             connection.client._recv(CALL)
