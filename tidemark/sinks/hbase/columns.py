@@ -63,7 +63,8 @@ class Places:
 
 
 def _numbers(column: pa.Array) -> np.ndarray:
-    return column.to_numpy(zero_copy_only=False)
+    numbers: np.ndarray = column.to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def marks(generation: int, lane: str, seq: int, digests: pa.Array, tombstones: pa.Array) -> pa.Array:
