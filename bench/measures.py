@@ -81,8 +81,8 @@ MEASURES = (
     Measure(
         "memory",
         "peak memory of a job, ten times the lines against as many as asked for",
-        "both: the largest resident memory of spark-submit, its JVM and its Python workers together, with all of the heap taken "
-        "from the start",
+        "both: the largest resident memory of spark-submit, its JVM and its Python workers together, with all of the heap "
+        "taken from the start",
         1.1,
         shapes.memory,
     ),

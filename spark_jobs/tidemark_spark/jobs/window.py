@@ -24,14 +24,16 @@ from tidemark.errors import (
     OffsetsOutOfRange,
     WrongUse,
 )
-from tidemark.ledger.records import Pending, Record, erases
+from tidemark.ledger.records import INGEST, Pending, Record, erases
 from tidemark.ledger.register import check_not_paused
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing, lanes, pacing
 from tidemark.runs.into_sinks import check_still_there
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.runs.since_pin import lost_since_pin
+from tidemark.schemes.kinds import AvroScheme
 from tidemark_spark.jobs.window_work import SparkWork
+from tidemark_spark.rows.one_pass import takes_one_pass
 from tidemark_spark.rows.pipeline import check_rows
 from tidemark_spark.runtime.failures import translate
 from tidemark_spark.runtime.session import open_session
@@ -119,7 +121,8 @@ def _process_one(
             sink.prepare(opened.book.stream, ledger)
     if window is None or window.counts_for(None):
         dead_letters.prepare(opened.book.stream, ledger)
-    check_rows(spark, opened.stream)
+    if not _checked_before(opened):
+        check_rows(spark, opened.stream)
     work = SparkWork(spark, opened, sinks, dead_letters, lane)
 
     def heard(step: Step) -> None:
@@ -167,6 +170,14 @@ def _deleted(opened: OpenStream, lane: str, seq: int) -> OffsetsOutOfRange:
         "pinned. Nothing was committed. To go on without them, set `on_out_of_range` in the stream file and give the window "
         f"up: tidemark ledger abandon {opened.book.stream} {lane} --reason ..."
     )
+
+
+def _checked_before(opened: OpenStream) -> bool:
+    """Whether the same code has committed a window with the same stream file, which says all of the stream."""
+    found = opened.book.head(INGEST)
+    last = found.head.last.attempt if found is not None and found.head.last is not None else None
+    same = last is not None and (last.stream_digest, last.code_version) == (opened.file.digest, lanes.code_version())
+    return same and takes_one_pass(opened.stream) and not isinstance(opened.stream.scheme, AvroScheme)
 
 
 def _pending(opened: OpenStream, lane: str) -> Pending | None:

@@ -6,6 +6,7 @@ other, only where the transform gets the row. So the rows need no shuffle that p
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,8 @@ _BETWEEN = ("Project", "Filter", "SubqueryAlias")
 # Parts of names of expressions that look at more than one row, or call Python.
 _BEYOND_A_ROW = ("Subquery", "Exists", "Window", "Aggregate", "Generator", "Python")
 _THROUGH = "_through"
+# The nodes of a tree, each before those below it.
+Nodes = list[dict[str, Any]]
 
 
 def row_by_row(rows: DataFrame, given: Fields, transform: Transform) -> DataFrame | None:
@@ -39,23 +42,25 @@ def row_by_row(rows: DataFrame, given: Fields, transform: Transform) -> DataFram
     frame = rows.withColumn(_THROUGH, goes_through())
     given_to_it = through = _last(frame)
     # What each new column of the query is made of, by its number.
-    made: dict[int, Any] = {}
+    made: dict[int, Nodes] = {}
     for step in reversed(found):
-        expressions = [step.condition()] if _name(step) == "Filter" else list(_each(step.projectList()))
-        if not all(map(_of_a_row, expressions)):
+        filters = _name(step) == "Filter"
+        expressions = [(one, _nodes(one)) for one in ([step.condition()] if filters else _each(step.projectList()))]
+        if not all(_of_a_row(nodes) for _, nodes in expressions) or not all(
+            one.deterministic() for one, _ in expressions
+        ):
             return None
-        if _name(step) == "Filter":
-            passes = F.coalesce(_column(rows, _where(rows, through, expressions[0])), F.lit(False))
+        if filters:
+            passes = F.coalesce(_column(rows, _where(rows, through, expressions[0][0])), F.lit(False))
             frame = frame.select("*", passes.alias(_THROUGH))
             through = _last(frame)
             continue
-        new = [one for one in expressions if _name(one) == "Alias"]
-        made |= {one.exprId().id(): one.child() for one in new}
-        guarded = [one.withNewChildren(_sequence(rows, _where(rows, through, one.child()))) for one in new]
+        new = [(one, nodes) for one, nodes in expressions if _kind(nodes[0]) == "Alias"]
+        made |= {_number(nodes[0]): nodes[1:] for _, nodes in new}
+        guarded = [one.withNewChildren(_sequence(rows, _where(rows, through, one.child()))) for one, _ in new]
         frame = frame.select("*", *(_column(rows, one) for one in guarded))
-    results = {one.name(): one for one in _each(found[0].output())}
-    ours = {one.name(): one for one in _each(_plan(rows).output())}
-    if any(_origin(results[name], made) != ours[name].exprId().id() for name in GIVEN_BACK):
+    results, ours = _by_name(found[0]), _by_name(_plan(rows))
+    if any(_origin(_nodes(results[name]), made) != _number(_nodes(ours[name])[0]) for name in GIVEN_BACK):
         return None
     # The frame has several columns of one name: all are named by their numbers.
     before = {name: _column(rows, one) for name, one in ours.items()}
@@ -83,32 +88,41 @@ def _steps(plan: Any) -> list[Any] | None:
     return found
 
 
-def _of_a_row(expression: Any) -> bool:
-    """Whether an expression is made of one row, and is the same each time."""
-    return bool(expression.deterministic()) and not any(
-        word in name for name in _names(expression) for word in _BEYOND_A_ROW
-    )
+def _nodes(expression: Any) -> Nodes:
+    """An expression's tree, from its root on, as Spark writes it: one call of Java instead of some for each node."""
+    found: Nodes = json.loads(expression.toJSON())
+    return found
 
 
-def _names(expression: Any) -> Iterator[str]:
-    yield _name(expression)
-    for one in _each(expression.children()):
-        yield from _names(one)
+def _kind(node: dict[str, Any]) -> str:
+    return str(node["class"].rpartition(".")[2])
 
 
-def _origin(expression: Any, made: dict[int, Any]) -> int | None:
+def _number(node: dict[str, Any]) -> int:
+    return int(node["exprId"]["id"])
+
+
+def _of_a_row(nodes: Nodes) -> bool:
+    """Whether an expression is made of one row."""
+    return not any(word in _kind(node) for node in nodes for word in _BEYOND_A_ROW)
+
+
+def _origin(nodes: Nodes, made: dict[int, Nodes]) -> int | None:
     """The number of the column that an expression passes on as it is; None if it makes something of it."""
     while True:
-        name = _name(expression)
-        if name == "AttributeReference":
-            number = int(expression.exprId().id())
+        if _kind(nodes[0]) == "AttributeReference":
+            number = _number(nodes[0])
             if number not in made:
                 return number
-            expression = made[number]
-        elif name == "Cast" and expression.child().dataType().equals(expression.dataType()):
-            expression = expression.child()
+            nodes = made[number]
+        elif _kind(nodes[0]) == "Cast" and nodes[0]["dataType"] == nodes[1].get("dataType"):
+            nodes = nodes[1:]
         else:
             return None
+
+
+def _by_name(plan: Any) -> dict[str, Any]:
+    return {one.name(): one for one in _each(plan.output())}
 
 
 def _where(rows: DataFrame, condition: Any, expression: Any) -> Any:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.clients.connections import keep_quiet
 from tidemark.streams.engine import SENSITIVE
+from tidemark_spark.runtime.calls import look_up_once
 from tidemark_spark.runtime.shipping import ship_code
 
 # Settings that the results depend on. They are the same wherever the job runs.
@@ -88,6 +89,7 @@ def open_session(name: str, files: Mapping[str, str] | None = None, token_urls: 
     spark = builder.getOrCreate()
     jvm: Any = SparkContext._jvm
     jvm.java.lang.System.setProperty(_ALLOWED_URLS, ",".join(token_urls))
+    look_up_once(spark.sparkContext)
     ship_code(spark.sparkContext)
     hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
     for setting, value in files.items():

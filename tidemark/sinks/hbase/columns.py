@@ -30,7 +30,9 @@ class Places:
         named = topics.dictionary_encode()
         # One number for topic, incarnation and partition: numbers are sorted faster than three columns.
         ids = _numbers(named.indices).astype(np.int64)
-        codes = (ids << _TOPIC_BITS) | (_numbers(incarnations).astype(np.int64) << _PARTITION_BITS) | _numbers(partitions)
+        codes = (
+            (ids << _TOPIC_BITS) | (_numbers(incarnations).astype(np.int64) << _PARTITION_BITS) | _numbers(partitions)
+        )
         kinds, self._which = np.unique(codes, return_inverse=True)
         names = named.dictionary.to_pylist()
         self._kinds = [
