@@ -32,7 +32,7 @@ from tidemark.runs.into_sinks import check_still_there
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.runs.since_pin import lost_since_pin
 from tidemark.schemes.kinds import AvroScheme
-from tidemark_spark.jobs.window_work import SparkWork
+from tidemark_spark.jobs.window_work import LongerWay, SparkWork
 from tidemark_spark.rows.one_pass import takes_one_pass
 from tidemark_spark.rows.pipeline import check_rows
 from tidemark_spark.runtime.failures import translate
@@ -86,7 +86,7 @@ def process_windows(
         check_not_paused(opened.book, lane)
         began, taken = opened.book.clock(), 0
         try:
-            committed.append(_process_one(opened, lane, following, run, take_over=take_over, on_step=on_step))
+            committed.append(_process(opened, lane, following, run, take_over=take_over, on_step=on_step))
             taken = opened.book.covers(committed[-1].window).count() if rate is not None else 0
         except AlreadyCommitted:
             committed += _committed_by_this_run(opened, lane, following, run)
@@ -100,10 +100,26 @@ def process_windows(
     return committed
 
 
+def _process(opened: OpenStream, lane: str, seq: int, run: str, *, take_over: bool, on_step: Listener) -> Record:
+    """Steps 2 to 7 on one pending window; by a second attempt, if a message does not let the first one take one pass."""
+    try:
+        return _process_one(opened, lane, seq, run, take_over=take_over, on_step=on_step)
+    except LongerWay as problem:
+        log.warning("%s/%s window %s: %s. A new attempt takes the longer way", opened.book.stream, lane, seq, problem)
+    return _process_one(opened, lane, seq, run, on_step=on_step, longer=True)
+
+
 def _process_one(
-    opened: OpenStream, lane: str, seq: int, run: str, *, take_over: bool = False, on_step: Listener = nobody
+    opened: OpenStream,
+    lane: str,
+    seq: int,
+    run: str,
+    *,
+    take_over: bool = False,
+    on_step: Listener = nobody,
+    longer: bool = False,
 ) -> Record:
-    """Steps 2 to 7 on one pending window."""
+    """One attempt at a pending window. Raises LongerWay, unless it takes the `longer` one."""
     pending = _pending(opened, lane)
     if erases(lane) and pending is not None and erasing.reads_nothing(opened, pending.window):
         return erasing.erase_only(opened, lane, seq, run, take_over=take_over)
@@ -123,7 +139,7 @@ def _process_one(
         dead_letters.prepare(opened.book.stream, ledger)
     if not _checked_before(opened):
         check_rows(spark, opened.stream)
-    work = SparkWork(spark, opened, sinks, dead_letters, lane)
+    work = SparkWork(spark, opened, sinks, dead_letters, lane, longer=longer)
 
     def heard(step: Step) -> None:
         work.progress.step = step.value

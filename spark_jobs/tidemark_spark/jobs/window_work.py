@@ -6,7 +6,6 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -32,9 +31,10 @@ from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.failing_messages import cause_of
 from tidemark_spark.rows.one_pass import one_pass, takes_one_pass
 from tidemark_spark.rows.pipeline import rows_of
-from tidemark_spark.rows.reading import read_offsets, whatever_time
+from tidemark_spark.rows.reading import NOT_A_TIME, read_offsets, whatever_time
 from tidemark_spark.rows.tallying import tallies_and_blocks
 from tidemark_spark.runtime.progress import Progress
+from tidemark_spark.schemes.regex import MAY_DIFFER
 from tidemark_spark.sinks import Sink, refusals
 from tidemark_spark.sinks.contract import FileSink, NeedsMessages, OnePassSink, WriteContext
 from tidemark_spark.sinks.hbase.writer import HBaseDeadLetters
@@ -55,12 +55,24 @@ class _Made:
     close: Callable[[], None]
 
 
+class LongerWay(Exception):
+    """Raised when one pass is not enough for a window. What it has written has a generation that never counts."""
+
+
 class SparkWork:
-    """The work on one window. Use an instance for one attempt, and close it."""
+    """The work on one window. Use an instance for one attempt, and close it. `longer`: not in one pass."""
 
     def __init__(
-        self, spark: SparkSession, opened: OpenStream, sinks: Sequence[Sink], dead_letters: HBaseDeadLetters, lane: str
+        self,
+        spark: SparkSession,
+        opened: OpenStream,
+        sinks: Sequence[Sink],
+        dead_letters: HBaseDeadLetters,
+        lane: str,
+        *,
+        longer: bool = False,
     ) -> None:
+        self._longer = longer
         self._spark = spark
         self._opened = opened
         self._all_sinks = sinks
@@ -86,7 +98,8 @@ class SparkWork:
         self._refusals = refusals(self._all_sinks, self._opened.stream.fields)
         first = self._first_sink()
         try:
-            whatever_time(lambda any_time: self._in_one_pass(first, any_time=any_time) or self._keep(any_time=any_time))
+            if first is None or not self._in_one_pass(first):
+                whatever_time(self._keep)
             check_read(self._tallies, covers)
             self._context = replace(self._context, few=_few(self._tallies))
             self._check_budget()
@@ -95,7 +108,7 @@ class SparkWork:
                 self._discard(first)
             raise
 
-    def _messages(self, counted: Any = None, *, any_time: bool) -> DataFrame:
+    def _messages(self, counted: Any = None, *, any_time: bool = False) -> DataFrame:
         source = self._opened.stream.source
         return read_offsets(
             self._spark,
@@ -111,7 +124,7 @@ class SparkWork:
 
     def _first_sink(self) -> OnePassSink | None:
         """The sink that may take the rows as they are read. Other sinks of the window then read what it has written."""
-        if not takes_one_pass(self._opened.stream):
+        if self._longer or not takes_one_pass(self._opened.stream):
             return None
         if len(self._sinks) == 1:
             return self._sinks[0] if isinstance(self._sinks[0], OnePassSink) else None
@@ -119,12 +132,15 @@ class SparkWork:
             return None
         return next((one for one in self._sinks if isinstance(one, FileSink)), None)
 
-    def _in_one_pass(self, first: OnePassSink | None, *, any_time: bool) -> bool:
-        """Read the messages, and store their rows in the first sink. False if the rows have to be kept instead."""
-        if first is None:
-            return False
-        messages = partial(self._messages, any_time=any_time)
-        rows = one_pass(self._spark, messages, self._opened.stream, self._refusals, self._block_size)
+    def _in_one_pass(self, first: OnePassSink) -> bool:
+        """Read the messages, and store their rows in the first sink. False if the stream's plan does not allow it.
+
+        Raises LongerWay where a message is in the way.
+        """
+        # What a server has acknowledged to a task that is tried again cannot be taken back, as a file can.
+        never = "" if isinstance(first, FileSink) else MAY_DIFFER
+        stream = self._opened.stream
+        rows = one_pass(self._spark, self._messages, stream, self._refusals, self._block_size, never=never)
         if rows is None:
             return False
         self.progress.begin(f"reading, and storing {first.name}")
@@ -132,10 +148,10 @@ class SparkWork:
             acknowledged = first.store(rows.stored, self._context)
         except (Py4JError, PySparkException) as problem:
             self._discard(first)
-            if not isinstance(problem, PySparkException) or cause_of(problem) is None:
-                raise
-            # A message that its transform fails on: it is looked for on the longer way.
-            return False
+            of_message = isinstance(problem, PySparkException) and cause_of(problem) is not None
+            if of_message or NOT_A_TIME in str(problem) or (never and never in str(problem)):
+                raise LongerWay(f"a message of this window cannot go through one pass: {_line(problem)}") from problem
+            raise
         self._stored[first.name] = acknowledged
         self._tallies, self._blocks = rows.tallies_and_blocks
         # A window with one sink needs its rows no more.
@@ -150,14 +166,13 @@ class SparkWork:
         except Exception as problem:
             log.warning("what this attempt has written into %s stays there: %s", sink.name, problem)
 
-    def _keep(self, *, any_time: bool) -> bool:
+    def _keep(self, any_time: bool) -> None:
         """Make the rows, and have Spark keep them for all sinks, so that Kafka is read once. Counting is their first use."""
         self.close()
         messages = self._messages(any_time=any_time)
         rows = rows_of(messages, self._opened.stream, self._refusals, self._fence, self._opened.connections)
         self._made = _Made(outcomes.stored(rows.frame), lambda: outcomes.dead_letters(rows.frame), rows.close)
         self._tallies, self._blocks = tallies_and_blocks(rows.frame, self._block_size, rows.read)
-        return True
 
     def _check_budget(self) -> None:
         """Raises TooManyInvalid, before anything counts."""
@@ -267,6 +282,10 @@ class SparkWork:
     _block_size: int
     _tallies: tuple[PartitionTally, ...]
     _blocks: tuple[PartitionBlocks, ...]
+
+
+def _line(problem: Exception) -> str:
+    return str(problem).strip().partition("\n")[0]
 
 
 def _few(tallies: Sequence[PartitionTally]) -> bool:

@@ -19,7 +19,7 @@ import org.apache.spark.util.CollectionAccumulator;
  * Separates the rows that are stored from dead letters, and counts all of them by their outcomes and blocks of offsets.
  *
  * Takes rows with topic, incarnation, partition, offset, outcome (as tidemark/offsets/tallies.py numbers them), then the
- * stream's fields, then what dead letters need. Each message has one row. Passes on the rows that are stored, with three more
+ * stream's fields, then whether it is a tombstone, then what dead letters need, first their reason. Each message has one row. Passes on the rows that are stored, with three more
  * columns: the hash of the message, that of the row, and the digest of the fields (tidemark/offsets/hashing.py).
  *
  * `kinds` has a letter for each field: `s` for text and bytes, `l` for whole numbers and times, `d` for doubles, `b` for
@@ -27,7 +27,8 @@ import org.apache.spark.util.CollectionAccumulator;
  *
  * At the end of a task, `counted` gets a line for each block: topic, incarnation, partition, number of the block, then for
  * each outcome the number of messages and the XOR of their hashes, then the XOR of the hashes of rows, and that of digests.
- * `kept` gets the dead letters of the task, if they are at most `mostRows` and `mostBytes`.
+ * `kept` gets the dead letters of the task, if they are at most `mostRows` and `mostBytes`. A dead letter whose reason ends
+ * with `never` (unless it is empty) ends the task.
  *
  * Janino compiles this: Java 8, without generics and lambdas.
  */
@@ -52,16 +53,24 @@ public class Separating implements FlatMapFunction {
     private final long size;
     private final int mostRows;
     private final long mostBytes;
+    private final String never;
     private final CollectionAccumulator counted;
     private final CollectionAccumulator kept;
 
     public Separating(
-        String kinds, Number size, Number mostRows, Number mostBytes, CollectionAccumulator counted, CollectionAccumulator kept
+        String kinds,
+        Number size,
+        Number mostRows,
+        Number mostBytes,
+        String never,
+        CollectionAccumulator counted,
+        CollectionAccumulator kept
     ) {
         this.kinds = kinds.toCharArray();
         this.size = size.longValue();
         this.mostRows = mostRows.intValue();
         this.mostBytes = mostBytes.longValue();
+        this.never = never;
         this.counted = counted;
         this.kept = kept;
     }
@@ -197,6 +206,10 @@ public class Separating implements FlatMapFunction {
         }
 
         private void keep(UnsafeRow row) {
+            int reason = FIELDS + kinds.length + 1;
+            if (!never.isEmpty() && !row.isNullAt(reason) && row.getUTF8String(reason).toString().endsWith(never)) {
+                throw new IllegalStateException("tidemark: " + row.getUTF8String(reason));
+            }
             deadBytes += row.getSizeInBytes();
             if (tooMany || dead.size() == mostRows || deadBytes > mostBytes) {
                 tooMany = true;

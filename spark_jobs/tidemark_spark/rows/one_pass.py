@@ -85,9 +85,15 @@ def takes_one_pass(stream: Stream) -> bool:
 
 
 def one_pass(
-    spark: SparkSession, messages: Messages, stream: Stream, refusals: Sequence[Column], block_size: int
+    spark: SparkSession,
+    messages: Messages,
+    stream: Stream,
+    refusals: Sequence[Column],
+    block_size: int,
+    *,
+    never: str = "",
 ) -> OnePass | None:
-    """The rows of a window, not yet computed.
+    """The rows of a window, not yet computed. Computing them fails at a dead letter whose reason ends with `never`.
 
     None if the transform is not one of single rows, or rows may come out otherwise when they are computed again. Raises
     WrongUse for a transform that does not give what it has to.
@@ -105,6 +111,7 @@ def one_pass(
         block_size,
         max(1, _MOST_KEPT // tasks),
         _MOST_KEPT_BYTES // tasks,
+        never,
         separated,
         kept,
     )

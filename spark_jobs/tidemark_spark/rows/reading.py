@@ -55,7 +55,7 @@ _FETCH_FOR_SHORT = 64 * 1024
 # How long a task waits for a fetch, in ms: as Spark's own source waits.
 _POLL_MS = 120_000
 # The error of `Messages.java` for a time in ms that does not fit in microseconds.
-_NOT_A_TIME = "is not one that Spark can hold"
+NOT_A_TIME = "is not one that Spark can hold"
 
 
 def read_offsets(
@@ -90,7 +90,7 @@ def whatever_time(read: Callable[[bool], Found]) -> Found:
     try:
         return read(False)
     except (Py4JError, PySparkException) as problem:
-        if _NOT_A_TIME not in str(problem):
+        if NOT_A_TIME not in str(problem):
             raise
     log.warning("Kafka has messages here with times that Spark cannot hold: reading all of them again, another way")
     return read(True)
