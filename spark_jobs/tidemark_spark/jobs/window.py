@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 
 from tidemark.clients.kafka.admission import check_admission
-from tidemark.clients.kafka.clients import token_urls
 from tidemark.commit import protocol
 from tidemark.commit.fence import holding
 from tidemark.commit.protocol import Listener, Step, nobody
@@ -34,7 +33,7 @@ from tidemark.runs.since_pin import lost_since_pin
 from tidemark_spark.jobs.window_work import SparkWork
 from tidemark_spark.rows.pipeline import check_rows
 from tidemark_spark.runtime.failures import translate
-from tidemark_spark.runtime.session import open_session
+from tidemark_spark.runtime.session import stream_session
 from tidemark_spark.sinks import make_sinks
 from tidemark_spark.sinks.hbase.writer import HBaseDeadLetters
 
@@ -110,7 +109,7 @@ def _process_one(
     window = pending.window if pending is not None else None
     if window is not None:
         check_still_there(opened, f"window {seq} of {opened.book.stream}/{lane}", window.sinks)
-    spark = open_session(name, opened.file_system_settings(), token_urls(opened.log.endpoint))
+    spark = stream_session(name, opened)
     sinks = make_sinks(opened)
     dead_letters = HBaseDeadLetters(opened.stream.dead_letters, opened.dead_letter_table())
     ledger = _ledger_id(opened)

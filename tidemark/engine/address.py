@@ -1,0 +1,41 @@
+"""Where a warm engine listens: a socket in a folder that only its owner can enter, named after what the engine is."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+
+from tidemark.errors import WrongUse
+
+# The folder of the sockets, if not the usual one.
+FOLDER = "TIDEMARK_ENGINES"
+SUFFIX = ".sock"
+# What Linux takes for the path of a socket, in bytes; one less for the byte that ends it.
+_MOST_BYTES = 107
+
+
+def folder() -> Path:
+    """The folder of this user's engines, made if it does not exist. Raises WrongUse if others could enter it."""
+    named = os.environ.get(FOLDER)
+    path = Path(named) if named else Path(tempfile.gettempdir()) / f"tidemark-engines-{os.getuid()}"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise WrongUse(
+            f"{path} is not a folder that only this user can enter, and whoever can may start code in a warm engine. "
+            f"Remove it, or name another folder in {FOLDER}"
+        )
+    return path.resolve()
+
+
+def socket_path(connection: str, parts: Iterable[object]) -> Path:
+    """The socket of the engine of a Spark connection. `parts` are what makes it another engine, such as the master."""
+    digest = sha256("\0".join(map(str, parts)).encode()).hexdigest()[:10]
+    path = folder() / f"{connection}-{digest}{SUFFIX}"
+    if len(os.fsencode(path)) > _MOST_BYTES:
+        raise WrongUse(f"{path}: longer than {_MOST_BYTES} bytes, which no socket can have; name another folder in {FOLDER}")
+    return path
