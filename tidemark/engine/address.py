@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Iterable
 from hashlib import sha256
@@ -18,13 +19,17 @@ SUFFIX = ".sock"
 _MOST_BYTES = 107
 
 
+def named_folder() -> Path:
+    """The folder of this user's engines, which may not exist."""
+    named = os.environ.get(FOLDER)
+    return Path(named) if named else Path(tempfile.gettempdir()) / f"tidemark-engines-{os.getuid()}"
+
+
 def folder() -> Path:
     """The folder of this user's engines, made if it does not exist. Raises WrongUse if others could enter it."""
-    named = os.environ.get(FOLDER)
-    path = Path(named) if named else Path(tempfile.gettempdir()) / f"tidemark-engines-{os.getuid()}"
+    path = named_folder()
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+    if not _is_private(path):
         raise WrongUse(
             f"{path} is not a folder that only this user can enter, and whoever can may start code in a warm engine. "
             f"Remove it, or name another folder in {FOLDER}"
@@ -32,10 +37,30 @@ def folder() -> Path:
     return path.resolve()
 
 
+def _is_private(path: Path) -> bool:
+    found = path.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+
+
+def _installation() -> str:
+    """What engines of this installation of Tidemark have in their names."""
+    return sha256(f"{sys.executable}\0{Path(__file__).resolve()}".encode()).hexdigest()[:6]
+
+
 def socket_path(connection: str, parts: Iterable[object]) -> Path:
     """The socket of the engine of a Spark connection. `parts` are what makes it another engine, such as the master."""
-    digest = sha256("\0".join(map(str, parts)).encode()).hexdigest()[:10]
-    path = folder() / f"{connection}-{digest}{SUFFIX}"
+    digest = sha256("\0".join(map(str, parts)).encode()).hexdigest()[:6]
+    path = folder() / f"{connection}-{_installation()}-{digest}{SUFFIX}"
     if len(os.fsencode(path)) > _MOST_BYTES:
-        raise WrongUse(f"{path}: longer than {_MOST_BYTES} bytes, which no socket can have; name another folder in {FOLDER}")
+        raise WrongUse(
+            f"{path}: longer than {_MOST_BYTES} bytes, which no socket can have; name another folder in {FOLDER}"
+        )
     return path
+
+
+def sockets(*, of_this_installation: bool = False) -> list[Path]:
+    """The sockets of this user's engines, also of engines that have died. None where the folder is not private."""
+    path = named_folder()
+    if not path.exists() or not _is_private(path):
+        return []
+    return sorted(path.resolve().glob(f"*-{_installation() if of_this_installation else '*'}-*{SUFFIX}"))

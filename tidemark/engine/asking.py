@@ -5,16 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tidemark.engine.address import SUFFIX, folder
 from tidemark.engine.client import Gone, connected, receive, send
 
 # An engine answers at once, also while it works.
 _PATIENCE_SECONDS = 10.0
-
-
-def engines() -> list[Path]:
-    """The sockets of this user's engines, also of engines that have died."""
-    return sorted(folder().glob(f"*{SUFFIX}"))
 
 
 def ask(socket: Path, what: str, **more: object) -> dict[str, Any] | None:

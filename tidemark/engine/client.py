@@ -34,7 +34,14 @@ _LENGTH = struct.Struct("!I")
 MOST_BYTES = 32 << 20
 
 # The engine works for all streams. It gets nothing that only one task or stream may know.
-_OF_ONE_TASK = ("AIRFLOW_CONN_", "AIRFLOW_CTX_", "AIRFLOW_VAR_", "AIRFLOW__", "TIDEMARK_CODE_VERSION", "PYSPARK_GATEWAY_")
+_OF_ONE_TASK = (
+    "AIRFLOW_CONN_",
+    "AIRFLOW_CTX_",
+    "AIRFLOW_VAR_",
+    "AIRFLOW__",
+    "TIDEMARK_CODE_VERSION",
+    "PYSPARK_GATEWAY_",
+)
 
 
 class Gone(Exception):
@@ -159,27 +166,21 @@ def run(path: str, words: list[str], conf: dict[str, str], command: list[str]) -
             return 0
         with connection:
             try:
-                return _handed_over(connection, conf, command)
-            except _Refused:
+                return handed_over(connection, {"do": "run", "command": command, "conf": conf})
+            except Refused:
                 # It was about to end. The next one has another socket of the same name.
                 continue
     raise Gone("the engine took no run")
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """Raised when the engine takes no more runs: nothing of this one has begun."""
 
 
-def _handed_over(connection: socket.socket, conf: dict[str, str], command: list[str]) -> int:
+def handed_over(connection: socket.socket, asked: dict[str, object]) -> int:
+    """Have a process of the engine do what is asked, as if it were this one. Gives its exit code. Raises Refused, Gone."""
     data = bytearray()
-    request = {
-        "do": "run",
-        "command": command,
-        "conf": conf,
-        "environment": dict(os.environ),
-        "cwd": os.getcwd(),
-        "umask": _umask(),
-    }
+    request = {**asked, "environment": dict(os.environ), "cwd": os.getcwd(), "umask": _umask()}
     begun = False
 
     def pass_on(number: int, _: object) -> None:
@@ -199,12 +200,12 @@ def _handed_over(connection: socket.socket, conf: dict[str, str], command: list[
             elif "begun" in said:
                 begun = True
             elif "leaving" in said:
-                raise _Refused
+                raise Refused
             elif "exit" in said:
                 return int(str(said["exit"]))
     except (Gone, ConnectionError):
         if not begun:
-            raise _Refused from None
+            raise Refused from None
         raise Gone(
             "the warm engine has ended, and this run with it. What was not committed does not count; run it again"
         ) from None

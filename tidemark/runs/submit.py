@@ -28,6 +28,8 @@ AUDIT_JOB = "audit_stream.py"
 COMPARE_JOB = "compare_replay.py"
 COMPACT_JOB = "compact_stream.py"
 _ENGINE = "run_engine.py"
+# The variables that name the Python of Spark's workers, and of its driver.
+PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 # The extra of a Spark connection that says that its jobs run in a warm engine.
 WARM = "engine"
 
@@ -76,9 +78,7 @@ class WarmEngine(Part):
     """What a Spark connection says of its warm engine, under `engine` among its extras; `true` takes all as it is here."""
 
     runs: int = Field(default=2, ge=1, le=64, description="How many runs it works on at a time; the others wait.")
-    idle_minutes: int = Field(
-        default=90, ge=1, le=10_080, description="It ends after so many minutes without a run."
-    )
+    idle_minutes: int = Field(default=90, ge=1, le=10_080, description="It ends after so many minutes without a run.")
     conf: Annotated[dict[Text, Text], AfterValidator(shown_to_people)] = Field(
         default_factory=dict, description="Spark settings of the engine, for all its streams."
     )
@@ -126,7 +126,9 @@ def engine_command(connection: Connection, engine: WarmEngine, settings: Mapping
     submit = _spark_submit(connection, f"tidemark engine {connection.name}", engine.conf)
     ours = ["--runs", str(engine.runs), "--idle-minutes", str(engine.idle_minutes)]
     # The same words start the same engine, of the same installation and with the same files of settings.
-    path = socket_path(connection.name, [*submit, *ours, Path(client.__file__).resolve(), sys.executable, *_files_of_spark()])
+    path = socket_path(
+        connection.name, [*submit, *ours, Path(client.__file__).resolve(), sys.executable, *_files_of_spark()]
+    )
     conf = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     start = [*submit, str(job_script(_ENGINE)), "--socket", str(path), *ours]
     return [sys.executable, "-I", "-S", client.__file__, str(path), *conf, "--start", *start, "--"]
@@ -134,7 +136,9 @@ def engine_command(connection: Connection, engine: WarmEngine, settings: Mapping
 
 def _files_of_spark() -> list[str]:
     """Spark's own files of settings, with their time: an engine has read them when it started."""
-    places = [Path(os.environ[name]) for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR") if name in os.environ]
+    places = [
+        Path(os.environ[name]) for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR") if name in os.environ
+    ]
     files = [file for place in places if place.is_dir() for file in sorted(place.iterdir())]
     return [f"{file} {file.stat().st_mtime_ns}" for file in files]
 
@@ -153,8 +157,7 @@ def _spark_submit(connection: Connection, name: str, conf: Mapping[str, str]) ->
 
 def job_environment() -> dict[str, str]:
     """This process's environment. Spark's Python is this one, unless the environment names another."""
-    ours = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    return {**ours, **os.environ}
+    return {**dict.fromkeys(PYTHONS, sys.executable), **os.environ}
 
 
 def _submit(connection: Connection) -> str:

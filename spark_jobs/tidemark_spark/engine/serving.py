@@ -16,14 +16,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
 from tidemark.engine.client import ENDED, EXIT_UNREACHABLE, send, taken
 from tidemark.errors import EXIT_WRONG_USE
 from tidemark_spark.engine.staleness import Code
-from tidemark_spark.engine.working import become, environment_of
+from tidemark_spark.engine.working import Process, environment_of
 from tidemark_spark.runtime import engine_run
 from tidemark_spark.runtime.engine_run import EngineRun
 
@@ -74,7 +74,7 @@ class _Run:
     def is_ingest(self) -> bool:
         """Whether it waits behind no replay, backfill or audit."""
         words = self.command
-        return any(one == "--lane" and other == "ingest" for one, other in zip(words, words[1:], strict=False))
+        return any(one == "--lane" and other == "ingest" for one, other in pairwise(words))
 
 
 class Server:
@@ -94,6 +94,8 @@ class Server:
         self._began = self._busy_at = time.monotonic()
         self._leaving: str | None = None
         self._jvm = os.getppid()
+        self._jvm_is_gone = False
+        self._commands: set[_Run] = set()
         self._workers = {name: os.environ[name] for name in ("PYTHONHASHSEED",) if name in os.environ}
         self._done = 0
 
@@ -106,13 +108,13 @@ class Server:
         self._listener.listen(512)
         self._listener.setblocking(False)
         self._watch(self._listener, self._accept)
-        jvm = os.pidfd_open(self._jvm)
-        self._watch(jvm, self._jvm_ended)
+        self._jvm_file = os.pidfd_open(self._jvm)
+        self._watch(self._jvm_file, self._jvm_ended)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: self._leave("it was told to end by a signal", now=True))
         log.info("ready: %s runs at a time, at %s", len(self._slots), self._path)
         try:
-            while self._leaving is None or any(self._slots):
+            while self._leaving is None or self._living():
                 for key, _ in self._selector.select(_LOOK_SECONDS):
                     key.data()
                 self._look()
@@ -162,7 +164,7 @@ class Server:
     def _answer(self, client: _Client, value: dict[str, Any]) -> None:
         if "signal" in value:
             self._pass_on(client.run, int(value["signal"]))
-        elif value["do"] == "run":
+        elif value["do"] in ("run", "command"):
             self._ask(client, value)
         elif value["do"] == "status":
             self._tell(client, self._status())
@@ -182,11 +184,14 @@ class Server:
             return
         run = _Run(f"{os.getpid()}-{next(self._numbers)}", client, request, time.time())
         client.run = run
-        self._waiting.append(run)
         self._busy_at = time.monotonic()
+        if request["do"] == "command":
+            self._begin(run, None)
+            return
+        self._waiting.append(run)
         self._begin_some()
         if run.pid is None:
-            at_work = sum(one is not None for one in self._slots)
+            at_work = len(self._at_work())
             before = self._waiting.index(run)
             self._tell(
                 client,
@@ -235,32 +240,40 @@ class Server:
             self._waiting.remove(chosen)
             self._begin(chosen, free[0])
 
-    def _begin(self, run: _Run, slot: int) -> None:
+    def _begin(self, run: _Run, slot: int | None) -> None:
+        """Start a run in a place, or without one the command line, which does not use Spark itself."""
         client, request = run.client, run.request
         if client is None:
             return
-        run.spark = EngineRun(
-            run.name,
-            # As many pools as places: Spark never forgets a pool.
-            f"place {slot}",
-            self._port,
-            self._secret,
-            {str(name): str(value) for name, value in request["conf"].items()},
-            environment_of({str(name): str(value) for name, value in request["environment"].items()}),
-            self._workers,
-        )
+        environment = {str(name): str(value) for name, value in request["environment"].items()}
+        if slot is not None:
+            run.spark = EngineRun(
+                run.name,
+                # As many pools as places: Spark never forgets a pool.
+                f"place {slot}",
+                self._port,
+                self._secret,
+                {str(name): str(value) for name, value in request["conf"].items()},
+                environment_of(environment),
+                self._workers,
+            )
         parent, files = os.getpid(), client.files[:]
         pid = os.fork()
         if pid == 0:
             try:
                 self._forget_in_child(files)
-                become(run.spark, run.command, files, str(request["cwd"]), int(request["umask"]), parent)
+                process = Process(run.command, files, str(request["cwd"]), int(request["umask"]), environment, parent)
+                process.become(run.spark)
             finally:
                 os._exit(1)
         for file in client.files:
             os.close(file)
         client.files.clear()
-        run.pid, run.slot, self._slots[slot] = pid, slot, run
+        run.pid, run.slot = pid, slot
+        if slot is None:
+            self._commands.add(run)
+        else:
+            self._slots[slot] = run
         run.watched = os.pidfd_open(pid)
         self._watch(run.watched, lambda: self._ended(run))
         log.info("run %s began as process %s: %s", run.name, pid, " ".join(run.command))
@@ -275,8 +288,8 @@ class Server:
             for file in client.files:
                 if file not in files:
                     os.close(file)
-        for run in self._slots:
-            if run is not None and run.watched is not None:
+        for run in self._living():
+            if run.watched is not None:
                 os.close(run.watched)
 
     def _ended(self, run: _Run) -> None:
@@ -299,7 +312,8 @@ class Server:
 
     def _clean(self, run: _Run) -> None:
         """End in the JVM what the run has left there, in a process that may take its time."""
-        if run.spark is None:
+        if run.spark is None or self._jvm_is_gone:
+            self._over(run)
             return
         pid = os.fork()
         if pid == 0:
@@ -314,7 +328,7 @@ class Server:
         self._watch(run.watched, lambda: self._cleaned(run))
 
     def _cleaned(self, run: _Run) -> None:
-        if run.cleaner is None or run.watched is None or run.slot is None:
+        if run.cleaner is None or run.watched is None:
             return
         self._selector.unregister(run.watched)
         os.close(run.watched)
@@ -322,10 +336,22 @@ class Server:
         if status:
             log.warning("run %s has left something in the JVM: its cleaning ended with %s", run.name, status)
         run.cleaner = run.watched = None
-        self._slots[run.slot] = None
+        self._over(run)
+
+    def _over(self, run: _Run) -> None:
         self._busy_at = time.monotonic()
-        self._done += 1
-        self._begin_some()
+        self._commands.discard(run)
+        if run.slot is not None:
+            self._slots[run.slot] = None
+            self._done += 1
+            self._begin_some()
+
+    def _living(self) -> list[_Run]:
+        """The runs and command lines that have a process."""
+        return [*self._commands, *self._at_work()]
+
+    def _at_work(self) -> list[_Run]:
+        return [run for run in self._slots if run is not None]
 
     def _pass_on(self, run: _Run | None, number: int) -> None:
         if run is None:
@@ -345,10 +371,10 @@ class Server:
     def _look(self) -> None:
         """What time alone brings."""
         now = time.monotonic()
-        for run in self._slots:
-            if run is not None and run.cleaner is not None and now - run.cleaning_since > _CLEANING_SECONDS:
+        for run in self._at_work():
+            if run.cleaner is not None and now - run.cleaning_since > _CLEANING_SECONDS:
                 os.kill(run.cleaner, signal.SIGKILL)
-        if self._leaving is not None or any(self._slots) or self._waiting:
+        if self._leaving is not None or self._living() or self._waiting:
             return
         if now - self._busy_at > self._idle_seconds:
             self._leave(f"no run for {self._idle_seconds / 60:.0f} minutes")
@@ -369,24 +395,25 @@ class Server:
                 self._waiting.remove(run)
                 self._tell(run.client, {"leaving": why})
         if now:
-            for run in self._slots:
-                if run is not None:
-                    self._kill_with_word(run, f"the warm engine was told to end ({why})")
+            for run in self._at_work():
+                self._kill_with_word(run, f"the warm engine was told to end ({why})")
 
     def _kill_with_word(self, run: _Run, why: str) -> None:
         if run.client is not None:
-            self._tell(run.client, {"say": f"{ENDED} {why}, and this run with it. What was not committed does not count"})
+            self._tell(
+                run.client, {"say": f"{ENDED} {why}, and this run with it. What was not committed does not count"}
+            )
             self._tell(run.client, {"exit": EXIT_UNREACHABLE})
         self._kill(run)
 
     def _jvm_ended(self) -> None:
         """Without its JVM the engine is nothing. The runs end at once, and their programs say why."""
         log.error("the JVM has ended")
+        self._jvm_is_gone = True
+        self._selector.unregister(self._jvm_file)
         self._leave("its JVM has ended")
-        for run in self._slots:
-            if run is not None:
-                self._kill_with_word(run, "the JVM of the warm engine has ended")
-        os._exit(EXIT_UNREACHABLE)
+        for run in self._at_work():
+            self._kill_with_word(run, "the JVM of the warm engine has ended")
 
     def _status(self) -> dict[str, Any]:
         def shown(run: _Run) -> dict[str, Any]:
@@ -404,7 +431,7 @@ class Server:
             "places": len(self._slots),
             "seconds": round(time.monotonic() - self._began),
             "done": self._done,
-            "at_work": [shown(run) for run in self._slots if run is not None and run.pid is not None],
+            "at_work": [shown(run) for run in self._at_work() if run.pid is not None],
             "waiting": [shown(run) for run in self._waiting],
             "leaving": self._leaving,
             "stale": self._code.changed(),

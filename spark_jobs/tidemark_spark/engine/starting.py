@@ -22,6 +22,7 @@ from pyspark import SparkConf
 import tidemark_spark
 from tidemark.clients import schema_registry  # noqa: F401
 from tidemark.sinks.kinds import KINDS
+from tidemark_spark.engine import daemon
 from tidemark_spark.engine.serving import Server
 from tidemark_spark.engine.staleness import Code
 from tidemark_spark.jobs import audit, compact, compare, entry, window  # noqa: F401
@@ -105,7 +106,11 @@ def _spark() -> tuple[int, str]:
 def _gateway(secret: str) -> int:
     """Start Spark, and a gateway of ours in its JVM. Gives the gateway's port."""
     given = SparkConf()
-    more = {name: value for name, value in _SETTINGS.items() if not given.contains(name)}
+    ours = dict(_SETTINGS)
+    if str(given.get("spark.master")).startswith("local") and os.environ.get("PYSPARK_PYTHON") == sys.executable:
+        # On a cluster, the executors' Python need not have Tidemark.
+        ours["spark.python.daemon.module"] = daemon.__name__
+    more = {name: value for name, value in ours.items() if not given.contains(name)}
     spark = open_session("tidemark engine", more=more)
     context: Any = spark.sparkContext
     jvm, gateway = context._jvm, context._gateway

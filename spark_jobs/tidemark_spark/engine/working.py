@@ -1,4 +1,4 @@
-"""A process of the engine as a run: it becomes the program that was asked for, with all that the asking one has."""
+"""A process of the engine becomes the program that was asked for, with all that the asking program has."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import time
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NoReturn
 
+from tidemark.cli.app import main as command_line
 from tidemark.streams.engine import STAGES
 from tidemark_spark.runtime import engine_run
 from tidemark_spark.runtime.engine_run import EngineRun
@@ -27,43 +29,60 @@ _OF_THE_ENGINE = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONHASHSEED", "
 _BARS_SECONDS = 0.5
 
 
-def become(
-    run: EngineRun, command: Sequence[str], files: Sequence[int], folder: str, umask: int, parent: int
-) -> NoReturn:
-    """Be this run, and end with its exit code. `files` are its standard input, output and error."""
-    code = 1
-    try:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-        os.setsid()
-        for number, file in enumerate(files):
-            os.dup2(file, number)
-            os.close(file)
-        os.umask(umask)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+@dataclass(frozen=True)
+class Process:
+    """What the asking program has: the words of its command, its standard files, folder, umask and environment."""
+
+    command: Sequence[str]
+    files: Sequence[int]
+    folder: str
+    umask: int
+    environment: Mapping[str, str]
+    parent: int
+
+    def become(self, run: EngineRun | None) -> NoReturn:
+        """Be this run, and end with its exit code. None: be Tidemark's command line."""
+        code = 1
+        try:
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != self.parent:
+                os._exit(1)
+            os.setsid()
+            for number, file in enumerate(self.files):
+                os.dup2(file, number)
+                os.close(file)
+            os.umask(self.umask)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.chdir(self.folder)
+            self._work(run)
+            code = 0
+        except SystemExit as ended:
+            code = _code_of(ended)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            # Not as Python ends: what belongs to the engine's process stays as it is.
+            with suppress(BaseException):
+                atexit._run_exitfuncs()
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(Exception):
+                    stream.flush()
+            os._exit(code)
+
+    def _work(self, run: EngineRun | None) -> None:
+        if run is None:
+            _take_environment(self.environment)
+            sys.argv = ["tidemark", *self.command]
+            command_line()
+            return
         _take_environment(run.environment)
-        _take_path(command[0], run.environment)
-        os.chdir(folder)
+        _take_path(self.command[0], run.environment)
         engine_run.begin(run)
         if run.conf.get(STAGES) == "true":
             threading.Thread(target=_show_stages, name="stages", daemon=True).start()
-        sys.argv = list(command)
-        runpy.run_path(command[0], run_name="__main__")
-        code = 0
-    except SystemExit as ended:
-        code = _code_of(ended)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        # Not as Python ends: what belongs to the engine's process stays as it is.
-        with suppress(BaseException):
-            atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):
-                stream.flush()
-        os._exit(code)
+        sys.argv = [*self.command]
+        runpy.run_path(self.command[0], run_name="__main__")
 
 
 def environment_of(given: Mapping[str, str]) -> dict[str, str]:

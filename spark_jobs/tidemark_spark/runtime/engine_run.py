@@ -55,7 +55,7 @@ class Attached:
         engine.close()
         # PySpark finds a gateway that is there by these variables.
         os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
-        gateway: Any = launch_gateway()
+        gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
         self._java: Any = gateway.entry_point
         self.spark = self._session(gateway)
