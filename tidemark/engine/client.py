@@ -181,27 +181,19 @@ def handed_over(connection: socket.socket, asked: dict[str, object]) -> int:
     """Have a process of the engine do what is asked, as if it were this one. Gives its exit code. Raises Refused, Gone."""
     data = bytearray()
     request = {**asked, "environment": dict(os.environ), "cwd": os.getcwd(), "umask": _umask()}
-    begun = False
-
-    def pass_on(number: int, _: object) -> None:
-        try:
-            send(connection, {"signal": number})
-        except OSError:
-            pass
-
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, pass_on)
+        signal.signal(number, lambda number, _: _pass_on(connection, number))
+    begun = False
     try:
         send(connection, request, (0, 1, 2))
         while True:
             said = receive(connection, data)
+            begun = begun or "begun" in said
             if "say" in said:
                 _say(str(said["say"]))
-            elif "begun" in said:
-                begun = True
-            elif "leaving" in said:
+            if "leaving" in said:
                 raise Refused
-            elif "exit" in said:
+            if "exit" in said:
                 return int(str(said["exit"]))
     except (Gone, ConnectionError):
         if not begun:
@@ -209,6 +201,13 @@ def handed_over(connection: socket.socket, asked: dict[str, object]) -> int:
         raise Gone(
             "the warm engine has ended, and this run with it. What was not committed does not count; run it again"
         ) from None
+
+
+def _pass_on(connection: socket.socket, number: int) -> None:
+    try:
+        send(connection, {"signal": number})
+    except OSError:
+        pass
 
 
 def _umask() -> int:

@@ -30,7 +30,7 @@ class Code:
             if file.suffix in (".py", ".java", ".thrift")
         }
         # A package that is installed or removed changes its folder.
-        folders = {place for place in sys.path if os.path.basename(place) in ("site-packages", "dist-packages")}
+        folders = {place for place in sys.path if Path(place).name in ("site-packages", "dist-packages")}
         return cls({path: _state(path) for path in sorted(loaded | ours | folders)})
 
     def changed(self) -> str | None:
@@ -40,7 +40,8 @@ class Code:
 
 def _state(path: str) -> object:
     try:
-        found = os.stat(path)
+        # Two thousand files, for each run: a Path for each would take as long as all the rest.
+        found = os.stat(path)  # noqa: PTH116
     except OSError:
         return None
     # The time of a change of anything of the file, which no copying sets back.

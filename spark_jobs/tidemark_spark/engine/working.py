@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 from tidemark.cli.app import main as command_line
@@ -64,7 +65,7 @@ class Process:
         finally:
             # Not as Python ends: what belongs to the engine's process stays as it is.
             with suppress(BaseException):
-                atexit._run_exitfuncs()
+                atexit._run_exitfuncs()  # noqa: SLF001
             for stream in (sys.stdout, sys.stderr):
                 with suppress(Exception):
                     stream.flush()
@@ -103,7 +104,7 @@ def _take_environment(environment: Mapping[str, str]) -> None:
 def _take_path(script: str, environment: Mapping[str, str]) -> None:
     """Python's path as for a program of its own: the script's folder, PYTHONPATH, and what was there."""
     own = [one for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one]
-    sys.path[:1] = [os.path.dirname(script), *own]
+    sys.path[:1] = [str(Path(script).parent), *own]
     # Folders are listed again: what the engine has seen of them may be old.
     sys.path_importer_cache.clear()
 
