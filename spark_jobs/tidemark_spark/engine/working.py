@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import logging
 import os
 import runpy
 import signal
@@ -72,6 +73,7 @@ class Process:
             os._exit(code)
 
     def _work(self, run: EngineRun | None) -> None:
+        _forget_logging()
         if run is None:
             _take_environment(self.environment)
             sys.argv = ["tidemark", *self.command]
@@ -84,6 +86,15 @@ class Process:
             threading.Thread(target=_show_stages, name="stages", daemon=True).start()
         sys.argv = [*self.command]
         runpy.run_path(self.command[0], run_name="__main__")
+
+
+def _forget_logging() -> None:
+    """The engine's own log is none of the program's: each program sets up its own."""
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        root.removeHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger("py4j").setLevel(logging.NOTSET)
 
 
 def environment_of(given: Mapping[str, str]) -> dict[str, str]:
