@@ -68,7 +68,7 @@ def at_work(file: Path) -> int:
         (["0", "ProcessingFailed"], EXIT_FAILED),
         (["0", "NoSuchError"], 70),
     ],
-    ids=" ".join,
+    ids=lambda given: "-".join(given) if isinstance(given, list) else "",
 )
 def test_a_run_says_and_ends_as_after_spark_submit(
     engine: Engine, site: Site, tmp_path: Path, words: list[str], code: int
