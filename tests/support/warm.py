@@ -57,6 +57,7 @@ class Engine:
     """The engine of the connection spark_default, in a folder of its own. The first run starts it."""
 
     def __init__(self, site: Site, folder: Path, **settings: Any) -> None:
+        folder.chmod(0o700)
         self.folder = folder
         self.settings = WarmEngine.model_validate(settings)
         self._logs = site.folder("warm-logs")
