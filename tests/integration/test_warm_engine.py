@@ -76,7 +76,7 @@ def test_a_run_says_and_ends_as_after_spark_submit(
     said = engine.run(JOB, "say", *words).ends(code)
     submitted = Submitted(site, tmp_path / "job.log", JOB, "say", *words)
     try:
-        assert submitted.wait() == code
+        assert submitted.wait(900) == code
     finally:
         submitted.end()
     assert lines_of(said) == lines_of(submitted.output)
@@ -112,7 +112,7 @@ def test_workers_stay_warm_but_not_those_that_may_import_own_code(engine: Engine
     assert len(shared) == 1
     own = {seen(engine.run(JOB, "see", OWN_CODE="1"))["worker"]["pid"] for _ in range(2)}
     assert len(own - shared) == 2
-    until(lambda: not any(map(psutil.pid_exists, own)), "workers of runs that have ended are still there", 30)
+    until(lambda: not any(map(psutil.pid_exists, own)), "workers of runs that have ended are still there", 300)
 
 
 def test_settings_that_only_a_new_application_can_have_are_refused(engine: Engine) -> None:
@@ -228,10 +228,10 @@ def test_killing_the_asking_program_ends_its_run(engine: Engine, tmp_path: Path)
     run = engine.run(JOB, "hang", str(tmp_path / "working"))
     worker, process = at_work(tmp_path / "working"), engine.process_of("hang")
     run.process.kill()
-    until(lambda: not psutil.pid_exists(process), "the run goes on", 30)
+    until(lambda: not psutil.pid_exists(process), "the run goes on", 300)
     # Its Spark job ends too.
-    until(lambda: not psutil.pid_exists(worker), "the task of the run goes on", 60)
-    until(lambda: engine.status()["at_work"] == [], "the engine has not noticed", 60)
+    until(lambda: not psutil.pid_exists(worker), "the task of the run goes on", 300)
+    until(lambda: engine.status()["at_work"] == [], "the engine has not noticed", 300)
     seen(engine.run(JOB, "see"))
 
 
@@ -240,8 +240,8 @@ def test_a_signal_reaches_the_run(engine: Engine, tmp_path: Path, number: signal
     run = engine.run(JOB, "hang", str(tmp_path / "working"))
     at_work(tmp_path / "working")
     run.process.send_signal(number)
-    assert run.wait(60) in (128 + number, 70)
-    until(lambda: engine.status()["at_work"] == [], "the engine has not noticed", 60)
+    assert run.wait() in (128 + number, 70)
+    until(lambda: engine.status()["at_work"] == [], "the engine has not noticed", 300)
 
 
 def test_a_run_that_stands_still_holds_up_no_other(engine: Engine, tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_killed_runs_leave_nothing_in_memory(engine: Engine) -> None:
     before = seen(engine.run(JOB, "see"))
     for _ in range(6):
         assert "kept 200000" in engine.run(JOB, "keep", "200000").ends(128 + signal.SIGKILL)
-    until(lambda: engine.status()["at_work"] == [], "the last run is not over", 60)
+    until(lambda: engine.status()["at_work"] == [], "the last run is not over", 300)
     after = seen(engine.run(JOB, "see"))
     assert (after["kept"], after["stored"]) == (before["kept"], before["stored"]) == (0, 0)
     # Six times the rows are some 100 MB.
@@ -299,7 +299,7 @@ def test_an_engine_that_is_killed_ends_its_runs_and_the_next_run_starts_another(
     assert "tidemark: EngineEnded: " in said
     assert "What was not committed does not count" in said
     for pid in (process, before["jvm"], before["pid"]):
-        until(lambda pid=pid: not _runs(pid), f"process {pid} is still there", 60)
+        until(lambda pid=pid: not _runs(pid), f"process {pid} is still there", 300)
     again = own_engine.run(JOB, "see")
     assert "starting the warm engine" in again.ends()
     assert own_engine.status()["pid"] != before["pid"]
@@ -324,7 +324,7 @@ def test_stop_and_a_change_of_code_let_runs_go_on_to_their_end(own_engine: Engin
     assert "starting the warm engine" in waiting.ends()
     assert run.process.poll() is None
     assert "worked 1" in run.ends()
-    until(lambda: not _runs(first["jvm"]), "the engine has not ended", 60)
+    until(lambda: not _runs(first["jvm"]), "the engine has not ended", 300)
 
     second = own_engine.status()
     # Touching a file of Tidemark's changes it as far as anyone can tell without reading it.
@@ -333,7 +333,7 @@ def test_stop_and_a_change_of_code_let_runs_go_on_to_their_end(own_engine: Engin
     assert "errors.py has changed" in " ".join(out.split())
     assert "starting the warm engine" in own_engine.run(JOB, "say", "0").ends()
     assert own_engine.status()["pid"] != second["pid"]
-    until(lambda: not _runs(second["jvm"]), "the old engine has not ended", 60)
+    until(lambda: not _runs(second["jvm"]), "the old engine has not ended", 300)
     out, said = tidemark("engine", "stop", "--now", **given(own_engine))
     assert "spark_default: ended" in said
     _, said = tidemark("engine", "stop", code=2, **given(own_engine))
@@ -364,7 +364,7 @@ def test_the_command_line_in_a_warm_engine(engine: Engine, play: Playground) -> 
     assert (json.loads(out)["windows"], said) == ([], "nothing is new\n")
     out, _ = tidemark("audit", str(play.file), "--json", **given(engine))
     assert json.loads(out)["clean"] is True
-    until(lambda: engine.status()["done"] == done + 2, "these were no runs of the engine", 60)
+    until(lambda: engine.status()["done"] == done + 2, "these were no runs of the engine", 300)
 
 
 def given(engine: Engine) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class Run:
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=dict(environment)
             )
 
-    def wait(self, seconds: float = 300) -> int:
+    def wait(self, seconds: float = 900) -> int:
         return self.process.wait(seconds)
 
     def ends(self, code: int = 0) -> str:

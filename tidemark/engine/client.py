@@ -22,8 +22,8 @@ EXIT_WRONG_USE = 2
 EXIT_UNREACHABLE = 5
 ENDED = "tidemark: EngineEnded:"
 
-# What a starting engine may take. Spark alone takes ten seconds, on a busy machine a minute; a cluster's queue more.
-PATIENCE_SECONDS = 300.0
+# What a starting engine may take. Spark alone takes ten seconds, on a busy machine minutes; a cluster's queue more.
+PATIENCE_SECONDS = 600.0
 _LOOK_SECONDS = 0.05
 # What is shown of the engine's log when it did not start.
 _LAST_LINES = 15

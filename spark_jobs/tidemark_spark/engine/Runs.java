@@ -61,11 +61,25 @@ public class Runs {
     context.setLocalProperty(GROUP, name);
     context.addJobTag(name);
     SparkSession.setActiveSession(run.session);
-    run.gateway = new ClientServer.ClientServerBuilder(this)
-        .javaAddress(InetAddress.getLoopbackAddress()).javaPort(0).authToken(secret).build();
+    run.gateway = gateway(secret);
     running.put(name, run);
-    run.gateway.startServer();
     return run.gateway.getJavaServer().getListeningPort();
+  }
+
+  /** A gateway on loopback, at work. With this secret, a program can do anything in this JVM. */
+  public ClientServer gateway(String secret) throws Exception {
+    final ClientServer made = new ClientServer.ClientServerBuilder(this)
+        .javaAddress(InetAddress.getLoopbackAddress()).javaPort(0).authToken(secret).build();
+    // The threads of the gateway inherit this: no such thread keeps the JVM from ending.
+    Thread starting = new Thread() {
+      public void run() {
+        made.startServer();
+      }
+    };
+    starting.setDaemon(true);
+    starting.start();
+    starting.join();
+    return made;
   }
 
   public SparkSession session(String name) {

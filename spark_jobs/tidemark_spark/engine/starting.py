@@ -120,12 +120,5 @@ def _gateway(secret: str) -> int:
             arguments = gateway.new_array(jvm.java.lang.Object, 1)
             arguments[0] = context._jsc.sc()
             runs = made.newInstance(arguments)
-    server = (
-        jvm.py4j.ClientServer.ClientServerBuilder(runs)
-        .javaAddress(jvm.java.net.InetAddress.getLoopbackAddress())
-        .javaPort(0)
-        .authToken(secret)
-        .build()
-    )
-    server.startServer()
+    server = runs.gateway(secret)
     return int(server.getJavaServer().getListeningPort())
