@@ -10,6 +10,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark import errors
+from tidemark.errors import ConnectionMissing, WrongUse
 from tidemark.runs.submit import PYTHONS, job_environment, job_script, refused, submit_command, warm_engine
 from tidemark_dags.connections import exported, from_airflow
 
@@ -85,10 +86,17 @@ class SparkJob(SparkSubmitOperator):
 
     def _take_warm_engine(self) -> None:
         """Start the job in the warm engine of the Spark connection, if it has one, where the provider starts spark-submit."""
-        connection = from_airflow(str(self._conn_id))
-        if self._hook is None or warm_engine(connection) is None:
+        try:
+            connection = from_airflow(str(self._conn_id))
+        except ConnectionMissing:
+            # The provider takes YARN then, which the stream file has to expect.
             return
-        command = submit_command(self.stream, connection, self.script, list(self.application_args or ()))
+        try:
+            if self._hook is None or warm_engine(connection) is None:
+                return
+            command = submit_command(self.stream, connection, self.script, list(self.application_args or ()))
+        except WrongUse as problem:
+            raise SparkJobRefused(str(problem)) from problem
 
         def build(_: str) -> list[str]:
             self.log.info("Warm engine cmd: %s", shlex.join(command))

@@ -31,7 +31,7 @@ from tidemark_spark.runtime.workers import in_workers
 def main(words: list[str]) -> int:
     what, *rest = words
     if what == "say":
-        return say(int(rest[0]), *rest[1:])
+        return say(int(rest[0]), *rest[1:2])
     files: dict[str, str] = json.loads(os.environ.get("FILES", "{}"))
     places = [one for one in os.environ.get("PLACES", "").split() if one]
     spark = open_session("job", files, places=places, own_code=bool(os.environ.get("OWN_CODE")))

@@ -27,6 +27,8 @@ PATIENCE_SECONDS = 600.0
 _LOOK_SECONDS = 0.05
 # What is shown of the engine's log when it did not start.
 _LAST_LINES = 15
+# An engine that starts puts a log of so many bytes aside, in place of the one before.
+_MOST_OF_A_LOG = 16 << 20
 # A connection to an engine that is about to end is tried again, with the next engine.
 _MOST_ENGINES = 10
 
@@ -127,6 +129,8 @@ def _start(path: str, words: list[str]) -> socket.socket:
     import subprocess
 
     log = f"{path}.log"
+    if os.path.exists(log) and os.path.getsize(log) > _MOST_OF_A_LOG:
+        os.replace(log, f"{log}.old")
     _say(f"starting the warm engine; its log is {log}")
     number = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     before = os.fstat(number).st_size

@@ -96,7 +96,6 @@ class Server:
         self._jvm = os.getppid()
         self._jvm_is_gone = False
         self._commands: set[_Run] = set()
-        self._workers = {name: os.environ[name] for name in ("PYTHONHASHSEED",) if name in os.environ}
         self._done = 0
 
     def serve(self) -> None:
@@ -230,15 +229,14 @@ class Server:
 
     def _begin_some(self) -> None:
         """Start the runs whose turn it is. Others than ingests leave one place free, so that a replay holds up no ingest."""
-        while self._leaving is None:
-            free = [number for number, run in enumerate(self._slots) if run is None]
-            least = 1 if len(self._slots) > 1 else 0
-            others = len(free) > least
-            chosen = next((run for run in self._waiting if run.is_ingest or others), None) if free else None
+        while self._leaving is None and None in self._slots:
+            others = sum(not run.is_ingest for run in self._at_work())
+            room = others < max(1, len(self._slots) - 1)
+            chosen = next((run for run in self._waiting if room or run.is_ingest), None)
             if chosen is None:
                 return
             self._waiting.remove(chosen)
-            self._begin(chosen, free[0])
+            self._begin(chosen, self._slots.index(None))
 
     def _begin(self, run: _Run, slot: int | None) -> None:
         """Start a run in a place, or without one the command line, which does not use Spark itself."""
@@ -255,7 +253,6 @@ class Server:
                 self._secret,
                 {str(name): str(value) for name, value in request["conf"].items()},
                 environment_of(environment),
-                self._workers,
             )
         parent, files = os.getpid(), client.files[:]
         pid = os.fork()

@@ -139,5 +139,5 @@ def _show_stages() -> None:
         stages = engine.stages() if engine is not None else []
         bars = "".join(f"[Stage {number}:>  ({done} + {at_work}) / {tasks}]" for number, done, at_work, tasks in stages)
         if bars or shown:
-            print(f"\r{bars or ' ' * 80}\r", end="", file=sys.stderr, flush=True)
+            print(f"{bars or ' ' * 80}\r", end="", file=sys.stderr, flush=True)
         shown = bool(bars)

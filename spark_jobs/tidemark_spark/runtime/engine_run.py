@@ -31,8 +31,7 @@ _LENGTH = struct.Struct("!i")
 class EngineRun:
     """A run: its name in the engine, its pool of the fair scheduler, how to reach the JVM, and what was asked for.
 
-    `conf` are the stream's settings of Spark. `environment` is that of the program that asked. `environment_of_workers` is
-    what all workers of the engine have.
+    `conf` are the stream's settings of Spark. `environment` is that of the program that asked.
     """
 
     name: str
@@ -41,7 +40,6 @@ class EngineRun:
     secret: str
     conf: Mapping[str, str]
     environment: Mapping[str, str]
-    environment_of_workers: Mapping[str, str]
 
 
 class Attached:
@@ -72,7 +70,6 @@ class Attached:
         )
         # PySpark's own answer to an interrupt is to cancel all jobs, also those of other runs.
         signal.signal(signal.SIGINT, interrupted)
-        context.environment.update(self.run.environment_of_workers)
         self._java.folder(self.run.name, context._temp_dir)
         # Without this, PySpark would make this session the default one of the whole JVM.
         spark: Any = SparkSession.__new__(SparkSession)
