@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark import errors
 from tidemark.errors import ConnectionMissing, WrongUse
-from tidemark.runs.submit import PYTHONS, job_environment, job_script, refused, submit_command, warm_engine
+from tidemark.runs.submit import PYTHONS, engine_command, job_environment, job_script, refused, warm_engine
 from tidemark_dags.connections import exported, from_airflow
 
 if TYPE_CHECKING:
@@ -47,8 +47,6 @@ class SparkJob(SparkSubmitOperator):
         self.accepted = tuple(accepted)
         self.connections = sorted(stream.connections())
         self.expected_master = stream.engine.master
-        self.script = script
-        self.stream = stream
 
     def execute(self, context: Context) -> int:  # type: ignore[override]
         self._hook = self._get_hook()
@@ -92,15 +90,17 @@ class SparkJob(SparkSubmitOperator):
             # The provider takes YARN then, which the stream file has to expect.
             return
         try:
-            if self._hook is None or warm_engine(connection) is None:
+            engine = warm_engine(connection)
+            if engine is None:
                 return
-            command = submit_command(self.stream, connection, self.script, list(self.application_args or ()))
+            command = engine_command(connection, engine, self.conf or {})
         except WrongUse as problem:
             raise SparkJobRefused(str(problem)) from problem
 
-        def build(_: str) -> list[str]:
-            self.log.info("Warm engine cmd: %s", shlex.join(command))
-            return command
+        def build(application: str) -> list[str]:
+            words = [*command, application, *(self.application_args or ())]
+            self.log.info("Warm engine cmd: %s", shlex.join(words))
+            return words
 
         hook: Any = self._hook
         hook._build_spark_submit_command = build
