@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench import against_clients, against_spark, audits, ledger, selections, shapes
+from bench import against_clients, against_spark, audits, ledger, selections, shapes, small_windows
 from bench.pairs import Pairs
 from bench.workbench import Workbench
 
@@ -129,5 +129,40 @@ MEASURES = (
         "Spark reads all columns of the topic, and then all columns of the Parquet files, and does nothing with them",
         1.2,
         audits.against_a_read,
+    ),
+    Measure(
+        "small",
+        "`tidemark run` of 1,000 lines to HBase in a warm engine, against 4 s",
+        "ours: the command from its start to its end, after ten runs. Theirs: 4 seconds",
+        1.0,
+        small_windows.wall,
+    ),
+    Measure(
+        "small-processor",
+        "the processor time of the same, against 3 s",
+        "ours: user and system time of the command, the run, the engine's JVM and its Python workers. Theirs: 3 seconds",
+        1.0,
+        small_windows.processor,
+    ),
+    Measure(
+        "airflow-small",
+        "1,000 lines of the example with its four sinks through Airflow, in a warm engine, against 10 s",
+        "ours: from the trigger until Airflow says success, after three runs. Theirs: 10 seconds",
+        1.0,
+        small_windows.airflow_small,
+    ),
+    Measure(
+        "airflow-larger",
+        "50,000 lines of the same, against 15 s",
+        "ours: from the trigger until Airflow says success, after three runs. Theirs: 15 seconds",
+        1.0,
+        small_windows.airflow_larger,
+    ),
+    Measure(
+        "hour",
+        "200 streams of 1,000 lines each, two at a time, in a warm engine, against 10 minutes",
+        "ours: `tidemark run` for each of them, once. Theirs: 600 seconds",
+        1.0,
+        small_windows.hour,
     ),
 )

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from demo.story import FROM_NOW, ClaimFailed, Story
 from services import control, environment, jars
+from services.__main__ import engine_starting
 from services.errors import ServiceError
 from services.site import Site
 
@@ -31,7 +32,8 @@ def main() -> int:
     try:
         jars.fetch(site.jars)
         console.rule("[bold]1. The servers")
-        control.up(site, report=console.print)
+        with engine_starting(site):
+            control.up(site, report=console.print)
         story = Story(site, console)
         for number, chapter in enumerate(story.chapters(), start=2):
             console.rule(f"[bold]{number}. {chapter.__doc__}")

@@ -20,7 +20,7 @@ from rich.table import Table
 from demo.airflow import Airflow
 from demo.cdn_lines import produce
 from demo.watching import Watch
-from demo.window_jobs import window_jobs
+from demo.window_jobs import engines, window_jobs
 from services import environment, processes
 from services.site import REPOSITORY, Site
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
@@ -54,7 +54,9 @@ class Story:
     """The state of the demonstration so far, and its chapters in order."""
 
     def __init__(self, site: Site, console: Console) -> None:
-        os.environ.update({**environment.connections(site), **environment.spark(site)})
+        os.environ.update(
+            {**environment.connections(site, warm=True), **environment.spark(site), **environment.engines(site)}
+        )
         self.site = site
         self.console = console
         self.airflow = Airflow(site)
@@ -100,8 +102,9 @@ class Story:
         self._claim(read == since, f"the windows hold what came since the last position: {since.count()} offsets")
 
     def killed_window(self) -> None:
-        """A run whose Spark job is killed in the middle"""
+        """A run whose Spark job is killed in the middle, in a warm engine that goes on"""
         dag, before = "cdn_logs__ingest", self._seq()
+        warm = self._engine()
         self._produce(THIRD)
         run = self.airflow.trigger(dag)
         killed: list[Pending] = []
@@ -121,6 +124,7 @@ class Story:
         state = self.watch.run(dag, run, also=kill_in_the_middle)
         self._claim(state == "success", f"the run ended with {state}, after Airflow's own retry", dag, run)
         self._claim(bool(killed), "the job was killed while it was writing")
+        self._claim(self._engine() == warm, "Spark was not started again: the retry ran in the same warm engine")
         records = self._committed_after(before)
         again = next(record for record in records if record.seq == killed[0].window.seq)
         self._claim(again.window == killed[0].window, f"the retry read the same window {again.seq}, range for range")
@@ -252,6 +256,10 @@ class Story:
         victims = window_jobs(self.site)
         processes.send(victims, signal.SIGKILL)
         return len(victims)
+
+    def _engine(self) -> list[int]:
+        """The process of the warm engine's JVM."""
+        return [int(one["jvm"]) for one in engines()]
 
     def _delete_rows(self) -> set[str]:
         """Delete ten result rows with plain HBase calls, and give their coordinates."""

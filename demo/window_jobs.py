@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from services import processes
 from services.site import Site
+from tidemark.engine.address import sockets
+from tidemark.engine.asking import ask
+
+_JOB = "process_window.py"
 
 
 def window_jobs(site: Site) -> list[psutil.Process]:
-    """The processes of this site's window jobs: spark-submit's JVM, the Python driver, and the workers below them."""
+    """The processes of this site's window jobs: what Airflow has started for each, and its process in a warm engine.
+
+    Without a warm engine: spark-submit's JVM, the Python driver, and the workers below them.
+    """
     found: set[psutil.Process] = set()
     for process in processes.running(site):
         try:
-            if any(Path(word).name == "process_window.py" for word in process.cmdline()):
+            if _is_job(process.cmdline()):
                 found |= {process, *process.children(recursive=True)}
         except psutil.NoSuchProcess:
             continue
+    for engine in engines():
+        for run in engine["at_work"]:
+            try:
+                if _is_job(run["command"]):
+                    found.add(psutil.Process(run["pid"]))
+            except psutil.NoSuchProcess:
+                continue
     return list(found)
+
+
+def engines() -> list[dict[str, Any]]:
+    """What the warm engines say of themselves."""
+    return [answer for path in sockets() if (answer := ask(path, "status")) is not None]
+
+
+def _is_job(words: list[str]) -> bool:
+    return any(Path(word).name == _JOB for word in words)

@@ -22,6 +22,7 @@ from typer.main import get_command
 from tidemark import errors
 from tidemark.cli.app import app
 from tidemark.errors import EXIT_CODES, TidemarkError
+from tidemark.runs.submit import WarmEngine
 from tidemark.streams.model import Stream
 from tidemark.views.completeness import MISSINGS, RULES
 from tidemark.views.event_calendar import WORDS
@@ -33,7 +34,12 @@ _MARKED = re.compile(r"(<!-- from the code: ([\w. -]+); ./run docs --write -->\n
 # What no number of a stream file comes near.
 _NO_BOUND = 2**31 - 1
 _SCHEMA = Stream.model_json_schema()
-_MODELS: dict[str, Any] = {"Stream": _SCHEMA, **_SCHEMA["$defs"]}
+_MODELS: dict[str, Any] = {
+    "Stream": _SCHEMA,
+    **_SCHEMA["$defs"],
+    # No part of a stream file, but of a connection.
+    "WarmEngine": WarmEngine.model_json_schema(),
+}
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -14,8 +14,11 @@ ADMIN = "admin"
 _USERS = "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"
 
 
-def connections(site: Site) -> dict[str, str]:
-    """Airflow Connections as environment variables. Programs without Airflow read the same variables."""
+def connections(site: Site, *, warm: bool = False) -> dict[str, str]:
+    """Airflow Connections as environment variables. Programs without Airflow read the same variables.
+
+    `warm`: jobs run in a warm engine, and not each in a Spark of its own.
+    """
     values = {
         "KAFKA_DEFAULT": {"conn_type": "kafka", "extra": {"bootstrap.servers": site.address("kafka")}},
         "HBASE_DEFAULT": {
@@ -32,7 +35,7 @@ def connections(site: Site) -> dict[str, str]:
             "password": _secret(site.folder("zookeeper") / "password"),
         },
         "LAKE_DEFAULT": {"conn_type": "fs", "extra": {"path": str(site.folder("lake"))}},
-        "SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]"},
+        "SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]", "extra": {"engine": warm}},
     }
     return {f"AIRFLOW_CONN_{name}": json.dumps(value) for name, value in values.items()}
 
@@ -107,8 +110,15 @@ def password(site: Site, user: str = ADMIN) -> str:
     return passwords[user]
 
 
+def engines(site: Site) -> dict[str, str]:
+    """Where this site's warm engines listen: in a folder that only their owner can enter."""
+    folder = site.folder("engines")
+    folder.chmod(0o700)
+    return {"TIDEMARK_ENGINES": str(folder)}
+
+
 def everything(site: Site) -> dict[str, str]:
-    return {**connections(site), **spark(site), **airflow(site)}
+    return {**connections(site, warm=True), **spark(site), **engines(site), **airflow(site)}
 
 
 def log4j(level: str) -> str:

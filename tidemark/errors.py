@@ -256,6 +256,17 @@ class Unreachable(TidemarkError):
     retriable = True
 
 
+class EngineEnded(TidemarkError):
+    """Raised when the [warm engine](engines.md#a-warm-engine) of a run has ended, or did not start. What the run has not
+    committed does not count.
+
+    To do: run again, as Airflow does; the next run starts an engine. If it does not start, its log says why.
+    """
+
+    exit_code = EXIT_UNREACHABLE
+    retriable = True
+
+
 class OutcomeUnknown(TidemarkError):
     """Raised when a write was sent, and no answer came.
 

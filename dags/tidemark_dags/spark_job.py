@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +10,9 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark import errors
-from tidemark.runs.submit import job_script, refused
-from tidemark_dags.connections import exported
+from tidemark.errors import ConnectionMissing, WrongUse
+from tidemark.runs.submit import PYTHONS, engine_command, job_environment, job_script, refused, warm_engine
+from tidemark_dags.connections import exported, from_airflow
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -49,6 +51,7 @@ class SparkJob(SparkSubmitOperator):
     def execute(self, context: Context) -> int:  # type: ignore[override]
         self._hook = self._get_hook()
         self._check_master()
+        self._take_warm_engine()
         try:
             with exported(self.connections):
                 super().execute(context)
@@ -78,6 +81,30 @@ class SparkJob(SparkSubmitOperator):
             )
         if refusal := refused(str(self._conn_id), master, connection.get("deploy_mode"), self.expected_master):
             raise SparkJobRefused(refusal)
+
+    def _take_warm_engine(self) -> None:
+        """Start the job in the warm engine of the Spark connection, if it has one, where the provider starts spark-submit."""
+        try:
+            connection = from_airflow(str(self._conn_id))
+        except ConnectionMissing:
+            # The provider takes YARN then, which the stream file has to expect.
+            return
+        try:
+            engine = warm_engine(connection)
+            if engine is None:
+                return
+            command = engine_command(connection, engine, self.conf or {})
+        except WrongUse as problem:
+            raise SparkJobRefused(str(problem)) from problem
+
+        def build(application: str) -> list[str]:
+            words = [*command, application, *(self.application_args or ())]
+            self.log.info("Warm engine cmd: %s", shlex.join(words))
+            return words
+
+        hook: Any = self._hook
+        hook._build_spark_submit_command = build
+        hook._env = {name: job_environment()[name] for name in PYTHONS}
 
     def _last_line(self) -> str:
         lines = list(self._hook._last_submit_log_lines) if self._hook else []

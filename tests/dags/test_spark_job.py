@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from services.site import Site
 from tests.support.stream_text import MINIMAL
+from tests.support.waiting import until
+from tests.support.warm import SPARK, Engine
+from tidemark.engine.address import FOLDER
 from tidemark.runs.submit import job_script
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
@@ -88,6 +95,54 @@ def test_a_missing_connection_is_named(stream: Stream, monkeypatch: pytest.Monke
     monkeypatch.delenv("AIRFLOW_CONN_HBASE_DEFAULT")
     job = SparkJob(task_id="process", script="process_window.py", stream=stream)
     with pytest.raises((AirflowException, Exception), match="Airflow has no connection hbase_default"):
+        job.execute({})
+
+
+@pytest.fixture
+def warm(site: Site, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """The Spark connection has a warm engine."""
+    engine = Engine(site, site.folder("warm-dags"))
+    for name in (SPARK, FOLDER):
+        monkeypatch.setenv(name, engine.variables[name])
+    yield engine
+    engine.end()
+
+
+@pytest.mark.covers("N15")
+@pytest.mark.usefixtures("exits")
+def test_in_a_warm_engine_the_operator_is_the_same(stream: Stream, warm: Engine) -> None:
+    for code, error, kind in ((4, "TopicGone", SparkJobRefused), (6, "ProcessingFailed", SparkJobFailed)):
+        job = SparkJob(task_id="process", script="x", stream=stream, application_args=[str(code), error])
+        with pytest.raises(kind, match=rf"ended with code {code}: .*tidemark: {error}: what went wrong"):
+            job.execute({})
+    job = SparkJob(task_id="compare", script="x", stream=stream, accepted=(0, 1), application_args=["1"])
+    assert job.execute({}) == 1
+    until(lambda: warm.status()["done"] == 3, "these were no runs of the engine")
+
+    # Airflow kills a task by its operator.
+    job = SparkJob(task_id="process", script="x", stream=stream, application_args=["sleep"])
+    ended: list[BaseException] = []
+
+    def execute() -> None:
+        try:
+            job.execute({})
+        except AirflowException as problem:
+            ended.append(problem)
+
+    thread = threading.Thread(target=execute)
+    thread.start()
+    process = warm.process_of("sleep")
+    job.on_kill()
+    thread.join(300)
+    assert isinstance(ended[0], SparkJobFailed)
+    until(lambda: not psutil.pid_exists(process), "the run goes on")
+
+
+def test_settings_of_a_warm_engine_that_are_wrong_are_refused(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = {"conn_type": "spark", "host": "local[2]", "extra": {"engine": {"runs": 0}}}
+    monkeypatch.setenv(SPARK, json.dumps(connection))
+    job = SparkJob(task_id="process", script="process_window.py", stream=stream)
+    with pytest.raises(SparkJobRefused, match="connection spark_default: engine among its extras: runs"):
         job.execute({})
 
 

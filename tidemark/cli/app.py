@@ -15,6 +15,7 @@ from tidemark.cli import (
     auditing,
     compacting,
     completing,
+    engines,
     erasing,
     finding,
     ledger,
@@ -45,6 +46,7 @@ app = typer.Typer(
 streams = typer.Typer(help="Stream files.", no_args_is_help=True)
 app.add_typer(streams, name="streams")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(engines.app, name="engine")
 for command in (
     running.run,
     selected.backfill,

@@ -18,6 +18,7 @@ from tidemark.ledger.records import Pending, Window
 from tidemark.runs.answers import MOST_LINES, Answer
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.submit import WINDOW_JOB, job_environment, submit_command
+from tidemark.streams.engine import STAGES
 from tidemark.views.summary import committed_by, windows
 
 # The job's own exit codes; the job says why before. Code 1 is spark-submit's, when it could not start the job.
@@ -57,7 +58,7 @@ def submit(
     if verbose or not terminal.on_terminal():
         command = submit_command(opened.stream, connection, script, [*arguments])
         return _ended(programs.run(command, job_environment(), error), "above", accepted)
-    command = submit_command(opened.stream, connection, script, [*arguments], {terminal.STAGES: "true"})
+    command = submit_command(opened.stream, connection, script, [*arguments], {STAGES: "true"})
     log, code = terminal.JobLog(opened.stream.name), None
     try:
         with terminal.displayed(look, log):

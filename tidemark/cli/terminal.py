@@ -34,8 +34,6 @@ from tidemark.errors import TidemarkError, WrongUse
 
 # How often the ledger is asked, in seconds. Jobs write a sign of life every three seconds (`tidemark.commit.fence`).
 LOOK_SECONDS = 1.0
-# The setting by which Spark prints how many tasks of its stages are done.
-STAGES = "spark.ui.showConsoleProgress"
 # As many lines of a log as say what went wrong, where the job itself did not say it.
 _LAST_LINES = 10
 

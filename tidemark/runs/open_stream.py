@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tidemark.clients.connections import Connections, file_system_settings, from_environment
 from tidemark.clients.kafka.endpoint import kafka_endpoint
@@ -43,6 +44,12 @@ class OpenStream:
                         "name the bucket in the setting, as in fs.s3a.bucket.NAME.secret.key"
                     )
         return found
+
+    def file_systems(self) -> set[str]:
+        """The file systems that the sinks write to, as `s3a://bucket`; without those of this machine."""
+        names = {sink.file_system for sink in self.stream.sinks if sink.file_system is not None}
+        places = (urlsplit(str(self.connections(name).extra.get("path", ""))) for name in names)
+        return {f"{one.scheme}://{one.netloc}" for one in places if one.scheme not in ("", "file")}
 
     @property
     def stream(self) -> Stream:

@@ -1,4 +1,4 @@
-"""Starting one of Tidemark's Spark jobs without Airflow: by spark-submit, with the stream's Spark connection.
+"""The command that runs one of Tidemark's Spark jobs with the stream's Spark connection: by spark-submit, or a warm engine.
 
 The command line holds no secrets: connections reach the job through its environment.
 """
@@ -11,15 +11,27 @@ import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, ValidationError
 
 from tidemark.clients.connections import Connection
+from tidemark.engine import client
+from tidemark.engine.address import socket_path
 from tidemark.errors import WrongUse
+from tidemark.schemes.parts import Part, Text
+from tidemark.streams.engine import shown_to_people
 from tidemark.streams.model import Stream
 
 WINDOW_JOB = "process_window.py"
 AUDIT_JOB = "audit_stream.py"
 COMPARE_JOB = "compare_replay.py"
 COMPACT_JOB = "compact_stream.py"
+_ENGINE = "run_engine.py"
+# The variables that name the Python of Spark's workers, and of its driver.
+PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+# The extra of a Spark connection that says that its jobs run in a warm engine.
+WARM = "engine"
 
 # As in Airflow's provider: a connection cannot name any other program.
 _BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
@@ -62,6 +74,28 @@ def refused(connection: str, master: str | None, deploy_mode: object, expected: 
     return None
 
 
+class WarmEngine(Part):
+    """What a Spark connection says of its warm engine, under `engine` among its extras; `true` takes all as it is here."""
+
+    runs: int = Field(default=2, ge=1, le=64, description="How many runs it works on at a time; the others wait.")
+    idle_minutes: int = Field(default=90, ge=1, le=10_080, description="It ends after so many minutes without a run.")
+    conf: Annotated[dict[Text, Text], AfterValidator(shown_to_people)] = Field(
+        default_factory=dict, description="Spark settings of the engine, for all its streams."
+    )
+
+
+def warm_engine(connection: Connection) -> WarmEngine | None:
+    """The warm engine that a Spark connection asks for; None: its jobs are started by spark-submit. Raises WrongUse."""
+    given = connection.extra.get(WARM)
+    if given in (None, False):
+        return None
+    try:
+        return WarmEngine.model_validate({} if given is True else given)
+    except ValidationError as problem:
+        said = "; ".join(f"{'.'.join(map(str, one['loc'])) or WARM}: {one['msg']}" for one in problem.errors())
+        raise WrongUse(f"connection {connection.name}: {WARM} among its extras: {said}") from None
+
+
 def submit_command(
     stream: Stream,
     connection: Connection,
@@ -77,21 +111,53 @@ def submit_command(
     found = master(connection)
     if refusal := refused(connection.name, found, connection.extra.get("deploy-mode"), stream.engine.master):
         raise WrongUse(refusal)
-    options = ["--master", found, "--name", f"tidemark {stream.name}"]
+    settings, job = {**stream.engine.conf, **(more or {})}, [str(job_script(script)), *arguments]
+    engine = warm_engine(connection)
+    if engine is not None:
+        return [*engine_command(connection, engine, settings), *job]
+    return [*_spark_submit(connection, f"tidemark {stream.name}", settings), *job]
+
+
+def engine_command(connection: Connection, engine: WarmEngine, settings: Mapping[str, str]) -> list[str]:
+    """The command that hands a run to the warm engine of a connection, up to the script, and starts the engine if needed.
+
+    Without a script, it only starts the engine.
+    """
+    submit = _spark_submit(connection, f"tidemark engine {connection.name}", engine.conf)
+    ours = ["--runs", str(engine.runs), "--idle-minutes", str(engine.idle_minutes)]
+    # The same words start the same engine, of the same installation and with the same files of settings.
+    path = socket_path(
+        connection.name, [*submit, *ours, Path(client.__file__).resolve(), sys.executable, *_files_of_spark()]
+    )
+    conf = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    start = [*submit, str(job_script(_ENGINE)), "--socket", str(path), *ours]
+    return [sys.executable, "-I", "-S", client.__file__, str(path), *conf, "--start", *start, "--"]
+
+
+def _files_of_spark() -> list[str]:
+    """Spark's own files of settings, with their time: an engine has read them when it started."""
+    places = [
+        Path(os.environ[name]) for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR") if name in os.environ
+    ]
+    files = [file for place in places if place.is_dir() for file in sorted(place.iterdir())]
+    return [f"{file} {file.stat().st_mtime_ns}" for file in files]
+
+
+def _spark_submit(connection: Connection, name: str, conf: Mapping[str, str]) -> list[str]:
+    options = ["--master", master(connection), "--name", name]
     if queue := connection.extra.get("queue"):
         options += ["--queue", str(queue)]
-    settings = {**stream.engine.conf, **(more or {})}
+    settings = dict(conf)
     if namespace := connection.extra.get("namespace"):
         settings["spark.kubernetes.namespace"] = str(namespace)
     for key, value in settings.items():
         options += ["--conf", f"{key}={value}"]
-    return [_submit(connection), *options, str(job_script(script)), *arguments]
+    return [_submit(connection), *options]
 
 
 def job_environment() -> dict[str, str]:
     """This process's environment. Spark's Python is this one, unless the environment names another."""
-    ours = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    return {**ours, **os.environ}
+    return {**dict.fromkeys(PYTHONS, sys.executable), **os.environ}
 
 
 def _submit(connection: Connection) -> str:

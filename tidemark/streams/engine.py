@@ -22,6 +22,8 @@ _HARMLESS = re.compile(
 _WITHIN = re.compile(rf"[\s-][^\s=]*(?:{SENSITIVE[4:]})[^\s=]*=", re.IGNORECASE)
 _LOGIN_IN_ADDRESS = re.compile(r"://[^/\s@]*:[^/\s@]+@")
 _DEPLOY_MODE = "spark.submit.deployMode"
+# The setting by which Spark prints how many tasks of its stages are done.
+STAGES = "spark.ui.showConsoleProgress"
 
 
 def is_secret(name: str) -> bool:
@@ -29,7 +31,8 @@ def is_secret(name: str) -> bool:
     return re.search(SENSITIVE, name) is not None and _HARMLESS.search(name) is None
 
 
-def _shown_to_people(conf: dict[str, str]) -> dict[str, str]:
+def shown_to_people(conf: dict[str, str]) -> dict[str, str]:
+    """Settings of Spark that may stand on a command line. Raises ValueError for others."""
     for name, value in conf.items():
         if name == _DEPLOY_MODE and value.strip().lower() != "client":
             raise ValueError(
@@ -58,7 +61,7 @@ class Engine(Part):
         description="The master that the connection must have; Tidemark refuses any other. `yarn` has to be written here, "
         "because Airflow's provider also gives `yarn` for a connection that it cannot read.",
     )
-    conf: Annotated[dict[Text, Text], AfterValidator(_shown_to_people)] = Field(
+    conf: Annotated[dict[Text, Text], AfterValidator(shown_to_people)] = Field(
         default_factory=dict,
         description="Spark settings. No secrets: put them into [connections](engines.md#settings-of-a-file-system). No "
         "deploy mode but `client`.",

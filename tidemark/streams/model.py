@@ -276,6 +276,13 @@ class Stream(Part):
         """The fields of the result rows and their types, in the order that digests are taken in."""
         return self.scheme.fields if self.transform is None else self.transform.declared()
 
+    @property
+    def has_own_code(self) -> bool:
+        """Whether Python code of the user's, or of a package of theirs, works on the messages."""
+        parts = [self.scheme, *self.sinks]
+        called = isinstance(self.scheme, FunctionScheme) or (self.transform is not None and self.transform.function)
+        return bool(called) or any(type(one).__module__.partition(".")[0] != "tidemark" for one in parts)
+
     def connections(self) -> set[str]:
         """The names of all connections that the stream uses, Spark's aside."""
         used = {self.source.kafka, self.dead_letters.hbase, self.ledger.connection}

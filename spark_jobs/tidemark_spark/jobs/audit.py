@@ -16,7 +16,6 @@ from pathlib import Path
 
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport, tombstone_reports
-from tidemark.clients.kafka.clients import token_urls
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.ledger.book import View
 from tidemark.ledger.erased import erased
@@ -36,7 +35,7 @@ from tidemark_spark.audit.deleted import forgotten_blocks
 from tidemark_spark.audit.gaps import gap_reports
 from tidemark_spark.jobs.expected import begin, expected_rows
 from tidemark_spark.rows.reading import whatever_time
-from tidemark_spark.runtime.session import open_session
+from tidemark_spark.runtime.session import stream_session
 from tidemark_spark.schemes.function import check_function
 from tidemark_spark.sinks.contract import audits_by_sums
 from tidemark_spark.sinks.hbase.writer import with_dead_letter_digest
@@ -77,9 +76,7 @@ def audit(
     check_function(opened.stream)
     ledger = auditing.read_ledger(opened)
     view = ledger.view
-    spark = open_session(
-        f"tidemark audit of {opened.book.stream}", opened.file_system_settings(), token_urls(opened.log.endpoint)
-    )
+    spark = stream_session(f"tidemark audit of {opened.book.stream}", opened)
     everything, not_finished = view.authority.covered(), _unfinished(view)
     covered = everything if within is None else everything & within
     looked_at = None

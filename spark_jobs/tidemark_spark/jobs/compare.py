@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import cast
 
 from tidemark.audit.comparison import MOST_REASONS, DeadLetterReason, PlaceComparison, ReplayComparison
-from tidemark.clients.kafka.clients import token_urls
 from tidemark.errors import EXIT_DONE, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.tallies import check_read
@@ -29,7 +28,7 @@ from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.pipeline import check_rows
 from tidemark_spark.rows.reading import whatever_time
 from tidemark_spark.rows.selecting import only
-from tidemark_spark.runtime.session import open_session
+from tidemark_spark.runtime.session import stream_session
 from tidemark_spark.sinks.contract import ComparingSink
 
 _WORK = "comparison"
@@ -64,9 +63,7 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     register = opened.book.register()
     if register is None:
         raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to compare")
-    spark = open_session(
-        f"tidemark comparison of {opened.book.stream}", opened.file_system_settings(), token_urls(opened.log.endpoint)
-    )
+    spark = stream_session(f"tidemark comparison of {opened.book.stream}", opened)
     check_rows(spark, opened.stream)
     view = opened.book.view()
     begin(opened, _WORK, run, f"reading {offsets.count()} offsets")

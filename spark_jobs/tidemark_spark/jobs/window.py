@@ -10,8 +10,9 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from tidemark.clients.kafka.admission import check_admission
-from tidemark.clients.kafka.clients import token_urls
 from tidemark.commit import protocol
 from tidemark.commit.fence import holding
 from tidemark.commit.protocol import Listener, Step, nobody
@@ -24,7 +25,7 @@ from tidemark.errors import (
     OffsetsOutOfRange,
     WrongUse,
 )
-from tidemark.ledger.records import INGEST, Pending, Record, erases
+from tidemark.ledger.records import INGEST, Pending, Record, Window, erases
 from tidemark.ledger.register import check_not_paused
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing, lanes, pacing
@@ -36,8 +37,8 @@ from tidemark_spark.jobs.window_work import LongerWay, SparkWork
 from tidemark_spark.rows.one_pass import takes_one_pass
 from tidemark_spark.rows.pipeline import check_rows
 from tidemark_spark.runtime.failures import translate
-from tidemark_spark.runtime.session import open_session
-from tidemark_spark.sinks import make_sinks
+from tidemark_spark.runtime.session import stream_session
+from tidemark_spark.sinks import Sink, make_sinks
 from tidemark_spark.sinks.hbase.writer import HBaseDeadLetters
 
 log = logging.getLogger(__name__)
@@ -80,13 +81,14 @@ def process_windows(
     replay or backfill with a rate limit.
     """
     rate = lanes.rate_of(opened, lane)
+    ready = _Ready(opened, lane)
     committed: list[Record] = []
     following: int | None = seq
     while following is not None:
         check_not_paused(opened.book, lane)
         began, taken = opened.book.clock(), 0
         try:
-            committed.append(_process(opened, lane, following, run, take_over=take_over, on_step=on_step))
+            committed.append(_process(ready, following, run, take_over=take_over, on_step=on_step))
             taken = opened.book.covers(committed[-1].window).count() if rate is not None else 0
         except AlreadyCommitted:
             committed += _committed_by_this_run(opened, lane, following, run)
@@ -100,18 +102,48 @@ def process_windows(
     return committed
 
 
-def _process(opened: OpenStream, lane: str, seq: int, run: str, *, take_over: bool, on_step: Listener) -> Record:
+class _Ready:
+    """What the windows of a lane need beside the ledger, made ready with the first of them that reads anything."""
+
+    def __init__(self, opened: OpenStream, lane: str) -> None:
+        self.opened = opened
+        self.lane = lane
+        self._made: tuple[SparkSession, list[Sink], HBaseDeadLetters] | None = None
+
+    def work(self, seq: int, window: Window | None, *, longer: bool) -> SparkWork:
+        """The work on a window. A lane writes the same sinks in all its windows, and its stream file stays as it was read."""
+        self._made = self._made or self._make_ready(seq, window)
+        spark, sinks, dead_letters = self._made
+        return SparkWork(spark, self.opened, sinks, dead_letters, self.lane, longer=longer)
+
+    def _make_ready(self, seq: int, window: Window | None) -> tuple[SparkSession, list[Sink], HBaseDeadLetters]:
+        opened, name = self.opened, self.opened.book.stream
+        spark = stream_session(f"tidemark {name}/{self.lane} {seq}", opened)
+        sinks = make_sinks(opened)
+        dead_letters = HBaseDeadLetters(opened.stream.dead_letters, opened.dead_letter_table())
+        ledger = _ledger_id(opened)
+        for sink in sinks:
+            if window is None or window.counts_for(sink.name):
+                sink.prepare(name, ledger)
+        if window is None or window.counts_for(None):
+            dead_letters.prepare(name, ledger)
+        if not _checked_before(opened):
+            check_rows(spark, opened.stream)
+        return spark, sinks, dead_letters
+
+
+def _process(ready: _Ready, seq: int, run: str, *, take_over: bool, on_step: Listener) -> Record:
     """Steps 2 to 7 on one pending window; by a second attempt, if a message does not let the first one take one pass."""
     try:
-        return _process_one(opened, lane, seq, run, take_over=take_over, on_step=on_step)
+        return _process_one(ready, seq, run, take_over=take_over, on_step=on_step)
     except LongerWay as problem:
-        log.warning("%s/%s window %s: %s. A new attempt takes the longer way", opened.book.stream, lane, seq, problem)
-    return _process_one(opened, lane, seq, run, on_step=on_step, longer=True)
+        name = f"{ready.opened.book.stream}/{ready.lane}"
+        log.warning("%s window %s: %s. A new attempt takes the longer way", name, seq, problem)
+    return _process_one(ready, seq, run, on_step=on_step, longer=True)
 
 
 def _process_one(
-    opened: OpenStream,
-    lane: str,
+    ready: _Ready,
     seq: int,
     run: str,
     *,
@@ -120,26 +152,14 @@ def _process_one(
     longer: bool = False,
 ) -> Record:
     """One attempt at a pending window. Raises LongerWay, unless it takes the `longer` one."""
+    opened, lane = ready.opened, ready.lane
     pending = _pending(opened, lane)
     if erases(lane) and pending is not None and erasing.reads_nothing(opened, pending.window):
         return erasing.erase_only(opened, lane, seq, run, take_over=take_over)
-    name = f"tidemark {opened.book.stream}/{lane} {seq}"
-    # A lane writes the same sinks in all its windows.
     window = pending.window if pending is not None else None
     if window is not None:
         check_still_there(opened, f"window {seq} of {opened.book.stream}/{lane}", window.sinks)
-    spark = open_session(name, opened.file_system_settings(), token_urls(opened.log.endpoint))
-    sinks = make_sinks(opened)
-    dead_letters = HBaseDeadLetters(opened.stream.dead_letters, opened.dead_letter_table())
-    ledger = _ledger_id(opened)
-    for sink in sinks:
-        if window is None or window.counts_for(sink.name):
-            sink.prepare(opened.book.stream, ledger)
-    if window is None or window.counts_for(None):
-        dead_letters.prepare(opened.book.stream, ledger)
-    if not _checked_before(opened):
-        check_rows(spark, opened.stream)
-    work = SparkWork(spark, opened, sinks, dead_letters, lane, longer=longer)
+    work = ready.work(seq, window, longer=longer)
 
     def heard(step: Step) -> None:
         work.progress.step = step.value

@@ -17,7 +17,7 @@ from tidemark.commit.fence import HeadFence
 from tidemark.commit.protocol import Fence, Listener, Step
 from tidemark.errors import SourceChanged, TidemarkError, VerificationFailed
 from tidemark.ledger.limits import most_blocks
-from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Receipt, Window, reads_again, replays
+from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Guarantee, Receipt, Window, reads_again, replays
 from tidemark.offsets.blocks import WHOLE, PartitionBlocks, block_size, fields_digest
 from tidemark.offsets.hashing import DIGESTS
 from tidemark.offsets.ranges import RangeSet
@@ -125,6 +125,9 @@ class SparkWork:
     def _first_sink(self) -> OnePassSink | None:
         """The sink that may take the rows as they are read. Other sinks of the window then read what it has written."""
         if self._longer or not takes_one_pass(self._opened.stream):
+            return None
+        if self._window.guarantee == Guarantee.AT_MOST_ONCE:
+            # It is committed already, so no second attempt could take the longer way.
             return None
         if len(self._sinks) == 1:
             return self._sinks[0] if isinstance(self._sinks[0], OnePassSink) else None

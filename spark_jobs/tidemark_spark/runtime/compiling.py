@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 from zipfile import ZipFile
 
 from pyspark import SparkContext, SparkFiles
+
+from tidemark_spark.runtime.engine_run import attached
 
 
 @lru_cache(maxsize=8)
@@ -17,18 +20,27 @@ def compiled(context: SparkContext, source: Path) -> Any:
 
     The class is `tidemark.NAME`, the file NAME.java, and it has one constructor.
     """
+    text = source.read_text()
+    name = f"tidemark-{source.stem}-{sha256(text.encode()).hexdigest()[:16]}"
+    engine = attached()
+    if engine is not None:
+        return engine.kept(name, lambda: _compile(context, source.stem, text, name))
+    return _compile(context, source.stem, text, name)
+
+
+def _compile(context: SparkContext, of: str, text: str, name: str) -> Any:
     jvm: Any = context._jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader())
-    compiler.cook(source.name, jvm.java.io.StringReader(source.read_text()))
+    compiler.cook(f"{of}.java", jvm.java.io.StringReader(text))
     # Spark removes this folder when the application ends.
-    jar = Path(mkdtemp(dir=SparkFiles.getRootDirectory())) / f"tidemark-{source.stem}.jar"
+    jar = Path(mkdtemp(dir=SparkFiles.getRootDirectory())) / f"{name}.jar"
     with ZipFile(jar, "w") as packed:
-        for name, content in dict(compiler.getBytecodes()).items():
-            packed.writestr(f"{name.replace('.', '/')}.class", content)
+        for one, content in dict(compiler.getBytecodes()).items():
+            packed.writestr(f"{one.replace('.', '/')}.class", content)
     jsc: Any = context._jsc
     jsc.addJar(str(jar))
-    return compiler.getClassLoader().loadClass(f"tidemark.{source.stem}").getConstructors()[0]
+    return compiler.getClassLoader().loadClass(f"tidemark.{of}").getConstructors()[0]
 
 
 def new_instance(constructor: Any, *given: Any) -> Any:

@@ -7,6 +7,7 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import SparkSession
 
 from tidemark.offsets.ranges import TopicPartition
+from tidemark_spark.runtime.engine_run import attached
 
 
 class Report:
@@ -34,12 +35,17 @@ class Progress:
 
     def begin(self, step: str) -> None:
         """Begin a step whose messages are counted from zero, such as the storing in one sink."""
-        self._before = dict(self._counts.value)
+        self._before = self._now()
         self.step = step
 
     def __call__(self) -> tuple[str, dict[str, int]]:
         before = self._before
-        return self.step, {name: number - before.get(name, 0) for name, number in self._counts.value.items()}
+        return self.step, {name: number - before.get(name, 0) for name, number in self._now().items()}
+
+    def _now(self) -> dict[str, int]:
+        if (engine := attached()) is not None:
+            engine.collect()
+        return dict(self._counts.value)
 
 
 class _Counts(AccumulatorParam[dict[str, int]]):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from tidemark.clients.connections import keep_quiet
-from tidemark.streams.engine import SENSITIVE
+from tidemark.clients.kafka.clients import token_urls
+from tidemark.errors import WrongUse
+from tidemark.runs.open_stream import OpenStream
+from tidemark.streams.engine import SENSITIVE, STAGES
 from tidemark_spark.runtime.calls import look_up_once
-from tidemark_spark.runtime.shipping import ship_code
+from tidemark_spark.runtime.engine_run import EngineRun, attach, current
+from tidemark_spark.runtime.shipping import PY_FILES, own_modules, ship_code
 
 # Settings that the results depend on. They are the same wherever the job runs.
 _SETTINGS = {
@@ -49,28 +54,65 @@ _ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 # Whether PySpark notes where in Python each column of an expression was made. It asks Java some ten times for that, which
 # is most of the time of planning a small window.
 _ORIGINS = "spark.python.sql.dataFrameDebugging.enabled"
+_SHUFFLED = "spark.sql.shuffle.partitions"
+_HADOOP = "spark.hadoop."
+# What a run in an engine has by other ways.
+_OF_A_RUN = (PY_FILES, STAGES, "spark.submit.deployMode", "spark.app.name", "spark.pyspark.driver.python")
 
 
 # The names of settings and options that Spark shows as *** on its pages, in its event log and in plans. The patterns are
 # Spark's own, which hold if the user gives none.
-_REDACTED = {
-    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key",
-    "spark.sql.redaction.options.regex": "(?i)url",
-}
+_REDACTED_OPTIONS = "spark.sql.redaction.options.regex"
+_REDACTED = {"spark.redaction.regex": "(?i)secret|password|token|access[.]?key", _REDACTED_OPTIONS: "(?i)url"}
 
 
-def open_session(name: str, files: Mapping[str, str] | None = None, token_urls: Sequence[str] = ()) -> SparkSession:
+def stream_session(name: str, opened: OpenStream) -> SparkSession:
+    """The session of a job that works on a stream; see `open_session`."""
+    return open_session(
+        name,
+        opened.file_system_settings(),
+        token_urls(opened.log.endpoint),
+        places=opened.file_systems(),
+        own_code=opened.stream.has_own_code,
+    )
+
+
+def open_session(
+    name: str,
+    files: Mapping[str, str] | None = None,
+    token_urls: Sequence[str] = (),
+    *,
+    places: Collection[str] = (),
+    own_code: bool = True,
+    more: Mapping[str, str] | None = None,
+) -> SparkSession:
     """The session that spark-submit configured, with the settings that Tidemark's results depend on.
 
     `files` are Hadoop's settings for file systems, which may be secrets. They are set on the running application, because
     people can see the command line that starts it. Spark sends them to the executors with the work on files. `token_urls`
-    are the only addresses that Kafka's Java clients may get OAUTHBEARER tokens from.
+    are the only addresses that Kafka's Java clients may get OAUTHBEARER tokens from. `more` are settings of a new application.
+
+    In a run of a warm engine, the session is one of this run. `places` are the file systems that it writes to. With
+    `own_code`, Python workers may import modules of the user's, and end with the run. Raises WrongUse for what the engine
+    cannot give this run.
     """
     # py4j logs all calls of Java, with their arguments.
     keep_quiet("py4j")
-    files = files or {}
+    if current() is not None:
+        return _in_engine(name, files or {}, token_urls, places, own_code=own_code)
+    spark = _in_application(name, files or {}, token_urls, more or {})
+    hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    for setting, value in (files or {}).items():
+        hadoop.set(setting, value)
+    return spark
+
+
+def _in_application(
+    name: str, files: Mapping[str, str], token_urls: Sequence[str], more: Mapping[str, str]
+) -> SparkSession:
+    """The session of an application that spark-submit has started."""
     builder = SparkSession.builder.appName(name)
-    for key, value in _SETTINGS.items():
+    for key, value in {**more, **_SETTINGS}.items():
         builder = builder.config(key, value)
     if SparkSession.getActiveSession() is None:
         # Connects to the Java of spark-submit, which knows what the user has set.
@@ -80,7 +122,8 @@ def open_session(name: str, files: Mapping[str, str] | None = None, token_urls: 
             builder = builder.config(redacted, _redaction(given.get(redacted, default), files))
         builder = builder.config(_ORIGINS, given.get(_ORIGINS, "false"))
         options = [given.get(_EXECUTORS, ""), *(f"-D{name}={limit}" for name, limit in _AVRO_LIMITS.items())]
-        options.append(f"-D{_ALLOWED_URLS}={','.join(token_urls)}")
+        if _ALLOWED_URLS not in options[0]:
+            options.append(f"-D{_ALLOWED_URLS}={','.join(token_urls)}")
         builder = builder.config(_EXECUTORS, " ".join(options).strip())
         java: Any = SparkContext._jvm
         for limited, limit in _AVRO_LIMITS.items():
@@ -91,13 +134,82 @@ def open_session(name: str, files: Mapping[str, str] | None = None, token_urls: 
     jvm.java.lang.System.setProperty(_ALLOWED_URLS, ",".join(token_urls))
     look_up_once(spark.sparkContext)
     ship_code(spark.sparkContext)
-    hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
-    for setting, value in files.items():
-        hadoop.set(setting, value)
-    if spark.sparkContext.getConf().get("spark.sql.shuffle.partitions") is None:
-        # Only tallies and comparisons are shuffled: Spark's default of 200 tasks would cost more than the work.
-        spark.conf.set("spark.sql.shuffle.partitions", max(4, 2 * spark.sparkContext.defaultParallelism))
+    _shuffle_little(spark)
     return spark
+
+
+def _shuffle_little(spark: SparkSession) -> None:
+    if spark.sparkContext.getConf().get(_SHUFFLED) is None:
+        # Only tallies and comparisons are shuffled: Spark's default of 200 tasks would cost more than the work.
+        spark.conf.set(_SHUFFLED, max(4, 2 * spark.sparkContext.defaultParallelism))
+
+
+def _in_engine(
+    name: str, files: Mapping[str, str], token_urls: Sequence[str], places: Collection[str], *, own_code: bool
+) -> SparkSession:
+    """The session of this run in a warm engine."""
+    engine, new = attach({})
+    spark = engine.spark
+    if not new:
+        return spark
+    look_up_once(spark.sparkContext)
+    _shuffle_little(spark)
+    _give_settings(spark, engine.run)
+    _allow(spark, token_urls)
+    given = str(spark.conf.get(_REDACTED_OPTIONS))
+    spark.conf.set(_REDACTED_OPTIONS, _redaction(given, files))
+    digest = sha256(repr(sorted(files.items())).encode()).hexdigest()
+    for place in sorted(places):
+        other = engine.refuse_other_files(place, digest, name)
+        if other is not None:
+            raise WrongUse(
+                f"the warm engine has opened {place} with other settings, for {other}. In one engine, a file system has the "
+                "same settings for all streams. Name another Spark connection, or, if the settings have changed for all, "
+                "end this engine with `tidemark engine stop`"
+            )
+    for setting, value in files.items():
+        spark.conf.set(setting, value)
+    if own_code:
+        engine.own_workers(own_modules(engine.run, spark.sparkContext))
+    return spark
+
+
+def _give_settings(spark: SparkSession, run: EngineRun) -> None:
+    """Give the session what the stream file's `engine.conf` sets. Raises WrongUse for what only a new application can have."""
+    has = spark.sparkContext.getConf()
+    refused = []
+    for key, value in run.conf.items():
+        if key in _SETTINGS or key in _OF_A_RUN or has.get(key) == value:
+            continue
+        if key.startswith(_HADOOP):
+            spark.conf.set(key.removeprefix(_HADOOP), value)
+        elif spark.conf.isModifiable(key):
+            spark.conf.set(key, value)
+        else:
+            refused.append(f"{key} is {value} in the stream file and {has.get(key) or 'not set'} in the engine")
+    if refused:
+        raise WrongUse(
+            f"engine.conf: {'; '.join(refused)}. A warm engine has such settings for all its streams, from `engine` among the "
+            "extras of the Spark connection: set them there, or name another Spark connection"
+        )
+
+
+def _allow(spark: SparkSession, token_urls: Sequence[str]) -> None:
+    """Let the JVM get tokens from these addresses too. Raises WrongUse where its executors do not."""
+    if not token_urls:
+        return
+    jvm: Any = SparkContext._jvm
+    system = jvm.java.lang.System
+    allowed = [one for one in str(system.getProperty(_ALLOWED_URLS) or "").split(",") if one]
+    system.setProperty(_ALLOWED_URLS, ",".join(dict.fromkeys([*allowed, *token_urls])))
+    options = str(spark.sparkContext.getConf().get(_EXECUTORS, ""))
+    if not spark.sparkContext.master.startswith("local") and (  # type: ignore[union-attr]
+        lacking := [one for one in token_urls if one not in options]
+    ):
+        raise WrongUse(
+            f"the executors of the warm engine get no tokens from {', '.join(lacking)}. Set in `engine` among the extras of "
+            f"the Spark connection, under conf, {_EXECUTORS}: -D{_ALLOWED_URLS}={','.join(lacking)}"
+        )
 
 
 def _redaction(given: str, files: Mapping[str, str]) -> str:

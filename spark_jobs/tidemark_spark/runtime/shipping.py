@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from hashlib import sha256
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -9,7 +12,11 @@ from pyspark import SparkContext, SparkFiles
 
 import tidemark
 import tidemark_spark
+from tidemark.errors import WrongUse
+from tidemark_spark.runtime.engine_run import EngineRun
 
+# The setting by which a stream file names modules of the user's.
+PY_FILES = "spark.submit.pyFiles"
 _PACKAGES = (tidemark, tidemark_spark)
 _ARCHIVE = "tidemark-code.zip"
 
@@ -25,4 +32,35 @@ def ship_code(context: SparkContext) -> None:
             for source in folder.rglob("*"):
                 if source.suffix in (".py", ".thrift"):
                     packed.write(source, Path(folder.name) / source.relative_to(folder))
+    context.addPyFile(str(archive))
+
+
+def own_modules(run: EngineRun, context: SparkContext) -> list[str]:
+    """The folders and archives with modules of the user's, for a run in an engine: those of PYTHONPATH and `PY_FILES`.
+
+    This process imports from them too. Executors of a cluster get the files of `PY_FILES`, and have no PYTHONPATH of ours.
+    Raises WrongUse for a file that this machine does not have.
+    """
+    given = [one for one in run.conf.get(PY_FILES, "").split(",") if one]
+    if missing := [one for one in given if not Path(one).is_file()]:
+        raise WrongUse(f"engine.conf: {PY_FILES} names {', '.join(missing)}: a warm engine takes files of this machine")
+    files = [Path(one).resolve() for one in given]
+    # An archive is on the path itself, a module by its folder.
+    places = [str(file if file.suffix in SparkContext.PACKAGE_EXTENSIONS else file.parent) for file in files]
+    sys.path[1:1] = [place for place in places if place not in sys.path]
+    if not str(context.master).startswith("local"):
+        for file in files:
+            _ship(file, context)
+    return [*places, *(one for one in run.environment.get("PYTHONPATH", "").split(os.pathsep) if one)]
+
+
+def _ship(file: Path, context: SparkContext) -> None:
+    """Send a module or an archive to the executors, under a name that no other content has."""
+    content = file.read_bytes()
+    archive = Path(str(context._temp_dir)) / f"tidemark-{sha256(content).hexdigest()[:16]}.zip"
+    if file.suffix in SparkContext.PACKAGE_EXTENSIONS:
+        archive.write_bytes(content)
+    else:
+        with ZipFile(archive, "w") as packed:
+            packed.writestr(file.name, content)
     context.addPyFile(str(archive))

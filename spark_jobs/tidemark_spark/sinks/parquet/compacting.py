@@ -31,7 +31,7 @@ from tidemark.sinks.parquet.parts import Part, parts
 from tidemark.sinks.parquet.settings import ParquetSink
 from tidemark_spark.columns import field
 from tidemark_spark.readers.parquet import columns_of, rows_of
-from tidemark_spark.runtime.session import open_session
+from tidemark_spark.runtime.session import stream_session
 from tidemark_spark.sinks.parquet.writer import keys_of, write
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ def compact(
     Also raises VerificationFailed, TooLarge, OwnedByAnother.
     """
     book = opened.book
-    spark = open_session(f"tidemark compaction of {book.stream}/{sink.name}", opened.file_system_settings())
+    spark = stream_session(f"tidemark compaction of {book.stream}/{sink.name}", opened)
     base = sink.base(opened.connections)
     register = book.register()
     if register is None:
