@@ -19,14 +19,14 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from services.site import REPOSITORY
 from tests.support.stream_text import MINIMAL
-from tidemark.runs.requests import AuditRequest, BackfillRequest, ReplayRequest
+from tidemark.runs.requests import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
 from tidemark_dags import build_dags
 from tidemark_dags.callbacks import Callback
 from tidemark_dags.metrics import send_positions
 from tidemark_dags.spark_job import SparkJob
 
 DAGS = REPOSITORY / "dags"
-NAMES = {f"cdn_logs__{kind}" for kind in ("ingest", "backfill", "replay", "audit")}
+NAMES = {f"cdn_logs__{kind}" for kind in ("ingest", "backfill", "replay", "audit", "erase")}
 
 
 def parsed() -> dict[str, DAG]:
@@ -40,7 +40,7 @@ def dags() -> dict[str, DAG]:
     return parsed()
 
 
-def test_every_stream_file_has_its_four_dags(dags: dict[str, DAG]) -> None:
+def test_every_stream_file_has_its_dags(dags: dict[str, DAG]) -> None:
     assert set(dags) == NAMES
 
 
@@ -88,9 +88,15 @@ FORMS = {
         "When": ["since", "until_time", "if_none"],
         "How": ["order", "rate", "plan"],
     },
+    "erase": {"": ["records", "key", "records_file", "reason", "dry_run"]},
     "audit": {"": ["ranges", "records", "records_file", "level", "repair", "share", "seed"]},
 }
-REQUESTS: dict[str, Any] = {"replay": ReplayRequest, "backfill": BackfillRequest, "audit": AuditRequest}
+REQUESTS: dict[str, Any] = {
+    "replay": ReplayRequest,
+    "backfill": BackfillRequest,
+    "erase": EraseRequest,
+    "audit": AuditRequest,
+}
 
 
 @pytest.mark.covers("N16")
@@ -122,9 +128,8 @@ def test_a_form_has_its_fields_in_sections_and_asks_for_a_reason_only(dags: dict
             assert one.schema["type"] == ["null", "string"]
             assert one.resolve("") == ""
         else:
-            assert one.value in (False, "fail", "full", "none", "oldest", "only_missing") or (kind, name) == (
-                "replay",
-                "dry_run",
+            assert one.value in (False, "fail", "full", "none", "oldest", "only_missing") or (
+                kind in ("replay", "erase") and name == "dry_run"
             )
             assert one.resolve() is one.value
     assert sections == FORMS[kind]
