@@ -206,8 +206,8 @@ def test_what_is_triggered_has_the_pool_that_the_stream_file_gives_it(tmp_path: 
     pools = {
         (dag.dag_id, task.pool) for dag in build_dags(tmp_path) for task in dag.tasks if isinstance(task, SparkJob)
     }
-    kinds = ("ingest", "backfill", "replay", "audit")
-    expected = {"one": ["spark"] * 4, "two": ["spark", *["replays"] * 3], "neither": ["default_pool"] * 4}
+    kinds = ("ingest", "backfill", "replay", "audit", "erase")
+    expected = {"one": ["spark"] * 5, "two": ["spark", *["replays"] * 4], "neither": ["default_pool"] * 5}
     assert pools == {
         (f"{name}__{kind}", pool) for name, found in expected.items() for kind, pool in zip(kinds, found, strict=True)
     }
