@@ -229,7 +229,7 @@ def test_owner_tags_queue_access_and_callbacks_are_those_of_the_stream_file(tmp_
     (tmp_path / "one.yaml").write_text(MINIMAL + OF_THE_TEAM)
     (tmp_path / "two.yaml").write_text(MINIMAL.replace("stream: orders", "stream: others"))
     found = {dag.dag_id: dag for dag in build_dags(tmp_path)}
-    for kind in ("ingest", "backfill", "replay", "audit"):
+    for kind in ("ingest", "backfill", "replay", "audit", "erase"):
         dag, other = found[f"orders__{kind}"], found[f"others__{kind}"]
         assert dag.owner == "payments"
         assert dag.tags == {"tidemark", "orders", "payments", "pii"}
@@ -331,7 +331,7 @@ def test_an_invalid_stream_file_does_not_take_the_others_with_it(tmp_path: Path)
     (tmp_path / "notes.txt").write_text("not a stream file")
     found = {dag.dag_id: dag for dag in build_dags(tmp_path)}
     assert set(found) == {
-        *(f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit")),
+        *(f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit", "erase")),
         "bad_one__invalid",
         "twin__invalid",
     }
@@ -347,7 +347,7 @@ def test_what_only_yaml_takes_does_not_take_the_others_with_it(tmp_path: Path, w
     (tmp_path / "good.yaml").write_text(MINIMAL)
     (tmp_path / "bad.yaml").write_text(MINIMAL.replace("table: orders_dead", f"table: {written}"))
     found = {dag.dag_id for dag in build_dags(tmp_path)}
-    assert found == {*(f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit")), "bad__invalid"}
+    assert found == {*(f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit", "erase")), "bad__invalid"}
 
 
 def test_two_streams_do_not_share_a_task(tmp_path: Path) -> None:
