@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
@@ -31,6 +31,10 @@ from tidemark_dags.steps import (
     run_name,
 )
 from tidemark_dags.stream_dag import stream_dag
+
+if TYPE_CHECKING:
+    from tidemark.offsets.ranges import RangeSet
+    from tidemark.runs.open_stream import OpenStream
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +156,7 @@ def _found(context: Any, file: str) -> dict[str, Any]:
         }
 
 
-def _remains(opened: Any, offsets: Any) -> list[dict[str, Any]]:
+def _remains(opened: OpenStream, offsets: RangeSet) -> list[dict[str, Any]]:
     """The places with results of some offsets, and what each holds of them once they are erased. Logs them."""
     from tidemark.runs import erasing
 

@@ -347,7 +347,10 @@ def test_what_only_yaml_takes_does_not_take_the_others_with_it(tmp_path: Path, w
     (tmp_path / "good.yaml").write_text(MINIMAL)
     (tmp_path / "bad.yaml").write_text(MINIMAL.replace("table: orders_dead", f"table: {written}"))
     found = {dag.dag_id for dag in build_dags(tmp_path)}
-    assert found == {*(f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit", "erase")), "bad__invalid"}
+    assert found == {
+        *(f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit", "erase")),
+        "bad__invalid",
+    }
 
 
 def test_two_streams_do_not_share_a_task(tmp_path: Path) -> None:

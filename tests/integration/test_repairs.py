@@ -48,7 +48,7 @@ def with_all(play: Playground) -> None:
 
 def place_of(play: Playground, kind: str) -> dict[str, str]:
     """Where the first window has written."""
-    receipts = play.opened.book.records_of("ingest")[0].places
+    receipts = next(iter(play.opened.book.records_of("ingest"))).places
     return next(one.place for one in receipts if one.type == kind and one.name != "dead_letters")
 
 

@@ -68,7 +68,9 @@ def rebuild(
     file: File,
     source: Annotated[
         str,
-        typer.Option("--from", help="history: what is left of the ledger; results: the rows of a stream that lost it all"),
+        typer.Option(
+            "--from", help="history: what is left of the ledger; results: the rows of a stream that lost it all"
+        ),
     ] = "history",
     positions: Annotated[
         str,

@@ -138,42 +138,40 @@ class _Covers:
 
 
 def _of_ingest(attempts: Sequence[Found], results: Results, newest: Mapping[str, int]) -> list[_Covers]:
-    """The ingest has read every offset from its first row on. Windows of which nothing is left cover nothing."""
-    by_seq = {one.seq: one for one in attempts}
-    reached: dict[TopicPartition, int] = {}
-    windows = []
-    for seq in range(1, max(by_seq) + 1):
-        one = by_seq.get(seq)
-        ranges: dict[TopicPartition, tuple[int, int]] = {}
-        offsets = one.offsets if one is not None else RangeSet()
-        for at in offsets.partitions:
-            first, last = offsets.of(at)[0][0], offsets.of(at)[-1][1]
-            # Other layouts know the newest incarnation of a topic alone.
-            here = results.until.get((at.topic, at.partition)) if at.incarnation == newest[at.topic] else None
-            until = last if here is None else min(last, here)
-            if (start := reached.get(at, first)) < until:
-                ranges[at] = (start, until)
-                reached[at] = until
-        windows.append(_Covers(one if ranges else None, ranges))
+    """The ingest has read every offset from its first row on. Windows of which nothing is left cover nothing.
+
+    A window covers what lies before the first row of the next one, too. Rows that a replay has written there since have
+    a higher generation than this window, and may have a lower one than the next.
+    """
+    windows = [_Covers(None, {}) for _ in range(max(one.seq for one in attempts))]
+    firsts = _first_offsets(attempts)
+    # Other layouts know the newest incarnation of a topic alone.
+    ends = {TopicPartition(topic, number, newest.get(topic, 1)): end for (topic, number), end in results.until.items()}
+    for at, starts in firsts.items():
+        end = ends.get(at, starts[-1][1].offsets.of(at)[-1][1])
+        untils = [*(first for first, _ in starts[1:]), end]
+        for (start, one), until in zip(starts, untils, strict=True):
+            if start < min(until, end):
+                windows[one.seq - 1].attempt = one
+                windows[one.seq - 1].ranges[at] = (start, min(until, end))
     while windows and windows[-1].attempt is None:
         windows.pop()
     if windows:
-        _reach(windows[-1].ranges, reached, results.until, newest)
+        # Of other partitions nothing is left. Their positions hold all the same.
+        windows[-1].ranges |= {at: (end, end) for at, end in ends.items() if at not in firsts}
     return windows
 
 
-def _reach(
-    last: dict[TopicPartition, tuple[int, int]],
-    reached: Mapping[TopicPartition, int],
-    until: Mapping[tuple[str, int], int],
-    newest: Mapping[str, int],
-) -> None:
-    """Let the last window go on to where the ingest was: behind the last row, it has read what gave no row."""
-    for (topic, partition), end in until.items():
-        at = TopicPartition(topic, partition, newest.get(topic, 1))
-        start = reached.get(at, end)
-        if start <= end:
-            last[at] = (last[at][0] if at in last else start, end)
+def _first_offsets(attempts: Sequence[Found]) -> dict[TopicPartition, list[tuple[int, Found]]]:
+    """The first offset of each attempt in each partition, where they rise from one to the next, as those of a lane do."""
+    found: dict[TopicPartition, list[tuple[int, Found]]] = {}
+    for one in attempts:
+        offsets = one.offsets
+        for at in offsets.partitions:
+            known, first = found.setdefault(at, []), offsets.of(at)[0][0]
+            if not known or known[-1][0] < first:
+                known.append((first, one))
+    return found
 
 
 def _of_selection(draft: Book, attempts: Sequence[Found], results: Results) -> list[_Covers]:
