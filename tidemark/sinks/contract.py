@@ -119,6 +119,18 @@ class PlainSink:
         """
         self.sweep(connections, place, record, erased)
 
+    def erase_windows(
+        self,
+        connections: Connections,
+        place: Mapping[str, str],
+        record: Record,
+        covers: RangeSet,
+        erased: RangeSet,
+        windows: Sequence[Record],
+    ) -> None:
+        """As `erase`, for a sink that keeps something of whole windows: `windows` have written there at erased offsets."""
+        self.erase(connections, place, record, covers, erased)
+
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
         """What the sink of this name still holds of offsets that were erased, for people; empty for nothing."""
         return self.left_by_erasing
