@@ -123,7 +123,7 @@ class _NoSweeps:
 class _NoWork:
     """Says of every partition that a hundred messages were read and stored."""
 
-    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
+    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
         self._window = window
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None: ...

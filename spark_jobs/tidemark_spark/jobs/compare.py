@@ -104,11 +104,9 @@ def _of_piece(
     incarnations: dict[str, int],
     sinks: Sinks,
 ) -> ReplayComparison:
-    rows, counts, _ = whatever_time(
-        lambda any_time: expected_rows(spark, opened, offsets, incarnations, any_time=any_time)
-    )
+    rows = whatever_time(lambda any_time: expected_rows(spark, opened, offsets, incarnations, any_time=any_time))
     try:
-        check_read(counts, offsets)
+        check_read(rows.tallies, offsets)
         letters = hbase_places(
             spark,
             opened.book,
@@ -133,10 +131,10 @@ def _of_piece(
         stream_digest=opened.file.digest,
         selection=selection,
         offsets=offsets.count(),
-        messages=sum(tally.read.number for tally in counts),
-        stored=sum(tally.stored.number for tally in counts),
-        skipped=sum(tally.skipped.number for tally in counts),
-        dead_letters=sum(tally.dead_letters for tally in counts),
+        messages=sum(tally.read.number for tally in rows.tallies),
+        stored=sum(tally.stored.number for tally in rows.tallies),
+        skipped=sum(tally.skipped.number for tally in rows.tallies),
+        dead_letters=sum(tally.dead_letters for tally in rows.tallies),
         places=places,
         not_compared=tuple(f"{one.name} ({one.type})" for one in _written(opened, sinks) if one.name not in compared),
         reasons=tuple(

@@ -14,7 +14,6 @@ from typing import Any
 
 from tidemark.clients.connections import Connections, hbase_endpoint
 from tidemark.clients.hbase.gateway import Gateway, TableMissing
-from tidemark.clients.hbase.thrift import Mutation
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import NOTHING, Book, Committed
 from tidemark.ledger.records import Record
@@ -111,13 +110,7 @@ class AggregateTable:
 
         Returns when HBase has acknowledged all of them. Raises Unreachable.
         """
-        self._rows.write(
-            (
-                (row, [Mutation(isDelete=False, column=DATA_PREFIX + column, value=cell, writeToWAL=True)])
-                for row, column, cell in cells
-            ),
-            generation,
-        )
+        self._rows.write_cells([(row, DATA_PREFIX + column, cell) for row, column, cell in cells], generation)
 
     def erase(self, covers: RangeSet, windows: Collection[bytes], generation: int) -> int:
         """Remove the older contributions of the blocks or windows that an erasure has made anew without what it erased.

@@ -55,6 +55,13 @@ def exists(folder: str) -> bool:
         return bool(filesystem.get_file_info(path).type != fs.FileType.NotFound)
 
 
+def delete(folder: str) -> None:
+    """Remove a folder, if it exists."""
+    with folders.opened(folder) as (filesystem, path):
+        if filesystem.get_file_info(path).type != fs.FileType.NotFound:
+            filesystem.delete_dir(path)
+
+
 def own(base: str, stream: str, ledger: str, sink: str) -> None:
     """Mark a base folder with this stream and the name of the sink. Readers find the windows by that name.
 
