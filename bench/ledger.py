@@ -115,7 +115,9 @@ class _Recording:
 class _NoSweeps:
     def sweep(self, record: Record, covers: RangeSet) -> None: ...
 
-    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[SinkReceipt]) -> None: ...
+    def erase(
+        self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[tuple[Record, SinkReceipt]]
+    ) -> None: ...
 
 
 class _NoWork:

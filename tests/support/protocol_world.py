@@ -61,7 +61,9 @@ class Sweeps:
     def sweep(self, record: Record, covers: RangeSet) -> None:
         self.swept.append(record.attempt.generation)
 
-    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[SinkReceipt]) -> None:
+    def erase(
+        self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[tuple[Record, SinkReceipt]]
+    ) -> None:
         if self.fails:
             raise RuntimeError("a sink is away")
         self.erased.append((record.lane, erased))

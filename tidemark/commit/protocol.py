@@ -114,7 +114,9 @@ class Sweeper(Protocol):
         """Remove rows with a generation *lower* than the record's, at the offsets `covers`. Repeatable."""
         ...
 
-    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[SinkReceipt]) -> None:
+    def erase(
+        self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[tuple[Record, SinkReceipt]]
+    ) -> None:
         """Remove what older windows have written of offsets that this window covers and has erased. Repeatable.
 
         `places`: where older windows of these offsets have written, by their receipts.
@@ -286,7 +288,7 @@ def _settled(book: Book, sweeper: Sweeper, found: Stored, on_step: Listener = no
         on_step(Step.PUBLISHED)
     if gone := book.erases(record.window):
         written = places_written(book.committed(), gone, record.attempt.generation)
-        sweeper.erase(record, book.covers(record.window), gone, [place for _, place in written])
+        sweeper.erase(record, book.covers(record.window), gone, written)
     if record.owes_sweep:
         sweeper.sweep(record, book.covers(record.window))
         on_step(Step.SWEPT)

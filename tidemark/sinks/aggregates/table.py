@@ -7,7 +7,7 @@ contributions as of that moment, whatever is written or committed meanwhile; wha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -112,25 +112,27 @@ class AggregateTable:
         """
         self._rows.write_cells([(row, DATA_PREFIX + column, cell) for row, column, cell in cells], generation)
 
-    def erase(self, covers: RangeSet, generation: int) -> int:
-        """Remove the older contributions of the blocks that a window has made anew without what it erased.
+    def erase(self, covers: RangeSet, windows: Collection[bytes], generation: int) -> int:
+        """Remove the older contributions of the blocks or windows that an erasure has made anew without what it erased.
 
-        Returns how many columns were cleared. The table is in the order of its keys, so this reads all of it.
+        `covers` are the offsets of the blocks, `windows` the columns of the windows. Returns how many columns were cleared.
+        The table is in the order of its keys, so this reads all of it.
         """
         cleared = 0
-        for row, column in self._columns_of(covers):
+        for row, column in self._columns_of(covers, windows):
             self._remove_until(row, column, generation - 1)
             cleared += 1
         return cleared
 
-    def _columns_of(self, covers: RangeSet) -> Iterator[tuple[bytes, bytes]]:
-        """The rows and columns with contributions of blocks that begin within some offsets."""
+    def _columns_of(self, covers: RangeSet, windows: Collection[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """The rows and columns with contributions of some windows, or of blocks that begin within some offsets."""
         try:
             for salt in range(SALTS):
                 for row, cells in self._gateway.scan(self.table, *salt_range(salt), columns=[DATA_FAMILY.encode()]):
                     for column in cells:
-                        found = block_of(column[len(DATA_PREFIX) :])
-                        if found is not None and found in covers:
+                        name = column[len(DATA_PREFIX) :]
+                        found = block_of(name)
+                        if name in windows or (found is not None and found in covers):
                             yield row, column
         except TableMissing:
             return
