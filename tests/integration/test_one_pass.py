@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,7 +34,12 @@ FIELDS = {"id": "integer", "of": "string", "share": "double", "ok": "boolean", "
 PARQUET, HBASE = {"type": "parquet", "folder": "-"}, {"type": "hbase", "table": "-"}
 STREAM: dict[str, Any] = {
     "source": {"topics": []},
-    "scheme": {"type": "delimited", "fields": FIELDS, "keep": ["headers", "key"]},
+    "scheme": {
+        "type": "delimited",
+        "fields": FIELDS,
+        "keep": ["headers", "key"],
+        "timestamp": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
+    },
     "checks": [{"invalid_when": "id < 0", "reason": "negative"}],
     "sinks": [PARQUET],
     "dead_letters": {"table": "-"},
@@ -78,8 +84,8 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For each window, whether its rows took one pass."""
     found: list[bool] = []
 
-    def watched(*given: Any) -> one_pass.OnePass | None:
-        rows = one_pass.one_pass(*given)
+    def watched(*given: Any, **how: Any) -> one_pass.OnePass | None:
+        rows = one_pass.one_pass(*given, **how)
         found.append(rows is not None)
         return rows
 
@@ -113,7 +119,7 @@ def counted_again(spark: SparkSession, play: Playground, record: Record, wanted:
 def test_rows_and_tallies_are_those_of_the_longer_way(
     make: Make, spark: SparkSession, passes: list[bool], sinks: list[dict[str, Any]]
 ) -> None:
-    play = make(SEVERAL, sinks=sinks)
+    play = make(replace(SEVERAL, stream={**STREAM, "sinks": sinks}))
     produce(play, 400)
     (record,) = play.ingest()
     assert passes == [True]
@@ -138,10 +144,11 @@ def test_rows_and_tallies_are_those_of_the_longer_way(
 def test_a_transform_of_single_rows_takes_one_pass_and_a_failing_message_the_longer_way(
     make: Make, spark: SparkSession, passes: list[bool]
 ) -> None:
-    play = make(SEVERAL, transform={"sql": SELECTED % "10.0 / id", "fields": FIELDS}, sinks=[PARQUET, HBASE])
+    failing = {"sql": SELECTED % "10.0D / id", "fields": FIELDS}
+    play = make(replace(SEVERAL, stream={**STREAM, "sinks": [PARQUET, HBASE], "transform": failing}))
     produce(play, 400)
     (record,) = play.ingest()
-    # 10.0 / 0: the pass ends, and its files with it. The message is a dead letter, and so is nothing else of its kind.
+    # 10.0 / 0: the pass ends, and its files with it. A second attempt finds the message, which is a dead letter.
     assert passes == [True]
     reasons = {fields["reason"] for _, fields in play.independent.hbase(f"{play.name}_dead").rows}
     assert "transform: DIVIDE_BY_ZERO" in reasons
@@ -151,7 +158,7 @@ def test_a_transform_of_single_rows_takes_one_pass_and_a_failing_message_the_lon
     assert len(files.rows) == len(rows.rows) == sum(tally.rows.number for tally in record.tallies)
 
     # Without such a message, one pass is enough.
-    play.rewrite(transform={"sql": SELECTED % "id / 10.0", "fields": FIELDS}, sinks=[PARQUET, HBASE])
+    play.rewrite(transform={"sql": SELECTED % "id / 10.0D", "fields": FIELDS})
     passes.clear()
     (replayed,) = play.select(LaneKind.REPLAY, record.window.hull())
     assert passes == [True]

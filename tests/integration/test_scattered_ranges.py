@@ -136,7 +136,7 @@ def test_a_window_that_is_read_twice_is_refused_and_leaves_nothing(make: Make, m
     play.ingest("a run")
     assert len(play.independent.parquet(["value"]).rows) == 30
     monkeypatch.setattr(reading, "reads", first_twice)
-    with pytest.raises(VerificationFailed, match="5 rows of messages came more than once"):
+    with pytest.raises(VerificationFailed, match="5 messages came more than once"):
         audit(play.opened, "an audit")
 
 

@@ -4,16 +4,20 @@ The step stands in KILL_BEHIND; without it, the executor is killed before the re
 """
 
 import os
-import signal
 from functools import partial
+from typing import Any
 
 import psutil
 from pyspark.sql import SparkSession
 
+from tests.support.waiting import until
 from tidemark.commit.protocol import Step
+from tidemark.planning import splitting
 from tidemark_spark.jobs import entry
 from tidemark_spark.jobs import window as window_job
 
+# Each executor has some of the rows.
+splitting._SHORT = splitting._RECORDS_PER_TASK = 50
 KILL_BEHIND = Step(os.environ.get("KILL_BEHIND", Step.DEAD_LETTERS_STORED.value))
 
 
@@ -27,7 +31,14 @@ def listen(done: Step) -> None:
             if {"org.apache.spark.executor.CoarseGrainedExecutorBackend", spark.sparkContext.applicationId}
             <= set(process.info["cmdline"] or ())
         ]
-        os.kill(min(executors, key=lambda one: one.pid).pid, signal.SIGKILL)
+        chosen = min(executors, key=lambda one: one.pid)
+        chosen.kill()
+        # Spark hears of it a moment later, and what comes next may be done by then.
+        jvm: Any = spark.sparkContext._jvm
+        manager = jvm.org.apache.spark.SparkEnv.get().blockManager().master()
+        until(
+            lambda: manager.getMemoryStatus().size() <= len(executors), "Spark does not see that its executor is gone"
+        )
 
 
 entry.run(partial(window_job.main, on_step=listen))

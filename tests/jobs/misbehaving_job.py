@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 
 from tidemark.errors import EXIT_DONE, EXIT_FAILED, VerificationFailed
 from tidemark.offsets.tallies import Acknowledgements
+from tidemark.planning import splitting
 from tidemark_spark.jobs import entry, window_work
 from tidemark_spark.jobs import window as window_job
 from tidemark_spark.sinks import Sink, make_sinks
@@ -113,6 +114,8 @@ class MisbehavingSink:
 
 # The ways stand between Spark and its workers: no row is written from the driver.
 window_work._FEW = -1
+# And there are several tasks.
+splitting._SHORT = splitting._RECORDS_PER_TASK = 50
 
 
 def with_sinks_that(way: Way) -> None:
