@@ -11,7 +11,8 @@ The files have all columns, so readers take nothing from the names of folders.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,9 @@ from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.adopting import Left
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority, Segment
+from tidemark.offsets.hashing import coordinate_hash, row_hash, unsigned
 from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import described, spans
@@ -37,6 +40,8 @@ WINDOW_COLUMNS = ("_lane", "_seq", GENERATION)
 # Stands for the lane in the folder's name. No lane has this name.
 COMPACTED = "compacted"
 _PLACE = ("_topic", "_incarnation", "_partition", "_offset")
+# The columns by which rows are counted.
+_COUNTED = ("_topic", "_incarnation", "_partition", "_offset", "_index", "_digest")
 _OWNER_FILE = "_tidemark_owner.json"
 # Spark's times have microseconds. Read as nanoseconds, times before 1678 or after 2262 would become other times.
 _FORMAT = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
@@ -60,6 +65,38 @@ def delete(folder: str) -> None:
     with folders.opened(folder) as (filesystem, path):
         if filesystem.get_file_info(path).type != fs.FileType.NotFound:
             filesystem.delete_dir(path)
+
+
+def held(most_bytes: int, *paths: str) -> Acknowledgements | None:
+    """What some folders or files hold, read without Spark. None if they are larger than `most_bytes`."""
+    tables: list[pa.Table] = []
+    for place in paths:
+        with folders.opened(place) as (filesystem, path):
+            found = ds.dataset(path, filesystem=filesystem, format=_FORMAT)
+            most_bytes -= sum(one.size for one in filesystem.get_file_info(found.files))
+            if most_bytes < 0:
+                return None
+            tables.append(found.to_table(columns=list(_COUNTED)))
+    return _counted(pa.concat_tables(tables).to_pylist())
+
+
+def _counted(rows: Iterable[Mapping[str, Any]]) -> Acknowledgements:
+    sums: dict[TopicPartition, list[int]] = {}
+    for row in rows:
+        topic, incarnation, partition, offset, index, digest = (row[name] for name in _COUNTED)
+        at = TopicPartition(topic, partition, incarnation)
+        message = coordinate_hash(at, offset)
+        found = sums.setdefault(at, [0, 0, 0, 0, 0])
+        if index == 0:
+            found[0] += 1
+            found[1] ^= message
+        found[2] += 1
+        found[3] ^= row_hash(message, index)
+        found[4] ^= unsigned(digest)
+    return {
+        at: Acknowledged(Count.of(messages, messages_ack), Count.of(written, written_ack), f"{content:016x}")
+        for at, (messages, messages_ack, written, written_ack, content) in sums.items()
+    }
 
 
 def own(base: str, stream: str, ledger: str, sink: str) -> None:

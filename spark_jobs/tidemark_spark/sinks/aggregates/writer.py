@@ -92,6 +92,8 @@ class HBaseAggregates:
             given, windows = with_units(given, first, self._block), first.names
         else:
             given = with_unit_of_one(given, self._block)
+        # One task needs no shuffle.
+        given = given.coalesce(1) if context.few else given
         keys, values = len(self._config.key), tuple(one.name for one in self._aggregates)
         columns = _Windows(windows) if self._block is None else _Blocks(covers)
         writer = _Writer(self._table, values, keys, columns, context)

@@ -25,6 +25,8 @@ from tidemark_spark.readers.parquet import schema_of
 from tidemark_spark.sinks.acknowledging import held_by
 from tidemark_spark.sinks.contract import WriteContext
 
+# Smaller files are read back without Spark, whose jobs would take longer.
+_FEW_BYTES = 1 << 20
 # A folder's name has at most so many characters of a value. With its column and Spark's escapes, the name stays below
 # 255 bytes, the most that file systems allow.
 _MOST_CHARACTERS = 60
@@ -71,6 +73,9 @@ class ParquetResults:
 
 def read_back(rows: DataFrame, *paths: str) -> Acknowledgements:
     """Count the rows that files hold, by the columns of `rows`: a file system acknowledges no rows."""
+    few = parquet_files.held(_FEW_BYTES, *paths)
+    if few is not None:
+        return few
     schema = rows.select(*COORDINATE, INDEX, DIGEST).schema
     return held_by(rows.sparkSession.read.schema(schema).option("recursiveFileLookup", True).parquet(*paths))
 

@@ -1,0 +1,65 @@
+"""What small files hold, counted without Spark: as the hashes say, and only while they are small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidemark.offsets.hashing import coordinate_hash, row_hash
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.tallies import Acknowledged, Count
+from tidemark.sinks.parquet.files import held
+
+ONE, OTHER = TopicPartition("logs", 0), TopicPartition("logs", 3, 2)
+ROWS = [(ONE, 5, 0, 17), (ONE, 5, 1, -1), (ONE, 6, 0, 2**62), (OTHER, 2**63 - 2, 0, -(2**63))]
+SCHEMA = pa.schema(
+    [
+        ("_topic", pa.string()),
+        ("_incarnation", pa.int32()),
+        ("_partition", pa.int32()),
+        ("_offset", pa.int64()),
+        ("_index", pa.int32()),
+        ("_digest", pa.int64()),
+        ("host", pa.string()),
+    ]
+)
+
+
+def write(folder: Path, name: str, rows: list[tuple[TopicPartition, int, int, int]]) -> None:
+    values = [
+        (at.topic, at.incarnation, at.partition, offset, index, digest, "a") for at, offset, index, digest in rows
+    ]
+    columns = zip(*values, strict=True) if values else [[]] * len(SCHEMA)
+    arrays = [pa.array(column, kind.type) for column, kind in zip(columns, SCHEMA, strict=True)]
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), folder / name)
+
+
+def test_rows_of_all_files_are_counted_by_partition(tmp_path: Path) -> None:
+    # As folders by a field are, beside a file that Spark leaves out too.
+    write(tmp_path / "by_host=a", "part-0.parquet", ROWS[:2])
+    write(tmp_path / "by_host=b", "part-1.parquet", ROWS[2:])
+    (tmp_path / "_SUCCESS").touch()
+    five, six, last = coordinate_hash(ONE, 5), coordinate_hash(ONE, 6), coordinate_hash(OTHER, 2**63 - 2)
+    rows = row_hash(five, 0) ^ row_hash(five, 1) ^ row_hash(six, 0)
+    content = 17 ^ (2**64 - 1) ^ 2**62
+    assert held(1 << 20, tmp_path.as_uri()) == {
+        ONE: Acknowledged(Count.of(2, five ^ six), Count.of(3, rows), f"{content:016x}"),
+        OTHER: Acknowledged(Count.of(1, last), Count.of(1, row_hash(last, 0)), f"{2**63:016x}"),
+    }
+
+
+def test_no_rows_are_nothing(tmp_path: Path) -> None:
+    write(tmp_path, "part-0.parquet", [])
+    assert held(1 << 20, tmp_path.as_uri()) == {}
+
+
+def test_larger_files_are_left_to_spark(tmp_path: Path) -> None:
+    write(tmp_path / "a", "part-0.parquet", ROWS)
+    write(tmp_path / "b", "part-0.parquet", ROWS)
+    paths = [(tmp_path / name).as_uri() for name in "ab"]
+    size = sum(one.stat().st_size for one in tmp_path.rglob("*.parquet"))
+    assert held(size - 1, *paths) is None
+    assert held(size, *paths) is not None
