@@ -23,7 +23,7 @@ def against_a_read(bench: Workbench) -> Pairs:
         assert report.expected == bench.messages
 
     def bare() -> None:
-        _computed(bench.read(topic))
+        _computed(bench.source(topic))
         _computed(bench.spark.read.option("recursiveFileLookup", True).parquet(*folders))
 
     return in_pairs(bench.pairs, ours, bare)

@@ -115,13 +115,15 @@ class _Recording:
 class _NoSweeps:
     def sweep(self, record: Record, covers: RangeSet) -> None: ...
 
-    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[SinkReceipt]) -> None: ...
+    def erase(
+        self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[tuple[Record, SinkReceipt]]
+    ) -> None: ...
 
 
 class _NoWork:
     """Says of every partition that a hundred messages were read and stored."""
 
-    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
+    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
         self._window = window
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None: ...

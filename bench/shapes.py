@@ -21,6 +21,8 @@ from tidemark.runs.open_stream import OpenStream
 
 _PARQUET = {"type": "parquet"}
 _TIMES = 10
+# Java takes more of its heap while there is more to do, and gives nothing back: so all of it from the start.
+_WHOLE_HEAP = ("--conf", "spark.driver.extraJavaOptions=-Xms1g -XX:+AlwaysPreTouch")
 _LARGE, _LARGE_BYTES, _SMALL_BYTES = 2_000, 1_000_000, 1_000
 # What Kafka takes in one record, and a batch with one of them in it.
 _LARGEST = str(2 * _LARGE_BYTES)
@@ -79,7 +81,7 @@ def _peak(bench: Workbench, opened: OpenStream, messages: int) -> float:
     log = bench.site.folder("bench") / "job.log"
     with log.open("wb") as out:
         job = subprocess.Popen(
-            [*submit, str(REPOSITORY / "spark_jobs" / "process_window.py"), *arguments],
+            [*submit, *_WHOLE_HEAP, str(REPOSITORY / "spark_jobs" / "process_window.py"), *arguments],
             stdout=out,
             stderr=subprocess.STDOUT,
             env={**os.environ, **environment.spark(bench.site), **environment.connections(bench.site)},

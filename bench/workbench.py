@@ -29,11 +29,10 @@ from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import lanes
 from tidemark.runs.open_stream import OpenStream, open_stream
-from tidemark.schemes.union import Scheme
 from tidemark.sinks.hbase.table import FAMILIES
+from tidemark_spark.columns import INCARNATION, KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE
 from tidemark_spark.jobs.window import process_windows
 from tidemark_spark.rows.reading import read_offsets
-from tidemark_spark.schemes import parse
 
 EXAMPLE = REPOSITORY / "dags" / "streams" / "cdn_logs.yaml"
 PARTITIONS = 4
@@ -95,6 +94,25 @@ class Workbench:
         """All messages of a topic, as Tidemark reads them."""
         return read_offsets(self.spark, KafkaEndpoint(self.servers), READ_COMMITTED, self.everything(topic), {topic: 0})
 
+    def source(self, topic: str, *, stream: bool = False) -> DataFrame:
+        """All messages of a topic, as Spark's own source reads them, under Tidemark's names."""
+        reader: Any = self.spark.readStream if stream else self.spark.read
+        ends = {} if stream else {"endingOffsets": "latest"}
+        # Kafka's default of half a second is how long an answer waits for messages that are not there.
+        options = {"kafka.bootstrap.servers": self.servers, "kafka.fetch.max.wait.ms": "20", "subscribe": topic, **ends}
+        tasks = max(PARTITIONS, self.messages // 75_000)
+        read = reader.format("kafka").options(startingOffsets="earliest", minPartitions=str(tasks), **options).load()
+        messages: DataFrame = read.select(
+            F.col("topic").alias(TOPIC),
+            F.lit(0).alias(INCARNATION),
+            F.col("partition").alias(PARTITION),
+            F.col("offset").alias(OFFSET),
+            F.col("key").alias(KEY),
+            F.col("value").alias(VALUE),
+            F.col("timestamp").alias(TIMESTAMP),
+        )
+        return messages
+
     def stream(self, topic: str, *sinks: dict[str, Any], **changes: Any) -> OpenStream:
         """The example under another name and with other sinks: its tables are there, nothing of it has been read yet."""
         self._drop_tables()
@@ -144,11 +162,6 @@ class Workbench:
         self.admin.close()
         shutil.rmtree(self.site.folder("lake", "bench"))
         shutil.rmtree(self.site.folder("bench"))
-
-
-def parsed_lines(messages: DataFrame, scheme: Scheme) -> DataFrame:
-    """Messages with the fields of a scheme, kept: otherwise Spark evaluates the patterns again for each field."""
-    return parse(messages, scheme).persist()
 
 
 def window(opened: OpenStream) -> float:

@@ -21,12 +21,12 @@ from tidemark.audit.levels import Level
 from tidemark.audit.repair import name_after_repair
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.offsets.shares import seed_of
-from tidemark.runs.requests import AuditRequest, checked
+from tidemark.runs.requests import MOST_REASON, AuditRequest
 from tidemark.streams.model import Stream
 from tidemark_dags.audit_page import AuditPageLink, page_address
 from tidemark_dags.requests import audit_params
 from tidemark_dags.spark_job import SparkJob
-from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, results_asset, run_name
+from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, asked_of, results_asset, run_name
 from tidemark_dags.stream_dag import stream_dag
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
                     offsets = _committed_lately(opened, level, stream.audit.hours)
                     share, seed = (stream.audit.share if level.needs_spark else None), None
                 else:
-                    asked = checked(AuditRequest, context["params"], context["dag_run"].conf or {})
+                    asked = asked_of(context, AuditRequest)
                     opened, level = open_here(file), asked.depth
                     offsets = lanes.with_incarnations(opened, asked.offsets())
                     share, seed = asked.share, asked.seed
@@ -118,6 +118,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
             """What a replay of the findings would read. Goes on to the replay only if that was asked for."""
             return _planned_repair(file, context)
 
+        planned: Any = plan_repair()
         repair = TriggerDagRunOperator(
             task_id="repair",
             trigger_dag_id=f"{stream.name}__replay",
@@ -125,11 +126,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
             # same name, it finds its lane again.
             trigger_run_id="{{ ti.xcom_pull(task_ids='plan_repair', key='replay_run') }}",
             reset_dag_run=True,
-            conf={
-                "selection": "{{ ti.xcom_pull(task_ids='plan_repair')['selection'] }}",
-                "reason": "repair of what {{ dag.dag_id }}/{{ run_id }} found",
-                "dry_run": False,
-            },
+            conf=planned["conf"],
             wait_for_completion=True,
             # While the replay runs, this task takes no worker slot and no place of a pool.
             deferrable=True,
@@ -162,7 +159,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
         reported.operator.operator_extra_links = (AuditPageLink(),)
         check() >> [compare, read_ledger()] >> reported
         concluded = verdict()
-        reported >> plan_repair() >> repair >> compare_again >> report_again() >> concluded
+        reported >> planned >> repair >> compare_again >> report_again() >> concluded
         reported >> concluded
     return dag
 
@@ -251,7 +248,13 @@ def _planned_repair(file: str, context: Mapping[str, Any]) -> dict[str, Any]:
         raise AirflowSkipException(f"no repair: {planned.sentence()}")
     if asked != "execute":
         raise AirflowSkipException(f"only planned: {planned.sentence()}")
-    return planned.described()
+    conf = {
+        "selection": planned.selection,
+        "sinks": None if planned.sinks is None else list(planned.sinks),
+        "reason": f"repair of what {run_name(context)} found"[:MOST_REASON],
+        "dry_run": False,
+    }
+    return {**planned.described(), "conf": conf}
 
 
 def _replay_run(audit: str, number: int) -> str:

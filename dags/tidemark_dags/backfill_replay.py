@@ -15,12 +15,22 @@ from airflow.sdk import DAG, Param, TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidemark.runs.approval import People
-from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
+from tidemark.runs.requests import BackfillRequest, ReplayRequest
 from tidemark.streams.model import Stream
 from tidemark_dags.approval import approved_by, second_person
 from tidemark_dags.ingest import process_windows
 from tidemark_dags.spark_job import SparkJob
-from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, answered, describe, publish, refusal_shown, run_name
+from tidemark_dags.steps import (
+    ON_REQUEST,
+    RUN,
+    airflow_errors,
+    answered,
+    asked_of,
+    describe,
+    publish,
+    refusal_shown,
+    run_name,
+)
 from tidemark_dags.stream_dag import stream_dag
 
 log = logging.getLogger(__name__)
@@ -88,7 +98,7 @@ def selected_dag(
                 again = lanes.stored_selection(opened, found["again"]) if found["again"] else lanes.NOTHING
                 second = approved_by(context, found["selection"]) if approve_above is not None else None
                 by = People(context["dag_run"].triggering_user_name, second)
-                asked = checked(request, context["params"], context["dag_run"].conf or {})
+                asked = asked_of(context, request)
                 if not lanes.lanes_of(opened, kind, run):
                     # It may have waited for a second person, or for a comparison.
                     check_plan(opened, asked, chosen - again, again)
@@ -145,7 +155,7 @@ def _looked_up(
     from tidemark_dags.connections import open_here
 
     with airflow_errors(), refusal_shown(context):
-        asked = checked(request, context["params"], context["dag_run"].conf or {})
+        asked = asked_of(context, request)
         opened = open_here(file)
         sinks = into_sinks.named(opened, asked.sinks) or ()
         selected = selected_before(opened, request.kind, run_name(context)) or select(opened, asked)

@@ -15,6 +15,7 @@ from tidemark.streams.loading import load, stream_files
 from tidemark.streams.model import Stream
 from tidemark_dags.audit import audit_dag
 from tidemark_dags.backfill import backfill_dag
+from tidemark_dags.erase import erase_dag
 from tidemark_dags.ingest import ingest_dag
 from tidemark_dags.replay import replay_dag
 
@@ -23,7 +24,7 @@ MOST_OF_A_NAME = 200
 
 
 def build_dags(*folders: Path) -> list[DAG]:
-    """Four DAGs for each stream file (`*.yaml`) of the folders: NAME__ingest, __backfill, __replay and __audit.
+    """Five DAGs for each stream file (`*.yaml`) of the folders: NAME__ingest, __backfill, __replay, __audit and __erase.
 
     A file that cannot be used does not affect the other files. It becomes a DAG FILE__invalid, which shows what is wrong
     and fails when it is run.
@@ -47,9 +48,9 @@ def build_dags(*folders: Path) -> list[DAG]:
 
 
 def _of_stream(path: Path, stream: Stream) -> list[DAG]:
-    """A stream's four DAGs, checked as Airflow will check them."""
+    """A stream's DAGs, checked as Airflow will check them."""
     str(path).encode()
-    dags = [make(path, stream) for make in (ingest_dag, backfill_dag, replay_dag, audit_dag)]
+    dags = [make(path, stream) for make in (ingest_dag, backfill_dag, replay_dag, audit_dag, erase_dag)]
     for dag in dags:
         dag.validate()  # type: ignore[no-untyped-call]
     return dags

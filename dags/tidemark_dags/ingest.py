@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from tidemark.ledger.records import INGEST
 from tidemark.streams.model import Stream
 from tidemark_dags.complete import announce
-from tidemark_dags.spark_job import SparkJob
+from tidemark_dags.lineage import LineageOfWindows
 from tidemark_dags.steps import ON_SCHEDULE, RUN, airflow_errors, publish, run_name
 from tidemark_dags.stream_dag import stream_dag
 
@@ -77,9 +77,9 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
     return dag
 
 
-def process_windows(file: str, stream: Stream, *, pool: str, lane: str, seq: str, then: str = "") -> SparkJob:
+def process_windows(file: str, stream: Stream, *, pool: str, lane: str, seq: str, then: str = "") -> LineageOfWindows:
     """The task that processes a pinned window and those after it, in Spark. `then`: those of another lane of this run."""
-    return SparkJob(
+    return LineageOfWindows(
         task_id="process",
         script="process_window.py",
         stream=stream,

@@ -18,6 +18,7 @@ from tidemark.offsets.order import Order
 from tidemark.offsets.shares import MOST_SEED, PATTERN
 from tidemark.runs.requests import (
     DIGEST_PATTERN,
+    MOST_KEY,
     MOST_PATH,
     MOST_RATE,
     MOST_REASON,
@@ -109,6 +110,23 @@ def replay_params(approve_above: int | None = None, sinks: Sequence[str] = ()) -
         **_into(sinks, "For a sink or a column that was added to the stream."),
         **_times("Only offsets that a window has read before."),
         **_pace(),
+    }
+
+
+def erase_params(approve_above: int | None = None) -> dict[str, Param]:
+    return {
+        "records": _lines("Records", f"{_RECORDS}. Choose offsets in one way only."),
+        "key": _text(
+            "Key",
+            "Every message with this key: its text, or hex: and its bytes as hexadecimal digits. Reads all that Kafka still "
+            "holds of the stream. Airflow keeps the key with the run.",
+            maxLength=MOST_KEY,
+        ),
+        "records_file": _records_file(),
+        "reason": _reason(approve_above),
+        "dry_run": _switch(
+            "Dry run", "Only show what would be erased, and where it is. Switch it off to erase.", on=True
+        ),
     }
 
 

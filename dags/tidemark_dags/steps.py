@@ -11,8 +11,10 @@ from airflow.sdk import Asset, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark.errors import TidemarkError
+from tidemark.runs.requests import Request, checked
 
 if TYPE_CHECKING:
+    from tidemark.ledger.records import Record
     from tidemark.offsets.ranges import RangeSet
     from tidemark.runs.answers import Answer
     from tidemark.runs.open_stream import OpenStream
@@ -30,6 +32,15 @@ RUN = "{{ dag.dag_id }}/{{ run_id }}"
 
 def run_name(context: Mapping[str, Any]) -> str:
     return f"{context['dag'].dag_id}/{context['run_id']}"
+
+
+def asked_of(context: Mapping[str, Any], kind: type[Request]) -> Request:
+    """The request of a run, checked. Raises WrongUse.
+
+    Where Airflow sends events of OpenLineage, it adds a key to the conf of a run that another DAG triggers.
+    """
+    sent = {name: value for name, value in (context["dag_run"].conf or {}).items() if name != "openlineage"}
+    return checked(kind, context["params"], sent)
 
 
 def results_asset(stream: Stream) -> Asset:
@@ -84,6 +95,13 @@ def _event_time(opened: OpenStream) -> dict[str, Any]:
         return {"watermark": None}
 
 
+def committed_event(opened: OpenStream, lane: str, records: Sequence[Record]) -> dict[str, Any]:
+    """What the event of the results says: the windows that a run has committed in a lane, and the stream's watermark."""
+    from tidemark.views.summary import windows
+
+    return {"lane": lane, "windows": windows(records), **_event_time(opened)}
+
+
 def publish(stream_file: str, stream: Stream, lane: Any, then: Any = "") -> Any:
     """The task `publish`: the ranges and counts of what the run committed in a lane, as an asset event and its result.
 
@@ -107,10 +125,11 @@ def publish(stream_file: str, stream: Stream, lane: Any, then: Any = "") -> Any:
             send_counts(opened.book.stream, [*records, *later])
             send_positions(opened)
             answers = sorted([*answers_of(opened, records), *answers_of(opened, later)]) if lane != INGEST else []
-        committed: dict[str, Any] = {"lane": lane, "windows": windows(records)}
+        event = committed_event(opened, lane, records)
         if then:
-            committed["then"] = {"lane": then, "windows": windows(later)}
-        context["outlet_events"][asset].extra = {**committed, **_event_time(opened)}
+            event["then"] = {"lane": then, "windows": windows(later)}
+        context["outlet_events"][asset].extra = event
+        committed = {name: value for name, value in event.items() if name in ("lane", "windows", "then")}
         return {**committed, **answered(answers)} if answers else committed
 
     return publish_committed(lane, then)

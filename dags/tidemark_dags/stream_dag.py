@@ -31,7 +31,7 @@ def stream_dag(stream: Stream, kind: str, *, task_defaults: dict[str, Any] | Non
             **({"queue": stream.engine.queue} if stream.engine.queue else {}),
             **(task_defaults or {}),
         },
-        # The file that Airflow reads registers the DAGs: all four of a stream, or none.
+        # The file that Airflow reads registers the DAGs: all of a stream, or none.
         auto_register=False,
         **settings,
     )

@@ -6,10 +6,12 @@ The expressions here are the Spark side of `tidemark.offsets.hashing`, and give 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from tidemark.offsets.hashing import NULL_BITS
 from tidemark.offsets.tallies import Outcome
 
 TOPIC, INCARNATION, PARTITION, OFFSET, INDEX = "_topic", "_incarnation", "_partition", "_offset", "_index"
@@ -80,12 +82,13 @@ def source_digest() -> Column:
 
 
 def content_digest(fields: Sequence[Column]) -> Column:
-    """The digest of a row over the text or bytes of its fields."""
-    return F.xxhash64(*_coordinate(), F.col(INDEX).cast("int"), F.concat(*map(_netstring, fields)))
+    """The digest of a row over the values of its fields."""
+    parts = [fields[start : start + NULL_BITS] for start in range(0, len(fields), NULL_BITS)]
+    return F.xxhash64(*_coordinate(), F.col(INDEX).cast("int"), *map(_nulls, parts), *fields)
 
 
 def text(name: str) -> Column:
-    """A field as the bytes that HBase stores and the digest covers: a binary field's own bytes, else Spark's text in UTF-8.
+    """A field as the bytes that HBase stores: a binary field's own bytes, else Spark's text in UTF-8.
 
     Times are in UTC. Both casts leave the bytes of a binary field as they are.
     """
@@ -101,8 +104,9 @@ def _coordinate() -> list[Column]:
     ]
 
 
-def _netstring(one: Column) -> Column:
-    # A cast to text leaves bytes that are no UTF-8 as they are. A cast to binary would copy the bytes.
-    content = one.cast("string")
-    # `concat_ws` skips null: only the `-` in the length's place is left.
-    return F.concat_ws(":", F.coalesce(F.octet_length(content).cast("string"), F.lit("-")), content)
+def _nulls(fields: Sequence[Column]) -> Column:
+    """A bit for each of at most 64 fields: whether it is null. The hash skips nulls."""
+    # As a signed number, the 64th bit is the lowest long.
+    bits = [F.lit(1 << bit if bit < NULL_BITS - 1 else -(1 << bit)).cast("long") for bit in range(len(fields))]
+    each = [F.when(one.isNull(), bit).otherwise(F.lit(0).cast("long")) for one, bit in zip(fields, bits, strict=True)]
+    return reduce(Column.bitwiseOR, each)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ import yaml
 
 from services import environment
 from services.site import REPOSITORY, Site
-from tests.support.dag_streams import HOME, STREAM, STREAM_FILE
+from tests.support.dag_streams import HOME, LINEAGE, STREAM, STREAM_FILE
 from tests.support.oracle import CDN, stream_of
 
 _SETTINGS = {
@@ -23,6 +24,16 @@ _SETTINGS = {
     "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
     "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
     "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{HOME / 'airflow.db'}",
+    # Events of lineage go to a file: those of Spark's tasks, which have something to say.
+    "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps({"type": "file", "log_file_path": str(LINEAGE), "append": True}),
+    "AIRFLOW__OPENLINEAGE__DISABLED_FOR_OPERATORS": ";".join(
+        f"airflow.providers.standard.decorators.{name}"
+        for name in (
+            "python._PythonDecoratedOperator",
+            "branch_python._BranchPythonDecoratedOperator",
+            "short_circuit._ShortCircuitDecoratedOperator",
+        )
+    ),
     # A DAG whose definition changes from one parse to the next is an error here.
     "AIRFLOW__DAG_PROCESSOR__DAG_VERSION_INFLATION_CHECK_LEVEL": "error",
 }

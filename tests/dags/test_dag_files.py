@@ -19,14 +19,14 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from services.site import REPOSITORY
 from tests.support.stream_text import MINIMAL
-from tidemark.runs.requests import AuditRequest, BackfillRequest, ReplayRequest
+from tidemark.runs.requests import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
 from tidemark_dags import build_dags
 from tidemark_dags.callbacks import Callback
 from tidemark_dags.metrics import send_positions
 from tidemark_dags.spark_job import SparkJob
 
 DAGS = REPOSITORY / "dags"
-NAMES = {f"cdn_logs__{kind}" for kind in ("ingest", "backfill", "replay", "audit")}
+NAMES = {f"cdn_logs__{kind}" for kind in ("ingest", "backfill", "replay", "audit", "erase")}
 
 
 def parsed() -> dict[str, DAG]:
@@ -40,7 +40,7 @@ def dags() -> dict[str, DAG]:
     return parsed()
 
 
-def test_every_stream_file_has_its_four_dags(dags: dict[str, DAG]) -> None:
+def test_every_stream_file_has_its_dags(dags: dict[str, DAG]) -> None:
     assert set(dags) == NAMES
 
 
@@ -88,9 +88,15 @@ FORMS = {
         "When": ["since", "until_time", "if_none"],
         "How": ["order", "rate", "plan"],
     },
+    "erase": {"": ["records", "key", "records_file", "reason", "dry_run"]},
     "audit": {"": ["ranges", "records", "records_file", "level", "repair", "share", "seed"]},
 }
-REQUESTS: dict[str, Any] = {"replay": ReplayRequest, "backfill": BackfillRequest, "audit": AuditRequest}
+REQUESTS: dict[str, Any] = {
+    "replay": ReplayRequest,
+    "backfill": BackfillRequest,
+    "erase": EraseRequest,
+    "audit": AuditRequest,
+}
 
 
 @pytest.mark.covers("N16")
@@ -122,9 +128,8 @@ def test_a_form_has_its_fields_in_sections_and_asks_for_a_reason_only(dags: dict
             assert one.schema["type"] == ["null", "string"]
             assert one.resolve("") == ""
         else:
-            assert one.value in (False, "fail", "full", "none", "oldest", "only_missing") or (kind, name) == (
-                "replay",
-                "dry_run",
+            assert one.value in (False, "fail", "full", "none", "oldest", "only_missing") or (
+                kind in ("replay", "erase") and name == "dry_run"
             )
             assert one.resolve() is one.value
     assert sections == FORMS[kind]
@@ -201,8 +206,8 @@ def test_what_is_triggered_has_the_pool_that_the_stream_file_gives_it(tmp_path: 
     pools = {
         (dag.dag_id, task.pool) for dag in build_dags(tmp_path) for task in dag.tasks if isinstance(task, SparkJob)
     }
-    kinds = ("ingest", "backfill", "replay", "audit")
-    expected = {"one": ["spark"] * 4, "two": ["spark", *["replays"] * 3], "neither": ["default_pool"] * 4}
+    kinds = ("ingest", "backfill", "replay", "audit", "erase")
+    expected = {"one": ["spark"] * 5, "two": ["spark", *["replays"] * 4], "neither": ["default_pool"] * 5}
     assert pools == {
         (f"{name}__{kind}", pool) for name, found in expected.items() for kind, pool in zip(kinds, found, strict=True)
     }
@@ -224,7 +229,7 @@ def test_owner_tags_queue_access_and_callbacks_are_those_of_the_stream_file(tmp_
     (tmp_path / "one.yaml").write_text(MINIMAL + OF_THE_TEAM)
     (tmp_path / "two.yaml").write_text(MINIMAL.replace("stream: orders", "stream: others"))
     found = {dag.dag_id: dag for dag in build_dags(tmp_path)}
-    for kind in ("ingest", "backfill", "replay", "audit"):
+    for kind in ("ingest", "backfill", "replay", "audit", "erase"):
         dag, other = found[f"orders__{kind}"], found[f"others__{kind}"]
         assert dag.owner == "payments"
         assert dag.tags == {"tidemark", "orders", "payments", "pii"}
@@ -326,7 +331,7 @@ def test_an_invalid_stream_file_does_not_take_the_others_with_it(tmp_path: Path)
     (tmp_path / "notes.txt").write_text("not a stream file")
     found = {dag.dag_id: dag for dag in build_dags(tmp_path)}
     assert set(found) == {
-        *(f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit")),
+        *(f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit", "erase")),
         "bad_one__invalid",
         "twin__invalid",
     }
@@ -342,7 +347,10 @@ def test_what_only_yaml_takes_does_not_take_the_others_with_it(tmp_path: Path, w
     (tmp_path / "good.yaml").write_text(MINIMAL)
     (tmp_path / "bad.yaml").write_text(MINIMAL.replace("table: orders_dead", f"table: {written}"))
     found = {dag.dag_id for dag in build_dags(tmp_path)}
-    assert found == {*(f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit")), "bad__invalid"}
+    assert found == {
+        *(f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit", "erase")),
+        "bad__invalid",
+    }
 
 
 def test_two_streams_do_not_share_a_task(tmp_path: Path) -> None:

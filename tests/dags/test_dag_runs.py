@@ -30,7 +30,7 @@ from kafka import KafkaProducer
 
 from demo.cdn_lines import messages
 from services.site import Site
-from tests.support.dag_streams import STREAM, STREAM_FILE
+from tests.support.dag_streams import LINEAGE, STREAM, STREAM_FILE
 from tests.support.playground import Kafka
 from tests.support.run_callbacks import SEEN
 from tests.support.servers import free_ports
@@ -226,6 +226,28 @@ def test_ingest(
     assert [path for path in places if CANARY.encode() in path.read_bytes()] == []
 
 
+@pytest.mark.covers("N32")
+def test_events_of_lineage_have_ranges_and_counts(opened: OpenStream) -> None:
+    """As Airflow's own provider has sent them for the ingest before."""
+    events = [json.loads(line) for line in LINEAGE.read_text().splitlines()]
+    (event,) = [
+        one for one in events if one["job"]["name"] == f"{STREAM}__ingest.process" and one["eventType"] == "COMPLETE"
+    ]
+    facet, head = event["run"]["facets"]["tidemark_windows"], opened.book.head(INGEST)
+    assert head is not None
+    assert head.head.last is not None
+    (window,) = facet["windows"]
+    assert (facet["stream"], facet["lanes"], facet["run"]) == (STREAM, [INGEST], head.head.last.attempt.run)
+    assert (facet["committed"], facet["read"], facet["stored"] + facet["dead_letters"]) == (1, 2_000, 2_000)
+    assert f"{STREAM}/0 [0, {head.head.offsets()[TopicPartition(STREAM, 0)]})" in window["ranges"]
+    (source,) = event["inputs"]
+    assert source["namespace"].startswith("kafka://127.0.0.1:")
+    assert (source["name"], source["inputFacets"]["inputStatistics"]["rowCount"]) == (STREAM, 2_000)
+    rows = {one["name"]: one["outputFacets"].get("outputStatistics", {}).get("rowCount") for one in event["outputs"]}
+    assert rows[STREAM] == facet["stored"]
+    assert rows[opened.stream.dead_letters.table] == facet["dead_letters"]
+
+
 @pytest.mark.covers("A19")
 def test_nothing_new_skips_the_rest(opened: OpenStream, airflow_home: Path) -> None:
     said = STREAM_FILE.read_text()
@@ -346,6 +368,49 @@ def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream
     again = dags[f"{STREAM}__audit"].test(run_conf=DEFAULTS)
     assert states(again)["verdict"] == "success"
     assert states(again)["repair"] == "skipped"
+
+
+def result(run: Any, task: str, key: str = "return_value") -> Any:
+    (one,) = [one for one in run.get_task_instances() if one.task_id == task]
+    return one.xcom_pull(task, key=key)
+
+
+@pytest.mark.covers("N27")
+def test_an_erasure(dags: dict[str, DAG], opened: OpenStream, airflow_home: Path) -> None:
+    table = opened.result_table("hbase_default", STREAM)
+    rows = [row for row in hbase_rows(opened.book, table, "hbase") if row.place.partition.partition == 2]
+    gone = {rows[3].place, rows[4].place}
+    named = [f"{STREAM}/2@{place.offset}" for place in sorted(gone, key=lambda place: place.offset)]
+    before = dict(opened.book.store.scan(("head",)))
+    conf = {"records": "\n".join(named), "reason": "request 4711"}
+    plan = dags[f"{STREAM}__erase"].test(run_conf=conf)
+    assert set(states(plan).values()) == {"skipped"}
+    assert dict(opened.book.store.scan(("head",))) == before
+    found = result(plan, "check", "found")
+    assert (found["erases"], found["totals"]) == (2, {"to be erased": 2})
+    assert {one["name"] for one in found["remains"]} >= {"hbase", "dead_letters", "the source"}
+
+    events = len(asset_events(airflow_home, f"{STREAM}_results"))
+    # As any DAG of one's own would trigger it, and by the same run name as on the command line.
+    run = dags[f"{STREAM}__erase"].test(run_conf={**conf, "dry_run": False})
+    assert states(run) == {**dict.fromkeys(("check", "erase", "publish"), "success"), "process": "skipped"}
+    done = result(run, "publish")
+    (stone,) = done["tombstones"]
+    assert (done["erased"], done["read_again"], stone["reason"]) == (2, 0, "request 4711")
+    assert {why.partition(",")[0]: number for why, number in done["totals"].items()} == {f"erased by {done['lane']}": 2}
+    left = {row.place for row in hbase_rows(opened.book, table, "hbase")}
+    assert left & {row.place for row in rows} == {row.place for row in rows} - gone
+    # Readers of the results are told.
+    (event,) = asset_events(airflow_home, f"{STREAM}_results")[events:]
+    assert (event["lane"], len(event["windows"])) == (done["lane"], 1)
+
+    # A replay of them says so. So does an erasure of the same records, which has nothing to do.
+    replay = dags[f"{STREAM}__replay"].test(run_conf=conf)
+    assert {why.partition(",")[0] for why in result(replay, "check", "found")["totals"]} == {
+        f"erased by {done['lane']}"
+    }
+    again = dags[f"{STREAM}__erase"].test(run_conf={**conf, "dry_run": False})
+    assert set(states(again).values()) == {"skipped"}
 
 
 @pytest.mark.covers("N20")

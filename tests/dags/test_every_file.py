@@ -22,7 +22,7 @@ from tidemark.errors import InvalidStreamFile
 from tidemark.streams.loading import load
 from tidemark_dags import build_dags, factory
 
-KINDS = ("ingest", "backfill", "replay", "audit")
+KINDS = ("ingest", "backfill", "replay", "audit", "erase")
 GOOD = {f"orders__{kind}" for kind in KINDS}
 OTHERS = MINIMAL.replace("stream: orders", "stream: others")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidemark.errors import WrongUse
 from tidemark.offsets.coordinates import parse_ranges
-from tidemark.runs.requests import AuditRequest, BackfillRequest, ReplayRequest, checked
+from tidemark.runs.requests import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest, checked
 
 REPLAY = {"records": "", "ranges": "", "dead_letters": "", "selection": "", "reason": "bug 17", "dry_run": True}
 BACKFILL = {"ranges": "", "everything_before": False, "reason": "bug 17", "dry_run": False}
@@ -80,12 +80,19 @@ def test_a_backfill_that_makes_no_sense_is_refused(values: dict[str, Any], said:
         checked(BackfillRequest, {**BACKFILL, **values}, {})
 
 
-FORMS = [(ReplayRequest, "replay"), (BackfillRequest, "backfill"), (AuditRequest, "audit")]
+FORMS = [
+    (ReplayRequest, "replay"),
+    (BackfillRequest, "backfill"),
+    (EraseRequest, "erase"),
+    (AuditRequest, "audit"),
+]
 # Values that no field of that name takes, in any form.
 NEVER: dict[str, list[Any]] = {
     "ranges": [5, ["logs/0@1-2"], "a" * 1_000_001],
     "records": [{"topic": "logs"}, "a" * 1_000_001],
     "dead_letters": [True, "a" * 201],
+    "key": [5, b"me", "a" * 10_001],
+    "records_file": [5, "a" * 1_001],
     "selection": ["abc", "0" * 65],
     "since": [1795244400, "2" * 41],
     "if_none": ["start", True],

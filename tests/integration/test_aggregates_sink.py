@@ -321,16 +321,32 @@ def tamper(play: Playground, generation: int) -> set[bytes]:
     return {changed[2:], removed[2:]}
 
 
+def generations_in(play: Playground) -> set[int]:
+    """Of all versions of all contributions."""
+    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
+    source = connection.table(table_of(play))
+    found = {
+        timestamp
+        for row, cells in source.scan(row_stop=b"\x10")
+        for column in cells
+        for _, timestamp in source.cells(row, column, versions=99, include_timestamp=True)
+    }
+    connection.close()
+    return found
+
+
 @pytest.mark.covers("N27")
-def test_what_is_erased_leaves_the_aggregates(make: Make) -> None:
+@pytest.mark.parametrize("block", [10, "window"])
+def test_what_is_erased_leaves_the_aggregates(make: Make, block: int | str) -> None:
     """And messages are found by their key. The rest of their blocks is read again."""
     play = make(CDN)
-    with_sink(play, block=10)
+    with_sink(play, block=block)
     play.kafka.send(
         (play.topics[0], 0, b"me" if number in (20, 33) else b"you", value)
         for number, (_, value) in enumerate(CDN.generate(50, 0))
     )
-    play.ingest()
+    (ingested,) = play.ingest()
+    first = ingested.attempt.generation
     erased = {(play.topics[0], 0, 20), (play.topics[0], 0, 33)}
 
     def left() -> list[Fields]:
@@ -341,8 +357,12 @@ def test_what_is_erased_leaves_the_aggregates(make: Make) -> None:
     assert (found.read, found.unseen) == (50, 0)
 
     done = asked("erase", str(play.file), "--key", "hex:6d65", "--reason", "request 4711")
-    assert (done["erased"]["offsets"], done["read_again"]["offsets"]) == (2, 18)
+    assert (done["erased"]["offsets"], done["read_again"]["offsets"]) == (2, 18 if block == 10 else 48)
     assert by_reader(play) == sums(play, left())
+    # Not only hidden: nothing that was made of the erased messages is in the table.
+    last = play.head(done["lane"]).last
+    assert last is not None
+    assert generations_in(play) == {last.attempt.generation, *([first] if block == 10 else [])}
     report = audit(play.opened, "audit")
     assert (report.clean, report.erased) == (True, 2), report.sentence()
     # The first offset of a block is erased, and the block's next replay writes where it was.

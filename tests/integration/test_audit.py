@@ -28,8 +28,8 @@ from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.shares import Share
 from tidemark.runs import answers, lanes
 from tidemark.runs.auditing import repair_of
-from tidemark.sinks.hbase.rows import Mark, PartitionKeys
-from tidemark.sinks.hbase.table import cells_of
+from tidemark.sinks.hbase.rows import MARK, Mark, PartitionKeys
+from tidemark.sinks.values import value_of
 from tidemark_spark.jobs import window as window_job
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.rows.reading import read_offsets
@@ -49,7 +49,8 @@ def digests(play: Playground, rows: dict[Place, Fields]) -> dict[tuple[str, int]
     found: dict[tuple[str, int], int] = {}
     for (topic, partition, offset, index), fields in rows.items():
         row = row_hash(coordinate_hash(TopicPartition(topic, partition), offset), index)
-        columns = [fields[name].encode() if name in fields else None for name in play.fields]
+        kinds = play.opened.fields
+        columns = [value_of(kinds[name], fields[name].encode() if name in fields else None) for name in play.fields]
         found[topic, partition] = found.get((topic, partition), 0) ^ content_hash(row, columns)
     return {at: f"{digest:016x}" for at, digest in found.items()}
 
@@ -201,7 +202,7 @@ def test_changed_and_extra_rows_are_named(play: Playground) -> None:
     row = BatchMutation(row=PartitionKeys(at).key(changed, 0), mutations=[cell])
     table._gateway.once(lambda client: client.mutateRowsTs(name, [row], last.attempt.generation, {}))
     mark = Mark(last.attempt.generation, 5, "ingest", 1)
-    table.write([(PartitionKeys(at).key(changed, 9), cells_of(mark, []))], last.attempt.generation)
+    table.write_cells([(PartitionKeys(at).key(changed, 9), MARK, mark.encode())], last.attempt.generation)
     report = audited(play)
     assert place(report, "hbase").different_at == (f"{play.topics[0]}/0@{changed}",)
     assert place(report, "hbase").extra_at == (f"{play.topics[0]}/0@{changed}",)
@@ -305,7 +306,7 @@ def test_the_audit_counts_debris_and_is_clean_all_the_same(make: Make) -> None:
     play.ingest()
     at = TopicPartition(play.topics[0], 0)
     table = play.opened.result_table("hbase_default", play.name)
-    table.write([(PartitionKeys(at).key(3, 7), cells_of(Mark(5, 1, "ingest", 1), []))], 5)
+    table.write_cells([(PartitionKeys(at).key(3, 7), MARK, Mark(5, 1, "ingest", 1).encode())], 5)
     report = audited(play)
     assert (place(report, "hbase").debris, report.clean) == (1, True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -133,13 +134,24 @@ def place_of(spark: SparkSession, made: Case) -> tuple[Audit, DataFrame, RowsAt,
 
     opened = cast(OpenStream, None)
     none = Forgotten(cast(Book, None), View([], Authority([]), {}, 0), (), RangeSet(), (), "")
-    audit = Audit(spark, opened, messages, made.in_kafka, made.compacted, RangeSet(), none, None, None, block_size=SIZE)
+    audit = Audit(
+        spark,
+        opened,
+        SimpleNamespace(frame=messages, dead_letters=None),
+        made.in_kafka,
+        made.compacted,
+        RangeSet(),
+        none,
+        None,
+        None,
+        block_size=SIZE,
+    )
     return audit, only(expected, made.in_kafka), at, asked
 
 
 def by_blocks(audit: Audit, expected: DataFrame, rows: RowsAt) -> Audited:
     blocks = PlaceBlocks(audit.forgotten.book, audit.forgotten.view, (), lambda *_: pytest.fail("no blocks"))
-    return compare_place(audit, "sink", expected, rows, blocks, None, None)
+    return compare_place(audit, "sink", lambda: expected, rows, blocks, None, None)
 
 
 @pytest.mark.covers("N28")

@@ -7,12 +7,14 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from tests.support.command_line import asked, tidemark
 from tests.support.oracle import CDN, Place
 from tests.support.playground import Make, Playground
 from tidemark.ledger.records import LaneKind
 from tidemark.sinks.contract import Asked
+from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.kinds import sink_to_compact
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.sinks.parquet.compacting import compact
@@ -34,8 +36,17 @@ def rows_left(play: Playground, erased: set[tuple[str, int, int]]) -> dict[Place
     return {place: row for place, row in play.expected().rows.items() if place[:3] not in erased}
 
 
+def in_delta(play: Playground) -> set[Place]:
+    """What any reader of the Delta table sees."""
+    (sink,) = [one for one in play.opened.stream.sinks if isinstance(one, DeltaSink)]
+    rows = DeltaTable(sink.base(play.opened.connections)).to_pyarrow_table().to_pylist()
+    assert len(rows) == len({tuple(row[name] for name in (*COORDINATE, "_index")) for row in rows})
+    return {(row["_topic"], row["_partition"], row["_offset"], row["_index"]) for row in rows}
+
+
 def assert_gone(play: Playground, erased: set[tuple[str, int, int]]) -> None:
     left = rows_left(play, erased)
+    assert in_delta(play) == set(left)
     assert play.independent.hbase().by_place() == play.independent.parquet(play.fields).by_place() == left
     letters = play.independent.hbase(f"{play.name}_dead")
     assert {place[:3] for place, _ in letters.rows} == set(play.expected().dead) - erased
@@ -46,6 +57,8 @@ def assert_gone(play: Playground, erased: set[tuple[str, int, int]]) -> None:
 @pytest.mark.covers("N27")
 def test_erased_messages_stay_gone(make: Make) -> None:
     play = make(CDN)
+    table, files = {"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}
+    play.rewrite(sinks=[table, files, {"type": "delta", "folder": f"{play.name}_delta"}])
     play.produce(120)
     topic = play.topics[0]
     play.kafka.send([(topic, 0, b"me", b"no line")])

@@ -18,7 +18,7 @@ from tests.support.proxy import LossyProxy, lossy
 from tidemark.clients.connections import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.hbase.tables import check_families, ensure_table
-from tidemark.clients.hbase.thrift import ColumnDescriptor, Mutation
+from tidemark.clients.hbase.thrift import ColumnDescriptor
 from tidemark.errors import LedgerContradiction, OwnedByAnother, Unreachable, WrongUse
 from tidemark.ledger.doubt import swap_surely
 from tidemark.ledger.hbase import HBaseLedgerStore
@@ -89,28 +89,28 @@ def proxy(site: Site) -> Iterator[LossyProxy]:
 def test_what_was_written_half_is_written_again_whole(store: HBaseLedgerStore, proxy: LossyProxy, make: Make) -> None:
     """A batch whose answer was lost is sent again as a whole, with the same timestamp: nothing doubles."""
     from tidemark.offsets.ranges import TopicPartition
-    from tidemark.sinks.hbase.rows import Mark, PartitionKeys
-    from tidemark.sinks.hbase.table import ResultTable, cells_of
+    from tidemark.sinks.hbase.rows import MARK, Mark, PartitionKeys
+    from tidemark.sinks.hbase.table import Put, ResultTable
 
     play = make()
     direct = play.opened.result_table("hbase_default", play.name)
     direct.prepare("s", "l")
     lossy_table = ResultTable(Gateway(HBaseEndpoint("127.0.0.1", proxy.port), timeout_ms=5_000), play.name)
     keys = PartitionKeys(TopicPartition("a", 0))
-    rows = [(keys.key(offset, 0), cells_of(Mark(9, 1, "ingest", 1), [])) for offset in range(50)]
+    rows = [(keys.key(offset, 0), MARK, Mark(9, 1, "ingest", 1).encode()) for offset in range(50)]
     proxy.lose_next(b"mutateRowsTs", applied=True)
-    lossy_table.write(rows, 9)
+    lossy_table.write_cells(rows, 9)
     assert proxy.lost == 1
     found = list(direct._gateway.scan(play.name, b"", b"\xff"))
     assert len(found) == 50
 
-    def broken() -> Iterator[tuple[bytes, list[Mutation]]]:
+    def broken() -> Iterator[Put]:
         yield from rows
         raise RuntimeError("in the middle of the block")
 
     # Nothing of a block that an exception leaves is sent ...
     with pytest.raises(RuntimeError, match="in the middle"):
-        direct.write(broken(), 10)
+        direct.write_cells(broken(), 10)
     assert list(direct._gateway.scan(play.name, b"", b"\xff")) == found
     stamped = direct._gateway.scan(play.name, b"", b"\xff", include_timestamp=True)
     assert {stamp for _, cells in stamped for _, stamp in cells.values()} == {9}

@@ -91,7 +91,7 @@ def test_installed_it_needs_no_repository(elsewhere: Path) -> None:
     here = site_packages(elsewhere)
     assert found["packages"] == {name: str(here / name / "__init__.py") for name in installed.PACKAGES}
     assert "tidemark" in found["plugins"]
-    assert found["dags"] == [f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit")]
+    assert found["dags"] == [f"orders__{kind}" for kind in ("ingest", "backfill", "replay", "audit", "erase")]
     # What spark-submit is told to start: it is there, and it runs there.
     assert set(found["scripts"]) == {str(here / "tidemark_spark" / "scripts" / name) for name in IN_DAGS}
     for script in set(found["scripts"]):

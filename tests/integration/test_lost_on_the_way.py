@@ -1,8 +1,9 @@
-"""A message that gets lost between Kafka and the sinks, in a step that takes more than an expression: nothing is committed."""
+"""A message that gets lost between Kafka and the sinks: nothing is committed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from pyspark.sql import functions as F
 
 from tests.support.oracle import Example, Outcome
 from tests.support.playground import Make
-from tests.support.rows import BATCHES, SINKS, TRANSFORMED
+from tests.support.rows import BATCHES, KEPT, SINKS, TRANSFORMED
 from tidemark.errors import VerificationFailed
 from tidemark_spark.columns import OFFSET, PARTITION
 from tidemark_spark.jobs.audit import audit
@@ -36,6 +37,22 @@ CALLED = Example(
 )
 
 
+# No query of single rows, so that its rows are put beside their messages again.
+IN_TWO = replace(
+    TRANSFORMED,
+    stream={
+        **TRANSFORMED.stream,
+        "transform": {**TRANSFORMED.stream["transform"], "sql": f"{KEPT} AND id < 30 UNION ALL {KEPT} AND id >= 30"},
+    },
+)
+SELECTED = replace(
+    CALLED,
+    name="selected",
+    stream={**CALLED.stream, "scheme": {"type": "string"}, "sinks": [{"type": "parquet", "folder": "-"}]},
+    topics=("selected",),
+)
+
+
 @pytest.mark.covers("G1", "E45")
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
@@ -43,7 +60,8 @@ CALLED = Example(
     [
         pytest.param(BATCHES, outcomes, "in_pieces", id="explode"),
         pytest.param(CALLED, outcomes, "called", id="function"),
-        pytest.param(TRANSFORMED, pipeline, "transformed", id="transform"),
+        pytest.param(IN_TWO, pipeline, "transformed", id="transform"),
+        pytest.param(SELECTED, outcomes, "with_outcomes", id="one pass"),
     ],
 )
 def test_a_step_that_loses_a_message(

@@ -19,7 +19,7 @@ from tests.support.protocol_world import NoWork, Sweeps, hold
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Fence
 from tidemark.errors import Conflict
-from tidemark.ledger.records import INGEST, LaneKind, Window
+from tidemark.ledger.records import INGEST, Attempt, LaneKind, Window
 from tidemark.ledger.register import draw_generation
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -134,7 +134,7 @@ KILLS = 20
 class Slow(NoWork):
     """Takes a moment, so that some kills fall between two writes."""
 
-    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
+    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
         time.sleep(0.05)
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from tests.support.playground import Kafka
 from tests.support.stores import new_stream
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.planning.splitting import tasks
+from tidemark.planning.splitting import reads, tasks
 from tidemark_spark.columns import OFFSET, PARTITION
 from tidemark_spark.rows.reading import read_offsets
 
@@ -34,11 +34,16 @@ def test_spark_runs_the_tasks_that_are_shown(
         for start, until in intervals
     )
     read = read_offsets(spark, kafka.endpoint, "read_committed", ranges, {topic: 1})
-    ran = read.groupBy(F.spark_partition_id(), PARTITION).agg(F.min(OFFSET), F.max(OFFSET)).collect()
-    found = {OffsetRange(TopicPartition(topic, at), first, last + 1) for _, at, first, last in ran}
-    assert found == set(tasks(ranges))
-    # No task has read two ranges.
-    assert len({row[0] for row in ran}) == len(ran)
+    rows = read.select(F.spark_partition_id(), PARTITION, OFFSET).collect()
+    ran: dict[int, set[tuple[int, int]]] = {}
+    for task, at, offset in rows:
+        ran.setdefault(task, set()).add((at, offset))
+    shown = [{(one.partition.partition, offset) for offset in range(one.start, one.until)} for one in tasks(ranges)]
+    # Each range is read by one task, whole. Only short ones share tasks.
+    assert sum(map(len, shown)) == len(rows) == sum(map(len, ran.values()))
+    assert all(any(one <= of_task for of_task in ran.values()) for one in shown)
+    assert len(ran) == sum(one.tasks for one in reads(ranges))
+    assert all(len(one) < 10_000 or one in ran.values() for one in shown)
 
 
 @pytest.fixture(scope="module")

@@ -31,8 +31,7 @@ from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.runs import lanes
 from tidemark.runs.open_stream import OpenStream
-from tidemark.sinks.hbase.rows import Mark, PartitionKeys
-from tidemark.sinks.hbase.table import cells_of
+from tidemark.sinks.hbase.rows import MARK, Mark, PartitionKeys
 from tidemark_spark.jobs.window_work import SparkWork
 from tidemark_spark.sinks import make_sinks
 from tidemark_spark.sinks.hbase.writer import HBaseDeadLetters
@@ -200,9 +199,9 @@ def test_rows_that_only_the_old_attempt_produced_do_not_count(make: Make, spark:
     table = play.opened.result_table("hbase_default", play.name)
     kept = PartitionKeys(TopicPartition(play.topics[0], 0))
     gone = PartitionKeys(TopicPartition(dead_topic, dead_partition))
-    cells = cells_of(Mark(old, 7, INGEST, 1), [(b"d:host", b"from an older attempt")])
-    late = [(kept.key(5, index), cells) for index in range(3)] + [(gone.key(dead_offset, 0), cells)]
-    table.write(late, old)
+    cells = [(MARK, Mark(old, 7, INGEST, 1).encode()), (b"d:host", b"from an older attempt")]
+    late = [*(kept.key(5, index) for index in range(3)), gone.key(dead_offset, 0)]
+    table.write_cells([(key, *cell) for key in late for cell in cells], old)
     if compacted:
         flush_and_compact(play.site, play.name)
     # Index 0 of offset 5 is hidden below the row that counts; the other three rows are visible debris.

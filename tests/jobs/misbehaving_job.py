@@ -104,7 +104,7 @@ class MisbehavingSink:
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         honest = hbase.acknowledged  # type: ignore[attr-defined]
-        hbase.acknowledged = lambda rows, writer: honest(rows, Misbehaving(self._way, writer))  # type: ignore[attr-defined]
+        hbase.acknowledged = lambda rows, writer, **how: honest(rows, Misbehaving(self._way, writer), **how)  # type: ignore[attr-defined]
         try:
             return self._sink.store(rows, context)
         finally:

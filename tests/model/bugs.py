@@ -42,8 +42,8 @@ BUGS = {
     ),
     "an erasure reads what it erases": Bug(
         PROTOCOL,
-        "book.covers(window) - book.erases(window), fence)\n",
-        "book.covers(window), fence)\n",
+        "book.covers(window) - book.erases(window), taken.attempt, fence)\n",
+        "book.covers(window), taken.attempt, fence)\n",
         "which does not count",
         focus=ON_ERASING,
     ),

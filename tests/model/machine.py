@@ -186,16 +186,26 @@ class Work:
     def lane(self) -> str:
         return self.taken.stored.head.lane
 
-    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
+    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
         fence.check()
         self.messages = self.world.kafka.read(covers)
         self.world.promises.keys |= {message.number: message.key for message in self.messages.values()}
+        if self.in_one_pass(attempt):
+            self.write_folder(attempt)
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
         found = sorted(self.messages)
         self.write(found[::2], self.actor.transport.send)
         fence.check()
         self.write(found[1::2], self.actor.transport.send)
+        if not self.in_one_pass(attempt):
+            self.write_folder(attempt)
+
+    def in_one_pass(self, attempt: Attempt) -> bool:
+        """Whether the files are written while the messages are read, before all else."""
+        return attempt.generation % 2 == 0
+
+    def write_folder(self, attempt: Attempt) -> None:
         folder = {(one, attempt.generation): message.number for one, message in self.messages.items()}
         name = (self.lane, self.taken.pending.window.seq, attempt.generation)
         if self.writes(SINK):
@@ -372,7 +382,8 @@ class World:
         if work is None or not work.may_write:
             return NOTHING
         window = work.taken.pending.window
-        work.read(window, actor.book.covers(window) - actor.book.erases(window), self._fence(work.taken, actor))
+        covers = actor.book.covers(window) - actor.book.erases(window)
+        work.read(window, covers, work.taken.attempt, self._fence(work.taken, actor))
         work.write(sorted(work.messages)[::2], actor.transport.send)
         return work
 
@@ -392,7 +403,8 @@ class World:
 
     def _work(self, work: Work) -> Receipt:
         window, fence = work.taken.pending.window, self._fence(work.taken, work.actor)
-        work.read(window, work.actor.book.covers(window) - work.actor.book.erases(window), fence)
+        covers = work.actor.book.covers(window) - work.actor.book.erases(window)
+        work.read(window, covers, work.taken.attempt, fence)
         work.store(work.taken.attempt, fence, protocol.nobody)
         return work.verify()
 
@@ -473,9 +485,9 @@ class World:
         class Later:
             """The work of the attempt that is known once the window is taken."""
 
-            def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
+            def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
                 assert work is not None
-                work.read(window, covers, fence)
+                work.read(window, covers, attempt, fence)
 
             def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
                 assert work is not None

@@ -104,7 +104,9 @@ class Sweeper:
             self._send(lambda at=at: self._results.sweep(covers.only([at]), generation))
         self._send(lambda: self._results.sweep_folders(record.lane, record.seq, generation))
 
-    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[SinkReceipt]) -> None:
+    def erase(
+        self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[tuple[Record, SinkReceipt]]
+    ) -> None:
         generation = record.attempt.generation
         self._send(lambda: self._results.sweep(erased, generation))
 

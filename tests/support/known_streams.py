@@ -96,7 +96,7 @@ class Work:
     lane: str
     covers: RangeSet = field(default_factory=RangeSet)
 
-    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
+    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
         self.window, self.covers = window, covers
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:

@@ -41,7 +41,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 class NoWork:
     """Reads nothing and stores nothing, and gives an empty receipt."""
 
-    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None: ...
+    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None: ...
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None: ...
 
@@ -61,7 +61,9 @@ class Sweeps:
     def sweep(self, record: Record, covers: RangeSet) -> None:
         self.swept.append(record.attempt.generation)
 
-    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[SinkReceipt]) -> None:
+    def erase(
+        self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[tuple[Record, SinkReceipt]]
+    ) -> None:
         if self.fails:
             raise RuntimeError("a sink is away")
         self.erased.append((record.lane, erased))

@@ -13,7 +13,7 @@ from tests.support.streams_in_memory import TEXT, KafkaInMemory, StreamInMemory
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Fence, Run
-from tidemark.ledger.records import LaneKind, Receipt, Record, Window
+from tidemark.ledger.records import Attempt, LaneKind, Receipt, Record, Window
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.runs import lanes
@@ -69,7 +69,7 @@ class TimedWork(NoWork):
     def __init__(self, kafka: TimedKafka) -> None:
         self.kafka = kafka
 
-    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
+    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
         self.covers = covers
 
     def verify(self) -> Receipt:

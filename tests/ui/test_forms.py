@@ -33,6 +33,7 @@ from tidemark.sinks.reading import hbase_rows
 STREAM = "forms"
 AT = TopicPartition(STREAM, 0)
 MESSAGES, FIRST = 60, 40
+ERASED = 55
 PATIENCE_MS = 120_000
 ENDED = ("success", "failed")
 # The scheduler makes up for one time that is past, and for no other: the tests are alone with their runs.
@@ -52,7 +53,7 @@ def opened(airflow: Airflow, kafka: Kafka, streams: dict[str, Path]) -> Iterator
     # The folder that Airflow reads; it finds what is put there later too.
     file = streams["everybody"] / f"{STREAM}.yaml"
     file.write_text(FILE)
-    for kind in ("ingest", "replay", "backfill", "audit"):
+    for kind in ("ingest", "replay", "backfill", "audit", "erase"):
         airflow.wait_for_dag(f"{STREAM}__{kind}")
     yield open_stream(file)
     file.unlink()
@@ -335,12 +336,39 @@ def test_audits_run_after_a_commit_and_by_the_clock(
     assert (after["level"], after["clean"], after["windows"]) == ("ledger", True, len(opened.book.committed()))
 
 
+@pytest.mark.covers("N16", "N27")
+@pytest.mark.usefixtures("scheduled_run")
+def test_an_erasure_of_a_record(airflow: Airflow, opened: OpenStream, page: Page) -> None:
+    """By the form, once as a dry run. What is erased is not replayed, and is missing for no audit."""
+    form = open_form(page, airflow, "erase")
+    form.locator("#element_records").fill(f"{STREAM}/0@{ERASED}")
+    form.locator("#element_reason").fill("request 4711")
+    run = send_form(form, page, "success")
+    assert ERASED in stored(opened)
+    assert answers(airflow, page, run, "Before the run", "erase") == {
+        f"{STREAM}/0 {ERASED} {ERASED + 1} 1 to be erased",
+        "total 1 to be erased",
+    }
+    form = open_form(page, airflow, "erase")
+    form.locator("#element_records").fill(f"{STREAM}/0@{ERASED}")
+    form.locator("#element_reason").fill("request 4711")
+    switch(form, "dry_run")
+    page.screenshot(path=SCREENSHOTS / "erase.png")
+    run = send_form(form, page, "success")
+    done = airflow.result(f"{STREAM}__erase", run, "publish")
+    assert (done["erased"], {one["name"]: one["remains"] for one in done["remains"]}["hbase"]) == (1, "")
+    assert ERASED not in stored(opened)
+    assert any(
+        f"{ERASED + 1} 1 erased by erase-" in line for line in answers(airflow, page, run, "After the run", "erase")
+    )
+
+
 def open_form(page: Page, airflow: Airflow, kind: str) -> Locator:
     """The DAG's page, and on it the button Trigger."""
     page.goto(f"{airflow.url}/dags/{STREAM}__{kind}")
     page.get_by_test_id("trigger-dag-button").click()
     form = page.get_by_role("dialog")
-    form.locator("#element_ranges").wait_for()
+    form.locator("#element_reason, #element_ranges").first.wait_for()
     return form
 
 
@@ -375,9 +403,9 @@ def clear(airflow: Airflow, dag: str, run: str, tasks: list[str]) -> None:
     assert (status, len(answer["task_instances"])) == (200, len(tasks))
 
 
-def answers(airflow: Airflow, page: Page, run: str, title: str) -> set[str]:
+def answers(airflow: Airflow, page: Page, run: str, title: str, kind: str = "replay") -> set[str]:
     """The lines of a table of answers, in the tab of a run's page."""
-    page.goto(f"{airflow.url}/dags/{STREAM}__replay/runs/{urllib.parse.quote(run, safe='')}")
+    page.goto(f"{airflow.url}/dags/{STREAM}__{kind}/runs/{urllib.parse.quote(run, safe='')}")
     page.get_by_role("link", name="Offsets").click()
     section = page.frame_locator("iframe[title=Offsets]").locator("section", has_text=title)
     expect(section.locator("tr").last).to_contain_text("total")

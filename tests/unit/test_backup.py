@@ -182,7 +182,7 @@ def test_who_held_a_window_cannot_commit_it_in_a_retired_ledger(tmp_path: Path) 
     taken = protocol.take(world.book, LANE, world.pin(), RUN)
     with hold(taken) as fence:
         work = NoWork()
-        work.read(taken.pending.window, world.book.covers(taken.pending.window), fence)
+        work.read(taken.pending.window, world.book.covers(taken.pending.window), taken.attempt, fence)
         retire(world.book, "moved")
         back_up(world.book, tmp_path / "backup")
         with pytest.raises(Fenced):

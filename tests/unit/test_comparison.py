@@ -18,6 +18,7 @@ from tidemark.audit.comparison import (
     Example,
     PlaceComparison,
     ReplayComparison,
+    merged,
 )
 from tidemark.cli import auditing, finding, selected, submitting
 from tidemark.errors import Conflict, LedgerContradiction, WrongUse
@@ -87,6 +88,41 @@ def test_a_stored_comparison_is_read_as_it_was_written(one: PlaceComparison, two
     whole = comparison(one, two)
     assert msgspec.json.decode(msgspec.json.encode(whole), type=ReplayComparison) == whole
     assert whole.differences == one.differences + two.differences
+
+
+def test_the_pieces_of_a_selection_are_one_comparison() -> None:
+    def piece(number: int, **found: Any) -> ReplayComparison:
+        rows = {"before": 30, "after": 31, "same": 28, "changed": 0, "new": 1, "gone": 0}
+        place = PlaceComparison(name="hbase", **{**rows, **found})
+        letters = PlaceComparison(name="dead letters", before=1, after=0, same=0, changed=0, new=0, gone=1)
+        reasons = (
+            DeadLetterReason(reason="bad", number=2, first=f"a/0@{number}"),
+            DeadLetterReason(reason=f"only {number}", number=3, first=f"a/0@{number}"),
+        )
+        return msgspec.structs.replace(comparison(place, letters), reasons=reasons)
+
+    parts = [
+        piece(10, columns={"gone since": 1, "x": 2}, new_because={"b": 1}, changed_at=examples(15)),
+        piece(20, columns={"y": 1, "x": 1}, new_because={"b": 1, "a": 4}, changed_at=examples(15)),
+        piece(30),
+    ]
+    found = merged(parts, ["x", "y"])
+    assert (found.offsets, found.messages, found.stored, found.skipped, found.dead_letters) == (36, 33, 24, 3, 6)
+    hbase, letters = found.places
+    assert (hbase.before, hbase.after, hbase.same, hbase.new) == (90, 93, 84, 3)
+    assert list(hbase.columns.items()) == [("x", 3), ("y", 1), ("gone since", 1)]
+    assert list(hbase.new_because.items()) == [("a", 4), ("b", 2)]
+    assert hbase.changed_at == (*examples(15), *examples(5))
+    assert (letters.name, letters.before, letters.gone) == ("dead letters", 3, 3)
+    # Of one reason in all pieces, the first message; then by number and name.
+    assert [(one.reason, one.number, one.first) for one in found.reasons] == [
+        ("bad", 6, "a/0@10"),
+        ("only 10", 3, "a/0@10"),
+        ("only 20", 3, "a/0@20"),
+        ("only 30", 3, "a/0@30"),
+    ]
+    assert found.not_compared == parts[0].not_compared
+    assert merged(parts[:1], ["x", "y"]) == parts[0]
 
 
 def test_the_lines_for_people() -> None:

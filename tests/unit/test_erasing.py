@@ -289,6 +289,24 @@ def test_what_counts_in_a_block_whose_first_offset_is_erased(tmp_path: Path, wro
     assert (counts(20), counts(30)) == (before[0], record.attempt.generation)
 
 
+@pytest.mark.covers("N27")
+def test_an_erasure_whose_first_window_reads_nothing_goes_on(tmp_path: Path) -> None:
+    """The first block is erased as a whole, of the second one offset: only the second window reads anything."""
+    text = LATER.replace("dead_letters:", f"{BLOCKS}dead_letters:") + "limits: {max_records: 10}\n"
+    made = made_in(tmp_path, text)
+    wanted = offsets((0, 20, 30), (0, 35, 36))
+    lane = opened_lane(made, wanted)
+    pending = erasing.erase_without_spark(made.opened, lane, "erasure")
+    assert pending is not None
+    assert (pending.window.seq, made.opened.book.covers(pending.window)) == (2, offsets((0, 30, 40)))
+    assert erased(made.opened.book.committed()) == offsets((0, 20, 30))
+    made.process(lane, "erasure")
+    assert erasing.erase_without_spark(made.opened, lane, "erasure") is None
+    done = erasing.done(made.opened, lane)
+    assert (done.erased, done.read_again) == (wanted, offsets((0, 30, 35), (0, 36, 40)))
+    assert lanes.is_done(made.opened, lane)
+
+
 def test_the_fate_of_an_erased_offset() -> None:
     assert possible(Covering(None, erased=True), None) == {Fate.ERASED}
 

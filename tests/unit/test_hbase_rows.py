@@ -62,7 +62,7 @@ def test_a_mark_survives_the_trip(generation: int, digest: int, seq: int, tombst
     assert Mark.decode(mark.encode()) == mark
 
 
-@pytest.mark.parametrize("stored", [b"", b"\x01", b"\x02" + bytes(40)])
+@pytest.mark.parametrize("stored", [b"", b"\x01", b"\x03" + bytes(40), b"\x00" + bytes(40)])
 def test_what_is_no_mark_is_refused(stored: bytes) -> None:
     with pytest.raises(ValueError, match="not a mark"):
         Mark.decode(stored)

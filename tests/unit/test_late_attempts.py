@@ -193,7 +193,7 @@ class Noted(NoWork):
         self.fence = Watched(self.log)
         self.world = world
 
-    def read(self, window: object, covers: object, fence: Fence) -> None:
+    def read(self, window: object, covers: object, attempt: object, fence: Fence) -> None:
         assert fence is self.fence
         self.log.append(f"read {covers!r}")
 

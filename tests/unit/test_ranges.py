@@ -54,6 +54,14 @@ def test_first_takes_the_lowest_offsets_of_each_partition(ranges: RangeSet, limi
     assert ranges.first(10**6) == ranges
 
 
+@given(range_sets, st.integers(1, 9))
+def test_pieces_have_so_many_offsets_each_in_order(ranges: RangeSet, size: int) -> None:
+    pieces = [sorted(offsets(one)) for one in ranges.pieces(size)]
+    assert [len(one) for one in pieces[:-1]] == [size] * (len(pieces) - 1)
+    assert all(0 < len(one) <= size for one in pieces)
+    assert [one for piece in pieces for one in piece] == sorted(offsets(ranges))
+
+
 @given(range_sets)
 def test_the_hull_is_one_range_from_first_to_last(ranges: RangeSet) -> None:
     hull = ranges.hull()

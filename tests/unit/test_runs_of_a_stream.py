@@ -18,6 +18,7 @@ from tidemark.ledger.records import INGEST, LaneKind, Window, positions
 from tidemark.ledger.register import open_lane
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import lanes
+from tidemark.views import summary
 
 FOUR_AT_A_TIME = TEXT + "limits:\n  max_records: 4\n"
 NO_GUARANTEE = "guarantee: none\n"
@@ -343,3 +344,16 @@ def test_open_transactions_hold_back_who_reads_what_is_committed(tmp_path: Path,
     made.kafka.open_transactions = lambda logs, high: (one,) if high == {("orders", 0): 9} else ()  # type: ignore[attr-defined]
     made.ends((0, 9))
     assert lanes.open_transactions(made.opened) == (one,) * held
+
+
+@pytest.mark.parametrize("at_first", [1, 2, 5, 8, 1_000])
+def test_all_windows_of_a_run_are_found_however_many_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_first: int
+) -> None:
+    monkeypatch.setattr(summary, "_AT_FIRST", at_first)
+    stream = StreamInMemory(tmp_path)
+    for number, run in enumerate(["old", "old", *["mine"] * 20], 1):
+        stream.ends((0, number))
+        stream.ingest(run)
+    assert [record.seq for record in summary.committed_by(stream.opened, INGEST, "mine")] == [*range(3, 23)]
+    assert summary.committed_by(stream.opened, INGEST, "another") == []

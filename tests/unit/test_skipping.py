@@ -90,10 +90,11 @@ def test_what_is_only_shown_accepts_no_other_topic(tmp_path: Path) -> None:
 def test_a_window_with_offsets_to_read_is_not_worked_on_as_a_skip(orders: StreamInMemory) -> None:
     pending = lanes.plan_ingest(orders.opened, "run 2")
     assert pending is not None
+    attempt: Any = None
     fence: Any = None
     with pytest.raises(ValueError, match="window 2 has offsets to read"):
-        NothingToRead(1).read(pending.window, pending.window.hull(), fence)
-    NothingToRead(1).read(pending.window, RangeSet(), fence)
+        NothingToRead(1).read(pending.window, pending.window.hull(), attempt, fence)
+    NothingToRead(1).read(pending.window, RangeSet(), attempt, fence)
 
 
 def test_the_ingest_goes_on_where_it_was_moved_to(orders: StreamInMemory) -> None:

@@ -26,8 +26,8 @@ def selection(partitions: list[list[tuple[int, int]]]) -> RangeSet:
 
 
 def given_by(read: Read, wanted: RangeSet) -> RangeSet:
-    """What is left of a read: all of it, or what passes the filter."""
-    return RangeSet(read.ranges) if read.exact else RangeSet(read.ranges) & wanted
+    """What is left of a read, after what is not wanted."""
+    return RangeSet(read.ranges) & wanted
 
 
 def ranges(*sizes: int, start: int = 0) -> RangeSet:
@@ -59,20 +59,24 @@ def test_a_hot_partition_is_split_and_keeps_all_cores_busy() -> None:
     ("sizes", "parts"),
     [
         ((100_000,), [50_000, 50_000]),
-        # What is small beside the others stays whole, and the others share the tasks that are left.
-        ((1, 150_000), [1, 75_000, 75_000]),
+        # Short ranges are read after the long ones.
+        ((1, 150_000), [75_000, 75_000, 1]),
         ((60_000, 100_000), [60_000, 50_000, 50_000]),
         ((100_000, 75_000), [50_000, 50_000, 75_000]),
-        # As many ranges as there are to be tasks: none is split, however large it is beside the others.
-        ((260_000, *[113_000] * 3, *[1] * 4), [260_000, *[113_000] * 3, *[1] * 4]),
+        ((260_000, *[113_000] * 3, *[1] * 4), [*[65_000] * 4, *[56_500] * 6, *[1] * 4]),
     ],
 )
-def test_large_ranges_are_split_as_spark_does_it(sizes: tuple[int, ...], parts: list[int]) -> None:
+def test_large_ranges_are_split(sizes: tuple[int, ...], parts: list[int]) -> None:
     assert list(map(len, tasks(ranges(*sizes)))) == parts
 
 
-def test_a_few_records_are_one_task_for_each_partition() -> None:
+def test_short_ranges_share_a_task() -> None:
     assert tasks(ranges(5, 0, 7)) == list(ranges(5, 0, 7))
+    (read,) = reads(ranges(5, 0, 7))
+    assert read.tasks == 1
+    # An hour of a small topic, and partitions that each take their time.
+    assert [one.tasks for one in reads(ranges(*[100] * 12))] == [1]
+    assert [one.tasks for one in reads(ranges(*[8_000] * 12))] == [12]
 
 
 @given(st.lists(st.integers(0, 300_000), max_size=8), st.integers(0, 10**15), st.integers(1, 5))
@@ -93,25 +97,19 @@ def test_every_wanted_offset_is_in_exactly_one_read(partitions: list[list[tuple[
     found = [given_by(read, wanted) for read in reads(wanted)]
     assert RangeSet(one for part in found for one in part) == wanted
     assert sum(part.count() for part in found) == wanted.count()
-    # Spark's source takes one range of a partition.
-    assert all(
-        len({one.partition for one in read.ranges}) == len(read.ranges) for read in reads(wanted) if not read.shared
-    )
 
 
 @given(SELECTIONS)
 def test_reads_are_few_and_their_tasks_are_neither_long_nor_many(partitions: list[list[tuple[int, int]]]) -> None:
     wanted = selection(partitions)
     found = reads(wanted)
-    assert len(found) <= 3
+    assert len(found) <= 2
     for read in found:
-        assert read.ranges
-        if read.shared:
-            assert all(len(one) <= 75_000 for one in read.ranges)
-            assert 1 <= read.shared <= len(read.ranges)
-            # What shares a task is short.
-            assert read.shared == len(read.ranges) or max(map(len, read.ranges)) < 10_000
-    assert set(tasks(wanted)) >= {one for read in found if read.shared for one in read.ranges}
+        assert all(len(one) <= 75_000 for one in read.ranges)
+        assert 1 <= read.tasks <= len(read.ranges)
+        # What shares a task is short.
+        assert read.tasks == len(read.ranges) or max(map(len, read.ranges)) < 10_000
+    assert tasks(wanted) == [one for read in found for one in read.ranges]
     # Nothing is fetched from Kafka twice.
     every = [one for read in found for one in read.ranges]
     assert sum(map(len, every)) == RangeSet(every).count()
@@ -120,15 +118,12 @@ def test_reads_are_few_and_their_tasks_are_neither_long_nor_many(partitions: lis
 def test_many_far_records_share_tasks_and_reads() -> None:
     at = TopicPartition("t", 0)
     wanted = RangeSet(OffsetRange(at, offset, offset + 1) for offset in range(0, 10_500 * 50_000, 50_000))
-    assert [(len(read.ranges), read.exact, read.shared) for read in reads(wanted)] == [
-        (10_000, True, 201),
-        (500, True, 11),
-    ]
+    assert [(len(read.ranges), read.tasks) for read in reads(wanted)] == [(10_000, 202), (500, 11)]
 
 
 def test_long_and_short_ranges_are_read_apart() -> None:
     long, near = [(0, 100_000), (200_000, 220_000)], [(500_000, 500_001), (500_100, 500_101)]
     wanted = RangeSet(OffsetRange(TopicPartition("t", 0), *one) for one in (*long, *near, (600_000, 600_001)))
-    exact, filtered = reads(wanted)
-    assert (list(map(len, exact.ranges)), exact.exact, exact.shared) == ([50_000, 50_000, 20_000], True, 3)
-    assert (list(map(len, filtered.ranges)), filtered.exact, filtered.shared) == ([101, 1], False, 1)
+    apart, together = reads(wanted)
+    assert (list(map(len, apart.ranges)), apart.tasks) == ([50_000, 50_000, 20_000], 3)
+    assert (list(map(len, together.ranges)), together.tasks) == ([101, 1], 1)

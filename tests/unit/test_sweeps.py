@@ -162,7 +162,7 @@ def test_at_most_once_commits_before_it_reads_and_sweeps_nothing(world: World) -
     order: list[str] = []
 
     class Late(NoWork):
-        def read(self, window: Window, covers: RangeSet, fence: object) -> None:
+        def read(self, window: Window, covers: RangeSet, attempt: object, fence: object) -> None:
             order.append(f"read at {world.head.seq}")
 
     protocol.take(world.book, LANE, pinned(world, under(Guarantee.AT_MOST_ONCE)), RUN)
@@ -183,7 +183,7 @@ def test_at_most_once_commits_before_it_reads_and_sweeps_nothing(world: World) -
 @pytest.mark.covers("G4")
 def test_at_most_once_leaves_a_window_unproven_when_it_dies_behind_the_commit(world: World) -> None:
     class Dying(NoWork):
-        def read(self, window: Window, covers: RangeSet, fence: object) -> None:
+        def read(self, window: Window, covers: RangeSet, attempt: object, fence: object) -> None:
             raise Cut
 
     seq = pinned(world, under(Guarantee.AT_MOST_ONCE))

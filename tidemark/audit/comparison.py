@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from msgspec import Struct, structs
@@ -13,6 +13,11 @@ from tidemark.ledger.records import FORMAT
 MOST_EXAMPLES = 20
 # How many reasons of dead letters it names.
 MOST_REASONS = 10
+
+_NUMBERS = ("offsets", "messages", "stored", "skipped", "dead_letters")
+_ROWS = ("before", "after", "same", "changed", "new", "gone")
+_BECAUSE = ("new_because", "gone_because")
+_NAMED = ("changed_at", "new_at", "gone_at")
 
 # Why a row is new or gone, as people read it.
 WAS_DEAD_LETTER = "its message was a dead letter"
@@ -163,6 +168,46 @@ class ReplayComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         for one in self.reasons:
             what = "dead letters after the replay" if self.sinks is None else "invalid or failed, without a row"
             yield f"{one.number} {what}: {one.reason!r}, such as {one.first}"
+
+
+def merged(parts: Sequence[ReplayComparison], columns: Sequence[str]) -> ReplayComparison:
+    """One comparison of those of the pieces of a selection, which are in the order of their offsets.
+
+    `columns` is the order in which columns are named; others follow.
+    """
+    first = parts[0]
+    if len(parts) == 1:
+        return structs.replace(first, reasons=first.reasons[:MOST_REASONS])
+    reasons: dict[str, DeadLetterReason] = {}
+    for one in chain.from_iterable(part.reasons for part in parts):
+        known = reasons.get(one.reason)
+        reasons[one.reason] = structs.replace(known, number=known.number + one.number) if known else one
+    return structs.replace(
+        first,
+        **{name: sum(getattr(part, name) for part in parts) for name in _NUMBERS},
+        places=tuple(_place_of(found, columns) for found in zip(*(part.places for part in parts), strict=True)),
+        reasons=tuple(sorted(reasons.values(), key=lambda one: (-one.number, one.reason))[:MOST_REASONS]),
+    )
+
+
+def _place_of(parts: Sequence[PlaceComparison], columns: Sequence[str]) -> PlaceComparison:
+    by_column = _added(part.columns for part in parts)
+    ordered = [*(one for one in columns if one in by_column), *sorted(by_column.keys() - {*columns})]
+    return structs.replace(
+        parts[0],
+        **{name: sum(getattr(part, name) for part in parts) for name in _ROWS},
+        columns={name: by_column[name] for name in ordered},
+        **{name: dict(sorted(_added(getattr(part, name) for part in parts).items())) for name in _BECAUSE},
+        **{name: tuple(chain.from_iterable(getattr(part, name) for part in parts))[:MOST_EXAMPLES] for name in _NAMED},
+    )
+
+
+def _added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for one in counts:
+        for name, number in one.items():
+            found[name] = found.get(name, 0) + number
+    return found
 
 
 def _lines(place: PlaceComparison) -> Iterator[str]:

@@ -93,8 +93,8 @@ def audit(
         error(first.sentence())
         error(planned.sentence())
         if planned.replays:
-            reason = f"repair of what {name} found"
-            replay_findings(opened, new_run(), planned.replays, reason, f"tidemark replay {stream}", verbose=verbose)
+            reason, again_by = f"repair of what {name} found", f"tidemark replay {stream}"
+            replay_findings(opened, new_run(), planned.replays, planned.sinks, reason, again_by, verbose=verbose)
             again = _audited(opened, name_after_repair(name), Level.FULL, planned.audit_after, verbose=verbose)
     _write(html, first, again)
     outcome = verdict(first, again)

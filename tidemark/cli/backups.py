@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli import finding
+from tidemark.cli.migrating import stored_offsets
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, moment
 from tidemark.commit import protocol
@@ -16,6 +17,7 @@ from tidemark.ledger.backup import Summary, back_up, retire
 from tidemark.ledger.backup import restore as restored
 from tidemark.ledger.rebuilding import rebuild as rebuilt
 from tidemark.ledger.verifying import verify
+from tidemark.runs.from_results import history_of_results
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.latest.settings import HBaseLatestSink
 
@@ -61,25 +63,69 @@ def restore(stream: Stream, file: File, as_json: Json = False) -> None:
     error(f"the ledger is whole. To prove the results: tidemark audit {book.stream}")
 
 
-def rebuild(stream: Stream, file: File, as_json: Json = False) -> None:
+def rebuild(
+    stream: Stream,
+    file: File,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from", help="history: what is left of the ledger; results: the rows of a stream that lost it all"
+        ),
+    ] = "history",
+    positions: Annotated[
+        str,
+        typer.Option(
+            help="with --from results, where the ingest was: csv:FILE, kafka-group, hbase:TABLE, consumers:ROOT, storm:ROOT"
+        ),
+    ] = "",
+    group: Annotated[str, typer.Option(help="the group (for Storm the id) whose positions they are")] = "",
+    connection: Annotated[str | None, typer.Option(help="the HBase or ZooKeeper connection of the positions")] = None,
+    as_json: Json = False,
+) -> None:
     """Write a backup of a damaged ledger: a lost register, heads and pages of closed lanes are made from the history.
 
+    With --from results, the history too: of a ledger that is lost whole. An audit then has to prove the results.
     Stop the stream's runs first. Nothing in the ledger is changed: restore the file into an empty place.
 
     Example: tidemark ledger rebuild orders orders-rebuilt.ledger
     """
     opened = finding.opened(stream)
-    found, missing = rebuilt(opened.book, file, lambda: _ledger_of_results(opened))
+    if source not in ("history", "results"):
+        raise WrongUse(f"--from {source}: expected history or results")
+    if positions and source != "results":
+        raise WrongUse("--positions: only for --from results. The history knows where each lane is")
+    book = opened.book
+    if source == "results":
+        until = stored_offsets(opened, positions, group, connection) if positions else {}
+        book = history_of_results(opened, until)
+    found, missing = rebuilt(book, file, lambda: _ledger_of_results(opened))
     _show(found, as_json=as_json)
-    for one in missing:
-        error(f"was missing: {one}")
-    if not missing:
-        error("nothing was missing: this is a backup like any other")
-        return
+    if source == "results":
+        for said in _UNKNOWN if positions else (*_UNKNOWN, _UNBOUNDED):
+            error(said)
+    else:
+        for one in missing:
+            error(f"was missing: {one}")
+        if not missing:
+            error("nothing was missing: this is a backup like any other")
+            return
     error(
         "Name an empty place in the stream file's ledger. Then: "
         f"tidemark ledger restore {opened.stream.name} {file}, and tidemark audit {opened.stream.name}"
     )
+
+
+# What rows do not tell.
+_UNKNOWN = (
+    "The results do not say which attempts were committed: of each window, the newest one that has left anything counts now. "
+    "The audit proves each row against Kafka, and names what a replay has to make again.",
+    "Erasures are lost: erase again what has to stay erased, before anybody replays it.",
+    "Lost too: what each window has counted, which offsets were passed over, and who asked for what, and why.",
+)
+_UNBOUNDED = (
+    "Without --positions, the ingest goes on after the last row and dead letter of each partition, also if their attempt was "
+    "never committed."
+)
 
 
 def _ledger_of_results(opened: OpenStream) -> str:

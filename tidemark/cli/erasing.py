@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -22,21 +22,14 @@ from tidemark.cli.options import (
 from tidemark.cli.output import data, error
 from tidemark.cli.selected import lines, user
 from tidemark.cli.submitting import new_run, process, show_answers
-from tidemark.errors import WrongUse
-from tidemark.ledger.erased import Tombstone, by_answer, tombstones
 from tidemark.ledger.records import LaneKind
-from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import RangeSet
-from tidemark.offsets.times import in_utc
-from tidemark.runs import erasing, keys, lanes
+from tidemark.runs import erasing, lanes
 from tidemark.runs.answers import exact
 from tidemark.runs.approval import People
 from tidemark.runs.erasing import Chosen, Remaining
 from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.record_files import records_in
-
-TO_ERASE = "to be erased"
-TO_READ_AGAIN = "to be read again, without what is erased"
+from tidemark.runs.requests import EraseRequest, checked
 
 
 def erase(
@@ -69,42 +62,31 @@ def erase(
         error(f"going on with the erasure that run {name} has begun")
         (lane,) = mine
     else:
-        chosen = erasing.choose(opened, _wanted(opened, records, records_file, key))
+        values = {
+            "records": lines(records),
+            "records_file": records_file,
+            "key": key,
+            "reason": reason,
+            "dry_run": dry_run,
+        }
+        asked = checked(EraseRequest, values, {})
+        wanted, how = erasing.wanted(opened, asked)
+        if how:
+            error(how)
+        chosen = erasing.choose(opened, wanted)
         before = dict(chosen.before)
-        if dry_run or not chosen.offsets:
+        if asked.dry_run or not chosen.offsets:
             _show_plan(opened, chosen, as_json=as_json)
             return
-        lane = erasing.open_erasure(opened, name, chosen, reason, People(user(), approved_by or None))
+        lane = erasing.open_erasure(opened, name, chosen, asked.reason, People(user(), approved_by or None))
     command = f"tidemark erase {stream}"
-    pending = lanes.plan_lane(opened, lane, name)
-    if pending is None:
-        lanes.finish(opened, lane)
-    elif erasing.reads_nothing(opened, pending.window):
-        try:
-            erasing.erase_only(opened, lane, pending.window.seq, name, take_over=take_over)
-            lanes.finish(opened, lane)
-        except BaseException:
-            error(f"To go on: {command} --run {name}")
-            raise
-    else:
-        process(opened, command, lane, name, pending, take_over=take_over, verbose=verbose)
+    try:
+        pending = erasing.erase_without_spark(opened, lane, name, take_over=take_over)
+    except BaseException:
+        error(f"To go on: {command} --run {name}")
+        raise
+    process(opened, command, lane, name, pending, take_over=take_over, verbose=verbose)
     _show_done(opened, lane, name, before, as_json=as_json)
-
-
-def _wanted(opened: OpenStream, records: list[str] | None, records_file: str, key: str) -> RangeSet:
-    given = [name for name, value in (("records", records), ("records-file", records_file), ("key", key)) if value]
-    if len(given) != 1:
-        raise WrongUse(
-            f"name what to erase by exactly one of --records, --records-file, --key; found {given or 'none'}"
-        )
-    if key:
-        found = keys.with_key(opened, keys.parse_key(key))
-        error(found.sentence())
-        return found.offsets
-    named = records_in(records_file) if records_file else None
-    if named is None:
-        named = RangeSet(one.as_range() for one in parse_coordinates(lines(records)))
-    return lanes.with_incarnations(opened, named)
 
 
 def _show_plan(opened: OpenStream, chosen: Chosen, *, as_json: bool) -> None:
@@ -118,8 +100,7 @@ def _show_plan(opened: OpenStream, chosen: Chosen, *, as_json: bool) -> None:
         }
         data(value, as_json=True)
     else:
-        parts = {TO_ERASE: chosen.offsets, TO_READ_AGAIN: chosen.rest, **chosen.before}
-        show_answers(exact({why: part for why, part in parts.items() if part}))
+        show_answers(exact(chosen.answers))
         _show_places(found, "would remain")
     if chosen.offsets:
         error(f"dry run: {chosen.offsets.count()} offsets would be erased; nothing was changed")
@@ -128,37 +109,23 @@ def _show_plan(opened: OpenStream, chosen: Chosen, *, as_json: bool) -> None:
 
 
 def _show_done(opened: OpenStream, lane: str, run: str, before: dict[str, RangeSet], *, as_json: bool) -> None:
-    committed = [one for one in opened.book.committed() if one.record.lane == lane]
-    found = tombstones(committed)
-    erased = RangeSet(part for one in found for part in one.offsets)
-    places = erasing.remaining(opened, erased)
+    found = erasing.done(opened, lane)
+    places = erasing.remaining(opened, found.erased)
     if as_json:
         value = {
             "stream": opened.book.stream,
             "lane": lane,
             "run": run,
-            "erased": counted(erased),
-            "read_again": counted(RangeSet(part for one in committed for part in one.covers) - erased),
+            "erased": counted(found.erased),
+            "read_again": counted(found.read_again),
             "erased_before": {why: counted(part) for why, part in before.items()},
-            "tombstones": [_as_fields(one) for one in found],
+            "tombstones": [one.as_fields() for one in found.tombstones],
             "places": [one.as_fields() for one in places],
         }
         data(value, as_json=True)
         return
-    show_answers(exact({**before, **by_answer(committed)}))
+    show_answers(exact({**before, **found.answers}))
     _show_places(places, "remains")
-
-
-def _as_fields(one: Tombstone) -> dict[str, Any]:
-    record = one.record
-    return {
-        "window": f"{record.lane}/{record.seq}",
-        "at": in_utc(record.committed_at),
-        "reason": record.window.reason,
-        "asked_by": one.asked_by,
-        "approved_by": one.approved_by,
-        "offsets": one.offsets.count(),
-    }
 
 
 def _show_places(places: list[Remaining], what: str) -> None:

@@ -51,7 +51,7 @@ def import_(
     opened = finding.opened(stream)
     if others not in ("earliest", "latest"):
         raise WrongUse(f"--others {others!r}: expected earliest or latest")
-    offsets = _stored_offsets(opened, source, group, connection)
+    offsets = stored_offsets(opened, source, group, connection)
     start = lanes.import_positions(
         opened, offsets, others, f"tidemark ledger import {source}", write=write, shift=shift
     )
@@ -106,7 +106,7 @@ def export(
         error("Nothing was written: say --write to do it.")
 
 
-def _stored_offsets(opened: OpenStream, source: str, group: str, connection: str | None) -> importing.Offsets:
+def stored_offsets(opened: OpenStream, source: str, group: str, connection: str | None) -> importing.Offsets:
     """Read the offsets of `KIND:PLACE`. Raises WrongUse for what does not exist or cannot be read."""
     if source.partition(":")[0] != "checkpoint" and not group:
         raise WrongUse(f"--from {source} needs --group: whose offsets they are")

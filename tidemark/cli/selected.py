@@ -245,9 +245,11 @@ def _selected(
     _show_done(opened, mine, name, chosen, changes, as_json=as_json)
 
 
-def repair(opened: OpenStream, run: str, findings: RangeSet, reason: str, command: str, *, verbose: bool) -> None:
+def repair(
+    opened: OpenStream, run: str, findings: RangeSet, sinks: Sinks, reason: str, command: str, *, verbose: bool
+) -> None:
     """Replay an audit's findings."""
-    lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason, People(user()))
+    lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason, People(user()), sinks=sinks)
     process(opened, command, lane, run, _planned(opened, lane, run), verbose=verbose)
 
 

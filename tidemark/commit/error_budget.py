@@ -80,6 +80,6 @@ def too_many(window: str, used: Spent, budget: ErrorBudget, frequent: Sequence[F
     what = f"invalid or failed ({used.failed} failed)" if used.failed else "invalid"
     return TooManyInvalid(
         f"{used.dead_letters} of the {used.read} messages of {window} are {what} (share {used.share:.4g}); limits.max_invalid "
-        f"allows {budget}. Reasons: {'; '.join(shown)}. Nothing was written and nothing was committed; the window stays "
+        f"allows {budget}. Reasons: {'; '.join(shown)}. Nothing was committed; the window stays "
         "pinned. Correct the stream file or the code, or raise limits.max_invalid, and run again."
     )

@@ -3,7 +3,7 @@
     1 pin      settle all lanes; pin the next window of a lane: ranges that are never resolved again
     2 take     draw a generation and write it into the pending window: the fence against older attempts
     3 read     exactly the pinned ranges, once for all sinks
-    4 store    dead letters, then results, each row marked with the generation
+    4 store    dead letters and results, each row marked with the generation
     5 verify   messages read = acknowledged by the sinks + skipped + dead letters; and Kafka is still the same
     6 commit   one compare-and-set on the head: positions move, results begin to count
     7 settle   offsets for other tools, sweep of rows that older attempts left, last the history record (or a mark)
@@ -98,7 +98,9 @@ class Fence(Protocol):
 class Work(Protocol):
     """Steps 3 to 5 on one window. Each raises a TidemarkError, and then nothing is committed."""
 
-    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None: ...
+    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
+        """Read the window, once for all sinks. The rows may go on to the first of them in the same pass."""
+        ...
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None: ...
 
@@ -112,7 +114,9 @@ class Sweeper(Protocol):
         """Remove rows with a generation *lower* than the record's, at the offsets `covers`. Repeatable."""
         ...
 
-    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[SinkReceipt]) -> None:
+    def erase(
+        self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[tuple[Record, SinkReceipt]]
+    ) -> None:
         """Remove what older windows have written of offsets that this window covers and has erased. Repeatable.
 
         `places`: where older windows of these offsets have written, by their receipts.
@@ -284,7 +288,7 @@ def _settled(book: Book, sweeper: Sweeper, found: Stored, on_step: Listener = no
         on_step(Step.PUBLISHED)
     if gone := book.erases(record.window):
         written = places_written(book.committed(), gone, record.attempt.generation)
-        sweeper.erase(record, book.covers(record.window), gone, [place for _, place in written])
+        sweeper.erase(record, book.covers(record.window), gone, written)
     if record.owes_sweep:
         sweeper.sweep(record, book.covers(record.window))
         on_step(Step.SWEPT)
@@ -381,7 +385,7 @@ def _at_most_once(
 def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener) -> Receipt:
     """Steps 3 to 5."""
     window = taken.pending.window
-    work.read(window, book.covers(window) - book.erases(window), fence)
+    work.read(window, book.covers(window) - book.erases(window), taken.attempt, fence)
     on_step(Step.READ)
     fence.check()
     work.store(taken.attempt, fence, on_step)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from tidemark.ledger.book import Book, Committed
 from tidemark.ledger.records import Record, SinkReceipt
@@ -34,6 +35,17 @@ class Tombstone:
 
     def said(self) -> str:
         return erased_by(self.record)
+
+    def as_fields(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "window": f"{self.record.lane}/{self.record.seq}",
+            "at": in_utc(self.record.committed_at),
+            "reason": self.record.window.reason,
+            "asked_by": self.asked_by,
+            "approved_by": self.approved_by,
+            "offsets": self.offsets.count(),
+        }
 
 
 def erased_by(record: Record) -> str:

@@ -4,37 +4,48 @@ The function is XXH64. In a chain of values, the hash so far is the seed of the 
 
     coordinate   topic as UTF-8, incarnation as int32, partition as int32, offset as int64     (little-endian)
     row          the coordinate, then the index of the row in its message as int32
-    content      the row, then its columns as text, or bytes where they are binary
+    content      the row, then which of its columns are null, then each column that is not, by its type
     source       the coordinate, then the length of the key as int32 and the key, the length of the value as int32 and the
                  value (for null: -1, and nothing), then for each header its name as UTF-8 and, unless it is null, its value
 
 Spark's `xxhash64(topic, incarnation, partition, offset, ...)` computes the same, so both sides agree without sharing
 code (`tests/unit/test_hashing.py` holds the vectors). Hashes are unsigned here; Spark shows them signed.
 
-The text of a row's columns is a netstring for each column, in the order of the stream file. A netstring is the number
-of bytes in decimal, a colon, and the bytes. Text gives its UTF-8, a binary column its own bytes. Null is a single `-`.
-No two rows with different columns give the same text.
+Which columns are null is an int64 for each 64 columns, in the order of the stream file. Its lowest bit is the first column;
+a bit is set for a null. The columns are hashed by their types:
+
+    string     UTF-8                                  integer    int64
+    binary     its bytes                              timestamp  microseconds since 1970, UTC, as int64
+    boolean    int32: 1 for true, 0 for false         double     its 64 bits by IEEE 754 as int64; -0.0 as 0.0, one NaN
 """
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import xxhash
 
 from tidemark.offsets.ranges import TopicPartition
 
-SPARK_SEED = 42
-NULL_COLUMN = b"-"
+# Which digests of contents this version computes: those of the values. Version 1 digested texts.
+DIGESTS = 2
+# Columns whose nulls are told by one number.
+NULL_BITS = 64
+# A column's value: text or bytes, or a whole number, a double or a boolean. A time is its microseconds.
+Value = bytes | int | float | bool | None
 
+_SPARK_SEED = 42
 _INT = struct.Struct("<i")
 _LONG = struct.Struct("<q")
+_DOUBLE = struct.Struct("<d")
+_NAN = struct.pack("<Q", 0x7FF8_0000_0000_0000)
 
 
 def partition_seed(partition: TopicPartition) -> int:
     """The part of the coordinate's hash that all offsets of a partition share."""
-    seed = xxhash.xxh64_intdigest(partition.topic.encode(), SPARK_SEED)
+    seed = xxhash.xxh64_intdigest(partition.topic.encode(), _SPARK_SEED)
     seed = xxhash.xxh64_intdigest(_INT.pack(partition.incarnation), seed)
     return xxhash.xxh64_intdigest(_INT.pack(partition.partition), seed)
 
@@ -54,9 +65,26 @@ def row_hash(coordinate: int, index: int) -> int:
     return xxhash.xxh64_intdigest(_INT.pack(index), coordinate)
 
 
-def content_hash(row: int, columns: Iterable[bytes | None]) -> int:
-    """The digest of a row's contents, from the row's hash and its columns' UTF-8 text or bytes (None for null)."""
-    return xxhash.xxh64_intdigest(content_text(columns), row)
+def content_hash(row: int, columns: Sequence[Value]) -> int:
+    """The digest of a row's contents, from the row's hash and its columns in their types: text as UTF-8."""
+    found = row
+    for start in range(0, len(columns), NULL_BITS):
+        nulls = sum(1 << bit for bit, value in enumerate(columns[start : start + NULL_BITS]) if value is None)
+        found = xxhash.xxh64_intdigest(nulls.to_bytes(8, "little"), found)
+    for value in columns:
+        if value is not None:
+            found = xxhash.xxh64_intdigest(_bytes(value), found)
+    return found
+
+
+def _bytes(value: bytes | int | float | bool) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, bool):
+        return _INT.pack(value)
+    if isinstance(value, int):
+        return _LONG.pack(value)
+    return _NAN if math.isnan(value) else _DOUBLE.pack(value or 0.0)
 
 
 def source_hash(
@@ -71,10 +99,6 @@ def source_hash(
         found = xxhash.xxh64_intdigest(name.encode(), found)
         found = found if content is None else xxhash.xxh64_intdigest(content, found)
     return found
-
-
-def content_text(columns: Iterable[bytes | None]) -> bytes:
-    return b"".join(NULL_COLUMN if text is None else b"%d:%b" % (len(text), text) for text in columns)
 
 
 def unsigned(signed: int) -> int:

@@ -179,6 +179,21 @@ class RangeSet:
                     left -= until - start
         return self._from({partition: reversed(found) for partition, found in kept.items()})
 
+    def pieces(self, size: int) -> Iterator[RangeSet]:
+        """The set in pieces of `size` offsets, by partition and offset; the last one may have fewer."""
+        piece: list[OffsetRange] = []
+        left = size
+        for one in self:
+            start = one.start
+            while one.until - start >= left:
+                yield RangeSet([*piece, OffsetRange(one.partition, start, start + left)])
+                start, left, piece = start + left, size, []
+            if start < one.until:
+                piece.append(OffsetRange(one.partition, start, one.until))
+                left -= one.until - start
+        if piece:
+            yield RangeSet(piece)
+
     def count(self) -> int:
         """How many offsets are in the set."""
         return sum(until - start for intervals in self._intervals.values() for start, until in intervals)

@@ -150,7 +150,7 @@ def check_once(repeated: Iterable[tuple[TopicPartition, int]], what: str) -> Non
     """
     for at, number in repeated:
         if number:
-            raise VerificationFailed(f"{at}: {number} {what} came more than once. {_NOT_WRITTEN}")
+            raise VerificationFailed(f"{at}: {number} {what} came more than once. {_AGAIN}")
 
 
 def check_read(tallies: Iterable[PartitionTally], wanted: RangeSet) -> None:
@@ -164,20 +164,20 @@ def check_read(tallies: Iterable[PartitionTally], wanted: RangeSet) -> None:
         (hull,) = wanted.only([tally.at]).hull() or (None,)
         if hull is None:
             raise VerificationFailed(
-                f"{tally.at}: {tally.read.number} messages were read, and none is wanted. {_NOT_WRITTEN}"
+                f"{tally.at}: {tally.read.number} messages were read, and none is wanted. {_AGAIN}"
             )
         if tally.first is None or tally.last is None or not hull.start <= tally.first <= tally.last < hull.until:
             raise VerificationFailed(
-                f"{tally.at}: offsets {tally.first} to {tally.last} were read, of {hull}. {_NOT_WRITTEN}"
+                f"{tally.at}: offsets {tally.first} to {tally.last} were read, of {hull}. {_AGAIN}"
             )
         number = wanted.only([tally.at]).count()
         if tally.read.number > number:
             raise VerificationFailed(
-                f"{tally.at}: {tally.read.number} messages were read at {number} offsets. {_NOT_WRITTEN}"
+                f"{tally.at}: {tally.read.number} messages were read at {number} offsets. {_AGAIN}"
             )
 
 
-_NOT_WRITTEN = "Nothing was written; the next attempt reads the same offsets again."
+_AGAIN = "Nothing was committed; the next attempt reads the same offsets again."
 
 
 def verify(

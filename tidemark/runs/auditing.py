@@ -26,6 +26,7 @@ from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import stored_before
 from tidemark.runs import answers, discovery, lanes, selecting, whole_windows
+from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
 
 _HOUR_MS = 3_600_000
@@ -153,15 +154,17 @@ class Repair:
     """What a repair of an audit's findings would replay.
 
     `replays` are the findings that a replay can read, and `selection` is their digest, which it takes; `left_out` has the
-    others, by the answer to them. `reads` is all that this replay reads, with the whole windows or blocks that a sink needs;
-    `because` says why. Of about `stored` messages of it rows are stored now. `audit_after` is the digest of what the audit
-    after the replay looks at: all findings, too.
+    others, by the answer to them. `sinks` are those that it writes alone, since the others hold what they should; None: all
+    of them, and the dead letters. `reads` is all that it reads, with the whole windows or blocks that a sink needs; `because`
+    says why. Of about `stored` messages of it rows are stored now. `audit_after` is the digest of what the audit after the
+    replay looks at: all findings, too.
     """
 
     selection: str
     findings: RangeSet
     replays: RangeSet
     left_out: Mapping[str, RangeSet]
+    sinks: Sinks
     reads: RangeSet
     audit_after: str
     stored: int
@@ -172,6 +175,7 @@ class Repair:
         return {
             "selection": self.selection,
             "findings": self.findings.count(),
+            "sinks": None if self.sinks is None else list(self.sinks),
             "offsets": self.reads.count(),
             "ranges": list(shown(self.reads)),
             "stored_before": self.stored,
@@ -182,6 +186,7 @@ class Repair:
     def sentence(self) -> str:
         more = self.reads.count() - self.replays.count()
         text = f"a repair replays {self.reads.count()} offsets"
+        text += "" if self.sinks is None else f" into {', '.join(self.sinks)} alone"
         text += f", {more} of them since {self.because}" if more else ""
         if self.reads:
             text += f"; of about {self.stored} messages of them rows are stored: {', '.join(shown(self.reads))}"
@@ -195,19 +200,33 @@ def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
     """What a repair of a report's findings would replay. None without findings. What Kafka no longer holds is left out."""
     if report.findings is None:
         return None
+    sinks = _differing(opened, report)
     findings = lanes.stored_selection(opened, report.findings.digest)
     found = selecting.answered(opened, LaneKind.REPLAY, findings)
-    lost = whole_windows.lost_with(opened, found.ranges)
+    lost = whole_windows.lost_with(opened, found.ranges, sinks)
     replays = found.ranges - lost
-    reads = whole_windows.widened(opened, replays) if replays else replays
+    reads = whole_windows.widened(opened, replays, sinks) if replays else replays
     return Repair(
         # The replay and the audit after it take them from the ledger.
         selection=opened.book.store_selection(replays).digest if replays else "",
         findings=findings,
         replays=replays,
         left_out={**found.left_out, _UNIT_LOST: lost} if lost else found.left_out,
+        sinks=sinks,
         reads=reads,
         audit_after=opened.book.store_selection(reads | findings).digest,
         stored=stored_before(opened.book.view(), reads),
-        because=whole_windows.because(opened),
+        because=whole_windows.because(opened, sinks),
     )
+
+
+def _differing(opened: OpenStream, report: AuditReport) -> Sinks:
+    """The sinks in which an audit has found differences, for a replay into them alone. None: into all.
+
+    Dead letters belong to an offset and not to a sink. Where they differ, only a replay into all sinks brings them in line.
+    """
+    differ = {one.name for one in report.places if one.differences}
+    names = tuple(one.name for one in opened.stream.sinks)
+    if not differ or not differ < set(names):
+        return None
+    return tuple(name for name in names if name in differ)

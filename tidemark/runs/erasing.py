@@ -13,18 +13,34 @@ from typing import Any
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.errors import AuthenticationFailed, NotAuthorized, TopicUnknown, Unreachable, WrongUse
-from tidemark.ledger.erased import by_answer, places_written
-from tidemark.ledger.records import INGEST, Erasure, Guarantee, LaneKind, Record, SinkReceipt, Window, positions
+from tidemark.ledger.erased import Tombstone, by_answer, places_written, tombstones
+from tidemark.ledger.records import (
+    INGEST,
+    Erasure,
+    Guarantee,
+    LaneKind,
+    Pending,
+    Record,
+    SinkReceipt,
+    Window,
+    positions,
+)
 from tidemark.ledger.register import NewLane, open_together
+from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.planning.planner import offsets_within
-from tidemark.runs import answers, lanes, whole_windows
+from tidemark.runs import answers, keys, lanes, whole_windows
 from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved
 from tidemark.runs.discovery import known_now
 from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.record_files import records_in
+from tidemark.runs.requests import EraseRequest
 from tidemark.runs.skipping import NothingToRead
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.sweeping import each_once
+
+TO_ERASE = "to be erased"
+TO_READ_AGAIN = "to be read again, without what is erased"
 
 
 @dataclass(frozen=True)
@@ -34,6 +50,26 @@ class Chosen:
     offsets: RangeSet
     rest: RangeSet
     before: Mapping[str, RangeSet]
+
+    @property
+    def answers(self) -> dict[str, RangeSet]:
+        """Each offset by what becomes of it, in words."""
+        parts = {TO_ERASE: self.offsets, TO_READ_AGAIN: self.rest, **self.before}
+        return {why: part for why, part in parts.items() if part}
+
+
+def wanted(opened: OpenStream, asked: EraseRequest) -> tuple[RangeSet, str]:
+    """The offsets that a request names, and how they were found, in words: empty where the request names them itself.
+
+    For a key, reads what Kafka holds of the stream. Raises WrongUse, which names the line.
+    """
+    if asked.key:
+        found = keys.with_key(opened, keys.parse_key(asked.key))
+        return found.offsets, found.sentence()
+    named = records_in(asked.records_file) if asked.records_file else None
+    if named is None:
+        named = RangeSet(one.as_range() for one in parse_coordinates(asked.records))
+    return lanes.with_incarnations(opened, named), ""
 
 
 def choose(opened: OpenStream, wanted: RangeSet) -> Chosen:
@@ -106,6 +142,19 @@ def reads_nothing(opened: OpenStream, window: Window) -> bool:
     return not opened.book.covers(window) - opened.book.erases(window)
 
 
+def erase_without_spark(opened: OpenStream, lane: str, run: str, *, take_over: bool = False) -> Pending | None:
+    """Work off the first windows of an erasure's lane, as long as they read nothing. Closes the lane if that is all of it.
+
+    Gives the window that has to be read, with a Spark job; None: there is none. Raises what planning and `erase_only` raise.
+    """
+    while (pending := lanes.plan_lane(opened, lane, run)) is not None:
+        if not reads_nothing(opened, pending.window):
+            return pending
+        erase_only(opened, lane, pending.window.seq, run, take_over=take_over)
+    lanes.finish(opened, lane)
+    return None
+
+
 def erase_only(opened: OpenStream, lane: str, seq: int, run: str, *, take_over: bool = False) -> Record:
     """Steps 2 to 7 of a window that reads nothing."""
     return protocol.process(
@@ -118,6 +167,25 @@ def erase_only(opened: OpenStream, lane: str, seq: int, run: str, *, take_over: 
         lanes.this_run(opened, run),
         take_over=take_over,
     )
+
+
+@dataclass(frozen=True)
+class Done:
+    """What the windows of an erasure have erased, with their tombstones and the answers, and what they have read again."""
+
+    erased: RangeSet
+    read_again: RangeSet
+    tombstones: list[Tombstone]
+    answers: Mapping[str, RangeSet]
+
+
+def done(opened: OpenStream, lane: str) -> Done:
+    """What an erasure has committed until now."""
+    committed = [one for one in opened.book.committed() if one.record.lane == lane]
+    found = tombstones(committed)
+    erased = RangeSet(part for one in found for part in one.offsets)
+    read_again = RangeSet(part for one in committed for part in one.covers) - erased
+    return Done(erased, read_again, found, by_answer(committed))
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class WithKey:
         if self.unseen:
             text += (
                 f". {self.unseen} offsets that windows have read are no longer in Kafka: only dead letters of them have "
-                "their keys. Name others by --records"
+                "their keys. Name others by their records"
             )
         return text
 
@@ -48,7 +48,7 @@ def parse_key(said: str) -> bytes:
     try:
         return bytes.fromhex(said.removeprefix(_HEX))
     except ValueError:
-        raise WrongUse(f"--key {said!r}: expected hexadecimal digits after {_HEX}, two for each byte") from None
+        raise WrongUse(f"key {said!r}: expected hexadecimal digits after {_HEX}, two for each byte") from None
 
 
 def with_key(opened: OpenStream, key: bytes) -> WithKey:

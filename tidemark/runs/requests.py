@@ -1,4 +1,4 @@
-"""Requests for a backfill, a replay and an audit: the fields, and the rules over several fields.
+"""Requests for a backfill, a replay, an erasure and an audit: the fields, and the rules over several fields.
 
 A form in Airflow and the command line have the same fields.
 """
@@ -37,6 +37,7 @@ MOST_RATE = 1_000_000_000
 MOST_REASON = 500
 
 MOST_PATH = 1_000
+MOST_KEY = 10_000
 MOST_SINK = 200
 MOST_SINKS = 100
 DIGEST_PATTERN = r"^([0-9a-f]{64})?$"
@@ -197,6 +198,20 @@ class ReplayRequest(_Request):
                 "them, or name the messages in another way"
             )
         return self
+
+
+class EraseRequest(_Request):
+    """What is erased: single messages, or all with a key."""
+
+    records: _Lines = ""
+    records_file: _Path = ""
+    # Text, or `hex:` and hexadecimal digits.
+    key: Annotated[str, Field(max_length=MOST_KEY)] = ""
+    reason: _Reason
+    dry_run: bool = True
+
+    kind: ClassVar[LaneKind] = LaneKind.ERASE
+    _ways = (("records",), ("records_file",), ("key",))
 
 
 class AuditRequest(_Request):

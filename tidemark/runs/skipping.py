@@ -30,7 +30,7 @@ class NothingToRead:
     def __init__(self, now: int) -> None:
         self._now = now
 
-    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
+    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
         if covers:
             raise ValueError(f"window {window.seq} has offsets to read: {covers!r}")
 

@@ -85,9 +85,9 @@ def widened(opened: OpenStream, selection: RangeSet, sinks: Sinks = None, *, era
     return wide
 
 
-def lost_with(opened: OpenStream, selection: RangeSet) -> RangeSet:
+def lost_with(opened: OpenStream, selection: RangeSet, sinks: Sinks = None) -> RangeSet:
     """The part of a selection that no replay can read, since its units hold offsets that Kafka no longer has."""
-    needed = _needed(opened, None)
+    needed = _needed(opened, sinks)
     if needed is None or not selection:
         return RangeSet()
     first = FirstWindows(opened.book.committed())

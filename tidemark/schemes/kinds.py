@@ -178,7 +178,12 @@ class RegexScheme(NamedFields):
         16 * 1024 * 1024
     )
     max_match_ms: Annotated[
-        int, Field(ge=1, le=600_000, description="How much processor time one pattern may take for one line.")
+        int,
+        Field(
+            ge=1,
+            le=600_000,
+            description="How much one pattern may do for one line. 100,000 looks at characters are 1 ms.",
+        ),
     ] = 1_000
 
     @model_validator(mode="after")

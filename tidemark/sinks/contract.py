@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from tidemark.clients.connections import Connections
 from tidemark.errors import WrongUse
+from tidemark.ledger.adopting import Left
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import RangeSet
@@ -118,9 +119,32 @@ class PlainSink:
         """
         self.sweep(connections, place, record, erased)
 
+    def erase_windows(
+        self,
+        connections: Connections,
+        place: Mapping[str, str],
+        record: Record,
+        covers: RangeSet,
+        erased: RangeSet,
+        windows: Sequence[Record],
+    ) -> None:
+        """As `erase`, for a sink that keeps something of whole windows: `windows` have written there at erased offsets."""
+        self.erase(connections, place, record, covers, erased)
+
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
         """What the sink of this name still holds of offsets that were erased, for people; empty for nothing."""
         return self.left_by_erasing
+
+    def left(self, opened: Opened, settings: Any) -> Iterator[Left] | None:
+        """Every row that attempts have left in the sink, whether it counts or not, in any order. None: it cannot tell.
+
+        For a ledger that is lost whole. Rows of neighbouring offsets should come one after another.
+        """
+        return None
+
+    def place(self, opened: Opened, settings: Any, lane: str, seq: int, generation: int) -> dict[str, str]:
+        """Where an attempt has written, as the sink's receipt of it said."""
+        return {}
 
     def table(self, opened: Opened, settings: Any) -> ResultTable | None:
         """The table that holds each row under its coordinate, for `tidemark show`; None for other layouts."""

@@ -26,18 +26,25 @@ class SinkSweeper:
         plain = _plain(sink, f"the receipt of {record.lane}/{record.seq}")
         plain.sweep(self._connections, sink.place, record, covers)
 
-    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[SinkReceipt]) -> None:
-        for sink in each_once(places):
+    def erase(
+        self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[tuple[Record, SinkReceipt]]
+    ) -> None:
+        for sink in each_once(place for _, place in places):
             plain = _plain(sink, f"a receipt of offsets that {record.lane}/{record.seq} has erased")
-            plain.erase(self._connections, sink.place, record, covers, erased)
+            windows = [window for window, place in places if _same(place) == _same(sink)]
+            plain.erase_windows(self._connections, sink.place, record, covers, erased, windows)
 
 
 def each_once(places: Iterable[SinkReceipt]) -> list[SinkReceipt]:
     """The places of several receipts. Those that differ only in a window's own folder are one."""
     found: dict[tuple[object, ...], SinkReceipt] = {}
     for one in places:
-        found.setdefault((one.type, *sorted(item for item in one.place.items() if item[0] != "folder")), one)
+        found.setdefault(_same(one), one)
     return list(found.values())
+
+
+def _same(one: SinkReceipt) -> tuple[object, ...]:
+    return (one.type, *sorted(item for item in one.place.items() if item[0] != "folder"))
 
 
 def _plain(sink: SinkReceipt, where: str) -> PlainSink:

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import GapKind, Record
 from tidemark.runs.open_stream import OpenStream
 
+# The windows of a run are the newest of its lane. So many are read at first, and more as long as the run goes on before them.
+_AT_FIRST = 1_000
+
 
 def committed_by(opened: OpenStream, lane: str, run: str) -> list[Record]:
-    """The windows that a run committed in a lane, in their order."""
-    found = (opened.book.with_receipt(record) for record in opened.book.records_of(lane))
-    return [record for record in found if record.attempt.run == run]
+    """The windows that a run committed in a lane, in their order; only among the lane's newest, not its whole history."""
+    stored, most = opened.book.head(lane), _AT_FIRST
+    while True:
+        newest = newest_of_lane(opened.book, lane, stored.head if stored else None, most)
+        found = sorted((record for record in newest if record.attempt.run == run), key=lambda record: record.seq)
+        if len(newest) < most or not found or found[0].seq > min(record.seq for record in newest):
+            return found
+        most *= 8
 
 
 def windows(records: Iterable[Record]) -> list[dict[str, Any]]:

@@ -19,6 +19,9 @@ const LABELS = {
 export const STORED = "tidemark-plan";
 const MOST_ADDRESS = 4000;
 
+// Of a run in Airflow.
+const ENDED = ["success", "failed"];
+
 export const dagOf = (stream, kind) => `${stream}__${kind}`;
 
 // The planner's page with the same request, which also shows what it would read and replace.
@@ -42,11 +45,31 @@ function changeable(name, value) {
   return made;
 }
 
+// 64 bits of a text (FNV-1a). The browser's own digests are missing where Airflow is served without TLS.
+function digest(text) {
+  let found = 0xcbf29ce484222325n;
+  for (const byte of new TextEncoder().encode(text)) found = BigInt.asUintN(64, (found ^ BigInt(byte)) * 0x100000001b3n);
+  return found.toString(16).padStart(16, "0");
+}
+
 // Starts a run, and gives its id. Raises a Refusal with Airflow's own words.
+// The id follows from what is asked for. So a request that is sent again, as when its answer was lost or after a second
+// click, meets the run that is there (409). Once that run has ended, the same request is a new one.
 export async function start(stream, kind, conf) {
   const dag = dagOf(stream, kind);
-  const made = await airflow(`dags/${encodeURIComponent(dag)}/dagRuns`, { logical_date: null, conf });
-  return { dag, run: made.dag_run_id };
+  const runs = `dags/${encodeURIComponent(dag)}/dagRuns`;
+  const name = `${kind}__${digest(JSON.stringify(conf))}`;
+  for (let number = 1; ; number += 1) {
+    const dag_run_id = number === 1 ? name : `${name}__${number}`;
+    try {
+      await airflow(runs, { dag_run_id, logical_date: null, conf });
+      return { dag, run: dag_run_id };
+    } catch (refusal) {
+      if (refusal.status !== 409) throw refusal;
+      const { state } = await airflow(`${runs}/${encodeURIComponent(dag_run_id)}`);
+      if (!ENDED.includes(state)) return { dag, run: dag_run_id };
+    }
+  }
 }
 
 // Opens the dialog. `kind` is backfill or replay. `conf` has the fields of the DAG's form that say what: { ranges: "..." }.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -78,17 +79,30 @@ class Audited:
     by_blocks: ByBlocks | None
 
 
+class ExpectedRows(Protocol):
+    """What messages should have become."""
+
+    @property
+    def frame(self) -> DataFrame:
+        """The rows of all messages, as `outcomes` describes them."""
+        ...
+
+    @property
+    def dead_letters(self) -> DataFrame: ...
+
+
 @dataclass(frozen=True)
 class Audit:
     """The expectation that an audit compares every place with.
 
-    `messages` are the rows that Kafka's messages give, at the offsets `in_kafka`. For `compacted` topics, only the remaining
-    messages can be compared. At the offsets `uncommitted`, an attempt may have written rows without committing them.
+    `expected` has the rows that Kafka's messages give, at the offsets `in_kafka`, and computes them if asked. For
+    `compacted` topics, only the remaining messages can be compared. At the offsets `uncommitted`, an attempt may have
+    written rows without committing them.
     """
 
     spark: SparkSession
     opened: OpenStream
-    messages: DataFrame
+    expected: ExpectedRows
     in_kafka: RangeSet
     compacted: Collection[str]
     uncommitted: RangeSet
@@ -101,13 +115,19 @@ class Audit:
     block_size: int = BLOCK_OFFSETS
 
     @property
+    def messages(self) -> DataFrame:
+        """The rows of all messages, as `outcomes` describes them. Asking for them may compute them."""
+        return self.expected.frame
+
+    @property
     def stored(self) -> DataFrame:
         """The rows that a sink should hold, with their fields."""
         return outcomes.stored(self.messages)
 
     def rows_of(self, sink: str, found: DataFrame | RowsAt, place: Mapping[str, str]) -> Audited:
         """Compare a sink's rows, with the columns of `readers.places`. `place` is the sink's place as receipts name it."""
-        return self.compare(sink, self.stored, found, self.forgotten.of_sink(sink, place), sums=self.sums)
+        blocks = self.forgotten.of_sink(sink, place)
+        return compare_place(self, sink, lambda: self.stored, _at(found), blocks, None, self.sums)
 
     def compare(
         self,
@@ -124,7 +144,7 @@ class Audit:
         `sums` are those of the `expected` rows, if they are known. `deleted` says which rows are not there because the
         place itself deletes rows.
         """
-        return compare_place(self, name, expected, _at(found), blocks, deleted, sums)
+        return compare_place(self, name, lambda: expected, _at(found), blocks, deleted, sums)
 
 
 def rows_of_table(audit: Audit, table: ResultTable, sink: str | None, digested: Digested) -> RowsAt:
@@ -153,7 +173,7 @@ def _cheapest(some: RangeSet) -> RangeSet:
 def compare_place(
     audit: Audit,
     name: str,
-    expected: DataFrame,
+    expected: Callable[[], DataFrame],
     rows_at: RowsAt,
     by_tallies: PlaceBlocks,
     deleted: Deleted | None,
@@ -173,9 +193,9 @@ def compare_place(
     compared = by_tallies.compare(there.where(COUNTS))
     if twice:
         there.unpersist()
-    wanted = sums_expected(expected, size) if sums is None else sums
+    wanted = sums_expected(expected(), size) if sums is None else sums
     same, differing = _narrowed(wanted, found, audit.in_kafka, size)
-    rows = compare_rows(audit, expected, rows_at, differing, deleted) if differing else RowsCompared()
+    rows = compare_rows(audit, expected(), rows_at, differing, deleted) if differing else RowsCompared()
     report = PlaceReport(
         name=name,
         expected=same + rows.expected,

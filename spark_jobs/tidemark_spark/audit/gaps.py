@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -13,7 +13,9 @@ from tidemark.ledger.book import Committed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.open_stream import OpenStream
+from tidemark_spark.audit.comparing import Audit
 from tidemark_spark.columns import AT, COORDINATE, OFFSET
+from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.reading import read_offsets, whatever_time
 from tidemark_spark.rows.selecting import only
 
@@ -26,20 +28,20 @@ def gap_reports(
     opened: OpenStream,
     windows: Iterable[Committed],
     in_kafka: RangeSet,
-    messages: DataFrame,
+    audit: Audit,
     counted: Iterable[PartitionTally],
-    compacted: Collection[str],
     incarnations: Mapping[str, int],
 ) -> tuple[GapReport, ...]:
     """One report for each partition in which some of the offsets `in_kafka` have no message.
 
-    `messages` are the visible ones there, `counted` their tallies. Only partitions with gaps are read from Kafka once more.
+    `counted` are the tallies of the visible messages there. Only partitions with gaps are read from Kafka once more.
     """
     visible = {tally.at: tally.read.number for tally in counted}
     gaps = [at for at in in_kafka.partitions if in_kafka.only([at]).count() > visible.get(at, 0)]
     if not gaps:
         return ()
     source, wanted = opened.stream.source, in_kafka.only(gaps)
+    messages = outcomes.each_message(audit.messages)
     uncommitted = visible
     if source.isolation != READ_UNCOMMITTED:
         cluster = opened.log.endpoint
@@ -58,7 +60,7 @@ def gap_reports(
             messages=visible.get(at, 0),
             uncommitted=uncommitted.get(at, 0),
             vanished=read_before.get(at, 0) - now.get(at, 0),
-            compacted=at.topic in compacted,
+            compacted=at.topic in audit.compacted,
             ranges=empty.only([at]),
         )
         for at in gaps

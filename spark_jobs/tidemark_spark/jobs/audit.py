@@ -34,10 +34,10 @@ from tidemark_spark.audit.comparing import Audit, Audited, rows_of_table, sums_o
 from tidemark_spark.audit.deleted import forgotten_blocks
 from tidemark_spark.audit.gaps import gap_reports
 from tidemark_spark.jobs.expected import begin, expected_rows
-from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.reading import whatever_time
 from tidemark_spark.runtime.session import stream_session
 from tidemark_spark.schemes.function import check_function
+from tidemark_spark.sinks.contract import audits_by_sums
 from tidemark_spark.sinks.hbase.writer import with_dead_letter_digest
 
 # The most blocks whose digests are compared: the driver holds those of a whole place.
@@ -96,21 +96,24 @@ def audit(
     not_read = covered - unfinished - to_read - without
     forgotten = forgotten_blocks(opened, view, not_read)
     size = block_size(readable, _MOST_BLOCKS)
-    rows, counts, in_blocks = whatever_time(
-        lambda any_time: expected_rows(spark, opened, readable, incarnations, any_time=any_time, size=size)
+    # Where sums of blocks tell whether all is there, no row is kept.
+    only_sums = all(audits_by_sums(kind_of(one.type).with_spark()) for one in opened.stream.sinks)
+    rows = whatever_time(
+        lambda any_time: expected_rows(
+            spark, opened, readable, incarnations, any_time=any_time, size=size, only_sums=only_sums
+        )
     )
-    expected = rows.frame
+    counts = rows.tallies
     check_read(counts, readable)
     some = None if covered == everything else to_read | forgotten.compared
     compared = Audit(
-        spark, opened, expected, to_read, compacted, _uncommitted(opened), forgotten, some, sums_of(in_blocks), size
+        spark, opened, rows, to_read, compacted, _uncommitted(opened), forgotten, some, sums_of(rows.blocks), size
     )
     places = list(_places(compared, run)) if to_read or not_read else []
     begin(opened, "audit", run, "checking the ledger")
     blocks = [place.by_blocks for place in places if place.by_blocks is not None]
     by_tallies = reduce(and_, (one.offsets for one in blocks), not_read).count()
-    messages = outcomes.each_message(expected)
-    gaps = gap_reports(spark, opened, view.windows, readable, messages, counts, compacted, incarnations)
+    gaps = gap_reports(spark, opened, view.windows, readable, compared, counts, incarnations)
     differing = RangeSet(one for found in blocks for one in found.differing)
     findings = RangeSet(one for place in places for one in place.findings)
     gone = differing - held
@@ -174,7 +177,7 @@ def _places(audit: Audit, run: str) -> Iterator[Audited]:
             yield audited
     begin(opened, "audit", run, "comparing dead letters")
     letters = opened.stream.dead_letters
-    expected = with_dead_letter_digest(outcomes.dead_letters(audit.messages), letters)
+    expected = with_dead_letter_digest(audit.expected.dead_letters, letters)
     table = opened.dead_letter_table()
     found = rows_of_table(audit, table, None, digested)
     yield audit.compare("dead letters", expected, found, audit.forgotten.of_dead_letters(letters.table))

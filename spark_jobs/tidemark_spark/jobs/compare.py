@@ -11,9 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
-from tidemark.audit.comparison import MOST_REASONS, DeadLetterReason, PlaceComparison, ReplayComparison
+from pyspark.sql import SparkSession
+
+from tidemark.audit.comparison import MOST_REASONS, DeadLetterReason, PlaceComparison, ReplayComparison, merged
 from tidemark.errors import EXIT_DONE, WrongUse
 from tidemark.ledger.records import LaneKind
+from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import check_read
 from tidemark.runs import comparing, discovery, into_sinks, lanes
 from tidemark.runs.into_sinks import Sinks
@@ -32,6 +35,10 @@ from tidemark_spark.runtime.session import stream_session
 from tidemark_spark.sinks.contract import ComparingSink
 
 _WORK = "comparison"
+# Smaller pieces would cost more in starting jobs than they save in memory and on disk.
+_AT_LEAST = 1_000_000
+# Those of all pieces are added up, so each gives more than are named.
+_REASONS_OF_A_PIECE = 10 * MOST_REASONS
 
 
 def main(arguments: list[str]) -> int:
@@ -56,7 +63,8 @@ def main(arguments: list[str]) -> int:
 def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -> ReplayComparison:
     """Compare what a replay of a stored selection would change, and store it under the run's name.
 
-    With `sinks`, it writes only these, so only these are compared.
+    With `sinks`, it writes only these, so only these are compared. What is selected is compared piece by piece, so that
+    Spark keeps the rows of one piece at a time.
     Raises Conflict when another replay has committed some of these offsets meanwhile.
     """
     offsets = lanes.stored_selection(opened, selection)
@@ -66,13 +74,36 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     spark = stream_session(f"tidemark comparison of {opened.book.stream}", opened)
     check_rows(spark, opened.stream)
     view = opened.book.view()
-    begin(opened, _WORK, run, f"reading {offsets.count()} offsets")
     incarnations = discovery.newest_incarnations(register[1])
-    rows, counts, _ = whatever_time(
-        lambda any_time: expected_rows(spark, opened, offsets, incarnations, any_time=any_time)
-    )
+    most = _at_once(opened)
+    parts = []
+    for piece in offsets.pieces(most) if most else [offsets]:
+        begin(opened, _WORK, run, f"reading {piece.count()} of {offsets.count()} offsets")
+        parts.append(_of_piece(spark, opened, run, selection, piece, incarnations, sinks))
+    comparing.check_unchanged(view, opened.book.view(), offsets)
+    found = merged(parts, outcomes.field_names(opened.stream))
+    comparing.store_comparison(opened, found)
+    return found
+
+
+def _at_once(opened: OpenStream) -> int | None:
+    """How many offsets are compared at once. None: all of them, as the replay has them in one window."""
+    most = opened.stream.limits.max_records
+    return None if most is None else max(most, _AT_LEAST)
+
+
+def _of_piece(
+    spark: SparkSession,
+    opened: OpenStream,
+    run: str,
+    selection: str,
+    offsets: RangeSet,
+    incarnations: dict[str, int],
+    sinks: Sinks,
+) -> ReplayComparison:
+    rows = whatever_time(lambda any_time: expected_rows(spark, opened, offsets, incarnations, any_time=any_time))
     try:
-        check_read(counts, offsets)
+        check_read(rows.tallies, offsets)
         letters = hbase_places(
             spark,
             opened.book,
@@ -84,13 +115,12 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
         letters = only(letters.where(COUNTS), offsets).persist()
         against = Comparing(spark, opened, rows.frame, letters, offsets)
         places = tuple(_places(against, run, sinks))
-        reasons = outcomes.frequent_reasons(rows.frame, MOST_REASONS)
+        reasons = outcomes.frequent_reasons(rows.frame, _REASONS_OF_A_PIECE)
         letters.unpersist()
     finally:
         rows.close()
-    comparing.check_unchanged(view, opened.book.view(), offsets)
     compared = {one.name for one in places}
-    found = ReplayComparison(
+    return ReplayComparison(
         stream=opened.book.stream,
         run=run,
         at=opened.book.clock(),
@@ -98,10 +128,10 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
         stream_digest=opened.file.digest,
         selection=selection,
         offsets=offsets.count(),
-        messages=sum(tally.read.number for tally in counts),
-        stored=sum(tally.stored.number for tally in counts),
-        skipped=sum(tally.skipped.number for tally in counts),
-        dead_letters=sum(tally.dead_letters for tally in counts),
+        messages=sum(tally.read.number for tally in rows.tallies),
+        stored=sum(tally.stored.number for tally in rows.tallies),
+        skipped=sum(tally.skipped.number for tally in rows.tallies),
+        dead_letters=sum(tally.dead_letters for tally in rows.tallies),
         places=places,
         not_compared=tuple(f"{one.name} ({one.type})" for one in _written(opened, sinks) if one.name not in compared),
         reasons=tuple(
@@ -109,8 +139,6 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
         ),
         sinks=sinks,
     )
-    comparing.store_comparison(opened, found)
-    return found
 
 
 def _written(opened: OpenStream, sinks: Sinks) -> list[SinkSettings]:

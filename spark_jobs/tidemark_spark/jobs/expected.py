@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.errors import TidemarkError
 from tidemark.ledger.records import AUDIT, Heartbeat
@@ -13,6 +19,9 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.conditions import sizes_for
 from tidemark.runs.open_stream import OpenStream
+from tidemark_spark.rows import outcomes
+from tidemark_spark.rows.failing_messages import cause_of
+from tidemark_spark.rows.one_pass import OnePass, one_pass, takes_one_pass
 from tidemark_spark.rows.pipeline import Rows, rows_of
 from tidemark_spark.rows.reading import read_offsets
 from tidemark_spark.rows.tallying import tallies_and_blocks
@@ -30,6 +39,31 @@ def begin(opened: OpenStream, what: str, run: str, step: str) -> None:
         log.warning("the step of the %s of %s cannot be shown: %s", what, opened.book.stream, problem)
 
 
+@dataclass(frozen=True)
+class Expected:
+    """The rows that some messages should have become, and their tallies: of partitions, and of blocks.
+
+    `dead_letters` have what `outcomes` describes. `made` gives the rows.
+    """
+
+    tallies: tuple[PartitionTally, ...]
+    blocks: tuple[PartitionBlocks, ...]
+    dead_letters: DataFrame
+    made: Callable[[], Rows]
+    kept: ExitStack = field(default_factory=ExitStack)
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """All rows, as `outcomes` describes them."""
+        rows = self.made()
+        self.kept.callback(rows.close)
+        return rows.frame
+
+    def close(self) -> None:
+        """Give back the memory that the rows take in Spark."""
+        self.kept.close()
+
+
 def expected_rows(
     spark: SparkSession,
     opened: OpenStream,
@@ -38,24 +72,54 @@ def expected_rows(
     *,
     any_time: bool,
     size: int = WHOLE,
-) -> tuple[Rows, tuple[PartitionTally, ...], tuple[PartitionBlocks, ...]]:
-    """The messages' rows, computed by today's code, and their tallies: of partitions, and of blocks of `size` offsets."""
-    source = opened.stream.source
+    only_sums: bool = False,
+) -> Expected:
+    """The messages' rows, computed by today's code. Blocks have `size` offsets.
+
+    With `only_sums`, where one pass is enough, the rows are counted and not kept: `frame` computes them once more.
+    """
+    stream, source = opened.stream, opened.stream.source
+    limits = refusals(make_sinks(opened), stream.fields)
     sizes = sizes_for(opened, in_kafka)
-    messages = read_offsets(
-        spark,
-        opened.log.endpoint,
-        source.isolation,
-        in_kafka,
-        incarnations,
-        source.fetch,
-        any_time=any_time,
-        sizes=sizes,
-    )
-    limits = refusals(make_sinks(opened), opened.stream.fields)
-    rows = rows_of(messages, opened.stream, limits, connections=opened.connections)
+
+    def messages(counted: Any = None) -> DataFrame:
+        return read_offsets(
+            spark,
+            opened.log.endpoint,
+            source.isolation,
+            in_kafka,
+            incarnations,
+            source.fetch,
+            any_time=any_time,
+            sizes=sizes,
+            counted=counted,
+        )
+
+    def made() -> Rows:
+        return rows_of(messages(), stream, limits, connections=opened.connections)
+
+    if only_sums and in_kafka and takes_one_pass(stream):
+        passed = _in_one_pass(one_pass(spark, messages, stream, limits, size))
+        if passed is not None:
+            return Expected(*passed.tallies_and_blocks, passed.dead_letters, made)
+    rows = made()
     try:
-        return rows, *(tallies_and_blocks(rows.frame, size, rows.read) if in_kafka else ((), ()))
+        counts = tallies_and_blocks(rows.frame, size, rows.read) if in_kafka else ((), ())
     except BaseException:
         rows.close()
         raise
+    return Expected(*counts, outcomes.dead_letters(rows.frame), lambda: rows)
+
+
+def _in_one_pass(rows: OnePass | None) -> OnePass | None:
+    """The rows, computed and counted. None if they need the longer way."""
+    if rows is None:
+        return None
+    try:
+        rows.stored.write.format("noop").mode("overwrite").save()
+    except PySparkException as problem:
+        if cause_of(problem) is None:
+            raise
+        # A message that the transform fails on.
+        return None
+    return rows

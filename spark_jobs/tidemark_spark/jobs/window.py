@@ -25,14 +25,16 @@ from tidemark.errors import (
     OffsetsOutOfRange,
     WrongUse,
 )
-from tidemark.ledger.records import Pending, Record, Window, erases
+from tidemark.ledger.records import INGEST, Pending, Record, Window, erases
 from tidemark.ledger.register import check_not_paused
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing, lanes, pacing
 from tidemark.runs.into_sinks import check_still_there
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.runs.since_pin import lost_since_pin
-from tidemark_spark.jobs.window_work import SparkWork
+from tidemark.schemes.kinds import AvroScheme
+from tidemark_spark.jobs.window_work import LongerWay, SparkWork
+from tidemark_spark.rows.one_pass import takes_one_pass
 from tidemark_spark.rows.pipeline import check_rows
 from tidemark_spark.runtime.failures import translate
 from tidemark_spark.runtime.session import stream_session
@@ -86,7 +88,7 @@ def process_windows(
         check_not_paused(opened.book, lane)
         began, taken = opened.book.clock(), 0
         try:
-            committed.append(_process_one(ready, following, run, take_over=take_over, on_step=on_step))
+            committed.append(_process(ready, following, run, take_over=take_over, on_step=on_step))
             taken = opened.book.covers(committed[-1].window).count() if rate is not None else 0
         except AlreadyCommitted:
             committed += _committed_by_this_run(opened, lane, following, run)
@@ -108,11 +110,11 @@ class _Ready:
         self.lane = lane
         self._made: tuple[SparkSession, list[Sink], HBaseDeadLetters] | None = None
 
-    def work(self, seq: int, window: Window | None) -> SparkWork:
+    def work(self, seq: int, window: Window | None, *, longer: bool) -> SparkWork:
         """The work on a window. A lane writes the same sinks in all its windows, and its stream file stays as it was read."""
         self._made = self._made or self._make_ready(seq, window)
         spark, sinks, dead_letters = self._made
-        return SparkWork(spark, self.opened, sinks, dead_letters, self.lane)
+        return SparkWork(spark, self.opened, sinks, dead_letters, self.lane, longer=longer)
 
     def _make_ready(self, seq: int, window: Window | None) -> tuple[SparkSession, list[Sink], HBaseDeadLetters]:
         opened, name = self.opened, self.opened.book.stream
@@ -125,12 +127,31 @@ class _Ready:
                 sink.prepare(name, ledger)
         if window is None or window.counts_for(None):
             dead_letters.prepare(name, ledger)
-        check_rows(spark, opened.stream)
+        if not _checked_before(opened):
+            check_rows(spark, opened.stream)
         return spark, sinks, dead_letters
 
 
-def _process_one(ready: _Ready, seq: int, run: str, *, take_over: bool = False, on_step: Listener = nobody) -> Record:
-    """Steps 2 to 7 on one pending window."""
+def _process(ready: _Ready, seq: int, run: str, *, take_over: bool, on_step: Listener) -> Record:
+    """Steps 2 to 7 on one pending window; by a second attempt, if a message does not let the first one take one pass."""
+    try:
+        return _process_one(ready, seq, run, take_over=take_over, on_step=on_step)
+    except LongerWay as problem:
+        name = f"{ready.opened.book.stream}/{ready.lane}"
+        log.warning("%s window %s: %s. A new attempt takes the longer way", name, seq, problem)
+    return _process_one(ready, seq, run, on_step=on_step, longer=True)
+
+
+def _process_one(
+    ready: _Ready,
+    seq: int,
+    run: str,
+    *,
+    take_over: bool = False,
+    on_step: Listener = nobody,
+    longer: bool = False,
+) -> Record:
+    """One attempt at a pending window. Raises LongerWay, unless it takes the `longer` one."""
     opened, lane = ready.opened, ready.lane
     pending = _pending(opened, lane)
     if erases(lane) and pending is not None and erasing.reads_nothing(opened, pending.window):
@@ -138,7 +159,7 @@ def _process_one(ready: _Ready, seq: int, run: str, *, take_over: bool = False, 
     window = pending.window if pending is not None else None
     if window is not None:
         check_still_there(opened, f"window {seq} of {opened.book.stream}/{lane}", window.sinks)
-    work = ready.work(seq, window)
+    work = ready.work(seq, window, longer=longer)
 
     def heard(step: Step) -> None:
         work.progress.step = step.value
@@ -185,6 +206,14 @@ def _deleted(opened: OpenStream, lane: str, seq: int) -> OffsetsOutOfRange:
         "pinned. Nothing was committed. To go on without them, set `on_out_of_range` in the stream file and give the window "
         f"up: tidemark ledger abandon {opened.book.stream} {lane} --reason ..."
     )
+
+
+def _checked_before(opened: OpenStream) -> bool:
+    """Whether the same code has committed a window with the same stream file, which says all of the stream."""
+    found = opened.book.head(INGEST)
+    last = found.head.last.attempt if found is not None and found.head.last is not None else None
+    same = last is not None and (last.stream_digest, last.code_version) == (opened.file.digest, lanes.code_version())
+    return same and takes_one_pass(opened.stream) and not isinstance(opened.stream.scheme, AvroScheme)
 
 
 def _pending(opened: OpenStream, lane: str) -> Pending | None:

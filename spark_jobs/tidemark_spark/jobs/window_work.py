@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from tidemark.commit.error_budget import SHOWN_REASONS, ErrorBudget, spent, too_many
 from tidemark.commit.fence import HeadFence
 from tidemark.commit.protocol import Fence, Listener, Step
-from tidemark.errors import SourceChanged, VerificationFailed
+from tidemark.errors import SourceChanged, TidemarkError, VerificationFailed
 from tidemark.ledger.limits import most_blocks
-from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Receipt, Window, reads_again, replays
+from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Guarantee, Receipt, Window, reads_again, replays
 from tidemark.offsets.blocks import WHOLE, PartitionBlocks, block_size, fields_digest
+from tidemark.offsets.hashing import DIGESTS
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import Acknowledgements, PartitionTally, check_read, verify
 from tidemark.runs.conditions import sizes_for
@@ -23,25 +28,51 @@ from tidemark.runs.since_pin import changes_since_pin
 from tidemark_spark.columns import COORDINATE
 from tidemark_spark.jobs.redriven import dead_letters_so_far
 from tidemark_spark.rows import outcomes
-from tidemark_spark.rows.pipeline import Rows, rows_of
-from tidemark_spark.rows.reading import read_offsets, whatever_time
+from tidemark_spark.rows.failing_messages import cause_of
+from tidemark_spark.rows.one_pass import one_pass, takes_one_pass
+from tidemark_spark.rows.pipeline import rows_of
+from tidemark_spark.rows.reading import NOT_A_TIME, read_offsets, whatever_time
 from tidemark_spark.rows.tallying import tallies_and_blocks
 from tidemark_spark.runtime.progress import Progress
+from tidemark_spark.schemes.regex import MAY_DIFFER
 from tidemark_spark.sinks import Sink, refusals
-from tidemark_spark.sinks.contract import WriteContext
+from tidemark_spark.sinks.contract import FileSink, NeedsMessages, OnePassSink, WriteContext
 from tidemark_spark.sinks.hbase.writer import HBaseDeadLetters
 
 log = logging.getLogger(__name__)
 
 _DEAD_LETTERS_PER_TASK = 5_000
+# So many rows, from messages of so many bytes together, are written from the driver.
+_FEW, _FEW_BYTES = 5_000, 4 << 20
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What became of a window's messages: the rows that sinks store, and the dead letters."""
+
+    stored: DataFrame
+    dead_letters: Callable[[], DataFrame]
+    close: Callable[[], None]
+
+
+class LongerWay(Exception):
+    """Raised when one pass is not enough for a window. What it has written has a generation that never counts."""
 
 
 class SparkWork:
-    """The work on one window. Use an instance for one attempt, and close it."""
+    """The work on one window. Use an instance for one attempt, and close it. `longer`: not in one pass."""
 
     def __init__(
-        self, spark: SparkSession, opened: OpenStream, sinks: Sequence[Sink], dead_letters: HBaseDeadLetters, lane: str
+        self,
+        spark: SparkSession,
+        opened: OpenStream,
+        sinks: Sequence[Sink],
+        dead_letters: HBaseDeadLetters,
+        lane: str,
+        *,
+        longer: bool = False,
     ) -> None:
+        self._longer = longer
         self._spark = spark
         self._opened = opened
         self._all_sinks = sinks
@@ -49,63 +80,131 @@ class SparkWork:
         self._lane = lane
         self._stored: dict[str, Acknowledgements] = {}
         self._dead: Acknowledgements = {}
+        self._made: _Made | None = None
         self._started_at = opened.book.clock()
         self.progress = Progress(spark)
 
-    def read(self, window: Window, covers: RangeSet, fence: Fence) -> None:
+    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
+        """Read the window's messages and count them. If one pass is enough, the first sink has stored its rows then."""
         self.progress.begin("reading")
-        self._window = window
+        self._window, self._covers, self._attempt, self._fence = window, covers, attempt, _of_head(fence)
         self._sinks = [one for one in self._all_sinks if window.counts_for(one.name)]
-        self._covers = covers
+        self._context = WriteContext(
+            self._lane, window.seq, attempt.generation, self._fence, self.progress.report, attempt.ordinal
+        )
         self._block_size = block_size(covers, most_blocks(self._opened.book.store, covers.partitions))
-        whatever_time(lambda any_time: self._read_and_count(_of_head(fence), any_time=any_time))
-        check_read(self._tallies, covers)
-        self._check_budget()
+        # What one sink refuses is a dead letter, also where the window writes others alone: a message has one outcome in
+        # all sinks.
+        self._refusals = refusals(self._all_sinks, self._opened.stream.fields)
+        first = self._first_sink()
+        try:
+            if first is None or not self._in_one_pass(first):
+                whatever_time(self._keep)
+            check_read(self._tallies, covers)
+            self._context = replace(self._context, few=_few(self._tallies))
+            self._check_budget()
+        except TidemarkError:
+            if first is not None:
+                self._discard(first)
+            raise
 
-    def _read_and_count(self, fence: HeadFence, *, any_time: bool) -> None:
-        self.close()
-        window, stream = self._window, self._opened.stream
-        read = read_offsets(
+    def _messages(self, counted: Any = None, *, any_time: bool = False) -> DataFrame:
+        source = self._opened.stream.source
+        return read_offsets(
             self._spark,
             self._opened.log.endpoint,
-            window.isolation,
+            self._window.isolation,
             self._covers,
-            {one.topic: one.incarnation for one in window.ranges},
-            stream.source.fetch,
+            {one.topic: one.incarnation for one in self._window.ranges},
+            source.fetch,
             any_time=any_time,
             sizes=sizes_for(self._opened, self._covers),
+            counted=counted,
         )
-        # Spark keeps the rows for all sinks, so that Kafka is read once. Their first use is the counting. What one sink
-        # refuses is a dead letter, also where the window writes others alone: a message has one outcome in all sinks.
-        self._rows = rows_of(read, stream, refusals(self._all_sinks, stream.fields), fence, self._opened.connections)
-        self._read = True
-        self._tallies, self._blocks = tallies_and_blocks(self._rows.frame, self._block_size, self._rows.read)
+
+    def _first_sink(self) -> OnePassSink | None:
+        """The sink that may take the rows as they are read. Other sinks of the window then read what it has written."""
+        if self._longer or not takes_one_pass(self._opened.stream):
+            return None
+        if self._window.guarantee == Guarantee.AT_MOST_ONCE:
+            # It is committed already, so no second attempt could take the longer way.
+            return None
+        if len(self._sinks) == 1:
+            return self._sinks[0] if isinstance(self._sinks[0], OnePassSink) else None
+        if any(isinstance(one, NeedsMessages) and one.needs_messages for one in self._sinks):
+            return None
+        return next((one for one in self._sinks if isinstance(one, FileSink)), None)
+
+    def _in_one_pass(self, first: OnePassSink) -> bool:
+        """Read the messages, and store their rows in the first sink. False if the stream's plan does not allow it.
+
+        Raises LongerWay where a message is in the way.
+        """
+        # What a server has acknowledged to a task that is tried again cannot be taken back, as a file can.
+        never = "" if isinstance(first, FileSink) else MAY_DIFFER
+        stream = self._opened.stream
+        rows = one_pass(self._spark, self._messages, stream, self._refusals, self._block_size, never=never)
+        if rows is None:
+            return False
+        self.progress.begin(f"reading, and storing {first.name}")
+        try:
+            acknowledged = first.store(rows.stored, self._context)
+        except (Py4JError, PySparkException) as problem:
+            self._discard(first)
+            of_message = isinstance(problem, PySparkException) and cause_of(problem) is not None
+            if of_message or NOT_A_TIME in str(problem) or (never and never in str(problem)):
+                raise LongerWay(f"a message of this window cannot go through one pass: {_line(problem)}") from problem
+            raise
+        self._stored[first.name] = acknowledged
+        self._tallies, self._blocks = rows.tallies_and_blocks
+        # A window with one sink needs its rows no more.
+        stored = first.written(self._spark, self._context) if isinstance(first, FileSink) else rows.stored
+        self._made = _Made(stored, lambda: rows.dead_letters, lambda: None)
+        return True
+
+    def _discard(self, sink: OnePassSink) -> None:
+        """Remove what this attempt has written. It never counts, so nothing depends on it."""
+        try:
+            sink.discard(self._context)
+        except Exception as problem:
+            log.warning("what this attempt has written into %s stays there: %s", sink.name, problem)
+
+    def _keep(self, any_time: bool) -> None:
+        """Make the rows, and have Spark keep them for all sinks, so that Kafka is read once. Counting is their first use."""
+        self.close()
+        messages = self._messages(any_time=any_time)
+        rows = rows_of(messages, self._opened.stream, self._refusals, self._fence, self._opened.connections)
+        self._made = _Made(outcomes.stored(rows.frame), lambda: outcomes.dead_letters(rows.frame), rows.close)
+        self._tallies, self._blocks = tallies_and_blocks(rows.frame, self._block_size, rows.read)
 
     def _check_budget(self) -> None:
-        """Raises TooManyInvalid, before anything is written."""
+        """Raises TooManyInvalid, before anything counts."""
         limit = self._opened.stream.limits.max_invalid
         if limit is None:
             return
         budget, used = ErrorBudget(limit.number, limit.share), spent(self._tallies)
         if used.exceeds(budget):
             window = f"window {self._window.seq} of {self._opened.book.stream}/{self._lane}"
-            raise too_many(window, used, budget, outcomes.frequent_reasons(self._rows.frame, SHOWN_REASONS))
+            raise too_many(window, used, budget, outcomes.frequent_reasons(self._rows.dead_letters(), SHOWN_REASONS))
+
+    @property
+    def _rows(self) -> _Made:
+        if self._made is None:
+            raise RuntimeError("a window is read before its rows are stored")
+        return self._made
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
-        context = WriteContext(
-            self._lane, self._window.seq, attempt.generation, _of_head(fence), self.progress.report, attempt.ordinal
-        )
-        self._context, self._attempt = context, attempt
         if any(tally.invalid.number or tally.failed.number for tally in self._tallies):
             if self._writes_dead_letters:
                 self.progress.begin("storing dead letters")
-                self._dead = self._store_dead_letters(attempt, context)
+                self._dead = self._store_dead_letters(attempt, self._context)
             else:
                 self._name_what_is_left_out()
         on_step(Step.DEAD_LETTERS_STORED)
         for sink in self._sinks:
-            self.progress.begin(f"storing {sink.name}")
-            self._stored[sink.name] = sink.store(outcomes.stored(self._rows.frame), context)
+            if sink.name not in self._stored:
+                self.progress.begin(f"storing {sink.name}")
+                self._stored[sink.name] = sink.store(self._rows.stored, self._context)
             on_step(Step.SINK_STORED)
 
     @property
@@ -116,7 +215,7 @@ class SparkWork:
     def _name_what_is_left_out(self) -> None:
         """Log the messages that have no row in the sinks of this window, by reason, since no dead letter names them."""
         number = sum(tally.dead_letters for tally in self._tallies)
-        reasons = outcomes.frequent_reasons(self._rows.frame, SHOWN_REASONS)
+        reasons = outcomes.frequent_reasons(self._rows.dead_letters(), SHOWN_REASONS)
         said = "; ".join(f"{one.reason} ({one.number}, first {one.example})" for one in reasons)
         names = ", ".join(one.name for one in self._sinks)
         log.warning(
@@ -130,10 +229,10 @@ class SparkWork:
             # What an erasure reads again was not redriven.
             more = 1 if replays(self._lane) else 0
             earlier = dead_letters_so_far(self._spark, self._opened, self._window, self._covers, more)
-        messages = outcomes.dead_letters(self._rows.frame)
+        messages = self._rows.dead_letters()
         number = sum(tally.dead_letters for tally in self._tallies)
         tasks = math.ceil(number / _DEAD_LETTERS_PER_TASK)
-        if tasks <= self._spark.sparkContext.defaultParallelism:
+        if not context.few and tasks <= self._spark.sparkContext.defaultParallelism:
             # Dead letters are mostly few: one Python task for each piece of the window would cost more than the writing.
             messages = messages.repartition(tasks, *COORDINATE)
         now = self._opened.book.clock()
@@ -159,6 +258,7 @@ class SparkWork:
             started_at=self._started_at,
             finished_at=self._opened.book.clock(),
             fields=fields_digest(self._opened.stream.fields),
+            digests=DIGESTS,
             blocks=self._store_blocks(),
         )
 
@@ -171,20 +271,29 @@ class SparkWork:
 
     def close(self) -> None:
         """Free the memory that the rows take in Spark."""
-        if self._read:
-            self._rows.close()
+        if self._made is not None:
+            self._made.close()
 
-    # Set by `read` and `store`, which the protocol calls in this order.
-    _read = False
+    # Set by `read`, which the protocol calls first.
     _window: Window
     _sinks: list[Sink]
     _covers: RangeSet
-    _rows: Rows
+    _attempt: Attempt
+    _fence: HeadFence
+    _context: WriteContext
+    _refusals: list[Column]
     _block_size: int
     _tallies: tuple[PartitionTally, ...]
     _blocks: tuple[PartitionBlocks, ...]
-    _context: WriteContext
-    _attempt: Attempt
+
+
+def _line(problem: Exception) -> str:
+    return str(problem).strip().partition("\n")[0]
+
+
+def _few(tallies: Sequence[PartitionTally]) -> bool:
+    rows = sum(tally.rows.number + tally.dead_letters for tally in tallies)
+    return rows <= _FEW and sum(tally.bytes for tally in tallies) <= _FEW_BYTES
 
 
 def _of_head(fence: Fence) -> HeadFence:

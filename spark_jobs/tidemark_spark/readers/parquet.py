@@ -9,6 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from tidemark.ledger.book import Committed
+from tidemark.offsets.hashing import DIGESTS
 from tidemark.offsets.ranges import RangeSet
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.parquet.files import GENERATION, WINDOW_COLUMNS, exists
@@ -100,8 +102,20 @@ def places_of(spark: SparkSession, parts: Iterable[Part], fields: Fields, within
     """
     if within is not None:
         parts = [one for one in parts if any(part.covers & within for part in one.windows)]
-    rows = parquet_rows(spark, parts, fields, gone=True)
-    return rows.withColumns({COUNTS: F.lit(True), FOUND_DIGEST: content_digest([field(name) for name in fields])})
+    older: list[Part] = []
+    ours: list[Part] = []
+    for one in parts:
+        (older if any(_digested_otherwise(window) for window in one.windows) else ours).append(one)
+    found = content_digest([field(name) for name in fields])
+    rows = parquet_rows(spark, ours, fields, gone=True)
+    if older:
+        rows = rows.unionAll(parquet_rows(spark, older, fields, gone=True).withColumn(DIGEST, found))
+    return rows.withColumns({COUNTS: F.lit(True), FOUND_DIGEST: found})
+
+
+def _digested_otherwise(window: Committed) -> bool:
+    receipt = window.record.receipt
+    return receipt is not None and receipt.digests != DIGESTS
 
 
 def values_of(spark: SparkSession, parts: Iterable[Part], fields: Fields, within: RangeSet) -> DataFrame:

@@ -12,12 +12,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidemark.ledger.book import Book, View
-from tidemark.offsets.hashing import content_hash, coordinate_hash, row_hash
+from tidemark.offsets.hashing import DIGESTS, Value, content_hash, coordinate_hash, row_hash
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.hbase.rows import Place
 from tidemark.sinks.hbase.table import ResultTable, StoredRow
 from tidemark.sinks.reading import pieces, places_of_pieces
+from tidemark.sinks.values import value_of
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE
 from tidemark_spark.runtime.workers import batch_of, in_workers
 from tidemark_spark.schemes.fields import SPARK_TYPES
@@ -27,8 +28,8 @@ FOUND_DIGEST = "_found_digest"
 # The columns of a row that are none of the fields asked for.
 OTHERS = "_others"
 
-# Which fields of a row its digest covers.
-Digested = Callable[[Mapping[str, bytes]], list[bytes | None]]
+# The values of a row that its digest covers.
+Digested = Callable[[Mapping[str, bytes]], Sequence[Value]]
 
 _PLACE = [
     (AT[0], pa.string()),
@@ -73,8 +74,8 @@ def hbase_places(
 
     At the covered offsets (only those `within`), and at `more`.
     Columns: coordinate, `_index`, `_counts` (false: only debris), `_tombstone`, `_digest` (as the row's mark says),
-    `_found_digest` (as the row's cells say: all `fields`, unless `digested` chooses), and the fields' bytes as `field_0`,
-    `field_1`, ... With `others`, also the names of the columns that are not among `fields`, as `_others`.
+    `_found_digest` (as the row's cells say, of what `digested` chooses; null without it), and the fields' bytes as
+    `field_0`, `field_1`, ... With `others`, also the names of the columns that are not among `fields`, as `_others`.
     """
     view = book.view(sink)
     covered = view.authority.covered() if within is None else view.authority.covered() & within
@@ -90,9 +91,9 @@ def hbase_places(
     return in_workers(asked.repartition(spread), reader, from_arrow_schema(schema))
 
 
-def contents_of(fields: Sequence[str]) -> Digested:
-    """A digest over all of these fields, in this order, for callers that need no fields."""
-    return lambda row: [row.get(name) for name in fields]
+def contents_of(fields: Fields) -> Digested:
+    """A digest over all of these fields, in this order."""
+    return lambda row: [value_of(kind, row.get(name)) for name, kind in fields.items()]
 
 
 def places_schema(fields: Sequence[str], *, others: bool = False) -> pa.Schema:
@@ -123,10 +124,14 @@ def place_row(
     if row is None:
         return (*place, False, False, None, None, *(None for _ in fields), *([[]] if others else []))
     contents = [row.fields.get(name) for name in fields]
-    of = contents if digested is None else digested(row.fields)
-    digest = content_hash(row_hash(coordinate_hash(at, found.offset), found.index), of)
+    said, digest = _signed(row.mark.digest), None
+    if digested is not None:
+        of_row = row_hash(coordinate_hash(at, found.offset), found.index)
+        digest = _signed(content_hash(of_row, digested(row.fields)))
+        # A mark with an older digest cannot be compared.
+        said = said if row.mark.digests == DIGESTS else digest
     found_others = [sorted(row.fields.keys() - {*fields})] if others else []
-    return (*place, True, row.mark.tombstone, _signed(row.mark.digest), _signed(digest), *contents, *found_others)
+    return (*place, True, row.mark.tombstone, said, digest, *contents, *found_others)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from tidemark.streams.transform import Transform
 from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.failing_messages import cause_of, failing
 from tidemark_spark.rows.reading import no_messages
+from tidemark_spark.rows.row_by_row import row_by_row
 from tidemark_spark.rows.selecting import only
 from tidemark_spark.rows.tallying import AS_READ, as_read, read_tallies
 from tidemark_spark.rows.transform import given_to, made_of, refuse_invented, repeats, transformed
@@ -84,6 +85,10 @@ def rows_of(
                 # Spark computes these rows later, from what it keeps.
                 made.kept.push(scratch.pop_all())
             return made
+        selected = None if several or read is not None else row_by_row(rows, scheme.fields, transform)
+        computed = None if selected is None else _computed(_finished(selected, stream, refusals, None, once=once))
+        if computed is not None:
+            return computed
 
         # Transformed; messages on which the transform fails become dead letters.
         rows = _kept(outcomes.slimmed(rows, several=True), scratch, once=once)
@@ -91,7 +96,9 @@ def rows_of(
         rows = outcomes.settled(rows) if several else rows.drop(*AS_READ)
         once = once or not repeats(rows, scheme.fields, transform)
         try:
-            return _finished(transformed(rows, scheme.fields, transform), stream, refusals, read, once=once)
+            return _finished(
+                transformed(rows, scheme.fields, transform), stream, refusals, read, once=once, joined=True
+            )
         except PySparkException as problem:
             if cause_of(problem) is None:
                 raise
@@ -99,7 +106,21 @@ def rows_of(
             if not (number := causes.count()):
                 raise
             rows = outcomes.failed(rows, causes, number)
-            return _finished(transformed(rows, scheme.fields, transform), stream, refusals, read, once=once)
+            return _finished(
+                transformed(rows, scheme.fields, transform), stream, refusals, read, once=once, joined=True
+            )
+
+
+def _computed(made: Rows) -> Rows | None:
+    """The rows, once Spark has computed and kept them. None if the transform fails on some message."""
+    try:
+        made.frame.write.format("noop").mode("overwrite").save()
+    except PySparkException as problem:
+        made.close()
+        if cause_of(problem) is None:
+            raise
+        return None
+    return made
 
 
 def _finished(
@@ -109,17 +130,21 @@ def _finished(
     read: tuple[PartitionTally, ...] | None,
     *,
     once: bool,
+    joined: bool = False,
 ) -> Rows:
-    """The last stages: no row is larger than a sink takes, all are hashed and kept, and each message has one outcome."""
+    """The last stages: no row is larger than a sink takes, all are hashed and kept, and each message has one outcome.
+
+    `joined`: the rows of a transform were put beside their messages again.
+    """
     several = _several(stream)
     rows = outcomes.within_limits(rows, refusals)
-    if stream.transform is None:
+    if not joined:
         rows = outcomes.slimmed(rows, several=several)
     with ExitStack() as kept:
         rows = _kept(outcomes.hashed(rows, outcomes.field_names(stream)), kept, once=once)
-        if stream.transform is not None:
+        if joined:
             rows = refuse_invented(rows)
-        if several or stream.transform is not None:
+        if several or joined:
             rows = outcomes.settled(rows)
         return Rows(rows, kept.pop_all(), read)
 

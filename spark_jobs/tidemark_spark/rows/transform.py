@@ -57,7 +57,7 @@ def transformed(rows: DataFrame, given: Fields, transform: Transform) -> DataFra
     anything is computed, when the transform cannot run, or lacks columns that it must give.
     """
     fields = transform.declared()
-    through = _through()
+    through = goes_through()
     result = made_of(given_to(rows, given), transform)
     # The other columns of a message: key, value, time, and those that a dead letter needs.
     carried = [one for one in rows.schema if one.name not in {*GIVEN_BACK, *_DECIDED, *given}]
@@ -77,13 +77,14 @@ def transformed(rows: DataFrame, given: Fields, transform: Transform) -> DataFra
     return beside.unionByName(_joined(messages.unionByName(made), [one.name for one in carried], fields))
 
 
-def _through() -> Column:
+def goes_through() -> Column:
+    """Whether a transform gets a row: it is valid, and no tombstone."""
     return has(Outcome.STORED) & ~F.col(TOMBSTONE)
 
 
 def given_to(rows: DataFrame, given: Fields) -> DataFrame:
     """The rows, and their columns, that a transform gets."""
-    return rows.where(_through()).select(*GIVEN_BACK, *map(field, given))
+    return rows.where(goes_through()).select(*GIVEN_BACK, *map(field, given))
 
 
 def made_of(given: DataFrame, transform: Transform) -> DataFrame:
@@ -154,7 +155,7 @@ def refuse_invented(rows: DataFrame) -> DataFrame:
     raise TransformRefused(
         f"the transform gives rows that cannot be told apart or come from nowhere: {named}. It has to give "
         f"{', '.join(GIVEN_BACK[:-1])} as they came, and each row of a message with an `_index` of its own. "
-        "Nothing was written."
+        "Nothing was committed."
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from tidemark.errors import TidemarkError
 from tidemark.functions.caller import MOST_DETAIL
 from tidemark_spark.columns import COORDINATE, INDEX
 from tidemark_spark.rows.failing_messages import DETAIL, ERROR, OF_DATA, RAISED
-from tidemark_spark.runtime.compiling import compiled
+from tidemark_spark.runtime.compiling import compiled, new_instance
+from tidemark_spark.runtime.frames import frame_of, rows_of
 from tidemark_spark.runtime.session import setting
 
 log = logging.getLogger(__name__)
@@ -50,11 +51,9 @@ def failing_messages(given: DataFrame, compute: Compute, messages: int) -> DataF
     spark = given.sparkSession
     tasks = max(2 * spark.sparkContext.defaultParallelism, math.ceil(messages / _MESSAGES_PER_TASK))
     placed = given.repartition(tasks, *COORDINATE).sortWithinPartitions(*COORDINATE, INDEX)
-    query: Any = placed._jdf
-    trial = _trial(spark, computed, placed.columns.index(INDEX))
-    found = query.queryExecution().toRdd().toJavaRDD().mapPartitions(trial)
+    found = rows_of(placed).mapPartitions(_trial(spark, computed, placed.columns.index(INDEX)))
     said = [T.StructField(name, T.StringType()) for name in (_CONDITION, _SAID)]
-    failed = _of_rows(spark, found, [*given.schema, *said])
+    failed = frame_of(spark, found, T.StructType([*given.schema, *said]))
     return failed.select(*COORDINATE, _error().alias(ERROR), F.substring(_SAID, 1, MOST_DETAIL).alias(DETAIL))
 
 
@@ -64,7 +63,7 @@ def _in_a_task(given: DataFrame, compute: Compute) -> Any | None:
     context: Any = spark.sparkContext._jsc
     tried = context.parallelize([0], 1).mapPartitions(_trial(spark, None, 0))
     # With all rows in one task, Spark shuffles none.
-    rows = _of_rows(spark, tried, given.schema).coalesce(1)
+    rows = frame_of(spark, tried, given.schema).coalesce(1)
     try:
         with setting(spark, "spark.sql.adaptive.enabled", "false"):
             made: Any = compute(rows)._jdf
@@ -81,18 +80,8 @@ def _error() -> Column:
 
 
 def _trial(spark: SparkSession, computed: Any | None, index: int) -> Any:
-    gateway: Any = spark.sparkContext._gateway
-    states = gateway.jvm.java.util.ArrayList()
+    jvm: Any = spark.sparkContext._jvm
+    states = jvm.java.util.ArrayList()
     for one in OF_DATA:
         states.add(one)
-    arguments = gateway.new_array(gateway.jvm.java.lang.Object, 3)
-    for place, one in enumerate((computed, index, states)):
-        arguments[place] = one
-    return compiled(spark.sparkContext, _TRIAL).newInstance(arguments)
-
-
-def _of_rows(spark: SparkSession, rows: Any, fields: Iterable[T.StructField]) -> DataFrame:
-    """A frame of Spark's internal rows from Java."""
-    java: Any = spark._jsparkSession
-    schema = java.parseDataType(T.StructType(list(fields)).json())
-    return DataFrame(java.internalCreateDataFrame(rows.rdd(), schema, False), spark)
+    return new_instance(compiled(spark.sparkContext, _TRIAL), computed, index, states)

@@ -41,3 +41,12 @@ def _compile(context: SparkContext, of: str, text: str, name: str) -> Any:
     jsc: Any = context._jsc
     jsc.addJar(str(jar))
     return compiler.getClassLoader().loadClass(f"tidemark.{of}").getConstructors()[0]
+
+
+def new_instance(constructor: Any, *given: Any) -> Any:
+    """An object of a compiled class. Numbers, texts, booleans, and Java's objects are given as Java has them."""
+    gateway: Any = SparkContext._gateway
+    arguments = gateway.new_array(gateway.jvm.java.lang.Object, len(given))
+    for number, one in enumerate(given):
+        arguments[number] = one
+    return constructor.newInstance(arguments)

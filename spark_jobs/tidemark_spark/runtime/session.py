@@ -15,6 +15,7 @@ from tidemark.clients.kafka.clients import token_urls
 from tidemark.errors import WrongUse
 from tidemark.runs.open_stream import OpenStream
 from tidemark.streams.engine import SENSITIVE, STAGES
+from tidemark_spark.runtime.calls import look_up_once
 from tidemark_spark.runtime.engine_run import EngineRun, attach, current
 from tidemark_spark.runtime.shipping import PY_FILES, own_modules, ship_code
 
@@ -131,6 +132,7 @@ def _in_application(
     spark = builder.getOrCreate()
     jvm: Any = SparkContext._jvm
     jvm.java.lang.System.setProperty(_ALLOWED_URLS, ",".join(token_urls))
+    look_up_once(spark.sparkContext)
     ship_code(spark.sparkContext)
     _shuffle_little(spark)
     return spark
@@ -150,6 +152,7 @@ def _in_engine(
     spark = engine.spark
     if not new:
         return spark
+    look_up_once(spark.sparkContext)
     _shuffle_little(spark)
     _give_settings(spark, engine.run)
     _allow(spark, token_urls)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 from zipimport import zipimporter
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 # What runs in a task: batches in, batches out. It is pickled.
@@ -45,6 +47,13 @@ class Sparing:
 
 def _nothing() -> None:
     pass
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """Spark's types as those of Arrow."""
+    # Spark 4.2 asks for the zone of times, which before it was this one.
+    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **zone)
 
 
 def batch_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:

@@ -1,7 +1,5 @@
 package tidemark;
 
-import java.lang.management.ManagementFactory;
-import java.lang.management.ThreadMXBean;
 import java.util.List;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -111,40 +109,31 @@ public class Patterns implements UDF1 {
         }
     }
 
-    /** A line that looks at the clock now and then while a pattern reads it: Java has no other way to end a match. */
+    /**
+     * A line that counts how often a pattern looks at it: Java has no other way to end a match.
+     *
+     * Looks are the same for the same line, whatever the machine. A clock would make a line a row in one attempt, and a dead
+     * letter in the next.
+     */
     private static class Watched implements CharSequence {
-        // A millisecond or less.
-        private static final int BETWEEN_LOOKS = 50000;
-        // Both exist before any stack overflows: a class whose first use fails stays unusable.
-        private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
+        // As many as a usual processor does in a millisecond.
+        private static final long LOOKS_PER_MILLI = 100000;
+        // It exists before any stack overflows: a class whose first use fails stays unusable.
         private static final Late LATE = new Late();
 
         private final String line;
-        private final long mostNanos;
-        private int left = BETWEEN_LOOKS;
-        private long began = -1;
+        private long left;
 
         Watched(String line, int mostMillis) {
             this.line = line;
-            this.mostNanos = mostMillis * 1000000L;
+            this.left = mostMillis * LOOKS_PER_MILLI;
         }
 
         public char charAt(int index) {
             if (--left < 0) {
-                look();
-            }
-            return line.charAt(index);
-        }
-
-        /** Only this thread's own processor time counts: a busy or suspended machine makes no line late. */
-        private void look() {
-            left = BETWEEN_LOOKS;
-            long now = THREADS.getCurrentThreadCpuTime();
-            if (began < 0) {
-                began = now;
-            } else if (now - began > mostNanos) {
                 throw LATE;
             }
+            return line.charAt(index);
         }
 
         public int length() {

@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidemark.commit.fence import HeadFence
 from tidemark.functions import Message, load_function
@@ -39,7 +38,7 @@ from tidemark_spark.columns import (
     TOPIC,
     VALUE,
 )
-from tidemark_spark.runtime.workers import batch_of, in_workers
+from tidemark_spark.runtime.workers import arrow_schema, batch_of, in_workers
 from tidemark_spark.schemes.fields import SPARK_TYPES
 
 _MESSAGE = (TOPIC, INCARNATION, PARTITION, OFFSET, KEY, VALUE, TIMESTAMP, TIMESTAMP_TYPE, HEADERS)
@@ -80,7 +79,7 @@ def called(messages: DataFrame, scheme: FunctionScheme, retry: Retry, fence: Hea
     schema = T.StructType([*given.schema.fields, *fields, *ours])
     again = {"value", "headers"} & set(scheme.keep.values())
     call = _Call(
-        scheme.function, scheme.given, retry.chosen(), retry.timeout_ms, fence, to_arrow_schema(schema), bool(again)
+        scheme.function, scheme.given, retry.chosen(), retry.timeout_ms, fence, arrow_schema(schema), bool(again)
     )
     return in_workers(given, call, schema)
 

@@ -22,6 +22,9 @@ from tidemark_spark.schemes.fields import NOT_UTF8, first_problem, typed, utf8_t
 
 _PATTERNS = Path(__file__).with_name("Patterns.java")
 
+# How a reason ends that another try of the same task may not give: how much of the stack a match takes is not fixed.
+MAY_DIFFER = "needs too much stack"
+
 _TEXT, _MATCHED = "_text", "_matched"
 # Indexes in the result of `Patterns`: why the line is invalid, the number of the pattern, and the first field.
 _WHY, _NUMBER, _FIRST = range(3)

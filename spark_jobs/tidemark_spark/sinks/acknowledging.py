@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -15,9 +17,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements
+from tidemark.sinks.hbase.columns import Places
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, MESSAGE_HASH, ROW_HASH, message_hash, row_hash
 from tidemark_spark.rows.tallying import count_of, digest_of
-from tidemark_spark.runtime.workers import Task, in_workers
+from tidemark_spark.runtime.workers import Task, batch_of, in_workers
 from tidemark_spark.sinks.contract import WriteContext
 
 # The first columns of a written row, for `acknowledge`.
@@ -45,43 +48,63 @@ Writer = Task
 Prepared = tuple[Callable[[], None], list[tuple[Any, ...]]]
 
 
-def acknowledged(rows: DataFrame, writer: Writer) -> Acknowledgements:
-    """Write all rows, and add up what the server has acknowledged to the writer."""
-    return _collected(
-        in_workers(rows, writer, from_arrow_schema(_ACKNOWLEDGED))
-        .groupBy(*AT)
-        .agg(
-            F.sum("messages").alias("messages"),
-            F.bit_xor("messages_ack").alias("messages_ack"),
-            F.sum("written").alias("written"),
-            F.bit_xor("written_ack").alias("written_ack"),
-            F.bit_xor("content").alias("content"),
-        )
-    )
+def acknowledged(rows: DataFrame, writer: Writer, *, few: bool = False) -> Acknowledgements:
+    """Write all rows, and add up what the server has acknowledged to the writer. One job, without a shuffle of its own.
+
+    `few` rows are written from the driver: starting Spark's Python workers for them would take longer than all else.
+    """
+    found: Sequence[tuple[Any, ...]]
+    if few:
+        batches = _Summed(writer)(rows.toArrow().to_batches())
+        found = [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+    else:
+        found = in_workers(rows, _Summed(writer), from_arrow_schema(_ACKNOWLEDGED)).collect()
+    return _acknowledgements(_sums((row[:3], row[3:]) for row in found))
+
+
+@dataclass(frozen=True)
+class _Summed:
+    """A writer that acknowledges at its end: one row for each partition that its task has written."""
+
+    writer: Writer
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (tuple(row.values()) for batch in self.writer(batches) for row in batch.to_pylist())
+        yield batch_of([(*at, *sums) for at, sums in _sums((row[:3], row[3:]) for row in rows).items()], _ACKNOWLEDGED)
+
+
+def _sums(counted: Iterable[tuple[tuple[Any, ...], tuple[Any, ...]]]) -> dict[tuple[Any, ...], list[int]]:
+    """The sums of counts with the same place, in the order of `_ACKNOWLEDGED`."""
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for place, (messages, messages_ack, written, written_ack, content) in counted:
+        sums = found.setdefault(place, [0, 0, 0, 0, 0])
+        sums[0] += messages
+        sums[1] ^= messages_ack
+        sums[2] += written
+        sums[3] ^= written_ack
+        sums[4] ^= content
+    return found
 
 
 def held_by(rows: DataFrame) -> Acknowledgements:
     """Count rows that were read back, by coordinate, INDEX and DIGEST: for sinks whose server acknowledges no rows."""
     hashed = rows.withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})
-    return _collected(
-        hashed.groupBy(*AT).agg(
-            F.count_if(F.col(INDEX) == 0).alias("messages"),
-            F.bit_xor(F.when(F.col(INDEX) == 0, F.col(MESSAGE_HASH))).alias("messages_ack"),
-            F.count("*").alias("written"),
-            F.bit_xor(ROW_HASH).alias("written_ack"),
-            F.bit_xor(DIGEST).alias("content"),
-        )
+    counted = hashed.groupBy(*AT).agg(
+        F.count_if(F.col(INDEX) == 0),
+        F.bit_xor(F.when(F.col(INDEX) == 0, F.col(MESSAGE_HASH))),
+        F.count("*"),
+        F.bit_xor(ROW_HASH),
+        F.bit_xor(DIGEST),
     )
+    return _acknowledgements({row[:3]: row[3:] for row in counted.collect()})
 
 
-def _collected(counted: DataFrame) -> Acknowledgements:
+def _acknowledgements(sums: Mapping[tuple[Any, ...], Sequence[int]]) -> Acknowledgements:
     return {
-        TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]): Acknowledged(
-            count_of(row["messages"], row["messages_ack"]),
-            count_of(row["written"], row["written_ack"]),
-            digest_of(row["content"]),
+        TopicPartition(topic, partition, incarnation): Acknowledged(
+            count_of(messages, messages_ack), count_of(written, written_ack), digest_of(content)
         )
-        for row in counted.collect()
+        for (topic, incarnation, partition), (messages, messages_ack, written, written_ack, content) in sums.items()
     }
 
 
@@ -136,6 +159,29 @@ def _counted(counts: list[tuple[Any, ...]], context: WriteContext) -> pa.RecordB
     return pa.RecordBatch.from_pylist(
         [dict(zip(_ACKNOWLEDGED.names, count, strict=True)) for count in counts], schema=_ACKNOWLEDGED
     )
+
+
+def counts_by_partition(
+    places: Places, indexes: pa.Array, messages: pa.Array, rows: pa.Array, digests: pa.Array
+) -> list[tuple[Any, ...]]:
+    """As `counts_of`, of Arrow's columns."""
+    first, *others = (one.to_numpy(zero_copy_only=False) for one in (indexes, messages, rows, digests))
+    of_message, of_row, of_content = others
+    found = []
+    for at, mine in places.partitions():
+        begins = mine & (first == 0)
+        sums = (
+            int(np.count_nonzero(begins)),
+            _xor(of_message[begins]),
+            int(np.count_nonzero(mine)),
+            _xor(of_row[mine]),
+        )
+        found.append((at.topic, at.incarnation, at.partition, *sums, _xor(of_content[mine])))
+    return found
+
+
+def _xor(numbers: np.ndarray) -> int:
+    return int(np.bitwise_xor.reduce(numbers))
 
 
 def counts_of(columns: list[list[Any]]) -> list[tuple[Any, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -26,6 +26,7 @@ class WriteContext:
 
     `ordinal` is higher than that of every earlier attempt that may have written at the same offsets. Attempts at other
     offsets may share an ordinal, so it stays small. A sink can put it into the version of a row, after the offset.
+    `few`: the window has so few rows that a sink may write them from the driver.
 
     A sink checks `fence` before the first row and every few seconds, in every task. Spark's workers call `report` with
     the number of acknowledged messages of a partition.
@@ -37,6 +38,7 @@ class WriteContext:
     fence: HeadFence
     report: Callable[[TopicPartition, int], None]
     ordinal: int
+    few: bool = False
 
 
 class Sink(Protocol):
@@ -69,6 +71,35 @@ class Sink(Protocol):
         ...
 
 
+@runtime_checkable
+class OnePassSink(Sink, Protocol):
+    """A sink that can store the rows of a window while they are read and made, if the window has no other sink.
+
+    Its `store` computes the rows in exactly one job, and without a shuffle: see `rows.one_pass`.
+    """
+
+    def discard(self, context: WriteContext) -> None:
+        """Remove what a `store` of this attempt has written: it is stored again, or refused."""
+        ...
+
+
+@runtime_checkable
+class FileSink(OnePassSink, Protocol):
+    """A sink that can do so for a window with other sinks too: they take its rows from what it has written."""
+
+    def written(self, spark: SparkSession, context: WriteContext) -> DataFrame:
+        """The rows that `store` has written for this attempt, with the columns that it was given."""
+        ...
+
+
+@runtime_checkable
+class NeedsMessages(Protocol):
+    """A sink whose rows may need columns of the message itself, as `columns.KEY`, which no other sink keeps."""
+
+    @property
+    def needs_messages(self) -> bool: ...
+
+
 class SparkSink(Protocol):
     """A type of sink, as Spark's jobs use it. `settings` come from the stream file, for one sink of this type."""
 
@@ -83,6 +114,11 @@ class SparkSink(Protocol):
     def audit(self, audit: Audit, settings: Any) -> Audited | None:
         """Compare what the sink holds with what it should hold. None: audits skip this type."""
         ...
+
+
+def audits_by_sums(sink: SparkSink) -> bool:
+    """Whether a type's audit is `Audit.rows_of`: then it asks for rows only where the digests of a block differ."""
+    return getattr(sink, "by_sums", False)
 
 
 class ComparingSink(SparkSink, Protocol):

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from thriftpy2.thrift import TException
 from thriftpy2.transport import TTransportException
@@ -26,6 +26,9 @@ from tidemark.clients.connections import HBaseEndpoint
 from tidemark.clients.hbase.paging import PageSize
 from tidemark.clients.hbase.thrift import AlreadyExists, Connection, HBaseIOError, IllegalArgument
 from tidemark.errors import Unreachable
+
+if TYPE_CHECKING:
+    from tidemark.clients.hbase.encoding import Rows
 
 T = TypeVar("T")
 
@@ -99,6 +102,19 @@ class Gateway:
                 if time.monotonic() > deadline:
                     raise Unreachable(f"HBase at {self.endpoint} did not {what}: {reason(problem)}") from problem
                 time.sleep(0.3)
+
+    def put(self, table: str, rows: Rows, timestamp: int) -> None:
+        """Put many rows, with one timestamp for all cells. Returns when HBase has acknowledged them. Raises Unreachable."""
+        # Arrow takes a third of a second to load, and readers do not need it.
+        from tidemark.clients.hbase.encoding import CALL, call_of
+
+        def put(connection: Any) -> None:
+            connection.transport.write(call_of(table.encode(), rows, timestamp))
+            connection.transport.flush()
+            # Thrift's library reads the answer, and raises what it says.
+            connection.client._recv(CALL)
+
+        self._repeated(f"write {rows.number} rows to {table}", put)
 
     def scan(
         self, table: str, start: bytes, stop: bytes | None, **options: Any

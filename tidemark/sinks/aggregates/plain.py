@@ -8,8 +8,9 @@ from typing import Any
 from tidemark.clients.connections import Connections
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import RangeSet
+from tidemark.sinks.aggregates.rows import qualifier
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.aggregates.table import aggregate_table, totals
+from tidemark.sinks.aggregates.table import aggregate_table, place_of, totals
 from tidemark.sinks.contract import Columns, Opened, PlainSink
 from tidemark.sinks.texts import text
 
@@ -17,11 +18,22 @@ from tidemark.sinks.texts import text
 class PlainAggregates(PlainSink):
     left_by_erasing = ""
 
-    def erase(
-        self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet, erased: RangeSet
+    def erase_windows(
+        self,
+        connections: Connections,
+        place: Mapping[str, str],
+        record: Record,
+        covers: RangeSet,
+        erased: RangeSet,
+        windows: Sequence[Record],
     ) -> None:
         table = aggregate_table(connections, place["connection"], place["table"])
-        table.erase(covers, record.attempt.generation)
+        table.erase(covers, {qualifier(one.lane, one.seq) for one in windows}, record.attempt.generation)
+
+    def place(
+        self, opened: Opened, settings: HBaseAggregatesSink, lane: str, seq: int, generation: int
+    ) -> dict[str, str]:
+        return place_of(settings.hbase, settings.table, settings.whole_blocks)
 
     # No sweep: a key that a window no longer contributes to keeps its old cell, which does not count.
 

@@ -7,14 +7,13 @@ contributions as of that moment, whatever is written or committed meanwhile; wha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tidemark.clients.connections import Connections, hbase_endpoint
 from tidemark.clients.hbase.gateway import Gateway, TableMissing
-from tidemark.clients.hbase.thrift import Mutation
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import NOTHING, Book, Committed
 from tidemark.ledger.records import Record
@@ -111,33 +110,29 @@ class AggregateTable:
 
         Returns when HBase has acknowledged all of them. Raises Unreachable.
         """
-        self._rows.write(
-            (
-                (row, [Mutation(isDelete=False, column=DATA_PREFIX + column, value=cell, writeToWAL=True)])
-                for row, column, cell in cells
-            ),
-            generation,
-        )
+        self._rows.write_cells([(row, DATA_PREFIX + column, cell) for row, column, cell in cells], generation)
 
-    def erase(self, covers: RangeSet, generation: int) -> int:
-        """Remove the older contributions of the blocks that a window has made anew without what it erased.
+    def erase(self, covers: RangeSet, windows: Collection[bytes], generation: int) -> int:
+        """Remove the older contributions of the blocks or windows that an erasure has made anew without what it erased.
 
-        Returns how many columns were cleared. The table is in the order of its keys, so this reads all of it.
+        `covers` are the offsets of the blocks, `windows` the columns of the windows. Returns how many columns were cleared.
+        The table is in the order of its keys, so this reads all of it.
         """
         cleared = 0
-        for row, column in self._columns_of(covers):
+        for row, column in self._columns_of(covers, windows):
             self._remove_until(row, column, generation - 1)
             cleared += 1
         return cleared
 
-    def _columns_of(self, covers: RangeSet) -> Iterator[tuple[bytes, bytes]]:
-        """The rows and columns with contributions of blocks that begin within some offsets."""
+    def _columns_of(self, covers: RangeSet, windows: Collection[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """The rows and columns with contributions of some windows, or of blocks that begin within some offsets."""
         try:
             for salt in range(SALTS):
                 for row, cells in self._gateway.scan(self.table, *salt_range(salt), columns=[DATA_FAMILY.encode()]):
                     for column in cells:
-                        found = block_of(column[len(DATA_PREFIX) :])
-                        if found is not None and found in covers:
+                        name = column[len(DATA_PREFIX) :]
+                        found = block_of(name)
+                        if name in windows or (found is not None and found in covers):
                             yield row, column
         except TableMissing:
             return

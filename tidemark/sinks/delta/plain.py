@@ -32,5 +32,11 @@ class PlainDelta(PlainSink):
 
         table.sweep(place["base"], record, covers)
 
+    def place(self, opened: Opened, settings: DeltaSink, lane: str, seq: int, generation: int) -> dict[str, str]:
+        from tidemark.sinks.delta import table
+
+        base = settings.base(opened.connections)
+        return {"base": base, "folder": table.partition_folder(base, generation)}
+
     def rows(self, opened: Opened, settings: DeltaSink, limit: int) -> Iterator[dict[str, Any]]:
         return map(of_file, delta_rows(opened.book, settings.name, limit))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidemark.errors import WrongUse
-from tidemark.sinks.hbase.packed import pack, unpack
+from tidemark.sinks.hbase.packed import pack_columns, unpack
 from tidemark.sinks.hbase.rows import DATA_PREFIX
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class TableLayout(Protocol):
@@ -34,12 +37,12 @@ class CellLayout:
     columns: Mapping[str, str] = field(default_factory=dict)
     packed: bool = False
 
-    def writer(self, fields: Sequence[str]) -> Callable[[Iterable[bytes | None]], Iterable[tuple[bytes, bytes | None]]]:
-        """A function that makes cells of these fields' contents: (column with family, contents or None for no cell)."""
+    def cells(self, fields: Sequence[str], contents: Sequence[pa.Array]) -> list[tuple[bytes, pa.Array]]:
+        """The columns (with family) and cells of fields, of many rows at once. A null is no cell."""
         if self.packed:
-            return lambda contents: [(PACKED, pack(zip(fields, contents, strict=True)))]
+            return [(PACKED, pack_columns(fields, contents))]
         columns = [DATA_PREFIX + self.columns.get(name, name).encode() for name in fields]
-        return lambda contents: zip(columns, contents, strict=True)
+        return list(zip(columns, contents, strict=True))
 
     def fields(self, cells: Mapping[bytes, bytes]) -> dict[str, bytes]:
         """The fields that are not null, from all cells of a row.

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidemark.clients.connections import Connections
 from tidemark.clients.hbase.gateway import TableMissing
+from tidemark.ledger.adopting import Left
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Opened, PlainSink
@@ -15,6 +16,12 @@ from tidemark.sinks.hbase.settings import HBaseSink
 from tidemark.sinks.hbase.table import ResultTable, result_table
 from tidemark.sinks.reading import hbase_rows
 from tidemark.sinks.texts import place, texts
+
+
+def left_in(table: ResultTable) -> Iterator[Left]:
+    """What attempts have left in a table of rows by coordinate, or of dead letters."""
+    for row, mark in table.left():
+        yield Left(row.partition, row.offset, mark.lane, mark.seq, mark.generation)
 
 
 class PlainHBase(PlainSink):
@@ -32,6 +39,12 @@ class PlainHBase(PlainSink):
 
     def table(self, opened: Opened, settings: HBaseSink) -> ResultTable:
         return result_table(opened.connections, settings.hbase, settings.table)
+
+    def left(self, opened: Opened, settings: HBaseSink) -> Iterator[Left]:
+        return left_in(self.table(opened, settings))
+
+    def place(self, opened: Opened, settings: HBaseSink, lane: str, seq: int, generation: int) -> dict[str, str]:
+        return {"connection": settings.hbase, "table": settings.table}
 
     def rows(self, opened: Opened, settings: HBaseSink, limit: int) -> Iterator[dict[str, Any]]:
         for row in hbase_rows(opened.book, self.table(opened, settings), settings.name):

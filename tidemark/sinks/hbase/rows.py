@@ -3,8 +3,8 @@
     key    salt            1 byte
            topic           1 byte length, then UTF-8 (a name is at most 249 bytes: `a` and `a-b` cannot mix)
            incarnation     2 bytes, partition 4, offset 8, index of the row in its message 4: unsigned, big-endian
-    mark   cell `t:m`      format 1 byte, flags 1, generation 8, content digest 8, window number 8: unsigned,
-                           big-endian; then the lane's name
+    mark   cell `t:m`      format 1 byte (which digest of contents: `hashing.DIGESTS`), flags 1, generation 8, content
+                           digest 8, window number 8: unsigned, big-endian; then the lane's name
     data   cells `d:FIELD` the field as UTF-8 text, or its bytes if it is binary; no cell for null
 
 All cells of a row also have the generation as their timestamp. Offsets have a fixed width, so rows sort by offset.
@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import xxhash
 
+from tidemark.offsets.hashing import DIGESTS
 from tidemark.offsets.ranges import OffsetRange, TopicPartition
 
 SALTS = 16
@@ -30,7 +31,6 @@ MARK = b"t:m"
 DATA_FAMILY = "d"
 DATA_PREFIX = b"d:"
 MARK_FAMILY = "t"
-MARK_FORMAT = 1
 FLAG_TOMBSTONE = 1
 
 _TAIL = struct.Struct(">HI")
@@ -56,18 +56,19 @@ class Mark(NamedTuple):
     lane: str
     seq: int
     tombstone: bool = False
+    digests: int = DIGESTS
 
     def encode(self) -> bytes:
         flags = FLAG_TOMBSTONE if self.tombstone else 0
-        return _MARK.pack(MARK_FORMAT, flags, self.generation, self.digest, self.seq) + self.lane.encode()
+        return _MARK.pack(self.digests, flags, self.generation, self.digest, self.seq) + self.lane.encode()
 
     @classmethod
     def decode(cls, stored: bytes) -> Mark:
-        """Raises ValueError for bytes that are not a mark of this format."""
-        if len(stored) < _MARK.size or stored[0] != MARK_FORMAT:
-            raise ValueError(f"not a mark of format {MARK_FORMAT}: {stored[:40]!r}")
-        _, flags, generation, digest, seq = _MARK.unpack_from(stored)
-        return cls(generation, digest, stored[_MARK.size :].decode(), seq, bool(flags & FLAG_TOMBSTONE))
+        """Raises ValueError for bytes that are not a mark that this version knows."""
+        if len(stored) < _MARK.size or not 1 <= stored[0] <= DIGESTS:
+            raise ValueError(f"not a mark of format 1 to {DIGESTS}: {stored[:40]!r}")
+        digests, flags, generation, digest, seq = _MARK.unpack_from(stored)
+        return cls(generation, digest, stored[_MARK.size :].decode(), seq, bool(flags & FLAG_TOMBSTONE), digests)
 
 
 class PartitionKeys:
@@ -81,7 +82,7 @@ class PartitionKeys:
         self._prefix = b""
 
     def key(self, offset: int, index: int) -> bytes:
-        return self._prefix_of(offset >> BLOCK_BITS) + _PLACE.pack(offset, index)
+        return self.prefix(offset >> BLOCK_BITS) + _PLACE.pack(offset, index)
 
     def scans(self, wanted: OffsetRange) -> Iterator[tuple[bytes, bytes]]:
         """The scans that together read a range, in the order of its offsets, as (first key, key after the last)."""
@@ -89,11 +90,12 @@ class PartitionKeys:
         while at < wanted.until:
             block = at >> BLOCK_BITS
             until = min(wanted.until, (block + 1) << BLOCK_BITS)
-            prefix = self._prefix_of(block)
+            prefix = self.prefix(block)
             yield prefix + _OFFSET.pack(at), prefix + _OFFSET.pack(until)
             at = until
 
-    def _prefix_of(self, block: int) -> bytes:
+    def prefix(self, block: int) -> bytes:
+        """How the keys of a block of 2 ** BLOCK_BITS offsets begin."""
         if block != self._block:
             salt = xxhash.xxh64_intdigest(self._shared, block & 0xFFFF_FFFF_FFFF_FFFF) % SALTS
             self._block, self._prefix = block, bytes([salt]) + self._shared

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidemark.clients.connections import Connections, hbase_endpoint
 from tidemark.clients.hbase.gateway import Gateway, TableMissing
@@ -28,6 +28,9 @@ from tidemark.sinks.hbase.rows import (
 from tidemark.sinks.hbase.settings import HBaseTableSettings
 from tidemark.sinks.owners import OWNER_ROW, check_owner
 
+if TYPE_CHECKING:
+    from tidemark.clients.hbase.encoding import Rows
+
 _OWNER_CELL = b"t:owner"
 
 # HBase keeps all versions, so a row of an older attempt stays under that of a newer one until the sweep.
@@ -37,9 +40,13 @@ FAMILIES = {
     MARK_FAMILY: {"maxVersions": ALL_VERSIONS, "timeToLive": FOR_EVER},
 }
 
-# For rows of some hundred bytes: few enough round trips, and small enough for a gateway's memory.
-WRITE_ROWS = 2_000
+# For rows of some hundred bytes: few enough round trips, and small enough for a gateway's memory. With 2,000 rows, all
+WRITE_ROWS = 5_000
 _SWEEP_ROWS = 5_000
+
+
+# The key of a row, a column with its family, and the value of its cell.
+Put = tuple[bytes, bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +100,21 @@ class ResultTable:
         )
         return dict(json.loads(cells[0].value)) if cells else {}
 
-    def write(self, rows: Iterable[tuple[bytes, list[Mutation]]], generation: int) -> None:
+    def write(self, rows: Rows, generation: int) -> None:
         """Write a batch of rows, each cell with `generation` as its timestamp; writing it again changes nothing.
 
         Returns when HBase has acknowledged all of them. Raises Unreachable.
         """
-        batch = [BatchMutation(row=key, mutations=mutations) for key, mutations in rows]
-        table = self._table.encode()
-        self._gateway.repeated(
-            f"write {len(batch)} rows to {self._table}",
-            lambda client: client.mutateRowsTs(table, batch, generation, {}),
-        )
+        self._gateway.put(self._table, rows, generation)
+
+    def write_cells(self, cells: Iterable[Put], generation: int) -> None:
+        """As `write`, of single cells."""
+        import pyarrow as pa
+
+        from tidemark.clients.hbase.encoding import rows_of
+
+        keys, columns, values = (pa.array(one, pa.binary()) for one in zip(*cells, strict=True))
+        self.write(rows_of(keys, [(columns, values)]), generation)
 
     def rows_that_count(self, authority: Authority, wanted: OffsetRange) -> Iterator[StoredRow]:
         """The rows in a range that carry exactly the authority's generation, in the order of (offset, index)."""
@@ -162,6 +173,14 @@ class ResultTable:
         cells: dict[bytes, Any] = rows[0].columns if rows else {}
         return {column: (cell.value, cell.timestamp) for column, cell in cells.items()}
 
+    def left(self) -> Iterator[tuple[Place, Mark]]:
+        """Every row with its newest mark, whether it counts or not. Reads the whole table."""
+        try:
+            for key, cells in self._gateway.scan(self._table, b"", OWNER_ROW, columns=[MARK]):
+                yield parse_key(key), Mark.decode(cells[MARK])
+        except TableMissing:
+            return
+
     def sweep(self, covers: RangeSet, generation: int) -> int:
         """Remove every cell older than `generation` at the covered offsets; returns the number of rows with such cells.
 
@@ -203,14 +222,6 @@ def make_with_regions(connections: Connections, settings: HBaseTableSettings) ->
 def result_table(connections: Connections, connection: str, table: str) -> ResultTable:
     """The table of this name, over a connection. Sends no request yet."""
     return ResultTable(Gateway(hbase_endpoint(connections(connection))), table)
-
-
-def cells_of(mark: Mark, fields: Iterable[tuple[bytes, bytes | None]]) -> list[Mutation]:
-    """A row's cells: the mark, and one for each field that is not null, as (qualifier with family, text)."""
-    # Positional: isDelete, column, value, writeToWAL. Keywords take twice the time, and every cell is made here.
-    cells = [Mutation(False, MARK, mark.encode(), True)]
-    cells += [Mutation(False, column, text, True) for column, text in fields if text is not None]
-    return cells
 
 
 def _newest(cells: Mapping[bytes, tuple[bytes, int]]) -> int:

@@ -16,6 +16,9 @@ class PlainKafka(PlainSink):
     # No sweep: no message can be removed from a topic.
     left_by_erasing = "its messages stay in the topics that it has written; `tidemark results` leaves them out"
 
+    def place(self, opened: Opened, settings: KafkaSink, lane: str, seq: int, generation: int) -> dict[str, str]:
+        return {"connection": settings.kafka, "topics": ",".join(settings.targets())}
+
     def rows(self, opened: Opened, settings: KafkaSink, limit: int) -> Iterator[dict[str, Any]]:
         """Topic, key and value of each message."""
         cluster = kafka_endpoint(opened.connections(settings.kafka))

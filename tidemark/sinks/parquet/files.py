@@ -20,8 +20,10 @@ import pyarrow.dataset as ds
 from pyarrow import fs
 
 from tidemark.errors import LedgerContradiction, WrongUse
+from tidemark.ledger.adopting import Left
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority, Segment
+from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import described, spans
@@ -34,6 +36,7 @@ GENERATION = "_generation"
 WINDOW_COLUMNS = ("_lane", "_seq", GENERATION)
 # Stands for the lane in the folder's name. No lane has this name.
 COMPACTED = "compacted"
+_PLACE = ("_topic", "_incarnation", "_partition", "_offset")
 _OWNER_FILE = "_tidemark_owner.json"
 # Spark's times have microseconds. Read as nanoseconds, times before 1678 or after 2262 would become other times.
 _FORMAT = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
@@ -50,6 +53,13 @@ def attempt_folder(base: str, lane: str, seq: int, generation: int) -> str:
 def exists(folder: str) -> bool:
     with folders.opened(folder) as (filesystem, path):
         return bool(filesystem.get_file_info(path).type != fs.FileType.NotFound)
+
+
+def delete(folder: str) -> None:
+    """Remove a folder, if it exists."""
+    with folders.opened(folder) as (filesystem, path):
+        if filesystem.get_file_info(path).type != fs.FileType.NotFound:
+            filesystem.delete_dir(path)
 
 
 def own(base: str, stream: str, ledger: str, sink: str) -> None:
@@ -81,6 +91,28 @@ def sweep(base: str, record: Record) -> None:
             name, _, number = found.base_name.partition("=")
             if name == "generation" and number.isdecimal() and int(number) < record.attempt.generation:
                 filesystem.delete_dir(found.path)
+
+
+def left(base: str) -> Iterator[Left]:
+    """The rows in the folders of windows, whether they count or not. What compactions have merged is left out."""
+    with folders.opened(base) as (filesystem, path):
+        for lane, in_lane in _named(filesystem, path, "lane"):
+            for seq, in_window in _named(filesystem, in_lane, "seq") if lane != COMPACTED else ():
+                for generation, folder in _named(filesystem, in_window, "generation"):
+                    found = ds.dataset(folder, filesystem=filesystem, format=_FORMAT)
+                    for batch in found.to_batches(columns=list(_PLACE)) if found.files else ():
+                        for topic, incarnation, partition, offset in zip(
+                            *(batch.column(name).to_pylist() for name in _PLACE), strict=True
+                        ):
+                            at = TopicPartition(topic, partition, incarnation)
+                            yield Left(at, offset, lane, int(seq), int(generation))
+
+
+def _named(filesystem: fs.FileSystem, path: str, name: str) -> list[tuple[str, str]]:
+    """The folders NAME=VALUE in a folder: each value, and the path."""
+    found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    parts = ((*one.base_name.partition("="), one.path) for one in found if one.type == fs.FileType.Directory)
+    return sorted((value, at) for key, _, value, at in parts if key == name)
 
 
 def tables_that_count(parts: Iterable[Part], authority: Authority) -> Iterator[pa.Table]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark.clients.connections import Connections
+from tidemark.ledger.adopting import Left
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet
@@ -29,6 +30,17 @@ class PlainParquet(PlainSink):
         from tidemark.sinks.parquet import files
 
         files.sweep(place["base"], record)
+
+    def left(self, opened: Opened, settings: ParquetSink) -> Iterator[Left]:
+        from tidemark.sinks.parquet import files
+
+        return files.left(settings.base(opened.connections))
+
+    def place(self, opened: Opened, settings: ParquetSink, lane: str, seq: int, generation: int) -> dict[str, str]:
+        from tidemark.sinks.parquet import files
+
+        base = settings.base(opened.connections)
+        return {"base": base, "folder": files.attempt_folder(base, lane, seq, generation)}
 
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
         from tidemark.sinks.parquet.files import holds_erased

@@ -95,7 +95,7 @@ class HBaseAggregates:
         keys, values = len(self._config.key), tuple(one.name for one in self._aggregates)
         columns = _Windows(windows) if self._block is None else _Blocks(covers)
         writer = _Writer(self._table, values, keys, columns, context)
-        return acknowledged(contributions(given, keys, self._aggregates, self._block), writer)
+        return acknowledged(contributions(given, keys, self._aggregates, self._block), writer, few=context.few)
 
     def receipt(self, context: WriteContext) -> SinkReceipt:
         place = place_of(self._config.hbase, self._config.table, self._block)

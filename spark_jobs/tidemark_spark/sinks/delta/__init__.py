@@ -18,6 +18,8 @@ from tidemark_spark.sinks.delta.writer import DeltaResults
 
 
 class SparkDelta:
+    by_sums = True
+
     def writer(self, opened: OpenStream, settings: DeltaSink) -> Sink:
         return DeltaResults(settings, settings.base(opened.connections), opened.stream.name, opened.fields)
 

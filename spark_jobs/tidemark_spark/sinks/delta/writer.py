@@ -5,17 +5,19 @@ Tidemark does not use Delta's own jars: those do not say what they have written,
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.settings import DeltaSink
+from tidemark.sinks.parquet import files as parquet_files
 from tidemark_spark.columns import COORDINATE, DIGEST, INDEX, TOMBSTONE, field
+from tidemark_spark.readers.parquet import schema_of
 from tidemark_spark.runtime.session import setting
 from tidemark_spark.sinks.contract import WriteContext
-from tidemark_spark.sinks.parquet.writer import read_back
+from tidemark_spark.sinks.parquet.writer import read_back, written_rows
 
 # Delta's format has these times. Readers take Parquet's older form for nanoseconds, which cannot hold the year 2300.
 _TIMES = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
@@ -50,6 +52,15 @@ class DeltaResults:
         # Counts what the table holds, not what was written: `add` may have skipped this version.
         held = delta_table.files_of(self._base).get(context.generation)
         return read_back(rows, *held) if held else {}
+
+    def written(self, spark: SparkSession, context: WriteContext) -> DataFrame:
+        held = delta_table.files_of(self._base).get(context.generation, [])
+        return written_rows(spark, schema_of(self._fields), *held)
+
+    def discard(self, context: WriteContext) -> None:
+        # What is in the table is debris, until a sweep removes it.
+        if context.generation not in delta_table.files_of(self._base):
+            parquet_files.delete(delta_table.partition_folder(self._base, context.generation))
 
     def refusal(self, fields: Fields) -> None:
         return None

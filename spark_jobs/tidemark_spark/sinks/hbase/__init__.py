@@ -17,6 +17,8 @@ from tidemark_spark.sinks.hbase.writer import HBaseResults
 
 
 class SparkHBase:
+    by_sums = True
+
     def writer(self, opened: OpenStream, settings: HBaseSink) -> Sink:
         table = opened.result_table(settings.hbase, settings.table)
         return HBaseResults(settings, table, field_names(opened.stream), opened.connections)
@@ -29,7 +31,7 @@ class SparkHBase:
     def audit(self, audit: Audit, settings: HBaseSink) -> Audited:
         opened = audit.opened
         table = opened.result_table(settings.hbase, settings.table)
-        found = rows_of_table(audit, table, settings.name, contents_of(field_names(opened.stream)))
+        found = rows_of_table(audit, table, settings.name, contents_of(opened.fields))
         return audit.rows_of(settings.name, found, {"table": settings.table})
 
     def compare(self, comparing: Comparing, settings: HBaseSink) -> PlaceComparison:

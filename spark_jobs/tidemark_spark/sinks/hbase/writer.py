@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.clients.connections import Connections
-from tidemark.clients.hbase.thrift import Mutation
+from tidemark.clients.hbase.encoding import rows_of
 from tidemark.ledger.records import SinkReceipt
-from tidemark.offsets.hashing import unsigned
-from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledgements, Outcome
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.dead_letters import DIGESTED, FIELDS
 from tidemark.sinks.hbase.cells import CellLayout
-from tidemark.sinks.hbase.rows import Mark, PartitionKeys
+from tidemark.sinks.hbase.columns import Places, marks
+from tidemark.sinks.hbase.rows import MARK
 from tidemark.sinks.hbase.settings import HBaseSink
-from tidemark.sinks.hbase.table import WRITE_ROWS, ResultTable, cells_of, make_with_regions
+from tidemark.sinks.hbase.table import WRITE_ROWS, ResultTable, make_with_regions
 from tidemark.streams.model import DeadLetters
 from tidemark_spark.columns import (
     COORDINATE,
@@ -41,7 +39,7 @@ from tidemark_spark.columns import (
 )
 from tidemark_spark.rows.outcomes import sizes
 from tidemark_spark.schemes.kept import headers_json
-from tidemark_spark.sinks.acknowledging import COUNTED, Prepared, acknowledged, counts_of, write_pieces
+from tidemark_spark.sinks.acknowledging import COUNTED, Prepared, acknowledged, counts_by_partition, write_pieces
 from tidemark_spark.sinks.contract import WriteContext
 from tidemark_spark.sinks.sizes import first_too_large, is_long, packed_size, size_of, too_large
 
@@ -84,6 +82,9 @@ class HBaseResults:
         # The columns get plain names, because a stream's field may have any name.
         texts = [text(name).alias(f"field_{number}") for number, name in enumerate(self._fields)]
         return write(rows.select(*_ROW, *texts), self._table, self._fields, context, self._layout)
+
+    def discard(self, context: WriteContext) -> None:
+        """Nothing: the same attempt writes each row again, and those of another one never count."""
 
     def receipt(self, context: WriteContext) -> SinkReceipt:
         return _receipt(self.name, self._config.hbase, self._config.table)
@@ -173,7 +174,7 @@ def write(
 
     The result counts what HBase has acknowledged.
     """
-    return acknowledged(rows, _Writer(table, tuple(fields), layout or CellLayout(), context))
+    return acknowledged(rows, _Writer(table, tuple(fields), layout or CellLayout(), context), few=context.few)
 
 
 @dataclass(frozen=True)
@@ -186,25 +187,17 @@ class _Writer:
     context: WriteContext
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        keys: dict[tuple[str, int, int], PartitionKeys] = {}
+        return write_pieces(batches, WRITE_ROWS, self.context, self._prepare)
 
-        def prepare(piece: pa.RecordBatch) -> Prepared:
-            columns = [column.to_pylist() for column in piece.columns]
-            rows = list(self._rows(columns, keys))
-            return partial(self.table.write, rows, self.context.generation), counts_of(columns)
-
-        return write_pieces(batches, WRITE_ROWS, self.context, prepare)
-
-    def _rows(
-        self, columns: list[list[Any]], keys: dict[tuple[str, int, int], PartitionKeys]
-    ) -> Iterator[tuple[bytes, list[Mutation]]]:
-        cells = self.layout.writer(self.fields)
-        generation, lane, seq = self.context.generation, self.context.lane, self.context.seq
-        for topic, incarnation, partition, offset, index, _, _, digest, tombstone, *texts in zip(*columns, strict=True):
-            place = (topic, incarnation, partition)
-            of = keys.get(place) or keys.setdefault(place, PartitionKeys(TopicPartition(topic, partition, incarnation)))
-            mark = Mark(generation, unsigned(digest), lane, seq, tombstone)
-            yield of.key(offset, index), cells_of(mark, cells(texts))
+    def _prepare(self, piece: pa.RecordBatch) -> Prepared:
+        topics, incarnations, partitions, offsets, indexes, messages, hashes, digests, tombstones, *texts = (
+            piece.columns
+        )
+        places = Places(topics, incarnations, partitions, offsets, indexes)
+        mark = marks(self.context.generation, self.context.lane, self.context.seq, digests, tombstones)
+        rows = rows_of(places.keys(), [(MARK, mark), *self.layout.cells(self.fields, texts)])
+        counts = counts_by_partition(places, indexes, messages, hashes, digests)
+        return partial(self.table.write, rows, self.context.generation), counts
 
 
 def _cell_size(name: str) -> Column:

@@ -68,6 +68,10 @@ class KafkaResults:
     def name(self) -> str:
         return self._config.name
 
+    @property
+    def needs_messages(self) -> bool:
+        return self._config.key == MESSAGE_KEY
+
     def prepare(self, stream: str, ledger: str) -> None:
         """Check that the topics exist. Their owner creates them, and knows what partitions and retention they need."""
         missing = KafkaLog(self._cluster).missing(self._config.targets())
@@ -137,7 +141,7 @@ class KafkaResults:
         # A topic refuses a larger batch, even if each message in it is small enough.
         settings["batch_size"] = min([settings["batch_size"], *self._limits.values()])
         writer = _Writer(self._cluster, settings, self._stream, context)
-        return acknowledged(messages, writer)
+        return acknowledged(messages, writer, few=context.few)
 
     def message(self) -> tuple[Column, Column, Column]:
         """The topic, key and value of a row's message."""

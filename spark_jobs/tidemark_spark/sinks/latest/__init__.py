@@ -19,6 +19,8 @@ from tidemark_spark.sinks.latest.writer import HBaseLatest
 
 
 class SparkLatest:
+    by_sums = True
+
     def writer(self, opened: OpenStream, settings: HBaseLatestSink) -> Sink:
         table = latest_table(opened.connections, settings.hbase, settings.table)
         return HBaseLatest(settings, table, opened.book, field_names(opened.stream))
@@ -31,7 +33,7 @@ class SparkLatest:
     def audit(self, audit: Audit, settings: HBaseLatestSink) -> Audited:
         opened = audit.opened
         table = latest_table(opened.connections, settings.hbase, settings.table)
-        found = all_values(audit.spark, opened.book, settings.name, table, field_names(opened.stream))
+        found = all_values(audit.spark, opened.book, settings.name, table, opened.fields)
         return audit.rows_of(settings.name, found, {"table": settings.table})
 
     def compare(self, comparing: Comparing, settings: HBaseLatestSink) -> PlaceComparison:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.ledger.book import Book
 from tidemark.offsets.authority import Authority
+from tidemark.schemes.kinds import Fields
 from tidemark.sinks.hbase.rows import Place
 from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.latest.table import LatestTable
@@ -22,7 +23,7 @@ def newest_values(spark: SparkSession, book: Book, sink: str, table: LatestTable
     return _read(spark, book, sink, table, fields, None)
 
 
-def all_values(spark: SparkSession, book: Book, sink: str, table: LatestTable, fields: Sequence[str]) -> DataFrame:
+def all_values(spark: SparkSession, book: Book, sink: str, table: LatestTable, fields: Fields) -> DataFrame:
     """Every stored value that counts or is debris. Columns of `hbase_places`, with digests instead of fields."""
     return _read(spark, book, sink, table, (), contents_of(fields))
 

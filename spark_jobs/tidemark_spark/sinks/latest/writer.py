@@ -63,7 +63,7 @@ class HBaseLatest:
         texts = [text(name).alias(f"field_{number}") for number, name in enumerate(self._fields)]
         key = tuple(self._fields.index(name) for name in self._config.key)
         writer = _Writer(self._table, self._fields, key, Epochs(register[1].topics), context)
-        return acknowledged(rows.select(*COUNTED, TOMBSTONE, *texts), writer)
+        return acknowledged(rows.select(*COUNTED, TOMBSTONE, *texts), writer, few=context.few)
 
     def receipt(self, context: WriteContext) -> SinkReceipt:
         place = {"connection": self._config.hbase, "table": self._config.table}

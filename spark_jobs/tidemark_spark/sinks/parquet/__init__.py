@@ -15,15 +15,16 @@ from tidemark.sinks.parquet.settings import ParquetSink
 from tidemark_spark.audit.comparing import Audit, Audited
 from tidemark_spark.audit.replays import Comparing
 from tidemark_spark.readers.parquet import parquet_rows, places_of, shown, values_of
-from tidemark_spark.rows.outcomes import field_names
 from tidemark_spark.sinks.contract import Sink
 from tidemark_spark.sinks.parquet import compacting
 from tidemark_spark.sinks.parquet.writer import ParquetResults
 
 
 class SparkParquet:
+    by_sums = True
+
     def writer(self, opened: OpenStream, settings: ParquetSink) -> Sink:
-        return ParquetResults(settings, settings.base(opened.connections), field_names(opened.stream))
+        return ParquetResults(settings, settings.base(opened.connections), opened.fields)
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: ParquetSink) -> DataFrame:
         # Spark lists the files here, and fails if a compaction has removed them before Spark reads them.

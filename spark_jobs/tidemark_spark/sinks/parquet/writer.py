@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.ledger.records import SinkReceipt
@@ -12,7 +10,18 @@ from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.parquet import files as parquet_files
 from tidemark.sinks.parquet.settings import FolderKey, ParquetSink
-from tidemark_spark.columns import COORDINATE, DIGEST, INDEX, TOMBSTONE, field
+from tidemark_spark.columns import (
+    COORDINATE,
+    DIGEST,
+    INDEX,
+    MESSAGE_HASH,
+    ROW_HASH,
+    TOMBSTONE,
+    field,
+    message_hash,
+    row_hash,
+)
+from tidemark_spark.readers.parquet import schema_of
 from tidemark_spark.sinks.acknowledging import held_by
 from tidemark_spark.sinks.contract import WriteContext
 
@@ -24,10 +33,10 @@ _MOST_CHARACTERS = 60
 class ParquetResults:
     """The sink `parquet`. Its fields keep their types; the coordinate and the digest are columns too."""
 
-    def __init__(self, config: ParquetSink, base: str, fields: Sequence[str]) -> None:
+    def __init__(self, config: ParquetSink, base: str, fields: Fields) -> None:
         self._config = config
         self._base = base
-        self._fields = tuple(fields)
+        self._fields = fields
 
     @property
     def name(self) -> str:
@@ -46,6 +55,12 @@ class ParquetResults:
         write(rows.select(*columns, *(field(name) for name in self._fields)), self._config, folder)
         return read_back(rows, folder)
 
+    def written(self, spark: SparkSession, context: WriteContext) -> DataFrame:
+        return written_rows(spark, schema_of(self._fields), self._folder(context))
+
+    def discard(self, context: WriteContext) -> None:
+        parquet_files.delete(self._folder(context))
+
     def receipt(self, context: WriteContext) -> SinkReceipt:
         place = {"base": self._base, "folder": self._folder(context)}
         return SinkReceipt(name=self.name, type=parquet_files.TYPE, place=place)
@@ -58,6 +73,13 @@ def read_back(rows: DataFrame, *paths: str) -> Acknowledgements:
     """Count the rows that files hold, by the columns of `rows`: a file system acknowledges no rows."""
     schema = rows.select(*COORDINATE, INDEX, DIGEST).schema
     return held_by(rows.sparkSession.read.schema(schema).option("recursiveFileLookup", True).parquet(*paths))
+
+
+def written_rows(spark: SparkSession, schema: str, *paths: str) -> DataFrame:
+    """The rows of files that an attempt has written, as its sinks take them."""
+    files = spark.read.schema(schema).option("recursiveFileLookup", True)
+    rows = files.parquet(*paths) if paths else spark.createDataFrame([], schema)
+    return rows.withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})
 
 
 def write(rows: DataFrame, config: ParquetSink, folder: str) -> None:

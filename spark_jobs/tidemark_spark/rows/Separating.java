@@ -1,0 +1,245 @@
+package tidemark;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.NoSuchElementException;
+import org.apache.spark.api.java.function.FlatMapFunction;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.JoinedRow;
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
+import org.apache.spark.sql.catalyst.expressions.XXH64;
+import org.apache.spark.unsafe.types.UTF8String;
+import org.apache.spark.util.CollectionAccumulator;
+
+/**
+ * Separates the rows that are stored from dead letters, and counts all of them by their outcomes and blocks of offsets.
+ *
+ * Takes rows with topic, incarnation, partition, offset, outcome (as tidemark/offsets/tallies.py numbers them), then the
+ * stream's fields, then whether it is a tombstone, then what dead letters need, first their reason. Each message has one row. Passes on the rows that are stored, with three more
+ * columns: the hash of the message, that of the row, and the digest of the fields (tidemark/offsets/hashing.py).
+ *
+ * `kinds` has a letter for each field: `s` for text and bytes, `l` for whole numbers and times, `d` for doubles, `b` for
+ * booleans.
+ *
+ * At the end of a task, `counted` gets a line for each block: topic, incarnation, partition, number of the block, then for
+ * each outcome the number of messages and the XOR of their hashes, then the XOR of the hashes of rows, and that of digests.
+ * `kept` gets the dead letters of the task, if they are at most `mostRows` and `mostBytes`. A dead letter whose reason ends
+ * with `never` (unless it is empty) ends the task.
+ *
+ * Janino compiles this: Java 8, without generics and lambdas.
+ */
+public class Separating implements FlatMapFunction {
+    private static final long serialVersionUID = 1;
+    private static final long SPARK_SEED = 42;
+    private static final int TOPIC = 0;
+    private static final int INCARNATION = 1;
+    private static final int PARTITION = 2;
+    private static final int OFFSET = 3;
+    private static final int OUTCOME = 4;
+    private static final int FIELDS = 5;
+    private static final int OUTCOMES = 4;
+    private static final int STORED = 0;
+    private static final int SKIPPED = 1;
+    // In the sums of a block: a number and an XOR for each outcome, then these two.
+    private static final int ROWS = 2 * OUTCOMES;
+    private static final int CONTENT = ROWS + 1;
+    private static final int NULL_BITS = 64;
+
+    private final char[] kinds;
+    private final long size;
+    private final int mostRows;
+    private final long mostBytes;
+    private final String never;
+    private final CollectionAccumulator counted;
+    private final CollectionAccumulator kept;
+
+    public Separating(
+        String kinds,
+        Number size,
+        Number mostRows,
+        Number mostBytes,
+        String never,
+        CollectionAccumulator counted,
+        CollectionAccumulator kept
+    ) {
+        this.kinds = kinds.toCharArray();
+        this.size = size.longValue();
+        this.mostRows = mostRows.intValue();
+        this.mostBytes = mostBytes.longValue();
+        this.never = never;
+        this.counted = counted;
+        this.kept = kept;
+    }
+
+    public Iterator call(Object rows) {
+        return new Stored((Iterator) rows);
+    }
+
+    private static long hash(UTF8String text, long seed) {
+        return XXH64.hashUnsafeBytes(text.getBaseObject(), text.getBaseOffset(), text.numBytes(), seed);
+    }
+
+    /** The rows of a task that are stored. Each is the same object with other contents. */
+    private class Stored implements Iterator {
+        private final Iterator rows;
+        private final Object[] hashes = new Object[3];
+        private final JoinedRow joined = new JoinedRow();
+        private final InternalRow beside = new GenericInternalRow(hashes);
+        private InternalRow next;
+
+        private final Map blocks = new HashMap();
+        private UTF8String topic;
+        private int incarnation;
+        private int partition;
+        private long block;
+        private long seed;
+        private long[] sums;
+        private final List dead = new ArrayList();
+        private long deadBytes;
+        private boolean tooMany;
+
+        Stored(Iterator rows) {
+            this.rows = rows;
+        }
+
+        public boolean hasNext() {
+            while (next == null && rows.hasNext()) {
+                InternalRow row = (InternalRow) rows.next();
+                if (isStored(row)) {
+                    next = row;
+                }
+            }
+            if (next == null) {
+                report();
+            }
+            return next != null;
+        }
+
+        public Object next() {
+            if (!hasNext()) {
+                throw new NoSuchElementException();
+            }
+            InternalRow row = next;
+            next = null;
+            return joined.apply(row, beside);
+        }
+
+        private boolean isStored(InternalRow row) {
+            long offset = row.getLong(OFFSET);
+            find(row, offset / size);
+            long hash = XXH64.hashLong(offset, seed);
+            int outcome = row.getByte(OUTCOME);
+            sums[2 * outcome]++;
+            sums[2 * outcome + 1] ^= hash;
+            if (outcome != STORED) {
+                if (outcome != SKIPPED) {
+                    keep((UnsafeRow) row);
+                }
+                return false;
+            }
+            // A message's only row has index 0.
+            long ofRow = XXH64.hashInt(0, hash);
+            long digest = digest(row, ofRow);
+            sums[ROWS] ^= ofRow;
+            sums[CONTENT] ^= digest;
+            hashes[0] = Long.valueOf(hash);
+            hashes[1] = Long.valueOf(ofRow);
+            hashes[2] = Long.valueOf(digest);
+            return true;
+        }
+
+        private void find(InternalRow row, long number) {
+            UTF8String name = row.getUTF8String(TOPIC);
+            if (sums != null && number == block && row.getInt(PARTITION) == partition && name.equals(topic)) {
+                return;
+            }
+            topic = name.copy();
+            incarnation = row.getInt(INCARNATION);
+            partition = row.getInt(PARTITION);
+            block = number;
+            seed = XXH64.hashInt(partition, XXH64.hashInt(incarnation, hash(topic, SPARK_SEED)));
+            String place = topic + " " + incarnation + " " + partition + " " + block;
+            sums = (long[]) blocks.get(place);
+            if (sums == null) {
+                sums = new long[CONTENT + 1];
+                blocks.put(place, sums);
+            }
+        }
+
+        private long digest(InternalRow row, long ofRow) {
+            long hash = ofRow;
+            for (int start = 0; start < kinds.length; start += NULL_BITS) {
+                long nulls = 0;
+                for (int field = start; field < kinds.length && field < start + NULL_BITS; field++) {
+                    if (row.isNullAt(FIELDS + field)) {
+                        nulls |= 1L << (field - start);
+                    }
+                }
+                hash = XXH64.hashLong(nulls, hash);
+            }
+            for (int field = 0; field < kinds.length; field++) {
+                int at = FIELDS + field;
+                if (row.isNullAt(at)) {
+                    continue;
+                }
+                switch (kinds[field]) {
+                    case 's':
+                        // Bytes are laid out as text is.
+                        hash = hash(row.getUTF8String(at), hash);
+                        break;
+                    case 'l':
+                        hash = XXH64.hashLong(row.getLong(at), hash);
+                        break;
+                    case 'd':
+                        double number = row.getDouble(at);
+                        hash = XXH64.hashLong(number == 0.0 ? 0L : Double.doubleToLongBits(number), hash);
+                        break;
+                    default:
+                        hash = XXH64.hashInt(row.getBoolean(at) ? 1 : 0, hash);
+                }
+            }
+            return hash;
+        }
+
+        private void keep(UnsafeRow row) {
+            int reason = FIELDS + kinds.length + 1;
+            if (!never.isEmpty() && !row.isNullAt(reason) && row.getUTF8String(reason).toString().endsWith(never)) {
+                throw new IllegalStateException("tidemark: " + row.getUTF8String(reason));
+            }
+            deadBytes += row.getSizeInBytes();
+            if (tooMany || dead.size() == mostRows || deadBytes > mostBytes) {
+                tooMany = true;
+                dead.clear();
+                return;
+            }
+            dead.add(row.copy());
+        }
+
+        private void report() {
+            for (Iterator each = blocks.entrySet().iterator(); each.hasNext();) {
+                Map.Entry one = (Map.Entry) each.next();
+                StringBuilder line = new StringBuilder().append(one.getKey());
+                long[] found = (long[]) one.getValue();
+                for (int i = 0; i < found.length; i++) {
+                    line.append(' ').append(found[i]);
+                }
+                counted.add(line.toString());
+            }
+            for (int i = 0; i < dead.size(); i++) {
+                kept.add(dead.get(i));
+            }
+            // This may be asked for the end again.
+            blocks.clear();
+            dead.clear();
+            sums = null;
+        }
+
+        public void remove() {
+            throw new UnsupportedOperationException();
+        }
+    }
+}

@@ -1,0 +1,257 @@
+"""The rows of a window in one pass: read, parsed, separated, digested and counted on their way to the first sink.
+
+Where each row is an expression of one message, Spark need not keep the rows. Our Java class `Messages.java` counts the
+messages as they are read. `Separating.java` counts them by outcome, and keeps the dead letters out of what goes on to the
+sink. The sink says what it has acknowledged. So the three counts come from three places, as on the longer way.
+
+The counts come back by Spark's accumulators. They are exact here, because the pass is one stage without a shuffle, of which
+Spark takes each task's counts once, however often it runs. A second job on the same rows would count again: it is never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import pairwise
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from tidemark.functions.types import FieldType
+from tidemark.offsets.blocks import BlockTally, PartitionBlocks
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.tallies import Outcome, PartitionTally, after, check_once, together
+from tidemark.schemes.kinds import AvroScheme, FunctionScheme
+from tidemark.streams.model import Stream
+from tidemark_spark.columns import (
+    COORDINATE,
+    DIGEST,
+    FAILURE,
+    HEADERS,
+    INDEX,
+    KEY,
+    MESSAGE_HASH,
+    OUTCOME,
+    REASON,
+    ROW_HASH,
+    TIMESTAMP,
+    TOMBSTONE,
+    VALUE,
+    field,
+    has,
+    message_hash,
+    row_hash,
+)
+from tidemark_spark.rows import outcomes
+from tidemark_spark.rows.row_by_row import row_by_row
+from tidemark_spark.rows.tallying import count_of, digest_of
+from tidemark_spark.runtime.compiling import compiled, new_instance
+from tidemark_spark.runtime.frames import frame_of, rows_of
+from tidemark_spark.runtime.once import repeatable
+
+_SEPARATING = Path(__file__).with_name("Separating.java")
+_KINDS: Mapping[FieldType, str] = {
+    "string": "s",
+    "binary": "s",
+    "integer": "l",
+    "timestamp": "l",
+    "double": "d",
+    "boolean": "b",
+}
+# What only a dead letter has.
+_OF_DEAD_LETTERS = (REASON, FAILURE)
+_OF_MESSAGE = (KEY, VALUE, TIMESTAMP, HEADERS)
+# So many dead letters of a window come to the driver with the pass. More are read again.
+_MOST_KEPT, _MOST_KEPT_BYTES = 20_000, 32 << 20
+
+# Gives the messages of the window, counted by the accumulator, or not counted.
+Messages = Callable[[Any], DataFrame]
+
+
+def takes_one_pass(stream: Stream) -> bool:
+    """Whether each row of a stream may be an expression of one message, by its file. Its plan may still say otherwise."""
+    scheme = stream.scheme
+    if isinstance(scheme, AvroScheme) and scheme.registry is not None:
+        # The messages say which schemas to ask the registry for.
+        return False
+    if isinstance(scheme, FunctionScheme) or stream.explode is not None:
+        return False
+    return stream.transform is None or stream.transform.sql is not None
+
+
+def one_pass(
+    spark: SparkSession,
+    messages: Messages,
+    stream: Stream,
+    refusals: Sequence[Column],
+    block_size: int,
+    *,
+    never: str = "",
+) -> OnePass | None:
+    """The rows of a window, not yet computed. Computing them fails at a dead letter whose reason ends with `never`.
+
+    None if the transform is not one of single rows, or rows may come out otherwise when they are computed again. Raises
+    WrongUse for a transform that does not give what it has to.
+    """
+    context: Any = spark.sparkContext._jsc
+    read, separated, kept = (context.sc().collectionAccumulator() for _ in range(3))
+    rows = _separable(messages(read), stream, refusals)
+    if rows is None or not repeatable(rows):
+        return None
+    java = rows_of(rows)
+    tasks = max(1, java.getNumPartitions())
+    separating = new_instance(
+        compiled(spark.sparkContext, _SEPARATING),
+        "".join(_KINDS[kind] for kind in stream.fields.values()),
+        block_size,
+        max(1, _MOST_KEPT // tasks),
+        _MOST_KEPT_BYTES // tasks,
+        never,
+        separated,
+        kept,
+    )
+    hashes = [T.StructField(name, T.LongType()) for name in (MESSAGE_HASH, ROW_HASH, DIGEST)]
+    stored = frame_of(spark, java.mapPartitions(separating), T.StructType([*rows.schema, *hashes]))
+    return OnePass(
+        spark,
+        stored.withColumn(INDEX, F.lit(0)).drop(OUTCOME, *_OF_DEAD_LETTERS, *_OF_MESSAGE),
+        rows.schema,
+        lambda: _separable(messages(None), stream, refusals) or rows,
+        _Counts(read, separated, kept),
+    )
+
+
+def _separable(messages: DataFrame, stream: Stream, refusals: Sequence[Column]) -> DataFrame | None:
+    """Rows with the columns that `Separating.java` takes. Only dead letters have what is theirs."""
+    rows: DataFrame | None = outcomes.with_outcomes(messages, stream)
+    if rows is not None and stream.transform is not None:
+        rows = row_by_row(rows, stream.scheme.fields, stream.transform)
+    if rows is None:
+        return None
+    rows = outcomes.within_limits(rows, refusals)
+    dead = has(Outcome.INVALID) | has(Outcome.FAILED)
+    fields = [field(name) for name in outcomes.field_names(stream)]
+    theirs = [F.when(dead, F.col(name)).alias(name) for name in _OF_MESSAGE]
+    return rows.select(*COORDINATE, OUTCOME, *fields, TOMBSTONE, *_OF_DEAD_LETTERS, *theirs)
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Accumulators of the pass: what was read, what became of it, and the dead letters."""
+
+    read: Any
+    separated: Any
+    kept: Any
+
+
+@dataclass(frozen=True)
+class OnePass:
+    """The rows of a window. `stored` is for one job, that of the first sink; all else is known after it.
+
+    `stored` has the columns that `contract.Sink.store` names.
+    """
+
+    spark: SparkSession
+    stored: DataFrame
+    schema: T.StructType
+    again: Callable[[], DataFrame]
+    counts: _Counts
+
+    @cached_property
+    def tallies_and_blocks(self) -> tuple[tuple[PartitionTally, ...], tuple[PartitionBlocks, ...]]:
+        """As `tallying.tallies_and_blocks`. Raises VerificationFailed when a message was read twice."""
+        read = _read(self._lines(self.counts.read))
+        blocks = _blocks(self._lines(self.counts.separated))
+        became = [reduce(together, of_blocks.values()) for of_blocks in blocks.values()]
+        by_partition = (
+            PartitionBlocks(
+                at.topic, at.incarnation, at.partition, tuple(BlockTally.of(*one) for one in sorted(of_blocks.items()))
+            )
+            for at, of_blocks in blocks.items()
+        )
+        return after(read, became), tuple(by_partition)
+
+    @cached_property
+    def dead_letters(self) -> DataFrame:
+        """The dead letters, one row for each, with COUNTED, TOMBSTONE and what is theirs. They are read again if many."""
+        tallies, _ = self.tallies_and_blocks
+        number = sum(tally.dead_letters for tally in tallies)
+        kept = self.counts.kept.value()
+        if kept.size() == number:
+            context: Any = self.spark.sparkContext._jsc
+            rows = frame_of(self.spark, context.parallelize(kept, max(1, min(number, 4))), self.schema)
+        else:
+            rows = outcomes.dead_letters(self.again())
+        return rows.withColumn(INDEX, F.lit(0)).withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})
+
+    def _lines(self, counted: Any) -> list[list[str]]:
+        jvm: Any = self.spark.sparkContext._jvm
+        text = jvm.java.lang.String.join("\n", counted.value())
+        return [line.split(" ") for line in text.splitlines()]
+
+
+def _read(lines: list[list[str]]) -> list[PartitionTally]:
+    """Tallies of messages as they were read, per partition, from what `Messages.java` gives for each range."""
+    found: dict[TopicPartition, list[PartitionTally]] = {}
+    repeated: dict[TopicPartition, int] = {}
+    for topic, incarnation, partition, number, ack, source, size, first, last, again, *times in lines:
+        at = TopicPartition(topic, int(partition), int(incarnation))
+        repeated[at] = repeated.get(at, 0) + int(again)
+        earliest, latest = (None if time == "-" else int(time) for time in times)
+        tally = PartitionTally(
+            topic=topic,
+            incarnation=at.incarnation,
+            partition=at.partition,
+            read=count_of(int(number), int(ack)),
+            source=digest_of(int(source)),
+            first=int(first),
+            last=int(last),
+            bytes=int(size),
+            first_timestamp=earliest,
+            last_timestamp=latest,
+        )
+        found.setdefault(at, []).append(tally)
+    for at, of_ranges in found.items():
+        of_ranges.sort(key=_first)
+        # Ranges are read once each, in their order: those that overlap were read twice.
+        repeated[at] += sum(max(0, min(map(_last, both)) - _first(both[1]) + 1) for both in pairwise(of_ranges))
+    check_once(repeated.items(), "messages")
+    return [reduce(together, found[at]) for at in sorted(found)]
+
+
+def _first(tally: PartitionTally) -> int:
+    return tally.first or 0
+
+
+def _last(tally: PartitionTally) -> int:
+    return tally.last or 0
+
+
+def _blocks(lines: list[list[str]]) -> dict[TopicPartition, dict[int, PartitionTally]]:
+    """Tallies by partition and block, from what `Separating.java` gives for each of its tasks."""
+    found: dict[TopicPartition, dict[int, PartitionTally]] = {}
+    for topic, incarnation, partition, block, *sums in sorted(lines, key=itemgetter(0, 1, 2)):
+        at = TopicPartition(topic, int(partition), int(incarnation))
+        numbers = list(map(int, sums))
+        stored, skipped, invalid, failed = map(count_of, numbers[:-2:2], numbers[1:-2:2])
+        tally = PartitionTally(
+            topic=topic,
+            incarnation=at.incarnation,
+            partition=at.partition,
+            stored=stored,
+            skipped=skipped,
+            invalid=invalid,
+            failed=failed,
+            # Each message that is stored has one row.
+            rows=count_of(stored.number, numbers[-2]),
+            content=digest_of(numbers[-1]),
+        )
+        of_blocks = found.setdefault(at, {})
+        number = int(block)
+        of_blocks[number] = together(of_blocks[number], tally) if number in of_blocks else tally
+    return {at: found[at] for at in sorted(found)}

@@ -1,0 +1,42 @@
+"""Fewer calls of Java while a plan is made: PySpark looks up each function of Spark anew, with two calls for one.
+
+A small window's plan has some thousand columns. Its Java calls took longer than its jobs.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import Any
+
+from pyspark import SparkContext
+
+_FUNCTIONS = "org.apache.spark.sql.functions"
+# More than any stream has.
+_NAMES = 2_000
+
+
+def _call(function: Any, name: str) -> Any:
+    return function(name)
+
+
+class _Found:
+    """A class of Java whose functions are looked up once."""
+
+    def __init__(self, java_class: Any) -> None:
+        self._java_class = java_class
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._java_class, name)
+        if name == "col":
+            # A column by its name is the same wherever it stands.
+            found = lru_cache(maxsize=_NAMES)(partial(_call, found))
+        # From now on, Python finds it before it asks here.
+        setattr(self, name, found)
+        return found
+
+
+def look_up_once(context: SparkContext) -> None:
+    """Have PySpark find Spark's SQL functions without asking Java again. They are those of this application."""
+    view: Any = context._jvm
+    if _FUNCTIONS not in vars(view):
+        setattr(view, _FUNCTIONS, _Found(getattr(view, _FUNCTIONS)))

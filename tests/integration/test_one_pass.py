@@ -1,0 +1,238 @@
+"""Windows whose rows are made and written while they are read: the same results and tallies as on the longer way."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tests.support.oracle import Example, Outcome
+from tests.support.playground import Make, Playground
+from tests.support.rows import GIVEN_BACK, messages_of, stream_of
+from tidemark.ledger.records import LaneKind, Record
+from tidemark.offsets.blocks import WHOLE
+from tidemark.offsets.ranges import RangeSet
+from tidemark.streams.model import Stream
+from tidemark_spark.columns import COORDINATE, DIGEST, INDEX, OUTCOME, REASON, TOMBSTONE, content_digest, field
+from tidemark_spark.jobs import window_work
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.rows import one_pass, outcomes
+from tidemark_spark.rows.pipeline import rows_of
+from tidemark_spark.rows.reading import read_offsets
+from tidemark_spark.rows.row_by_row import row_by_row
+from tidemark_spark.rows.tallying import tallies_and_blocks
+from tidemark_spark.rows.transform import transformed
+from tidemark_spark.sinks import make_sinks, refusals
+
+FIELDS = {"id": "integer", "of": "string", "share": "double", "ok": "boolean", "at": "timestamp"}
+PARQUET, HBASE = {"type": "parquet", "folder": "-"}, {"type": "hbase", "table": "-"}
+STREAM: dict[str, Any] = {
+    "source": {"topics": []},
+    "scheme": {"type": "delimited", "fields": FIELDS, "keep": ["headers", "key"]},
+    "checks": [{"invalid_when": "id < 0", "reason": "negative"}],
+    "sinks": [PARQUET],
+    "dead_letters": {"table": "-"},
+}
+SEVERAL = Example(
+    "several", STREAM, ("one", "two"), 2, lambda count, first: iter(()), lambda value: Outcome(None, None)
+)
+SELECTED = f"SELECT {GIVEN_BACK}, id, upper(of) AS of, %s AS share, ok, at FROM messages WHERE id <> 7"
+
+
+def values(count: int) -> Iterator[bytes | None]:
+    """Lines of every kind: whole ones, with empty and missing fields, invalid ones, and tombstones."""
+    chance = random.Random(5)
+    for number in range(count):
+        kind = chance.randrange(12)
+        if kind == 0:
+            yield None
+        elif kind == 1:
+            yield b"\xff\xfe" if chance.random() < 0.5 else f"{number},too few".encode()
+        elif kind == 2:
+            yield f"{-number},a,1.5,true,2026-11-21T07:10:00Z".encode()
+        else:
+            of = chance.choice(["", "ü", "host " * chance.randrange(1, 9)])
+            share = chance.choice(["-0.0", "1.5", "1e300", "NaN", f"{chance.random()}"])
+            ok, at = chance.choice(["true", "false"]), f"20{chance.randrange(10, 99)}-11-21T07:10:00.{number:06d}Z"
+            yield f"{number % 10},{of},{share},{ok},{at}".encode()
+
+
+def produce(play: Playground, count: int) -> None:
+    producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
+    for number, value in enumerate(values(count)):
+        key = None if number % 3 == 0 else f"k{number}".encode()
+        headers = [("a", b"x"), ("b", b"\xff"), ("a", b"")][: number % 4]
+        place = {"topic": play.topics[number % 2], "partition": number // 2 % 2}
+        producer.send(**place, value=value, key=key, headers=headers)
+    producer.flush()
+    producer.close()
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each window, whether its rows took one pass."""
+    found: list[bool] = []
+
+    def watched(*given: Any) -> one_pass.OnePass | None:
+        rows = one_pass.one_pass(*given)
+        found.append(rows is not None)
+        return rows
+
+    monkeypatch.setattr(window_work, "one_pass", watched)
+    return found
+
+
+def counted_again(spark: SparkSession, play: Playground, record: Record, wanted: RangeSet) -> None:
+    """The longer way gives the same tallies, by partition and by blocks."""
+    opened, size = play.opened, 50
+    incarnations = {one.topic: one.incarnation for one in record.window.ranges}
+    messages = read_offsets(spark, opened.log.endpoint, "read_committed", wanted, incarnations)
+    rows = rows_of(messages, opened.stream, refusals(make_sinks(opened), opened.stream.fields))
+    tallies, _ = tallies_and_blocks(rows.frame, WHOLE, rows.read)
+    assert sorted(record.tallies, key=str) == sorted(tallies, key=str)
+    _, expected = tallies_and_blocks(rows.frame, size, rows.read)
+    rows.close()
+
+    def again(counted: Any) -> Any:
+        return read_offsets(spark, opened.log.endpoint, "read_committed", wanted, incarnations, counted=counted)
+
+    made = one_pass.one_pass(spark, again, opened.stream, (), size)
+    assert made is not None
+    made.stored.write.format("noop").mode("overwrite").save()
+    assert sorted(made.tallies_and_blocks[1], key=str) == sorted(expected, key=str)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.covers("G1")
+@pytest.mark.parametrize("sinks", [[PARQUET], [HBASE], [HBASE, PARQUET]], ids=["files", "rows", "both"])
+def test_rows_and_tallies_are_those_of_the_longer_way(
+    make: Make, spark: SparkSession, passes: list[bool], sinks: list[dict[str, Any]]
+) -> None:
+    play = make(SEVERAL, sinks=sinks)
+    produce(play, 400)
+    (record,) = play.ingest()
+    assert passes == [True]
+    counted_again(spark, play, record, record.window.hull())
+    dead = sum(tally.dead_letters for tally in record.tallies)
+    assert 0 < dead < 400
+    assert len(play.independent.hbase(f"{play.name}_dead").rows) == dead
+    report = audit(play.opened, play.new_run())
+    assert report.clean, report.sentence()
+    assert (report.expected, report.dead_letters) == (400, dead)
+    # The digests that Java has computed are those of Spark.
+    if PARQUET in sinks:
+        folder = next(one.place["folder"] for one in record.places if one.type == "parquet")
+        digest = content_digest([field(name) for name in play.opened.fields])
+        files = spark.read.option("recursiveFileLookup", True).parquet(folder)
+        assert files.where(F.col(DIGEST) != digest).count() == 0
+        assert files.count() == sum(tally.rows.number for tally in record.tallies) > 0
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.covers("E34", "G1")
+def test_a_transform_of_single_rows_takes_one_pass_and_a_failing_message_the_longer_way(
+    make: Make, spark: SparkSession, passes: list[bool]
+) -> None:
+    play = make(SEVERAL, transform={"sql": SELECTED % "10.0 / id", "fields": FIELDS}, sinks=[PARQUET, HBASE])
+    produce(play, 400)
+    (record,) = play.ingest()
+    # 10.0 / 0: the pass ends, and its files with it. The message is a dead letter, and so is nothing else of its kind.
+    assert passes == [True]
+    reasons = {fields["reason"] for _, fields in play.independent.hbase(f"{play.name}_dead").rows}
+    assert "transform: DIVIDE_BY_ZERO" in reasons
+    assert sum(tally.skipped.number for tally in record.tallies) > 0
+    files, rows = play.independent.parquet([*FIELDS]), play.independent.hbase()
+    assert (files.twice(), rows.twice(), files.debris) == (0, 0, 0)
+    assert len(files.rows) == len(rows.rows) == sum(tally.rows.number for tally in record.tallies)
+
+    # Without such a message, one pass is enough.
+    play.rewrite(transform={"sql": SELECTED % "id / 10.0", "fields": FIELDS}, sinks=[PARQUET, HBASE])
+    passes.clear()
+    (replayed,) = play.select(LaneKind.REPLAY, record.window.hull())
+    assert passes == [True]
+    counted_again(spark, play, replayed, record.window.hull())
+    report = audit(play.opened, play.new_run())
+    assert report.clean, report.sentence()
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.covers("E46")
+def test_more_dead_letters_than_come_with_the_pass_are_read_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch, passes: list[bool]
+) -> None:
+    monkeypatch.setattr(one_pass, "_MOST_KEPT", 5)
+    play = make(SEVERAL)
+    produce(play, 400)
+    (record,) = play.ingest()
+    assert passes == [True]
+    dead = play.independent.hbase(f"{play.name}_dead")
+    assert (len(dead.rows), dead.twice()) == (sum(tally.dead_letters for tally in record.tallies), 0)
+    assert len(dead.rows) > 20
+    report = audit(play.opened, play.new_run())
+    assert report.clean, report.sentence()
+
+
+def selecting(sql: str) -> Stream:
+    return stream_of(
+        scheme={"type": "delimited", "fields": {"id": "integer", "of": "string"}},
+        transform={"sql": sql, "fields": {"twice": "integer", "of": "string"}},
+        checks=[{"invalid_when": "id = 3", "reason": "three"}],
+    )
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT {GIVEN_BACK}, id * 2 AS twice, upper(of) AS of FROM messages",
+        f"SELECT {GIVEN_BACK}, y + 1 AS twice, of FROM (SELECT *, 10 * id AS y FROM messages WHERE id <> 2) WHERE y > 0",
+        # What is left out is not computed.
+        f"SELECT {GIVEN_BACK}, 10 div id AS twice, of FROM messages WHERE id <> 0",
+        # A condition that is null passes nothing.
+        f"SELECT {GIVEN_BACK}, id AS twice, of FROM messages WHERE nullif(id, 1) > 0",
+        # Columns under the names of ours, which are dropped.
+        f"SELECT {GIVEN_BACK}, id AS twice, of, 5 AS _outcome, true AS _tombstone FROM messages",
+    ],
+)
+def test_a_query_of_single_rows_gives_what_the_transform_gives(spark: SparkSession, sql: str) -> None:
+    stream = selecting(sql)
+    given = outcomes.with_outcomes(messages_of(spark, [b"1,a", None, b"2,b", b"3,c", b"x,y", b"0,d", b",e"]), stream)
+    assert stream.transform is not None
+    found = row_by_row(given, stream.scheme.fields, stream.transform)
+    assert found is not None
+    columns = [*COORDINATE, OUTCOME, TOMBSTONE, REASON]
+    fields = [F.when(F.col(OUTCOME) == 0, field(name)).alias(name) for name in stream.fields]
+    ours, theirs = (
+        frame.select(*columns, *fields).orderBy(*COORDINATE).collect()
+        for frame in (found, transformed(given, stream.scheme.fields, stream.transform))
+    )
+    assert ours == theirs
+    assert INDEX in found.columns
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT {GIVEN_BACK}, id AS twice, of FROM messages ORDER BY id",
+        f"SELECT {GIVEN_BACK}, id AS twice, of FROM messages LIMIT 3",
+        f"SELECT {GIVEN_BACK}, count(*) OVER (PARTITION BY of) AS twice, of FROM messages",
+        f"SELECT {GIVEN_BACK}, (SELECT max(id) FROM messages) AS twice, of FROM messages",
+        f"SELECT {GIVEN_BACK}, id AS twice, explode(split(of, '')) AS of FROM messages",
+        f"SELECT {GIVEN_BACK}, cast(10 * rand() AS bigint) AS twice, of FROM messages",
+        f"SELECT DISTINCT {GIVEN_BACK}, id AS twice, of FROM messages",
+        f"SELECT {GIVEN_BACK}, id AS twice, of FROM messages UNION ALL SELECT {GIVEN_BACK}, id, of FROM messages",
+        f"SELECT {GIVEN_BACK}, id AS twice, of FROM messages WHERE id IN (SELECT max(id) FROM messages)",
+        # It does not give the coordinate back.
+        "SELECT _topic, _incarnation, _partition, _offset + 0 AS _offset, _index, id AS twice, of FROM messages",
+        "SELECT _topic, _incarnation, _index AS _partition, _offset, _partition AS _index, id AS twice, of FROM messages",
+    ],
+)
+def test_other_queries_take_the_longer_way(spark: SparkSession, sql: str) -> None:
+    stream = selecting(sql)
+    given = outcomes.with_outcomes(messages_of(spark, [b"1,a"]), stream)
+    assert stream.transform is not None
+    assert row_by_row(given, stream.scheme.fields, stream.transform) is None

@@ -1,0 +1,156 @@
+"""What an audit finds in each kind of sink is repaired by a replay into the sinks that differ, and the next audit is clean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import happybase
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaTopicPartition
+
+from tests.support.damage import delete_rows, place, rows_at
+from tests.support.oracle import CDN
+from tests.support.playground import Make, Playground
+from tidemark.audit.levels import Level
+from tidemark.audit.repair import verdict
+from tidemark.audit.report import AuditReport
+from tidemark.ledger.records import LaneKind
+from tidemark.runs import lanes
+from tidemark.runs.auditing import repair_of
+from tidemark_spark.jobs.audit import audit
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+KINDS = ("hbase", "parquet", "delta", "hbase_latest", "hbase_aggregates", "kafka")
+
+
+def with_all(play: Playground) -> None:
+    """A stream that writes every kind of sink."""
+    play.kafka.create(f"{play.name}-out", 1)
+    keyed = {"key": ["host", "method"], "regions": 2}
+    aggregates = {**keyed, "values": {"rows": "count", "all": {"sum": "size"}}, "block_offsets": 10}
+    play.rewrite(
+        sinks=[
+            {"type": "hbase", "table": play.name},
+            {"type": "parquet", "folder": play.name},
+            {"type": "delta", "folder": f"{play.name}_delta"},
+            {"type": "hbase_latest", "table": f"{play.name}_newest", **keyed},
+            {"type": "hbase_aggregates", "table": f"{play.name}_sums", **aggregates},
+            {"type": "kafka", "topic": f"{play.name}-out"},
+        ]
+    )
+
+
+def place_of(play: Playground, kind: str) -> dict[str, str]:
+    """Where the first window has written."""
+    receipts = next(iter(play.opened.book.records_of("ingest"))).places
+    return next(one.place for one in receipts if one.type == kind and one.name != "dead_letters")
+
+
+def in_hbase(play: Playground) -> None:
+    delete_rows(play, play.name, 0, 0, rows_at(play, 0, 0, 1)[0])
+
+
+def in_parquet(play: Playground) -> None:
+    folder = Path(place_of(play, "parquet")["folder"].removeprefix("file://"))
+    file = next(one for one in sorted(folder.rglob("part-*.parquet")) if pq.read_metadata(one).num_rows > 1)
+    (file.parent / f".{file.name}.crc").unlink()
+    table = pq.read_table(file, partitioning=None)
+    pq.write_table(table.slice(1), file, use_deprecated_int96_timestamps=True)
+
+
+def in_delta(play: Playground) -> None:
+    offset = rows_at(play, 0, 2, 1)[0]
+    base = place_of(play, "delta")["base"].removeprefix("file://")
+    DeltaTable(base).delete(f"_topic = '{play.topics[0]}' and _partition = 2 and _offset = {offset}")
+
+
+def without_one_row(play: Playground, name: str, family: bytes) -> None:
+    """Delete one row's newest cells. With their own timestamps: a marker with a later one would hide the repair too."""
+    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
+    table = connection.table(name)
+    key, cells = next((key, cells) for key, cells in table.scan(include_timestamp=True) if not key.startswith(b"\xff"))
+    for column, (_, timestamp) in cells.items():
+        if column.startswith(family):
+            table.delete(key, [column], timestamp=timestamp)
+    connection.close()
+
+
+def in_latest(play: Playground) -> None:
+    without_one_row(play, f"{play.name}_newest", b"")
+
+
+def in_aggregates(play: Playground) -> None:
+    without_one_row(play, f"{play.name}_sums", b"")
+
+
+def in_kafka(play: Playground) -> None:
+    """Somebody sends a message once more: with the generation that counts, it is there twice."""
+    at = KafkaTopicPartition(f"{play.name}-out", 0)
+    consumer = KafkaConsumer(bootstrap_servers=play.kafka.servers, enable_auto_commit=False)
+    consumer.assign([at])
+    consumer.seek(at, 0)
+    found = next(message for batch in consumer.poll(30_000).values() for message in batch)
+    consumer.close()
+    producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
+    producer.send(at.topic, found.value, found.key, headers=found.headers, partition=0).get(timeout=30)
+    producer.close()
+
+
+DAMAGE: dict[str, Callable[[Playground], None]] = {
+    "hbase": in_hbase,
+    "parquet": in_parquet,
+    "delta": in_delta,
+    "hbase_latest": in_latest,
+    "hbase_aggregates": in_aggregates,
+    "kafka": in_kafka,
+}
+
+
+def repaired(play: Playground, report: AuditReport, sinks: tuple[str, ...] | None) -> None:
+    """As the button and `--repair execute` do."""
+    planned = repair_of(play.opened, report)
+    assert planned is not None
+    assert (planned.sinks, planned.left_out) == (sinks, {})
+    (record,) = play.select(LaneKind.REPLAY, planned.replays, sinks=planned.sinks)
+    assert {one.name for one in record.places} == ({*sinks} if sinks else {*KINDS, "dead_letters"})
+    after = audit(play.opened, play.new_run(), lanes.stored_selection(play.opened, planned.audit_after))
+    outcome = verdict(report, after)
+    assert outcome.clean, outcome.sentence
+    whole = audit(play.opened, play.new_run())
+    assert whole.clean, whole.sentence()
+
+
+@pytest.mark.covers("N10", "N14")
+@pytest.mark.parametrize("kinds", [("hbase", "delta", "kafka"), ("parquet", "hbase_latest", "hbase_aggregates")])
+def test_what_differs_is_repaired_and_the_other_sinks_are_left_alone(make: Make, kinds: tuple[str, ...]) -> None:
+    play = make(CDN)
+    with_all(play)
+    play.produce(160)
+    play.ingest()
+    for kind in kinds:
+        DAMAGE[kind](play)
+    report = audit(play.opened, "damaged")
+    assert {one.name for one in report.places if one.differences} == {*kinds}, report.sentence()
+    repaired(play, report, tuple(kind for kind in KINDS if kind in kinds))
+
+
+@pytest.mark.covers("N10")
+def test_dead_letters_that_differ_are_repaired_with_all_sinks(make: Make) -> None:
+    """They belong to the offset. What the level `sinks` has found is repaired too."""
+    play = make(CDN)
+    with_all(play)
+    play.produce(160)
+    play.kafka.send([(play.topics[0], 0, None, b"no line")])
+    play.ingest()
+    letter: Any = min(place for place in play.expected().dead if place[1] == 0)
+    delete_rows(play, f"{play.name}_dead", 0, 0, letter[2])
+    delete_rows(play, play.name, 0, 0, rows_at(play, 0, 0, 1)[0])
+    report = audit(play.opened, "damaged", level=Level.SINKS)
+    assert (place(report, "dead letters").blocks, place(report, "hbase").blocks) == (1, 1)
+    repaired(play, report, None)

@@ -1,0 +1,74 @@
+"""A replay that is killed anywhere, while the ingest goes on: at the end nothing is missing, and nothing is there twice."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.oracle import CDN, LEDGERS
+from tests.support.playground import Make, Playground
+from tests.support.submitted import WINDOW_JOB, Submitted
+from tests.support.waiting import until
+from tidemark.ledger.records import LaneKind
+from tidemark.runs import lanes
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.jobs.window import process_windows
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+# Seconds after an attempt has taken its window. In so long, a job reads, stores and commits on an idle machine.
+WITHIN = 6.0
+
+
+def kill_somewhere(play: Playground, lane: str, run: str, after: float, log: Path) -> None:
+    """A job of the replay, killed with all that it has started; meanwhile the ingest reads what comes."""
+    pending = lanes.plan_lane(play.opened, lane, run)
+    if pending is None:
+        return
+    before = play.head(lane)
+    arguments = ("--stream-file", str(play.file), "--lane", lane, "--seq", str(pending.window.seq), "--run", run)
+    job = Submitted(play.site, log, WINDOW_JOB, *arguments, conf=None)
+    try:
+        play.produce(60)
+        play.ingest()
+
+        def began() -> bool:
+            assert job.process.poll() is None or play.head(lane) != before, job.output
+            return play.head(lane) != before
+
+        until(began, "the replay has taken no window")
+        time.sleep(after)
+    finally:
+        # By SIGKILL: spark-submit's JVM, the driver and Spark's workers.
+        job.end()
+
+
+@pytest.mark.covers("F21")
+@pytest.mark.parametrize("kills", [1, pytest.param(12, marks=pytest.mark.full)])
+def test_a_replay_killed_anywhere_beside_the_ingest(make: Make, ledger: str, kills: int, tmp_path: Path) -> None:
+    chance = random.Random(kills)
+    play = make(CDN, ledger=LEDGERS[ledger], limits={"max_records": 200})
+    play.produce(800)
+    play.ingest()
+    replayed, ingested = play.opened.book.authority().covered(), play.positions()
+    run = play.new_run()
+    lane = lanes.open_selected(play.opened, LaneKind.REPLAY, run, replayed, "a corrected parser")
+    for number in range(kills):
+        kill_somewhere(play, lane, run, chance.uniform(0, WITHIN), tmp_path / f"job-{number}.log")
+    play.produce(60)
+    play.ingest()
+    # The retry of the run takes at once what the last kill has left.
+    if (pending := lanes.plan_lane(play.opened, lane, run)) is not None:
+        process_windows(play.opened, lane, pending.window.seq, run)
+    assert lanes.is_done(play.opened, lane)
+    # Each window of the replay once, whatever its attempts; the ingest has read all that came, and nothing else.
+    windows = [one for one in play.opened.book.committed() if one.record.lane == lane]
+    assert sum(one.covers.count() for one in windows) == replayed.count()
+    assert sum(play.positions().values()) == sum(ingested.values()) + 60 * (kills + 1)
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
+    assert "missing 0, different 0, extra 0, twice 0" in report.sentence()
+    play.assert_exactly_what_was_read()

@@ -1,0 +1,188 @@
+"""Triggers that are sent twice, an erasure that a second person approves, and what a stream file says of its runs.
+
+In the real Airflow, with its scheduler. No test here needs Spark: the replays' pool has no slots.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Route
+
+from demo.airflow import PATIENCE_SECONDS, Airflow
+from services import environment
+from services.site import REPOSITORY, Site
+from tests.support.browser import logged_in
+from tests.support.noted_callbacks import SEEN
+from tests.support.playground import Kafka
+from tests.support.protocol_world import NoWork, hold
+from tests.support.stream_text import MINIMAL
+from tests.support.waiting import until
+from tidemark.commit import protocol
+from tidemark.ledger.records import INGEST, Receipt
+from tidemark.runs import lanes
+from tidemark.runs.open_stream import OpenStream, open_stream
+
+STREAM = f"triggers_{secrets.token_hex(3)}"
+REPLAY, ERASE = f"{STREAM}__replay", f"{STREAM}__erase"
+POOL = "triggers"
+FILE = f"""{MINIMAL.replace("orders", STREAM)}
+schedule: {{cron: '0 0 29 2 *'}}
+owner: team orders
+tags: [critical]
+access_control: {{Op: {{DAGs: [can_read, can_edit]}}}}
+on_success: tests.support.noted_callbacks:succeeded
+on_failure: tests.support.noted_callbacks:failed
+limits: {{approve_above: 1}}
+engine: {{replay_pool: {POOL}, retry_delay_seconds: 1, queue: evenings}}
+"""
+
+
+class Written(NoWork):
+    """What has written no row anywhere, so that nothing has to be removed."""
+
+    def verify(self) -> Receipt:
+        return Receipt(tallies=(), sinks=(), dead_letters=None, started_at=1, finished_at=2)
+
+
+@pytest.fixture(scope="module")
+def opened(airflow: Airflow, kafka: Kafka, streams: dict[str, Path]) -> Iterator[OpenStream]:
+    """A stream whose ingest has committed twenty offsets, and a pool without slots."""
+    SEEN.unlink(missing_ok=True)
+    kafka.create(STREAM, 1)
+    kafka.send((STREAM, 0, None, b'{"id": %d}' % number) for number in range(20))
+    file = streams["everybody"] / f"{STREAM}.yaml"
+    file.write_text(FILE.replace("topics: [", "start: earliest\n  topics: ["))
+    found = open_stream(file)
+    pending = lanes.plan_ingest(found, "test")
+    assert pending is not None
+    run = lanes.this_run(found, "test")
+    protocol.process(found.book, found.sweeper, Written(), hold, INGEST, pending.window.seq, run)
+    pool = {"name": POOL, "slots": 0, "description": None, "include_deferred": False}
+    assert airflow.call("POST", "/api/v2/pools", pool)[0] in (200, 201, 409)
+    for dag in (REPLAY, ERASE):
+        airflow.wait_for_dag(dag)
+    yield found
+    file.unlink()
+
+
+def runs_of(airflow: Airflow, dag: str) -> list[dict[str, Any]]:
+    return list(airflow.call("GET", f"/api/v2/dags/{dag}/dagRuns?order_by=run_after&limit=100")[1]["dag_runs"])
+
+
+@pytest.mark.covers("F22")
+@pytest.mark.usefixtures("opened")
+def test_another_program_that_sends_a_trigger_twice(airflow: Airflow, tmp_path: Path) -> None:
+    """The recipe of docs/operating.md, as it stands there, by a shell."""
+    text = (REPOSITORY / "docs" / "operating.md").read_text()
+    (recipe,) = re.findall(r"### A trigger that is sent twice.*?```sh\n(.*?)```", text, re.DOTALL)
+    # A dry run: what it is does not matter here.
+    recipe = recipe.replace("orders", STREAM).replace('"dry_run": false', '"dry_run": true').replace("3@17", "0@17")
+    env = {**os.environ, "AIRFLOW": airflow.url, "TOKEN": str(airflow.token)}
+    said = [
+        subprocess.run(
+            ["bash", "-ec", recipe], capture_output=True, text=True, env=env, check=True, cwd=tmp_path
+        ).stdout
+        for _ in range(2)
+    ]
+    (run,) = runs_of(airflow, REPLAY)
+    assert said == [f"{run['dag_run_id']}\n"] * 2
+    assert re.fullmatch("replay__[0-9a-f]{16}", run["dag_run_id"])
+    # The second answer was no 200.
+    assert "dag_run_id" not in json.loads((tmp_path / "answer.json").read_text())
+    assert airflow.wait(REPLAY, run["dag_run_id"]) == "success"
+
+
+@pytest.fixture
+def page(airflow: Airflow) -> Iterator[Page]:
+    with logged_in(airflow, patience_ms=120_000) as opened:
+        yield opened
+
+
+@pytest.mark.covers("F22")
+@pytest.mark.usefixtures("opened")
+def test_a_page_that_sends_a_trigger_twice(airflow: Airflow, page: Page) -> None:
+    """Airflow makes the run, and its answer is lost on the way. The person presses the button once more."""
+    before = {one["dag_run_id"] for one in runs_of(airflow, REPLAY)}
+    lost: list[str] = []
+
+    def lose(route: Route) -> None:
+        if route.request.method != "POST" or lost:
+            route.continue_()
+            return
+        lost.append(route.fetch().json()["dag_run_id"])
+        route.abort()
+
+    page.route(f"**/api/v2/dags/{REPLAY}/dagRuns", lose)
+    page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/plan?kind=replay&records={STREAM}/0@5")
+    page.locator("#summary", has_text="1 offset of 1 partition would be read").wait_for()
+    page.fill("input[name=reason]", "bug 17")
+    page.click("#go")
+    page.locator("#said.bad").wait_for()
+    page.click("#go")
+    page.wait_for_url("**/tidemark/run?**")
+    (made,) = {one["dag_run_id"] for one in runs_of(airflow, REPLAY)} - before
+    assert [made] == lost
+    assert made in page.url
+
+
+@pytest.mark.covers("N27", "Q20")
+def test_an_erasure_waits_for_a_second_person(airflow: Airflow, opened: OpenStream, site: Site) -> None:
+    conf = {"records": f"{STREAM}/0@3\n{STREAM}/0@4", "reason": "request 4711"}
+    dry = airflow.trigger(ERASE, conf)
+    assert airflow.wait(ERASE, dry) == "success"
+    found = airflow.call("GET", f"/api/v2/dags/{ERASE}/dagRuns/{dry}/taskInstances/check/xcomEntries/found")[1]
+    assert found["value"]["totals"] == {"to be erased": 2}
+
+    run = airflow.trigger(ERASE, {**conf, "dry_run": False})
+    task = f"/api/v2/dags/{ERASE}/dagRuns/{run}/taskInstances/approve"
+    until(
+        lambda: airflow.call("GET", task)[1]["state"] == "awaiting_input",
+        "nobody is asked to approve",
+        PATIENCE_SECONDS,
+    )
+    asked = airflow.call("GET", f"{task}/-1/hitlDetails")[1]
+    assert asked["subject"] == f"{ERASE}: 2 offsets, for {environment.ADMIN}"
+    assert opened.book.committed()[-1].record.lane == INGEST
+    # Airflow 3.3 takes an answer for a mishap that comes before its scheduler has heard that the task waits.
+    assert airflow.run(ERASE, conf) == "success"
+    second = airflow.token_of("operator", environment.password(site, "operator"))
+    given = {"chosen_options": ["Approve"], "params_input": {}}
+    status, said = airflow.call("PATCH", f"{task}/-1/hitlDetails", given, token=second)
+    assert status == 200, said
+    assert airflow.wait(ERASE, run) == "success"
+    done = airflow.result(ERASE, run, "publish")
+    (stone,) = done["tombstones"]
+    assert (done["erased"], stone["asked_by"], stone["approved_by"], stone["reason"]) == (
+        2,
+        environment.ADMIN,
+        "operator",
+        "request 4711",
+    )
+
+
+@pytest.mark.usefixtures("opened")
+def test_what_a_stream_file_says_of_its_runs(airflow: Airflow) -> None:
+    """Owner, tags and queue as Airflow has them; and the callbacks of a run that has succeeded, and of one that has failed."""
+    details = airflow.call("GET", f"/api/v2/dags/{REPLAY}/details")[1]
+    assert details["owners"] == ["team orders"]
+    assert {one["name"] for one in details["tags"]} == {"tidemark", STREAM, "critical"}
+    good = airflow.trigger(REPLAY, {"records": f"{STREAM}/0@7", "reason": "a dry run"})
+    bad = airflow.trigger(REPLAY, {"records": "no record", "reason": "a mistake"})
+    assert (airflow.wait(REPLAY, good), airflow.wait(REPLAY, bad)) == ("success", "failed")
+    check = airflow.call("GET", f"/api/v2/dags/{REPLAY}/dagRuns/{good}/taskInstances/check")[1]
+    assert check["queue"] == "evenings"
+
+    def called() -> bool:
+        seen = [json.loads(line) for line in SEEN.read_text().splitlines()] if SEEN.exists() else []
+        return ["success", REPLAY, good] in seen and ["failure", REPLAY, bad] in seen
+
+    until(called, "the callbacks were not called", PATIENCE_SECONDS)

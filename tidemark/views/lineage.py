@@ -1,0 +1,111 @@
+"""What a run has read and written, as lineage tools name it: topics, tables, folders, with ranges and counts.
+
+Namespaces and names follow OpenLineage's naming of data sets where it has one: `kafka://host:port` and the topic, the scheme
+of a folder and its path. A table of HBase is `hbase://host:port` and the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from tidemark.clients.connections import hbase_endpoint
+from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.ledger.records import Record, SinkReceipt
+from tidemark.runs.open_stream import OpenStream
+from tidemark.views.summary import committed_by, messages, passed_over, windows
+
+# A facet is a part of an event: totals are of all windows.
+MOST_WINDOWS = 100
+TOTALS = ("read", "stored", "skipped", "dead_letters", "offsets_lost", "offsets_skipped")
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A topic, table or folder. `rows`: how many messages were read there, or rows written; None where nobody counts them."""
+
+    namespace: str
+    name: str
+    rows: int | None
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """The data sets of a run's committed windows, and what the windows say: ranges, generations, counts."""
+
+    inputs: tuple[DataSet, ...]
+    outputs: tuple[DataSet, ...]
+    windows: dict[str, Any]
+
+
+def lineage(opened: OpenStream, lanes: Sequence[str], run: str) -> Lineage:
+    """What a run has committed in its lanes until now."""
+    records = [record for lane in lanes for record in committed_by(opened, lane, run)]
+    return Lineage(
+        inputs=tuple(_inputs(opened, records)),
+        outputs=tuple(_outputs(opened, records)),
+        windows={
+            "stream": opened.book.stream,
+            "lanes": list(lanes),
+            "run": run,
+            "committed": len(records),
+            **_totals(records),
+            "windows": [
+                {**one, "lane": record.lane, "generation": str(one["generation"])}
+                for record, one in zip(records[:MOST_WINDOWS], windows(records[:MOST_WINDOWS]), strict=True)
+            ],
+        },
+    )
+
+
+def _totals(records: Iterable[Record]) -> dict[str, int]:
+    found = dict.fromkeys(TOTALS, 0)
+    for record in records:
+        counts = {**messages(record), **{f"offsets_{kind}": number for kind, number in passed_over(record).items()}}
+        for name, number in counts.items():
+            found[name] += number
+    return found
+
+
+def _inputs(opened: OpenStream, records: Iterable[Record]) -> Iterable[DataSet]:
+    read: dict[str, int] = {}
+    for record in records:
+        for tally in record.tallies:
+            read[tally.topic] = read.get(tally.topic, 0) + tally.read.number
+    namespace = f"kafka://{opened.log.endpoint.servers.split(',')[0]}"
+    return (DataSet(namespace, topic, number) for topic, number in sorted(read.items()))
+
+
+def _outputs(opened: OpenStream, records: Iterable[Record]) -> Iterable[DataSet]:
+    # A contribution stands for many rows.
+    uncounted = {one.name for one in opened.stream.sinks if one.whole_windows}
+    rows: dict[tuple[str, str], int | None] = {}
+    for record in records:
+        if record.receipt is None:
+            continue
+        number = sum(tally.rows.number for tally in record.tallies)
+        written = [(one, None if one.name in uncounted else number) for one in record.receipt.sinks]
+        if record.receipt.dead_letters is not None:
+            written.append((record.receipt.dead_letters, sum(tally.dead_letters for tally in record.tallies)))
+        for sink, count in written:
+            for at in _named(opened, sink):
+                rows[at] = None if count is None else (rows.get(at) or 0) + count
+    return (DataSet(*at, count) for at, count in sorted(rows.items()))
+
+
+def _named(opened: OpenStream, sink: SinkReceipt) -> Iterable[tuple[str, str]]:
+    """Where a sink has written, as namespace and name."""
+    place = sink.place
+    if "base" in place:
+        found = urlsplit(place["base"])
+        yield f"{found.scheme}://{found.netloc}" if found.netloc else found.scheme or "file", found.path
+    elif "topics" in place:
+        servers = kafka_endpoint(opened.connections(place["connection"])).servers.split(",")[0]
+        yield from ((f"kafka://{servers}", topic) for topic in place["topics"].split(","))
+    elif "table" in place:
+        host, port = hbase_endpoint(opened.connections(place["connection"])).gateways[0]
+        yield f"hbase://{host}:{port}", place["table"]
+    else:
+        yield f"tidemark://{opened.book.stream}", sink.name
