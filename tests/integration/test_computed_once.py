@@ -68,13 +68,18 @@ class Loss:
         self.behind = behind
         self.java: Any = spark.sparkContext._jvm
         self.kept: Any = spark.sparkContext._jsc
+        # Other tests' results may wait for Java's garbage collection.
+        self.before = {*self._kept()}
         self.lost = 0
+
+    def _kept(self) -> list[int]:
+        return list(self.kept.getPersistentRDDs().keySet().toArray())
 
     def __call__(self, step: Step) -> None:
         if step != self.behind or self.lost:
             return
         blocks = self.java.org.apache.spark.SparkEnv.get().blockManager().master()
-        for number in self.kept.getPersistentRDDs().keySet().toArray():
+        for number in {*self._kept()} - self.before:
             blocks.removeRdd(number, True)
             self.lost += 1
 

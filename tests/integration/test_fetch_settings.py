@@ -40,7 +40,7 @@ def test_the_consumers_have_the_settings_and_read_a_message_that_is_larger(make:
     said = Submitted(play.site, tmp_path / "job.log", WINDOW_JOB, *arguments, conf=conf).succeeds()
 
     configs = [one.group() for one in re.finditer(r"ConsumerConfig values: \n(?:\t\S.*\n)+", said)]
-    readers = [one for one in configs if re.search(r"group\.id = spark-kafka-relation-\S+-executor\n", one)]
+    readers = [one for one in configs if re.search(r"group\.id = tidemark-[0-9a-f]{16}\n", one)]
     assert readers
     for one in readers:
         settings = dict(re.findall(r"^\t(\S+) = (.*)$", one, re.MULTILINE))

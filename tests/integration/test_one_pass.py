@@ -65,7 +65,7 @@ def values(count: int) -> Iterator[bytes | None]:
 def produce(play: Playground, count: int) -> None:
     producer = KafkaProducer(bootstrap_servers=play.kafka.servers)
     for number, value in enumerate(values(count)):
-        key = None if number % 3 == 0 else f"k{number}".encode()
+        key = None if number % 3 == 0 and value is not None else f"k{number}".encode()
         headers = [("a", b"x"), ("b", b"\xff"), ("a", b"")][: number % 4]
         place = {"topic": play.topics[number % 2], "partition": number // 2 % 2}
         producer.send(**place, value=value, key=key, headers=headers)

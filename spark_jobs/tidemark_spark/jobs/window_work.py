@@ -204,8 +204,16 @@ class SparkWork:
         for sink in self._sinks:
             if sink.name not in self._stored:
                 self.progress.begin(f"storing {sink.name}")
-                self._stored[sink.name] = sink.store(self._rows.stored, self._context)
+                self._stored[sink.name] = self._store(sink)
             on_step(Step.SINK_STORED)
+
+    def _store(self, sink: Sink) -> Acknowledgements:
+        try:
+            return sink.store(self._rows.stored, self._context)
+        except (Py4JError, PySparkException):
+            # A newer attempt that has committed has swept the files that this sink reads.
+            self._fence.check()
+            raise
 
     @property
     def _writes_dead_letters(self) -> bool:
