@@ -108,9 +108,10 @@ def test_a_run_has_its_own_folder_environment_and_session(engine: Engine) -> Non
 
 
 def test_workers_stay_warm_but_not_those_that_may_import_own_code(engine: Engine) -> None:
-    shared = {seen(engine.run(JOB, "see"))["worker"]["pid"] for _ in range(3)}
+    # Spark itself ends a worker after a minute: what stays is the process that forks them, with all loaded.
+    shared = {seen(engine.run(JOB, "see"))["worker"]["daemon"] for _ in range(2)}
     assert len(shared) == 1
-    own = {seen(engine.run(JOB, "see", OWN_CODE="1"))["worker"]["pid"] for _ in range(2)}
+    own = {seen(engine.run(JOB, "see", OWN_CODE="1"))["worker"]["daemon"] for _ in range(2)}
     assert len(own - shared) == 2
     until(lambda: not any(map(psutil.pid_exists, own)), "workers of runs that have ended are still there", 300)
 

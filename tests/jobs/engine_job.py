@@ -80,15 +80,15 @@ def see(spark: SparkSession, names: list[str]) -> dict[str, Any]:
 
 
 def worker(spark: SparkSession) -> dict[str, Any]:
-    """The process of a Python worker, and the names in its environment."""
+    """The process of a Python worker, the daemon that has forked it, and the names in its environment."""
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
-            yield pa.RecordBatch.from_pylist([{"id": json.dumps([os.getpid(), sorted(os.environ)])}])
+            yield pa.RecordBatch.from_pylist([{"id": json.dumps([os.getpid(), os.getppid(), sorted(os.environ)])}])
 
     (row,) = in_workers(spark.range(1), task, spark.range(1).selectExpr("cast(id as string)").schema).collect()
-    pid, names = json.loads(row[0])
-    return {"pid": pid, "environment": names}
+    pid, daemon, names = json.loads(row[0])
+    return {"pid": pid, "daemon": daemon, "environment": names}
 
 
 def keep(spark: SparkSession, rows: int) -> None:

@@ -70,15 +70,20 @@ public class Runs {
   public ClientServer gateway(String secret) throws Exception {
     final ClientServer made = new ClientServer.ClientServerBuilder(this)
         .javaAddress(InetAddress.getLoopbackAddress()).javaPort(0).authToken(secret).build();
-    // The threads of the gateway inherit this: no such thread keeps the JVM from ending.
-    Thread starting = new Thread() {
+    // py4j's own thread for this would keep the JVM from ending. The threads of the run inherit from this one.
+    Thread accepting = new Thread("gateway") {
       public void run() {
-        made.startServer();
+        made.startServer(false);
       }
     };
-    starting.setDaemon(true);
-    starting.start();
-    starting.join();
+    accepting.setDaemon(true);
+    accepting.start();
+    while (made.getJavaServer().getListeningPort() < 0) {
+      if (!accepting.isAlive()) {
+        throw new IllegalStateException("the gateway of a run has not started");
+      }
+      Thread.sleep(1);
+    }
     return made;
   }
 

@@ -44,5 +44,5 @@ def _state(path: str) -> object:
         found = os.stat(path)  # noqa: PTH116
     except OSError:
         return None
-    # The time of a change of anything of the file, which no copying sets back.
-    return found.st_ino, found.st_size, found.st_ctime_ns
+    # Not the time of a change of anything: installers link one file into many environments, and each link is such a change.
+    return found.st_ino, found.st_size, found.st_mtime_ns

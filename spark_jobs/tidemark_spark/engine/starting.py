@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.java_gateway import JavaGateway  # noqa: F401 - loaded once, for all runs
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 
 import tidemark_spark
 from tidemark.clients import schema_registry  # noqa: F401
@@ -105,6 +105,8 @@ def _spark() -> tuple[int, str]:
 
 def _gateway(secret: str) -> int:
     """Start Spark, and a gateway of ours in its JVM. Gives the gateway's port."""
+    # Connects to the JVM of spark-submit, which knows what the user has set.
+    SparkContext._ensure_initialized()
     given = SparkConf()
     ours = dict(_SETTINGS)
     if str(given.get("spark.master")).startswith("local") and os.environ.get("PYSPARK_PYTHON") == sys.executable:
