@@ -8,7 +8,7 @@ COPY services/pom.xml /build/pom.xml
 RUN mvn --batch-mode --quiet --file /build/pom.xml --activate-profiles spark \
         dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=/jars
 
-FROM python:3.11-slim-bookworm
+FROM python:3.13-slim-bookworm
 # Not a cut-down Java: Spark's launcher asks for the module jdk.incubator.vector, which Debian's has.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
@@ -40,7 +40,7 @@ COPY docker/airflow/api.py docker/airflow/healthy.py /opt/tidemark/docker/
 ENV PYTHONPATH=/opt/tidemark:/opt/tidemark/spark_jobs:/opt/tidemark/dags:/opt/tidemark/plugins \
     AIRFLOW_HOME=/opt/airflow \
     SPARK_CONF_DIR=/opt/spark/conf \
-    PYSPARK_PYTHON=/usr/local/bin/python3.11 \
-    PYSPARK_DRIVER_PYTHON=/usr/local/bin/python3.11
+    PYSPARK_PYTHON=/usr/local/bin/python3 \
+    PYSPARK_DRIVER_PYTHON=/usr/local/bin/python3
 USER tidemark
 WORKDIR /opt/airflow

@@ -14,6 +14,17 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 _VALID = timedelta(days=30)
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    key_cert_sign=True,
+    crl_sign=True,
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 class Authority:
@@ -49,7 +60,12 @@ class Authority:
             .not_valid_before(now - timedelta(hours=1))
             .not_valid_after(now + _VALID)
             .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+            # From 3.13 on, Python asks for what RFC 5280 does.
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
+        if authority:
+            made = made.add_extension(_SIGNS_CERTIFICATES, critical=True)
         if host is not None:
             named = x509.IPAddress(ip_address(host)) if host[0].isdigit() else x509.DNSName(host)
             made = made.add_extension(x509.SubjectAlternativeName([named]), critical=False)

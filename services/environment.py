@@ -8,6 +8,7 @@ import secrets
 import sys
 from pathlib import Path
 
+from services import jars
 from services.site import REPOSITORY, Site
 
 ADMIN = "admin"
@@ -42,10 +43,10 @@ def connections(site: Site, *, warm: bool = False) -> dict[str, str]:
 
 def spark(site: Site) -> dict[str, str]:
     """What spark-submit and its Python workers need: this interpreter, the connector's jars, loopback only."""
-    conf = site.folder("spark", "conf")
-    jars = sorted(str(jar) for jar in (site.jars / "spark").glob("*.jar"))
+    conf = site.folder("spark", f"conf-{jars.spark_version()}")
+    connectors = sorted(str(jar) for jar in (site.jars / jars.folder_of("spark")).glob("*.jar"))
     settings = {
-        "spark.jars": ",".join(jars),
+        "spark.jars": ",".join(connectors),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",

@@ -14,6 +14,7 @@ import pytest
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+from tests.support.quick import MUTANTS, UNIT
 from tests.support.turns import Turns
 
 pytest_plugins = [
@@ -33,9 +34,11 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile(
     "fixed", hypothesis.settings.get_profile("shared"), derandomize=True, database=None
 )
+# For `./run test unit`, which is to take seconds: the first of them.
+hypothesis.settings.register_profile(UNIT, hypothesis.settings.get_profile("fixed"), max_examples=40)
 # For `./run mutate`: the same examples each time, and the first that fails is enough.
 hypothesis.settings.register_profile(
-    "mutants",
+    MUTANTS,
     hypothesis.settings.get_profile("shared"),
     derandomize=True,
     database=None,
@@ -61,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
     usual = "fixed" if option.hypothesis_seed is None else "shared"
     profile = option.hypothesis_profile or os.environ.get("HYPOTHESIS_PROFILE") or usual
     hypothesis.settings.load_profile(profile)
-    if profile == "fixed":
+    if profile in ("fixed", UNIT):
         # Numbers and texts of the code make good examples, but of all code that was imported so far: that differs.
         providers._get_local_constants = Constants
 

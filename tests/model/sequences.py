@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from unittest.mock import patch
 
+import hypothesis
+
 from tests.model.machine import ACTORS, SLOTS, Setting, Step, World
 from tests.model.transport import DEATHS, DOUBTS, MEANWHILE, STALE, Mishap
+from tests.support.quick import MUTANTS, quick
 from tidemark.ledger import doubt, selections
 from tidemark.ledger.store import LedgerStore
 from tidemark.runs import discovery
@@ -29,6 +32,7 @@ SOURCE = {
 }  # fmt: skip
 
 _MENU_SIZE = 4_000
+QUICK = 60
 _MOST_STEPS = 18
 
 # What tells two failures of one kind apart: hashes in the names of lanes, and numbers.
@@ -113,6 +117,21 @@ def explore(
                 problem.add_note(f"seed {seed}: World(store, {setting}, Counter()).play([{shown}\n])")
                 raise problem
     return counts
+
+
+def keeps_its_promises(focus: Focus, make_store: Callable[[], LedgerStore], seeds: Sequence[int], least: int) -> None:
+    """Play a sequence of each seed. In them, all that they are to explore has to happen `least` times.
+
+    A quick run plays the first of them, and `./run mutate` does so for each change: what they do not find, no later one
+    has to.
+    """
+    profile = hypothesis.settings.get_current_profile_name()
+    if quick():
+        explore(focus, make_store, seeds[:QUICK], shorter=profile != MUTANTS)
+        return
+    counts = explore(focus, make_store, seeds)
+    print(counts)
+    assert not unexplored(focus, counts, least)
 
 
 def unexplored(focus: Focus, counts: Counter[str], least: int) -> dict[str, int]:

@@ -13,12 +13,22 @@ from services.site import Site
 from tests.support.covering import REPOSITORY
 
 
-def installed(guide: Path, folder: Path) -> Path:
-    """The package that a guide shows: each block of Python is a file, the block of TOML its entry points."""
-    metadata = folder / "guide-1.0.dist-info"
+def installed(guide: Path, folder: Path, suffix: str = "") -> Path:
+    """The package that a guide shows: each block of Python is a file, the block of TOML its entry points.
+
+    With a suffix, the package and its type have names that end so: many of them fit into one folder.
+    """
+    text = guide.read_text()
+    (named,) = re.findall(r'^(\w+) = "(\w+)\.settings:KIND"$', text, re.MULTILINE)
+    type_, package = named
+    text = re.sub(
+        rf'"{type_}"|^{type_} =', lambda found: found[0].replace(type_, f"{type_}{suffix}"), text, flags=re.MULTILINE
+    )
+    text = re.sub(rf"\b{package}(?=[./])", f"{package}{suffix}", text)
+    metadata = folder / f"guide{suffix}-1.0.dist-info"
     metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: guide\nVersion: 1.0\n")
-    for language, block in re.findall(r"```(python|toml)\n(.*?)```", guide.read_text(), re.DOTALL):
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: guide{suffix}\nVersion: 1.0\n")
+    for language, block in re.findall(r"```(python|toml)\n(.*?)```", text, re.DOTALL):
         if language == "python":
             file = folder / block.partition("\n")[0].removeprefix("# ")
             file.parent.mkdir(exist_ok=True)

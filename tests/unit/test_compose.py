@@ -153,12 +153,6 @@ def test_java_is_the_one_that_run_installs() -> None:
         assert set(named) == {wanted}, dockerfile.name
 
 
-def test_python_is_the_one_of_the_pins() -> None:
-    (wanted,) = re.findall(r'^python_version = "([\d.]+)"$', (REPOSITORY / "pyproject.toml").read_text(), re.MULTILINE)
-    dockerfile = (DOCKER / "airflow.Dockerfile").read_text()
-    assert set(re.findall(r"python:?(\d+\.\d+)", dockerfile)) == {wanted}
-
-
 def versions_named(text: str) -> list[str]:
     return re.findall(r"(?<![\d.])(?!127\.0\.0\.1)\d+\.\d+\.\d+[\w.-]*", text)
 

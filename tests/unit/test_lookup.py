@@ -26,6 +26,7 @@ from tests.support.lookups import LANES, MOST_READS, newest, places
 from tests.support.memory import MemoryStore
 from tests.support.naive import Scan, named, names
 from tests.support.protocol_world import RUN, NoWork, World, hold, plan
+from tests.support.quick import quick
 from tidemark.commit import protocol
 from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import Book, head_key, record_key
@@ -46,7 +47,7 @@ PARTITIONS = [*LOGS, ADDED, BEFORE, AGAIN]
 @pytest.fixture(scope="module", params=[20_000, pytest.param(100_000, marks=pytest.mark.full)])
 def windows(request: pytest.FixtureRequest) -> int:
     number: int = request.param
-    return number
+    return 5_000 if quick() else number
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,7 @@
-"""Sinks, schemes and ledgers of packages of one's own: a wrong one concerns the streams that name it, and no others."""
+"""Sinks, schemes and ledgers of packages of one's own: a wrong one concerns the streams that name it, and no others.
+
+All are installed beside each other, and one `tidemark streams check` looks at a stream of each.
+"""
 
 from __future__ import annotations
 
@@ -51,37 +54,13 @@ GUIDES = (SINK, SCHEME, LEDGER)
 # A stream of no package.
 OTHER = MINIMAL.replace("stream: orders", "stream: others")
 
-
-def python(packages: Path, *words: str, code: int = 0) -> str:
-    """What a new process says; the packages are installed there."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (packages, REPOSITORY)))}
-    ran = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, timeout=300)
-    assert ran.returncode == code, ran.stderr
-    return ran.stdout + ran.stderr
-
-
-def check(folder: Path, packages: Path, stream: str, code: int = 2) -> str:
-    """`tidemark streams check` on a stream, and on one that names nothing of a package: that is always taken."""
-    (folder / "mine.yaml").write_text(stream)
-    (folder / "others.yaml").write_text(OTHER)
-    words = ("-m", "tidemark", "streams", "check", str(folder / "mine.yaml"), str(folder / "others.yaml"))
-    said = python(packages, *words, code=code)
-    assert f"{folder / 'others.yaml'}: stream others" in said
-    return said
-
-
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.type)
-def test_the_packages_of_the_guides_are_taken(tmp_path: Path, guide: Guide) -> None:
-    said = check(tmp_path, installed(guide.page, tmp_path / "site"), guide.stream, code=0)
-    assert f"{tmp_path / 'mine.yaml'}: stream orders" in said
-
-
-LINES = 'type: Literal["json_lines"]'
-SQLITE = 'type: Literal["sqlite"]'
+# What is wrong with a package: its guide, a text of its settings, another text in its place, and what is said of it.
+# TYPE is its type.
+LINES = 'type: Literal["TYPE"]'
 WRONG = {
-    "a sink of another type": (SINK, LINES, 'type: Literal["parquet"]', "type has to be Literal['json_lines']"),
-    "a sink's type of its own name": (SINK, LINES, 'type: Literal["lines"]', "type has to be Literal['json_"),
-    "a sink without a type": (SINK, LINES, "type: str", "type has to be Literal['json_lines']"),
+    "a sink of another type": (SINK, LINES, 'type: Literal["parquet"]', "type has to be Literal['TYPE']"),
+    "a sink's type of its own name": (SINK, LINES, 'type: Literal["lines"]', "type has to be Literal['TYPE']"),
+    "a sink without a type": (SINK, LINES, "type: str", "type has to be Literal['TYPE']"),
     "a sink without settings": (
         SINK,
         "Kind(JsonLinesSink,",
@@ -97,9 +76,9 @@ WRONG = {
     ),
     "a sink that ends": (SINK, "class JsonLinesSink", 'raise SystemExit("no VARIABLE")\n\n\nclass J', "no VARIABLE"),
     "a sink with unknown names": (SINK, "    name: Name", "    more: Unheard\n    name: Name", "Unheard"),
-    "a ledger of another type": (LEDGER, SQLITE, 'type: Literal["hbase"]', "type has to be Literal['sqlite']"),
-    "a ledger's type of its own name": (LEDGER, SQLITE, 'type: Literal["lite"]', "type has to be Literal['sqlite']"),
-    "a ledger without a type": (LEDGER, SQLITE, "type: str", "type has to be Literal['sqlite']"),
+    "a ledger of another type": (LEDGER, LINES, 'type: Literal["hbase"]', "type has to be Literal['TYPE']"),
+    "a ledger's type of its own name": (LEDGER, LINES, 'type: Literal["lite"]', "type has to be Literal['TYPE']"),
+    "a ledger without a type": (LEDGER, LINES, "type: str", "type has to be Literal['TYPE']"),
     "a ledger without settings": (
         LEDGER,
         "Kind(SQLiteLedger,",
@@ -116,50 +95,110 @@ WRONG = {
     "a ledger that ends": (LEDGER, "class SQLiteLedger", 'raise SystemExit("no VARIABLE")\n\n\nclass S', "no VARIABLE"),
     "a ledger with unknown names": (LEDGER, "    sqlite: C", "    more: Unheard\n    sqlite: C", "Unheard"),
 }
-
-
-@pytest.mark.parametrize(("guide", "old", "new", "said"), WRONG.values(), ids=WRONG)
-def test_a_package_that_is_no_use_is_refused_where_it_is_named(
-    tmp_path: Path, guide: Guide, old: str, new: str, said: str
-) -> None:
-    packages = installed(guide.page, tmp_path / "site")
-    settings = packages / guide.package / "settings.py"
-    text = settings.read_text().replace(
-        "from tidemark.sinks.contract import Kind", "from tidemark.sinks.contract import Kind, SinkSettings"
-    )
-    assert old in text
-    settings.write_text(text.replace(old, new))
-    found = check(tmp_path, packages, guide.stream)
-    assert f"{tmp_path / 'mine.yaml'}:{guide.place}" in found
-    assert f"the type {guide.type}: {guide.package}.settings:KIND cannot be loaded: " in found
-    assert said in found
-
-
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.type)
-def test_two_packages_with_one_type_are_refused(tmp_path: Path, guide: Guide) -> None:
-    packages = installed(guide.page, tmp_path / "site")
-    again = packages / "again-1.0.dist-info"
-    again.mkdir()
-    (again / "METADATA").write_text("Metadata-Version: 2.1\nName: again\nVersion: 1.0\n")
-    (again / "entry_points.txt").write_text((packages / "guide-1.0.dist-info" / "entry_points.txt").read_text())
-    assert "two packages bring this type" in check(tmp_path, packages, guide.stream)
-
-
 RAISING = {
-    "sink": (SINK, '    name: Name = "json_lines"', "    def problem_with(self, others):"),
-    "ledger": (LEDGER, '    sqlite: ConnectionName = "sqlite_default"', "    def tables(self):"),
+    "sink": (SINK, '    name: Name = "TYPE"\n', "    def problem_with(self, others):"),
+    "ledger": (LEDGER, '    sqlite: ConnectionName = "sqlite_default"\n', "    def tables(self):"),
 }
 
 
-@pytest.mark.parametrize(("guide", "line", "method"), RAISING.values(), ids=RAISING)
-def test_a_package_that_fails_at_a_stream_file_fails_at_no_other(
-    tmp_path: Path, guide: Guide, line: str, method: str
-) -> None:
-    packages = installed(guide.page, tmp_path / "site")
-    settings = packages / guide.package / "settings.py"
-    raising = f'{line}\n\n{method}\n        raise KeyError("x")\n'
-    settings.write_text(settings.read_text().replace(f"{line}\n", raising))
-    assert f"{tmp_path / 'mine.yaml'}: KeyError: 'x'" in check(tmp_path, packages, guide.stream)
+class Installed:
+    """A folder of packages, and a folder with a stream of each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.packages = folder / "site"
+        self.streams = folder / "streams"
+        self.streams.mkdir()
+        self._numbers: dict[tuple[str, str], int] = {}
+        self.said: list[str] = []
+
+    def add(self, guide: Guide, name: str, old: str = "", new: str = "") -> None:
+        number = self._numbers[guide.type, name] = len(self._numbers)
+        installed(guide.page, self.packages, self.suffix(guide, name))
+        settings = self.packages / f"{guide.package}_{number}" / "settings.py"
+        type_ = self.type(guide, name)
+        contract = "from tidemark.sinks.contract import Kind"
+        text = settings.read_text().replace(contract, f"{contract}, SinkSettings")
+        assert old.replace("TYPE", type_) in text
+        settings.write_text(text.replace(old.replace("TYPE", type_), new.replace("TYPE", type_)) if old else text)
+        self.stream(guide, name).write_text(guide.stream.replace(f"type: {guide.type}\n", f"type: {type_}\n"))
+
+    def suffix(self, guide: Guide, name: str) -> str:
+        return f"_{self._numbers[guide.type, name]}"
+
+    def type(self, guide: Guide, name: str) -> str:
+        return f"{guide.type}{self.suffix(guide, name)}"
+
+    def stream(self, guide: Guide, name: str) -> Path:
+        return self.streams / f"{self.type(guide, name)}.yaml"
+
+    def twice(self, guide: Guide, name: str) -> None:
+        """Another package brings the same type."""
+        self.add(guide, name)
+        entries = self.packages / f"guide{self.suffix(guide, name)}-1.0.dist-info" / "entry_points.txt"
+        again = self.packages / f"again{self.suffix(guide, name)}-1.0.dist-info"
+        again.mkdir()
+        (again / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {again.name}\nVersion: 1.0\n")
+        (again / "entry_points.txt").write_text(entries.read_text())
+
+    def check(self) -> None:
+        """`tidemark streams check` on all streams, and on one that names nothing of a package: that is always taken."""
+        (self.streams / "others.yaml").write_text(OTHER)
+        files = map(str, sorted(self.streams.iterdir()))
+        self.said = python(self.packages, "-m", "tidemark", "streams", "check", *files, code=2).splitlines()
+        assert f"{self.streams / 'others.yaml'}: stream others" in self.said
+
+    def said_of(self, guide: Guide, name: str) -> str:
+        """What is said first of its stream, after the stream file's name."""
+        path = str(self.stream(guide, name))
+        return next(line for line in self.said if line.startswith(path)).removeprefix(path)
+
+
+def python(packages: Path, *words: str, code: int = 0) -> str:
+    """What a new process says; the packages are installed there."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (packages, REPOSITORY)))}
+    ran = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == code, ran.stderr
+    return ran.stdout + ran.stderr
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    made = Installed(tmp_path_factory.mktemp("packages"))
+    for guide in GUIDES:
+        made.add(guide, "as it is")
+        made.twice(guide, "twice")
+    for name, (guide, old, new, _) in WRONG.items():
+        made.add(guide, name, old, new)
+    for guide, line, method in RAISING.values():
+        made.add(guide, "raising", line, f'{line}\n{method}\n        raise KeyError("x")\n')
+    made.check()
+    return made
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.type)
+def test_the_packages_of_the_guides_are_taken(checked: Installed, guide: Guide) -> None:
+    assert checked.said_of(guide, "as it is") == ": stream orders"
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_package_that_is_no_use_is_refused_where_it_is_named(checked: Installed, name: str) -> None:
+    guide, *_, said = WRONG[name]
+    type_ = checked.type(guide, name)
+    found = checked.said_of(guide, name)
+    assert found.startswith(f":{guide.place}")
+    module = f"{guide.package}{checked.suffix(guide, name)}.settings"
+    assert f"the type {type_}: {module}:KIND cannot be loaded: " in found
+    assert said.replace("TYPE", type_) in found
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.type)
+def test_two_packages_with_one_type_are_refused(checked: Installed, guide: Guide) -> None:
+    assert "two packages bring this type" in checked.said_of(guide, "twice")
+
+
+@pytest.mark.parametrize("guide", [guide for guide, *_ in RAISING.values()], ids=RAISING)
+def test_a_package_that_fails_at_a_stream_file_fails_at_no_other(checked: Installed, guide: Guide) -> None:
+    assert checked.said_of(guide, "raising") == ": KeyError: 'x'"
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.type)

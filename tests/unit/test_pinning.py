@@ -120,6 +120,7 @@ class Stream:
 @pytest.fixture
 def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stream:
     monkeypatch.setattr(doubt, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(discovery, "_STALE_PAUSE_SECONDS", 0.0)
     return Stream(tmp_path)
 
 

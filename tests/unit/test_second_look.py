@@ -1,74 +1,87 @@
-"""Which failed tests are run once more."""
+"""Which failed tests are run once more. One run of pytest has a test for each case."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
-from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.support.covering import REPOSITORY
 from tests.support.second_look import PROTOCOL
 
-ANY = "tests/integration/test_it.py"
-ONCE = """
-from tests.support.waiting import TooLate, until
-runs = []
-def test_it():
+ON_SERVERS = "tests/integration/test_it.py"
+WITHOUT = "tests/unit/test_that.py"
+TEST = """
+def test_{name}(runs=[]):
+    from tests.support.waiting import TooLate, until
     runs.append(1)
     if len(runs) == 1:
         {fails}
 """
+UNTIL = "until(lambda: False, 'nothing came', seconds=0)"
+PROCESS = "import subprocess; subprocess.run(['/bin/sleep', '9'], timeout=0.01)"
+BROWSER = "from playwright.sync_api import TimeoutError; raise TimeoutError('30000 ms exceeded')"
+AGAIN = ["RERUN", "PASSED"]
 
 
-def run(folder: Path, file: str, fails: str) -> tuple[int, str]:
-    path = folder / file
-    path.parent.mkdir(parents=True)
-    path.write_text(ONCE.format(fails=fails))
+class Case(NamedTuple):
+    file: str
+    fails: str
+    ends: list[str]
+
+
+CASES = {
+    "once_on_servers": Case(ON_SERVERS, "assert 'stored' == 'lost'", AGAIN),
+    "twice_on_servers": Case(ON_SERVERS, "runs.clear(); assert 1 == 2", ["RERUN", "FAILED"]),
+    "of_the_protocol": Case(PROTOCOL[0], "assert 1 == 2", ["FAILED"]),
+    "without_servers": Case(WITHOUT, "assert 1 == 2", ["FAILED"]),
+    "until_of_the_protocol": Case(PROTOCOL[-1], UNTIL, AGAIN),
+    "a_process_of_the_protocol": Case(PROTOCOL[-1], PROCESS, AGAIN),
+    "the_browser_of_the_protocol": Case(PROTOCOL[-1], BROWSER, AGAIN),
+    "until_without_servers": Case(WITHOUT, UNTIL, AGAIN),
+    "a_process_without_servers": Case(WITHOUT, PROCESS, AGAIN),
+    "the_browser_without_servers": Case(WITHOUT, BROWSER, AGAIN),
+}
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("second-look")
     (folder / "pytest.ini").write_text("[pytest]\n")
-    command = [sys.executable, "-m", "pytest", "-p", "tests.support.second_look", "-p", "no:cacheprovider", file]
+    for name, case in CASES.items():
+        path = folder / case.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.write(TEST.format(name=name, fails=case.fails))
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-v",
+        "-p",
+        "tests.support.second_look",
+        "-p",
+        "no:cacheprovider",
+        "tests",
+    ]
     environment = {"PYTHONPATH": str(REPOSITORY), "PATH": ""}
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=120)
-    return done.returncode, done.stdout + done.stderr
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout
 
 
-def test_what_fails_once_on_servers_passes_and_is_printed_whole(tmp_path: Path) -> None:
-    code, said = run(tmp_path, ANY, "assert 'stored' == 'lost'")
-    assert code == 0
-    assert "1 passed, 1 rerun" in said
-    assert "AssertionError: assert 'stored' == 'lost'" in said
-    assert f"FAILED FIRST {ANY}::test_it" in said
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_run_again(said: str, name: str) -> None:
+    case = CASES[name]
+    assert re.findall(rf"^{case.file}::test_{name} (\w+)", said, re.MULTILINE) == case.ends
 
 
-@pytest.mark.parametrize(
-    ("file", "fails"),
-    [
-        (ANY, "runs.clear(); assert 1 == 2"),
-        (PROTOCOL[0], "assert 1 == 2"),
-        ("tests/unit/test_it.py", "assert 1 == 2"),
-    ],
-    ids=["twice", "of the protocol", "without servers"],
-)
-def test_these_failures_are_final(tmp_path: Path, file: str, fails: str) -> None:
-    code, said = run(tmp_path, file, fails)
-    assert (code, "1 failed" in said, "passed" in said) == (1, True, False)
-
-
-@pytest.mark.parametrize(
-    "fails",
-    [
-        "until(lambda: False, 'nothing came', seconds=0)",
-        "import subprocess; subprocess.run(['/bin/sleep', '9'], timeout=0.01)",
-        "from playwright.sync_api import TimeoutError; raise TimeoutError('30000 ms exceeded')",
-    ],
-    ids=["until", "a process", "the browser"],
-)
-@pytest.mark.parametrize("file", [PROTOCOL[-1], "tests/unit/test_it.py"], ids=["of the protocol", "without servers"])
-def test_a_deadline_is_waited_for_again_in_every_test(tmp_path: Path, fails: str, file: str) -> None:
-    code, said = run(tmp_path, file, fails)
-    assert code == 0, said
-    assert "1 passed, 1 rerun" in said
+def test_a_first_failure_is_printed_whole(said: str) -> None:
+    assert "AssertionError: assert 'stored' == 'lost'" in said.partition("failed first")[2]
+    assert f"FAILED FIRST {ON_SERVERS}::test_once_on_servers" in said
 
 
 def test_the_files_of_the_protocol_are_there() -> None:
