@@ -103,10 +103,11 @@ class Asking:
         flight.cancel()
         return self._too_late(file)
 
-    async def long(self, file: StreamFile, key: str, question: Callable[[], Found]) -> Answer | Found:
+    async def long(self, file: StreamFile, key: str, question: Callable[[], Found], *others: str) -> Answer | Found:
         """As `once`, for a question that may take longer than a viewer waits: whoever asks again by `key` waits for the same.
 
-        Long questions have a thread of their own for each set of servers, so that they hold up no other question.
+        Long questions have a thread of their own for each set of servers, so that they hold up no other question. `others`
+        names the connections of further servers that it waits for.
         """
         answer = await self.answer(file)
         if answer.status != OK:
@@ -115,7 +116,7 @@ class Asking:
         with self._lock:
             asked, flight = self._long.pop(place, (0.0, None))
             if flight is None or (flight.done() and now - asked > _LONG_SECONDS):
-                flight = self._threads_of(file, "long", threads=1).submit(_told, question, file)
+                flight = self._threads_of(file, "long", *others, threads=1).submit(_told, question, file)
             self._long[place] = (now, flight)
             while len(self._long) > _MOST_LONG:
                 self._long.popitem(last=False)[1][1].cancel()

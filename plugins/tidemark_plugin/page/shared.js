@@ -119,11 +119,18 @@ export function dayText(at) {
   return `${at.getFullYear()}-${digits(at.getMonth() + 1)}-${digits(at.getDate())}`;
 }
 
+const clock = (at) => `${digits(at.getHours())}:${digits(at.getMinutes())}:${digits(at.getSeconds())}`;
+
+// Says when the page has asked the server last.
+export function refreshed() {
+  document.getElementById("refreshed").textContent = `Refreshed ${clock(new Date())}`;
+}
+
 // A time in ms in the viewer's zone; UTC is in its title.
 export function time(ms) {
   if (ms === null || ms === undefined) return document.createTextNode(NONE);
   const at = new Date(ms);
-  const made = element("time", `${dayText(at)} ${digits(at.getHours())}:${digits(at.getMinutes())}:${digits(at.getSeconds())}`);
+  const made = element("time", `${dayText(at)} ${clock(at)}`);
   made.dateTime = at.toISOString();
   made.title = utc(ms);
   return made;
@@ -192,6 +199,12 @@ export function messageOf(coordinate) {
   // A topic's later incarnations are marked by #; the page of a message finds the incarnation itself.
   const topic = place.slice(0, cut).replace(/#\d+$/, "");
   return { topic, partition: place.slice(cut + 1), offset };
+}
+
+// What the page of a message takes, of a coordinate as people write it; null for another text. A time may stand for the offset.
+export function coordinateOf(text) {
+  const found = /^\s*([A-Za-z0-9._-]{1,249})\/(\d{1,10})@(\d{1,19}|\S*[-:]\S*)\s*$/.exec(text);
+  return found && { topic: found[1], partition: found[2], offset: found[3] };
 }
 
 // A link to the page of a window, which is named LANE/NUMBER.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from tidemark.audit.page import CONTENT_SECURITY_POLICY, page_of
@@ -21,9 +21,9 @@ def routes(viewing: Viewing) -> APIRouter:
     router = APIRouter(tags=["runs"])
 
     @router.get("/run", include_in_schema=False)
-    async def run() -> Response:
+    async def run(request: Request) -> Response:
         """The answers to the offsets of a run. The page asks Airflow's own API for them."""
-        return serving.file("run.html")
+        return serving.page("run", request)
 
     @router.get("/streams/{name}/audit", responses=serving.PROBLEMS, response_class=HTMLResponse)
     async def audit_report(

@@ -36,7 +36,7 @@ WINDOW_COLUMNS = ("_lane", "_seq", GENERATION)
 COMPACTED = "compacted"
 _OWNER_FILE = "_tidemark_owner.json"
 # Spark's times have microseconds. Read as nanoseconds, times before 1678 or after 2262 would become other times.
-_FORMAT = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
+FORMAT = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
 
 
 def _window_folder(base: str, lane: str, seq: int) -> str:
@@ -108,7 +108,7 @@ def holds_erased(part: Part) -> bool:
     with folders.opened(part.folder) as (filesystem, path):
         if filesystem.get_file_info(path).type == fs.FileType.NotFound:
             return False
-        found = ds.dataset(path, filesystem=filesystem, format=_FORMAT)
+        found = ds.dataset(path, filesystem=filesystem, format=FORMAT)
         if not found.files:
             return False
         for at in part.erased.partitions:
@@ -134,12 +134,12 @@ def _table(part: Part) -> pa.Table:
                     f"{place} is gone, and {described(spans(part.names))} have their results there. "
                     "Replay their offsets to write them again."
                 )
-            found.append(_plain(ds.dataset(path, filesystem=filesystem, format=_FORMAT).to_table()))
+            found.append(plain(ds.dataset(path, filesystem=filesystem, format=FORMAT).to_table()))
     # One of several files may have been rewritten after a change of the columns.
     return found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="permissive")
 
 
-def _plain(table: pa.Table) -> pa.Table:
+def plain(table: pa.Table) -> pa.Table:
     """The table without view types. Files that delta-rs has rewritten have them; Arrow hardly supports them yet."""
     views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
     return table.cast(pa.schema([one.with_type(views.get(one.type, one.type)) for one in table.schema]))
