@@ -7,6 +7,7 @@ list has a billion entries, so both are read in a process of their own, which ha
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -42,7 +43,6 @@ _REGISTRY_SECONDS = 3.0
 _MAGIC = 5
 
 _NOT_UTF8 = "not UTF-8"
-_JSON = json.JSONDecoder
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ def _piece(scheme: Any, connections: Connections, at: Coordinate, message: Messa
     read: Callable[[_Asked], Mapping[str, bytes | None]] = _READERS[type(scheme)]
     try:
         fields, problem = read(_Asked(scheme, connections, at, message, value)), ""
-    except _Wrong as wrong:
-        fields, problem = {}, str(wrong)
+    except (_Wrong, RecursionError) as wrong:
+        fields, problem = {}, str(wrong) if isinstance(wrong, _Wrong) else "nested too deeply"
     except TidemarkError as away:
         fields, problem = {}, f"{type(away).__name__}: {away}"
     return Piece({**fields, **_kept(scheme.keep, message)}, problem)
@@ -168,16 +168,19 @@ def _delimited(asked: _Asked) -> Mapping[str, bytes | None]:
     if text is None:
         return {}
     if scheme.quote is None:
-        parts = text.split(scheme.separator)
+        parts = [part or None for part in text.split(scheme.separator)]
     else:
         parts = _quoted(text, scheme.separator, scheme.quote)
     if len(parts) != len(names):
         raise _Wrong(f"not {len(names)} fields")
-    return {name: _bytes(part) if part else None for name, part in zip(names, parts, strict=True)}
+    return {name: _bytes(part) for name, part in zip(names, parts, strict=True)}
 
 
-def _quoted(text: str, separator: str, quote: str) -> list[str]:
-    """The fields of a text, of which quotes may enclose some. The expression cannot go back, so it takes linear time."""
+def _quoted(text: str, separator: str, quote: str) -> list[str | None]:
+    """The fields of a text, of which quotes may enclose some; None for an empty one without quotes.
+
+    The expression cannot go back, so it takes linear time.
+    """
     between, mark = re.escape(separator), re.escape(quote)
     inside = f"[^{mark}]*+(?:{mark}{mark}[^{mark}]*+)*+"
     one = f"{mark}{inside}{mark}|(?:(?!{between})[^{mark}])*+"
@@ -186,7 +189,7 @@ def _quoted(text: str, separator: str, quote: str) -> list[str]:
     if not re.fullmatch(f"(?:{between}(?:{one}))++", text):
         raise _Wrong("quotes do not enclose whole fields")
     found = re.findall(f"{between}({one})", text)
-    return [part[1:-1].replace(2 * quote, quote) if part.startswith(quote) else part for part in found]
+    return [part[1:-1].replace(2 * quote, quote) if part.startswith(quote) else part or None for part in found]
 
 
 def _json(asked: _Asked) -> Mapping[str, bytes | None]:
@@ -240,11 +243,11 @@ def _no_constant(name: str) -> Any:
 
 
 def _json_text(value: Any) -> str:
-    """JSON without spaces, its numbers as they were written."""
+    """JSON without spaces, with keys by name, as Spark writes it; but its numbers as they were written."""
     if isinstance(value, _Number):
         return str(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_json_text(name)}:{_json_text(one)}" for name, one in value.items()) + "}"
+        return "{" + ",".join(f"{_json_text(name)}:{_json_text(value[name])}" for name in sorted(value)) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_json_text, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
@@ -293,15 +296,16 @@ def _limited(question: Mapping[str, Any]) -> dict[str, Any]:
 def _kept(keep: Mapping[str, str], message: Message) -> dict[str, bytes | None]:
     """The parts of the message that the stream keeps beside its scheme's fields."""
     headers = [
-        f"{name}={'' if value is None else value.decode(errors='backslashreplace')}" for name, value in message.headers
+        {"key": name, "value": None if value is None else base64.b64encode(value).decode()}
+        for name, value in message.headers
     ]
     time = message.timestamp
     parts: dict[str, bytes | None] = {
         "key": message.key,
         "value": message.value,
-        "headers": "\n".join(headers).encode() if headers else None,
+        "headers": _json_text(headers).encode() if headers else None,
         "timestamp": None if time is None else time_text(time * 1000).encode(),
-        "timestamp_type": None if time is None else b"LogAppendTime" if message.appended else b"CreateTime",
+        "timestamp_type": b"LogAppendTime" if message.appended else b"CreateTime",
     }
     return {name: parts[part] for name, part in keep.items()}
 
