@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from tidemark.sinks.parquet.looking import MOST_FILES, MOST_ROWS, rows_of_messag
 WHEN = datetime(2500, 1, 1, 0, 0, 0, 120_000, UTC)
 
 
-def table(offsets: list[int], partition: int = 0, **more: list[Any]) -> pa.Table:
+def table(offsets: list[int], partition: int = 0, more: Mapping[str, Any] | None = None) -> pa.Table:
     """A row for each offset; an offset that comes again is the next row of its message."""
     index = [offsets[:at].count(one) for at, one in enumerate(offsets)]
     columns: dict[str, object] = {
@@ -36,7 +37,7 @@ def table(offsets: list[int], partition: int = 0, **more: list[Any]) -> pa.Table
         "raw": pa.array([b"\xff"] * len(offsets), pa.binary()),
         "none": pa.array([None] * len(offsets), pa.string()),
     }
-    return pa.table({**columns, **more})
+    return pa.table({**columns, **(more or {})})
 
 
 @pytest.fixture
@@ -70,6 +71,10 @@ def test_the_rows_of_a_message_and_no_others(tmp_path: Path, record: Record) -> 
     assert found(5, partition=1) == [(0, {"id": b"1-5", **fields})]
     assert [index for index, _ in found(60)] == [0, 1]
     assert found(62) == []
+    views = table([70])
+    pq.write_table(views.set_column(0, "_topic", pa.array(["logs"], pa.string_view())), tmp_path / "rewritten.parquet")
+    (rewritten,) = rows_of_message([f"file://{tmp_path}/rewritten.parquet"], at(70), record, compacted=False)
+    assert rewritten.fields["id"] == b"0-70"  # type: ignore[union-attr]
     # Only the files that are named, as of a Delta table.
     only = rows_of_message([f"file://{folder}/part-2.parquet"], at(5), record, compacted=False)
     assert only == []
@@ -78,7 +83,7 @@ def test_the_rows_of_a_message_and_no_others(tmp_path: Path, record: Record) -> 
 @pytest.mark.covers("U14")
 def test_in_a_compacted_folder_only_rows_of_the_window_count(tmp_path: Path, record: Record) -> None:
     generations: dict[str, list[Any]] = {"_generation": [3, 7], "_lane": ["ingest", "replay-1"], "_seq": [1, 1]}
-    pq.write_table(table([5, 5], **generations), tmp_path / "part-0.parquet")
+    pq.write_table(table([5, 5], more=generations), tmp_path / "part-0.parquet")
     rows = rows_of_message([f"file://{tmp_path}"], at(5), record, compacted=True)
     assert [row.place.index for row in rows] == [1]  # type: ignore[union-attr]
 
