@@ -134,15 +134,16 @@ def _table(part: Part) -> pa.Table:
                     f"{place} is gone, and {described(spans(part.names))} have their results there. "
                     "Replay their offsets to write them again."
                 )
-            found.append(plain(ds.dataset(path, filesystem=filesystem, format=FORMAT).to_table()))
+            table = ds.dataset(path, filesystem=filesystem, format=FORMAT).to_table()
+            found.append(table.cast(without_views(table.schema)))
     # One of several files may have been rewritten after a change of the columns.
     return found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="permissive")
 
 
-def plain(table: pa.Table) -> pa.Table:
-    """The table without view types. Files that delta-rs has rewritten have them; Arrow hardly supports them yet."""
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """The schema without view types. Files that delta-rs has rewritten have them; Arrow hardly supports them yet."""
     views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    return table.cast(pa.schema([one.with_type(views.get(one.type, one.type)) for one in table.schema]))
+    return pa.schema([one.with_type(views.get(one.type, one.type)) for one in schema])
 
 
 def _counting(table: pa.Table, authority: Authority, generations: np.ndarray) -> np.ndarray:

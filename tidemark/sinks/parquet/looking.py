@@ -17,7 +17,7 @@ from tidemark.offsets.hashing import unsigned
 from tidemark.sinks.hbase.rows import Mark, Place
 from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.parquet import folders
-from tidemark.sinks.parquet.files import FORMAT, GENERATION, plain
+from tidemark.sinks.parquet.files import FORMAT, GENERATION, without_views
 from tidemark.sinks.texts import of_file
 from tidemark.sinks.time_texts import with_texts
 
@@ -46,7 +46,9 @@ def rows_of_message(paths: Sequence[str], at: Coordinate, record: Record, *, com
                 if len(dataset.files) > MOST_FILES:
                     return f"the window has {len(dataset.files)} files there, and up to {MOST_FILES} are searched"
                 if dataset.files:
-                    found += _rows(dataset, at, record, compacted=compacted)
+                    schema = without_views(dataset.schema)
+                    plain = ds.dataset(dataset.files, schema=schema, filesystem=filesystem, format=FORMAT)
+                    found += _rows(plain, at, record, compacted=compacted)
             except pa.ArrowException as problem:
                 raise LedgerContradiction(f"{place} cannot be read: {problem}") from problem
         if len(found) >= MOST_ROWS:
@@ -56,8 +58,7 @@ def rows_of_message(paths: Sequence[str], at: Coordinate, record: Record, *, com
 
 def _rows(dataset: ds.Dataset, at: Coordinate, record: Record, *, compacted: bool) -> list[StoredRow]:
     wanted = (
-        # Files that delta-rs has rewritten have views, which Arrow does not compare with texts.
-        (pc.field("_topic").cast(pa.string()) == at.partition.topic)
+        (pc.field("_topic") == at.partition.topic)
         & (pc.field("_incarnation") == at.partition.incarnation)
         & (pc.field("_partition") == at.partition.partition)
         & (pc.field("_offset") == at.offset)
@@ -68,7 +69,7 @@ def _rows(dataset: ds.Dataset, at: Coordinate, record: Record, *, compacted: boo
     scanner = dataset.scanner(
         filter=wanted, batch_size=_BATCH_ROWS, batch_readahead=0, fragment_readahead=0, use_threads=False
     )
-    rows = with_texts(plain(scanner.head(MOST_ROWS))).sort_by("_index").to_pylist()
+    rows = with_texts(scanner.head(MOST_ROWS)).sort_by("_index").to_pylist()
     return [_stored(row, at, record) for row in rows]
 
 
