@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
-from email.message import Message
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from demo.airflow import Airflow
 from services import environment
 from services.site import REPOSITORY, Site
+from tests.support.page_routes import Route, asked, routes_of
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import lanes, steering
@@ -37,26 +30,11 @@ SEEN = {
 }
 # These take a body, and only look. Every other route that is not GET has to refuse those who may only look.
 LOOKS = {("POST", "/api/streams/{name}/plan")}
-VALUES = {
-    "name": "cdn_logs", "lane": "ingest", "seq": "1", "topic": "cdn-logs", "partition": "0", "offset": "0",
-    "hour": "2026-11-21T13Z", "action": "pause",
-}  # fmt: skip
-
-Route = tuple[str, str]
 
 
 @pytest.fixture(scope="module")
 def routes(site: Site) -> list[Route]:
-    """Every (method, path) of the app: a new one is tried too."""
-    program = (
-        "import json; from tidemark_plugin.app import build_app\n"
-        "print(json.dumps([[m, r.path] for r in build_app().routes for m in sorted(r.methods - {'HEAD'})]))"
-    )
-    env = {**os.environ, **environment.everything(site)}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, check=True)
-    found = [(method, path) for method, path in json.loads(done.stdout.splitlines()[-1])]
-    assert len(found) > 20
-    return found
+    return routes_of(site)
 
 
 @pytest.fixture(scope="module")
@@ -64,47 +42,6 @@ def tokens(airflow: Airflow, site: Site) -> dict[str, str]:
     """Of each user, who has logged in."""
     users = [*SEEN, "operator"]
     return {user: airflow.token_of(user, environment.password(site, user)) for user in users}
-
-
-@dataclass(frozen=True)
-class Answer:
-    status: int
-    headers: Message
-    text: str
-
-    @property
-    def detail(self) -> Any:
-        return json.loads(self.text).get("detail")
-
-
-BODY = {"kind": "replay", "fields": {"records": "cdn-logs/0@0"}, "reason": "who may"}
-
-
-def asked(
-    airflow: Airflow, route: Route, token: str | None, headers: dict[str, str] | None = None, **values: str
-) -> Answer:
-    """The answer to a route with a stream, a message and so on in its path; on a slow machine, at a later look."""
-    method, path = route
-    run = values.pop("run", "nowhere")
-    if path.startswith("/files/"):
-        values["name"] = "shared.js"
-    url = f"{airflow.url}/tidemark{path.format(**{**VALUES, **values})}?run={run}"
-    body = None if method == "GET" else json.dumps({**BODY, "run": run}).encode()
-    given = {
-        "Content-Type": "application/json",
-        **({"Authorization": f"Bearer {token}"} if token else {}),
-        **(headers or {}),
-    }
-    for _ in range(20):
-        request = urllib.request.Request(url, body, given, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                found = Answer(answer.status, answer.headers, answer.read().decode())
-        except urllib.error.HTTPError as refused:
-            found = Answer(refused.code, refused.headers, refused.read().decode())
-        if found.status != 504:
-            break
-    return found
 
 
 @pytest.mark.covers("Q11")

@@ -21,6 +21,6 @@ def routes(viewing: Viewing) -> APIRouter:
     @router.get("/api/streams/{name}/audits", responses=serving.PROBLEMS)
     async def newest(name: str, user: User, limit: Annotated[int, Query(ge=1, le=MOST)] = SHOWN) -> dict[str, Any]:
         """The audits that ended last, the newest first: outcome, counts, and the first coordinates of what they found."""
-        return await viewing.ask(name, user, lambda opened: audits(opened, limit), "no audits")
+        return await viewing.ask(name, user, lambda opened: audits(opened, limit), "no audits", ledger_only=True)
 
     return router

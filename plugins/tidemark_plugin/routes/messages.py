@@ -78,9 +78,9 @@ def routes(viewing: Viewing) -> APIRouter:
         if whole:
             # Files and other servers: what they keep waiting are such questions, and no others.
             others = sorted({one.connection for one in file.stream.sinks})
-            found = await viewing.ask_long(name, user, f"{named} {payload}", question, *others)
+            found = await viewing.ask_long(name, user, f"{named} {payload}", question, *others, ledger_only=True)
         else:
-            found = await viewing.ask(name, user, question, "no such message")
+            found = await viewing.ask(name, user, question, "no such message", ledger_only=True)
         return {**found, "may_see_payload": may}
 
     return router

@@ -30,7 +30,7 @@ def routes(viewing: Viewing) -> APIRouter:
         name: str, run: Annotated[str, Query(min_length=1, max_length=_MOST_OF_A_RUN)], user: User
     ) -> Response:
         """The report of an audit, as the page that `tidemark report --html` writes."""
-        text = await viewing.ask(name, user, lambda opened: _report(opened, run), "no such report")
+        text = await viewing.ask(name, user, lambda opened: _report(opened, run), "no such report", ledger_only=True)
         return HTMLResponse(text, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
     return router

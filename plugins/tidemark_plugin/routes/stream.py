@@ -56,7 +56,7 @@ def routes(viewing: Viewing) -> APIRouter:
     @router.get("/api/streams/{name}/trend", responses=serving.PROBLEMS)
     async def trend_of(name: str, user: User) -> Response:
         """Lag, throughput and dead letters of the last windows of the ingest, the oldest first."""
-        found = await viewing.ask(name, user, _trend, "no windows")
+        found = await viewing.ask(name, user, _trend, "no windows", ledger_only=True)
         return JSONResponse({"windows": found})
 
     return router

@@ -24,6 +24,8 @@ def routes(viewing: Viewing) -> APIRouter:
     @router.get("/api/streams/{name}/windows/{lane}/{seq}", responses=serving.PROBLEMS)
     async def one_window(name: str, lane: Lane, seq: Seq, user: User) -> dict[str, Any]:
         """One window: ranges, tallies, gaps with their reasons, its attempt, its sinks, and the time of each step."""
-        return await viewing.ask(name, user, lambda opened: window_of(opened, lane, seq), "no such window")
+        return await viewing.ask(
+            name, user, lambda opened: window_of(opened, lane, seq), "no such window", ledger_only=True
+        )
 
     return router
