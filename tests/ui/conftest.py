@@ -21,6 +21,8 @@ from tests.support.evil import EVIL
 from tests.support.playground import Kafka
 from tests.support.servers import free_ports
 from tests.support.stream_text import MINIMAL
+from tidemark.ledger.records import INGEST
+from tidemark.runs.open_stream import open_stream
 
 # Users besides the administrator: of a team, of another, of none, operators of none, of whom one has rights by DAG, and one
 # without any role, who may see nothing.
@@ -139,6 +141,15 @@ def airflow(site: Site, kafka: Kafka, start_airflow: Callable[[], None]) -> Iter
     yield found
     if not os.environ.get("TIDEMARK_KEEP_SERVERS"):
         control.down(site, control.AIRFLOW)
+
+
+@pytest.fixture(scope="package")
+def ingested(airflow: Airflow, streams: dict[str, Path]) -> Airflow:
+    """Airflow, in which an ingest of the example stream has run."""
+    if open_stream(streams["everybody"] / "cdn_logs.yaml").book.head(INGEST) is None:
+        # A scheduled run may be on its way already; both end well.
+        assert airflow.run("cdn_logs__ingest") == "success"
+    return airflow
 
 
 def _bundle(name: str, path: Path | None = None) -> dict[str, Any]:

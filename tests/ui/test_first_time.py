@@ -32,13 +32,11 @@ class Clicks:
 
 
 @pytest.fixture
-def clicks(airflow: Airflow) -> Iterator[Clicks]:
+def clicks(ingested: Airflow) -> Iterator[Clicks]:
     """At Airflow's home page, in the size of a usual screen."""
-    if airflow.call("GET", "/tidemark/api/streams/cdn_logs")[1].get("windows") == []:
-        assert airflow.run("cdn_logs__ingest") == "success"
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    with logged_in(airflow, width=1280, patience_ms=120_000) as page:
-        yield Clicks(airflow, page)
+    with logged_in(ingested, width=1280, patience_ms=120_000) as page:
+        yield Clicks(ingested, page)
 
 
 @pytest.mark.covers("U15")

@@ -109,9 +109,8 @@ def test_each_line_asks_by_itself(airflow: Airflow, page: Page) -> None:
 
 
 @pytest.mark.covers("U2", "U3")
+@pytest.mark.usefixtures("ingested")
 def test_what_is_chosen_in_the_picture_is_replayed(airflow: Airflow, page: Page, tokens: dict[str, str]) -> None:
-    if not _shown(airflow, "cdn_logs", airflow.token)[1]["windows"]:
-        assert airflow.run("cdn_logs__ingest", {}) == "success"
     _, coverage = airflow.call("GET", "/tidemark/api/streams/cdn_logs/coverage?width=300")
     assert [one["partition"] for one in coverage["bars"]] == [f"cdn-logs/{number}" for number in range(4)]
     bar = coverage["bars"][0]
@@ -201,12 +200,10 @@ def test_a_stream_that_nobody_may_see_has_a_page_that_says_so(airflow: Airflow, 
 
 @pytest.mark.parametrize("width", [1400, 1280, 1024, 480])
 @pytest.mark.parametrize(("shown", "path"), [("streams", ""), ("stream", "/tidemark/streams/cdn_logs")])
+@pytest.mark.usefixtures("ingested")
 def test_the_pages_stay_within_the_frame(airflow: Airflow, page: Page, width: int, shown: str, path: str) -> None:
     """As shown in Airflow, and with words as long as others please."""
     page.set_viewport_size({"width": width, "height": 900})
-    # The windows are those of the test before, or of this one alone.
-    if not _shown(airflow, "cdn_logs", airflow.token)[1]["windows"]:
-        assert airflow.run("cdn_logs__ingest", {}) == "success"
     page.goto(f"{airflow.url}/plugin/tidemark{path}")
     element = page.locator("iframe").element_handle()
     frame = element.content_frame()
