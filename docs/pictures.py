@@ -1,7 +1,7 @@
 """The pictures of docs/airflow-pages.md: the pages of the demo, as a browser shows them.
 
-    ./run demo                # once: fills the pages
-    python -m docs.pictures   # takes the pictures again, into docs/pictures/
+./run demo                # once: fills the pages
+python -m docs.pictures   # takes the pictures again, into docs/pictures/
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from demo.story import FROM_NOW, TOPIC
 from services import environment
 from services.site import Site
 from tests.support.browser import logged_in
-from tidemark.ledger.records import INGEST
+from tidemark.ledger.records import LaneKind
 from tidemark.runs.open_stream import open_stream
 
 FOLDER = Path(__file__).parent / "pictures"
@@ -49,7 +49,7 @@ def main() -> int:
 def pictures(site: Site) -> dict[str, tuple[str, str, Taken]]:
     """For each picture the address of its page, what has to be there, and what is done then."""
     opened = open_stream(site.folder("streams") / f"{FROM_NOW}.yaml")
-    replays = [one.lane for one in opened.book.committed_records() if one.lane != INGEST]
+    replays = [one.record.lane for one in opened.book.committed() if one.record.kind == LaneKind.REPLAY]
     message = f"streams/{STREAM}/messages?topic={TOPIC}&partition=2&offset=1000"
     return {
         "streams": ("/plugin/tidemark", "iframe", nothing),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.sync_api import Page, Route
@@ -196,6 +198,30 @@ def test_other_peoples_words_are_shown_as_text(airflow: Airflow, page: Page) -> 
 def test_a_stream_that_nobody_may_see_has_a_page_that_says_so(airflow: Airflow, page: Page) -> None:
     page.goto(f"{airflow.url}/tidemark/streams/nowhere")
     page.locator("#problem").filter(has_text="no such stream").wait_for()
+
+
+@pytest.mark.covers("U17")
+def test_times_are_of_the_viewers_zone_or_of_utc(ingested: Airflow) -> None:
+    """In a zone that lies half an hour beside. The choice holds on all pages, and in the calendar."""
+    committed = ingested.call("GET", "/tidemark/api/streams/cdn_logs/windows/ingest/1")[1]["times"][-1]["at"]
+    at = datetime.fromtimestamp(committed / 1000, UTC)
+    here, utc = (f"{one:%Y-%m-%d %H:%M:%S}" for one in (at.astimezone(ZoneInfo("America/St_Johns")), at))
+    with logged_in(ingested, zone="America/St_Johns") as page:
+        page.goto(f"{ingested.url}/tidemark/streams/cdn_logs/windows/ingest/1")
+        last = page.locator("#times time").last
+        last.wait_for()
+        assert (last.inner_text(), last.get_attribute("title")) == (here, f"{utc} UTC")
+        page.click("text=Times: America/St_Johns")
+        page.locator("#navigation", has_text="Times: UTC").wait_for()
+        last.wait_for()
+        assert (last.inner_text(), last.get_attribute("title")) == (utc, f"{here} America/St_Johns")
+        page.goto(f"{ingested.url}/tidemark/streams/cdn_logs/completeness")
+        newest = page.locator("#calendar tbody tr").first.locator("button").last
+        newest.wait_for(timeout=120_000)
+        hour = newest.get_attribute("data-hour") or ""
+        assert (newest.get_attribute("aria-label") or "").startswith(hour.replace("T", " ").replace("Z", ":00"))
+        # The field stands below its hour.
+        assert newest.evaluate("one => one.parentElement.cellIndex") == 1 + int(hour[11:13])
 
 
 @pytest.mark.parametrize("width", [1400, 1280, 1024, 480])

@@ -1,9 +1,10 @@
 // The dead letters that count, in groups. Any group, window of a group or picked examples can be replayed.
 import {
-  address, asked, button, dayText, digits, element, grouped, link, loadPatiently, messageOf, navigation, remember, run, say, streamOfAddress, time,
+  address, asked, button, element, grouped, link, loadPatiently, messageOf, navigation, remember, run, say, streamOfAddress, time,
   windowLink, withQuery,
 } from "./shared.js";
 import { plan } from "./plan.js";
+import { dayText, minuteText, momentOf } from "./times.js";
 
 const stream = streamOfAddress();
 const form = document.getElementById("which");
@@ -12,12 +13,12 @@ let asking = 0;
 // What was asked for, of what is shown.
 let shown = {};
 
-// The times of the form, as the server reads them. The form has those of the viewer's zone.
-const timeOf = (name) => (form.elements[name].value ? new Date(form.elements[name].value).toISOString().replace(/\.000Z$/, "Z") : "");
+// The times of the form, as the server reads them. The form has those of the zone that all times are of.
+const timeOf = (name) => (form.elements[name].value ? momentOf(form.elements[name].value).toISOString().replace(/\.000Z$/, "Z") : "");
 
 function showTime(name, ms) {
   const at = new Date(ms);
-  form.elements[name].value = Number.isNaN(at.getTime()) ? "" : `${dayText(at)}T${digits(at.getHours())}:${digits(at.getMinutes())}`;
+  form.elements[name].value = Number.isNaN(at.getTime()) ? "" : `${dayText(at)}T${minuteText(at)}`;
 }
 
 const valuesNow = () => ({

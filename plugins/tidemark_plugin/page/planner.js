@@ -1,7 +1,7 @@
 // The plan of a replay or backfill: what it would read and replace, by the same functions as a dry run. Airflow starts it, in
 // the viewer's name, with the plan's digest: if the plan is stale by then, the run refuses.
 import {
-  ROOT, address, airflow, asked, cell, element, estimated, grouped, link, load, loadPatiently, navigation, remember, run, say,
+  ROOT, address, airflow, asked, cell, element, estimated, grouped, load, loadPatiently, navigation, remember, run, say,
   streamOfAddress, time, windowLink, withQuery,
 } from "./shared.js";
 import { STORED, dagOf, start } from "./plan.js";

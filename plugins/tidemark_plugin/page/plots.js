@@ -1,5 +1,6 @@
 // Small plots of the last windows: a column for each window, the oldest on the left.
-import { address, drawing, element, grouped, utc } from "./shared.js";
+import { address, drawing, element, grouped } from "./shared.js";
+import { both } from "./times.js";
 
 const HEIGHT = 60;
 
@@ -17,7 +18,7 @@ function plot(stream, title, windows, value, words) {
     // No stops of the tab key: the table of windows has the same links.
     const anchor = drawing("a", { href: address("streams", stream, "windows", "ingest", String(one.window)), tabindex: -1 });
     const hover = drawing("title", {});
-    hover.textContent = `window ${one.window}, ${utc(one.at)}: ${numbers[at] === null ? "–" : words(numbers[at])}`;
+    hover.textContent = `window ${one.window}, ${both(one.at)[0]}: ${numbers[at] === null ? "–" : words(numbers[at])}`;
     // The whole height takes the pointer, also above a low column.
     const area = drawing("rect", { class: "area", x: at * 8, y: 0, width: 8, height: HEIGHT });
     anchor.append(hover, area, drawing("rect", { class: "column", x: at * 8 + 1, y: HEIGHT - height, width: 6, height }));
