@@ -133,7 +133,7 @@ def airflow(site: Site, kafka: Kafka, start_airflow: Callable[[], None]) -> Iter
     """Airflow with the streams of `streams`, and messages for the example stream. Other tests do not have it beside them."""
     start_airflow()
     for topic in {"cdn-logs", "cdn-logs-normalised"} - set(kafka.admin.list_topics()):
-        kafka.create(topic, 4)
+        kafka.create(topic, 4, **{"max.message.bytes": "11000000"})
     produce(site.address("kafka"), "cdn-logs", 500, first=50_000)
     found = Airflow(site)
     for stream in ("cdn_logs", "evil", *(f"{team}_orders" for team in TEAMS)):

@@ -23,7 +23,7 @@ TOPIC, PARTITION = "cdn-logs", 2
 # Markup, escape codes, marks of direction, and bytes that are no UTF-8.
 HOSTILE = f"{EVIL}\x1b[31mred\x1b[0m\u202egnp.exe".encode()
 SHOWN = f"{EVIL}\\x1b[31mred\\x1b[0m\\u202egnp.exe"
-LARGE = b"x" * 900_000
+LARGE = b"x" * 10_000_000
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Sent:
 
 @pytest.fixture(scope="module")
 def sent(airflow: Airflow, kafka: Kafka) -> Sent:
-    producer = KafkaProducer(**kafka.settings)
+    producer = KafkaProducer(**kafka.settings, max_request_size=11_000_000)
     hostile = producer.send(TOPIC, HOSTILE, EVIL.encode(), headers=[(EVIL, b"\xff\x00")], partition=PARTITION)
     large = producer.send(TOPIC, LARGE, None, partition=PARTITION)
     producer.flush()
@@ -137,12 +137,24 @@ def test_a_dead_letter_is_found_looked_at_and_replayed(airflow: Airflow, page: P
     value.wait_for()
     assert value.inner_text() == SHOWN
     assert "not UTF-8" in page.locator("#message .value", has_text="header").inner_text()
+    # As the scheme reads it, and what is stored in place of a row.
+    page.locator("#decoded", has_text="matches no pattern").wait_for()
+    assert "dead letters" in page.locator("#rows").inner_text()
     page.screenshot(path=SCREENSHOTS / "message.png", full_page=True)
     # The next one is large, and cut.
     page.click("#after")
     page.locator("#title", has_text=f"@{sent.large}").wait_for()
     page.click("text=Show payloads")
-    page.locator("#message .more", has_text="883 616 bytes more are not shown.").wait_for()
+    page.locator("#message .more", has_text="9 983 616 bytes more are not shown.").wait_for()
+    page.locator("#decoded", has_text="more than 1,000,000 bytes").wait_for()
+    # Offsets are exact beyond 2^53, also one after the other.
+    far = 2**53 + 1
+    page.fill("input[name=offset]", str(far))
+    page.click("#which >> text=Find")
+    page.locator("#title", has_text=f"@{far}").wait_for()
+    page.click("#after")
+    page.locator("#title", has_text=f"@{far + 1}").wait_for()
+    page.locator("#fate", has_text="not in the topic yet").wait_for()
     page.go_back()
 
     # Which window, and where its dead letters are.
