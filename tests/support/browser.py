@@ -21,7 +21,7 @@ FLAGS = [
 
 
 @contextmanager
-def logged_in(airflow: Airflow, width: int = 1400, patience_ms: int = 30_000, zone: str = "UTC") -> Iterator[Page]:
+def logged_in(airflow: Airflow, width: int = 1400, patience_ms: int = 120_000, zone: str = "UTC") -> Iterator[Page]:
     """A browser in which the administrator has logged in."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
