@@ -147,7 +147,7 @@ function paint(row, name) {
   row.replaceChildren();
   row.dataset.stream = name;
   const first = cell(row, two(link(name, address("streams", name)), one.line?.description || ""), "topic");
-  first.lastElementChild.classList.add("description");
+  if (one.line?.description) first.lastElementChild.classList.add("description");
   if (one.problem) {
     const told = cell(row, one.problem, "problem");
     told.colSpan = 5;
