@@ -55,27 +55,19 @@ function showFields() {
   place("sinks").hidden = !sinkBoxes().length || !mayChooseSinks();
 }
 
-// A box for each sink of the stream, and for each that is asked for: a sink that is gone is refused, and not left out.
-async function showSinks(chosen) {
-  const { sinks } = await loadPatiently(address("api", "streams", stream), () => {}).catch(() => ({ sinks: [] }));
-  for (const name of new Set([...sinks.map((one) => one.name), ...chosen])) {
-    const type = sinks.find((one) => one.name === name)?.type;
-    const box = Object.assign(element("input"), { type: "checkbox", name: "sink", value: name, checked: chosen.includes(name) });
-    const label = element("label", undefined, "check");
-    label.append(box, element("span", type && type !== name ? `${name}, of type ${type}` : name));
-    place("sinks").append(label);
-  }
-  showFields();
+function sinkBox(name, type, checked) {
+  const label = element("label", undefined, "check");
+  label.append(Object.assign(element("input"), { type: "checkbox", name: "sink", value: name, checked }));
+  label.append(element("span", type && type !== name ? `${name}, of type ${type}` : name));
+  place("sinks").append(label);
 }
 
-function showWays(chosen) {
-  const ways = OF_KIND[kindNow()].map((name) => {
-    const option = element("option", WAYS[name][0]);
-    option.value = name;
-    return option;
-  });
-  form.elements.way.replaceChildren(...ways);
-  form.elements.way.value = OF_KIND[kindNow()].includes(chosen) ? chosen : OF_KIND[kindNow()][0];
+// A box for each sink that is asked for, at once: one that is gone is refused, and not left out. Then the stream's others.
+async function showSinks(chosen) {
+  for (const name of chosen) sinkBox(name, null, true);
+  const { sinks } = await loadPatiently(address("api", "streams", stream), () => {});
+  const there = new Set(sinkBoxes().map((one) => one.value));
+  for (const { name, type } of sinks) if (!there.has(name)) sinkBox(name, type, false);
   showFields();
 }
 
@@ -376,9 +368,10 @@ form.elements.records.addEventListener("drop", (event) => {
   takeFile(event.dataTransfer.files[0]);
 });
 showWays("records");
-given().then(async ([kind, fields]) => {
+given().then(([kind, fields]) => {
   const { sinks = [] } = fields;
-  await showSinks(Array.isArray(sinks) ? sinks : sinks.split(","));
+  // Without the stream's sinks, there is nothing to choose from.
+  showSinks(Array.isArray(sinks) ? sinks : sinks.split(",")).catch(() => {});
   fillIn(kind, fields);
   // Whoever gets the address sees the plan at once.
   if (Object.keys(fields).length) resolve();
