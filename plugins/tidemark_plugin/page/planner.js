@@ -369,7 +369,7 @@ form.elements.records.addEventListener("drop", (event) => {
 });
 showWays("records");
 given().then(([kind, fields]) => {
-  const { sinks = [] } = fields;
+  const sinks = fields.sinks || [];
   // Without the stream's sinks, there is nothing to choose from.
   showSinks(Array.isArray(sinks) ? sinks : sinks.split(",")).catch(() => {});
   fillIn(kind, fields);
