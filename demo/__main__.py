@@ -44,7 +44,7 @@ def main() -> int:
     console.rule("[bold green]Everything held")
     console.print(f"It took {time.monotonic() - began:.0f} s. The servers are still running; `./run down` ends them.")
     airflow = f"http://{site.address('airflow')}"
-    console.print(f"Airflow:  {airflow}   (the pages: Browse, Tidemark)")
+    console.print(f"Airflow:  {airflow}   (the pages: Tidemark, in the navigation)")
     for page, shows in PAGES.items():
         console.print(f"{shows + ':':26} {airflow}/plugin/tidemark/tidemark/{page}", soft_wrap=True)
     console.print(f"user      {environment.ADMIN}")

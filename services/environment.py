@@ -13,6 +13,7 @@ from services.site import REPOSITORY, Site
 
 ADMIN = "admin"
 _USERS = "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"
+_AUTH_MANAGER = "AIRFLOW__CORE__AUTH_MANAGER"
 
 
 def connections(site: Site, *, warm: bool = False) -> dict[str, str]:
@@ -83,7 +84,8 @@ def airflow(site: Site) -> dict[str, str]:
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{port}/execution/",
-        "AIRFLOW__CORE__AUTH_MANAGER": "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
+        _AUTH_MANAGER: os.environ.get(_AUTH_MANAGER)
+        or "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
         _USERS: os.environ.get(_USERS) or f"{ADMIN}:admin",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",

@@ -23,7 +23,7 @@ from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.offsets.shares import seed_of
 from tidemark.runs.requests import MOST_REASON, AuditRequest
 from tidemark.streams.model import Stream
-from tidemark_dags.audit_page import AuditPageLink, page_address
+from tidemark_dags.page_links import AuditPageLink, page_address
 from tidemark_dags.requests import audit_params
 from tidemark_dags.spark_job import SparkJob
 from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, asked_of, results_asset, run_name

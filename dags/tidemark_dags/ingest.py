@@ -17,6 +17,7 @@ from tidemark.ledger.records import INGEST
 from tidemark.streams.model import Stream
 from tidemark_dags.complete import announce
 from tidemark_dags.lineage import LineageOfWindows
+from tidemark_dags.page_links import RunPageLink
 from tidemark_dags.steps import ON_SCHEDULE, RUN, airflow_errors, publish, run_name
 from tidemark_dags.stream_dag import stream_dag
 
@@ -79,7 +80,7 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
 
 def process_windows(file: str, stream: Stream, *, pool: str, lane: str, seq: str, then: str = "") -> LineageOfWindows:
     """The task that processes a pinned window and those after it, in Spark. `then`: those of another lane of this run."""
-    return LineageOfWindows(
+    process = LineageOfWindows(
         task_id="process",
         script="process_window.py",
         stream=stream,
@@ -91,3 +92,5 @@ def process_windows(file: str, stream: Stream, *, pool: str, lane: str, seq: str
         execution_timeout=timedelta(minutes=stream.engine.timeout_minutes),
         pool=pool,
     )
+    process.operator_extra_links = (RunPageLink(),)
+    return process

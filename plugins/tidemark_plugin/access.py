@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
+import time
 from collections import defaultdict
 from collections.abc import Collection
 from typing import Any
@@ -31,6 +33,10 @@ __all__ = ["get_user", "may_see", "may_see_files", "may_trigger", "note_look", "
 # The names of the events in Airflow's audit log; the second one with what was done: pause, resume or cancel.
 LOOKED = "tidemark_payload"
 STEERED = "tidemark_{}"
+# Who has looked at which message just now. Others of Airflow's processes note such a look once more.
+_ONE_LOOK_SECONDS = 60.0
+_looks: dict[tuple[str, str, str], float] = {}
+_looks_lock = threading.Lock()
 
 
 def may_see(user: Any, dag_ids: Collection[str]) -> set[str]:
@@ -63,9 +69,17 @@ def may_trigger(user: Any, dag_id: str) -> bool:
 def note_look(user: Any, dag_id: str, coordinate: str) -> None:
     """Write into Airflow's audit log, and into the log, that a person looks at the payload of a message.
 
-    Raises when the audit log cannot be written: then nobody should be shown anything.
+    A page asks several times for one look. Raises when the audit log cannot be written: then nobody should be shown anything.
     """
-    _note(user, LOOKED, dag_id, coordinate=coordinate)
+    look, now = (user.get_name(), dag_id, coordinate), time.monotonic()
+    with _looks_lock:
+        for one in [one for one, noted in _looks.items() if now - noted > _ONE_LOOK_SECONDS]:
+            del _looks[one]
+        known = look in _looks
+    if not known:
+        _note(user, LOOKED, dag_id, coordinate=coordinate)
+        with _looks_lock:
+            _looks[look] = now
 
 
 def note_steering(user: Any, dag_id: str, action: str, run: str, reason: str) -> None:

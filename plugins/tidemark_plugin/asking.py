@@ -54,10 +54,14 @@ class _Asked:
 
 @dataclass
 class Asking:
-    """`ask` is the first question about a stream. Questions wait for servers, and raise TidemarkError."""
+    """`ask` is the first question about a stream. Questions wait for servers, and raise TidemarkError.
+
+    `reach` is the first question of those that need the ledger alone: they are answered while Kafka is away.
+    """
 
     ask: Question
     settings: Settings
+    reach: Question | None = None
     _streams: dict[tuple[str, Question], _Asked] = field(default_factory=dict)
     _threads: dict[tuple[str, ...], ThreadPoolExecutor] = field(default_factory=dict)
     _long: OrderedDict[tuple[str, str, str], tuple[float, Future[Any]]] = field(default_factory=OrderedDict)
@@ -78,66 +82,84 @@ class Asking:
                 return asked.answer
             if asked.flight is None:
                 asked.began = now
-                asked.flight = self._threads_of(file).submit(self._asked, file, ask, asked)
+                asked.flight = self._threads_of(self._servers(file, ask)).submit(self._asked, file, ask, asked)
             flight, left = asked.flight, asked.began + self.settings.page_wait_seconds - now
         if left > 0:
             # `wait` cancels nothing: a time-out, or a closed browser, does not end what others wait for.
             await asyncio.wait({asyncio.wrap_future(flight)}, timeout=left)
         if flight.done():
             return flight.result()
-        return self._too_late(file)
+        return self._too_late(self._servers(file, ask))
 
-    async def once(self, file: StreamFile, question: Callable[[], Found]) -> Answer | Found:
+    async def once(
+        self, file: StreamFile, question: Callable[[], Found], *, ledger_only: bool = False
+    ) -> Answer | Found:
         """The answer to a question about a stream that is not kept for others, or an answer that says why there is none.
 
-        The question waits for the same servers as `answer`, in the same threads. It is only asked when they answer.
+        The question waits for the same servers as `answer`, in the same threads; with `ledger_only` for the ledger alone. It
+        is only asked when they answer.
         """
-        answer = await self.answer(file)
+        first = self._first(ledger_only=ledger_only)
+        answer = await self.answer(file, first)
         if answer.status != OK:
             return answer
+        servers = self._servers(file, first)
         with self._lock:
-            flight = self._threads_of(file).submit(_told, question, file)
+            flight = self._threads_of(servers).submit(_told, question, file)
         await asyncio.wait({asyncio.wrap_future(flight)}, timeout=self.settings.page_wait_seconds)
         if flight.done():
             return flight.result()
         flight.cancel()
-        return self._too_late(file)
+        return self._too_late(servers)
 
-    async def long(self, file: StreamFile, key: str, question: Callable[[], Found]) -> Answer | Found:
+    async def long(
+        self, file: StreamFile, key: str, question: Callable[[], Found], *others: str, ledger_only: bool = False
+    ) -> Answer | Found:
         """As `once`, for a question that may take longer than a viewer waits: whoever asks again by `key` waits for the same.
 
-        Long questions have a thread of their own for each set of servers, so that they hold up no other question.
+        Long questions have a thread of their own for each set of servers, so that they hold up no other question. `others`
+        names the connections of further servers that it waits for.
         """
-        answer = await self.answer(file)
+        first = self._first(ledger_only=ledger_only)
+        answer = await self.answer(file, first)
         if answer.status != OK:
             return answer
+        servers = self._servers(file, first)
         place, now = (file.stream.name, file.digest, key), time.monotonic()
         with self._lock:
             asked, flight = self._long.pop(place, (0.0, None))
             if flight is None or (flight.done() and now - asked > _LONG_SECONDS):
-                flight = self._threads_of(file, "long", threads=1).submit(_told, question, file)
+                flight = self._threads_of((*servers, "long", *others), threads=1).submit(_told, question, file)
             self._long[place] = (now, flight)
             while len(self._long) > _MOST_LONG:
                 self._long.popitem(last=False)[1][1].cancel()
         await asyncio.wait({asyncio.wrap_future(flight)}, timeout=self.settings.page_wait_seconds)
         if not flight.done():
-            return self._too_late(file)
+            return self._too_late(servers)
         with self._lock:
             self._long.pop(place, None)
         found: Answer | Found = flight.result()
         return found
 
-    def _too_late(self, file: StreamFile) -> Answer:
+    def _first(self, *, ledger_only: bool) -> Question:
+        return self.reach if ledger_only and self.reach is not None else self.ask
+
+    def _servers(self, file: StreamFile, ask: Question) -> tuple[str, ...]:
+        """The servers that a question is asked of, by the names of their connections."""
+        stream, ledger = file.stream, file.stream.ledger
+        found = f"{ledger.server} ({ledger.connection})"
+        return (found,) if ask == self.reach else (found, f"Kafka ({stream.source.kafka})")
+
+    def _too_late(self, servers: tuple[str, ...]) -> Answer:
         return Answer(
             TOO_LATE,
             {
-                "detail": f"{' and '.join(_servers(file))} did not answer within {self.settings.page_wait_seconds:g} s; "
+                "detail": f"{' and '.join(servers)} did not answer within {self.settings.page_wait_seconds:g} s; "
                 "they are still being asked"
             },
         )
 
-    def _threads_of(self, file: StreamFile, *use: str, threads: int | None = None) -> ThreadPoolExecutor:
-        shared = (*_servers(file), *use)
+    def _threads_of(self, shared: tuple[str, ...], threads: int | None = None) -> ThreadPoolExecutor:
         if shared not in self._threads:
             self._threads[shared] = ThreadPoolExecutor(
                 threads or self.settings.page_threads, thread_name_prefix=f"tidemark page {' '.join(shared)}"
@@ -180,9 +202,3 @@ def _told(question: Callable[[], Found], file: StreamFile) -> Answer | Found:
         return question()
     except Exception as problem:
         return Answer(*_failed(file, problem))
-
-
-def _servers(file: StreamFile) -> tuple[str, ...]:
-    """The servers that are asked about a stream, by the names of their connections."""
-    stream, ledger = file.stream, file.stream.ledger
-    return f"{ledger.server} ({ledger.connection})", f"Kafka ({stream.source.kafka})"

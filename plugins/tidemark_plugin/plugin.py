@@ -7,6 +7,7 @@ from typing import Any
 from airflow.plugins_manager import AirflowPlugin
 
 PREFIX = "/tidemark"
+ICON = f"{PREFIX.lstrip('/')}/files/icon.svg"
 
 
 class TidemarkPlugin(AirflowPlugin):
@@ -20,13 +21,15 @@ class TidemarkPlugin(AirflowPlugin):
             "href": f"{PREFIX.lstrip('/')}/",
             "url_route": "tidemark",
             "destination": "nav",
-            "category": "browse",
+            "nav_top_level": True,
+            "icon": ICON,
         },
         {
             "name": "Offsets",
             "href": f"{PREFIX.lstrip('/')}/run?dag_id={{DAG_ID}}&run_id={{RUN_ID}}",
             "url_route": "tidemark_offsets",
             "destination": "dag_run",
+            "icon": ICON,
         },
     ]
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import HTTPException, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 
 from tidemark.runs.requests import MOST_TEXT
 from tidemark_plugin.asking import Answer
 
 _PAGE = Path(__file__).parent / "page"
-_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 # The page is shown inside Airflow, loads nothing from elsewhere, and runs no script but its own.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'self'; base-uri 'none'; form-action 'none'",
@@ -65,12 +65,28 @@ def _refusal(request: Request) -> Response | None:
     return None
 
 
-def file(name: str, status: int = 200) -> Response:
-    """One of the files of the pages; 404 for any other name."""
+def file(name: str) -> Response:
+    """One of the scripts, styles and drawings of the pages; 404 for any other name."""
     found = {path.name: path for path in _PAGE.iterdir() if path.suffix in _TYPES}.get(name)
     if found is None:
         raise HTTPException(404, "no such file")
-    return Response(found.read_bytes(), status, media_type=f"{_TYPES[found.suffix]}; charset=utf-8")
+    return Response(found.read_bytes(), media_type=f"{_TYPES[found.suffix]}; charset=utf-8")
+
+
+def page(name: str, request: Request, status: int = 200) -> Response:
+    """The page of this name, which has a script of the same name, within what all pages have.
+
+    Its addresses are relative, since Airflow may be served below a path.
+    """
+    depth = request.scope["route"].path.count("/") - 1
+    text = (_PAGE / "page.html").read_text()
+    for mark, value in {
+        "FILES": "../" * depth + "files",
+        "SCRIPT": name,
+        "CONTENT": (_PAGE / f"{name}.html").read_text(),
+    }.items():
+        text = text.replace(mark, value)
+    return HTMLResponse(text, status)
 
 
 def as_json(answer: Answer) -> Response:

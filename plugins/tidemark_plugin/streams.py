@@ -94,6 +94,11 @@ class Servers:
         """What the page shows of a stream. Waits for its servers. Raises TidemarkError."""
         return overview(self.open(file))
 
+    def reach(self, file: StreamFile) -> dict[str, Any]:
+        """Whether the ledger answers. Raises TidemarkError."""
+        self.open(file).book.register()
+        return {}
+
     def index(self, file: StreamFile) -> dict[str, Any]:
         """Read the windows that were committed since the last time; the first time, all of them. Raises TidemarkError."""
         _, index, lock = self._index(file)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, HTTPException, Response
+from fastapi import Depends, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from tidemark.runs.open_stream import OpenStream
@@ -39,26 +39,49 @@ class Viewing:
             raise HTTPException(404, "no such stream")
         return found[name]
 
-    async def page(self, file: str, name: str, user: Any) -> Response:
+    async def page(self, page: str, request: Request, name: str, user: Any) -> Response:
         """A page about a stream. Its script says why there is nothing to see, so a refusal is this page too, with 404."""
         found, _ = await self.visible(user)
-        return serving.file(file, 200 if name in found else 404)
+        return serving.page(page, request, 200 if name in found else 404)
 
-    async def ask(self, name: str, user: Any, question: Callable[[OpenStream], Found | None], missing: str) -> Found:
+    async def ask(
+        self,
+        name: str,
+        user: Any,
+        question: Callable[[OpenStream], Found | None],
+        missing: str,
+        *,
+        ledger_only: bool = False,
+    ) -> Found:
         """The answer to a question about a stream, which is asked in threads of the page's own and with a time limit.
 
-        404 with the sentence `missing` for the answer None; 503, 504 or 500 with a sentence when there is no answer.
+        With `ledger_only`, also while Kafka is away. 404 with the sentence `missing` for the answer None; 503, 504 or 500
+        with a sentence when there is no answer.
         """
         file = await self.stream(name, user)
-        return _found(await self.asking.once(file, lambda: question(self.servers.open(file))), missing)
+        answer = await self.asking.once(file, lambda: question(self.servers.open(file)), ledger_only=ledger_only)
+        return _found(answer, missing)
 
-    async def ask_long(self, name: str, user: Any, key: str, question: Callable[[OpenStream], Found]) -> Found:
+    async def ask_long(
+        self,
+        name: str,
+        user: Any,
+        key: str,
+        question: Callable[[OpenStream], Found],
+        *others: str,
+        ledger_only: bool = False,
+    ) -> Found:
         """As `ask`, for a question that may take longer than a viewer waits: 504 then, and who asks again waits on.
 
-        `key` says what is asked. 409 with a sentence for a plan that is stale.
+        `key` says what is asked, `others` which further servers are. 409 with a sentence for a plan that is stale.
         """
         file = await self.stream(name, user)
-        return _found(await self.asking.long(file, key, lambda: question(self.servers.open(file))), "")
+        return _found(
+            await self.asking.long(
+                file, key, lambda: question(self.servers.open(file)), *others, ledger_only=ledger_only
+            ),
+            "",
+        )
 
     def _visible(self, user: Any) -> tuple[dict[str, StreamFile], list[str]]:
         """Reads files and Airflow's database, as Airflow does."""

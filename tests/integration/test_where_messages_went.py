@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as KafkaTopicPartition
 
 from tests.support.command_line import asked, tidemark
 from tests.support.compacted_topics import COMPACTED, wait_until_left
 from tests.support.evil import EVIL
-from tests.support.oracle import CDN
+from tests.support.oracle import CDN, Example, Outcome
 from tests.support.playground import Make, Playground
 from tests.support.transactions import transaction
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import TopicPartition
+from tidemark.sinks.contract import Asked
+from tidemark.sinks.kinds import sink_to_compact
 from tidemark.views import where
 from tidemark.views.message import as_values
+from tidemark_spark.sinks.parquet.compacting import compact
 
 GOOD = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "GET http://h/a HTTP/1.1" 200 5 0.1'
 LARGE = b"x" * 10_000_000
@@ -112,3 +119,96 @@ def test_each_offset_has_one_answer(make: Make) -> None:
     assert slot is not None
     assert slot.message is not None
     assert slot.message.value == LARGE
+
+
+# Every other message is skipped, and there is no sink of type `hbase`.
+BESIDE = Example(
+    "beside",
+    {
+        "source": {},
+        "scheme": {"type": "json", "fields": {"id": "integer", "kind": "string"}},
+        "transform": {
+            "sql": "SELECT _topic, _incarnation, _partition, _offset, _index, id, kind FROM messages WHERE id % 2 = 0",
+            "fields": {"id": "integer", "kind": "string"},
+        },
+        "sinks": [],
+    },
+    ("beside",),
+    1,
+    lambda count, first: ((None, b'{"id": %d, "kind": "%d"}' % (one, one % 3)) for one in range(first, first + count)),
+    lambda value: Outcome({}, None),
+)
+
+
+@pytest.mark.covers("U14", "U6")
+def test_what_each_sink_has_of_a_message(make: Make) -> None:
+    play = make(BESIDE)
+    topic, out, keyed = play.topics[0], f"{play.name}-out", {"key": "kind"}
+    play.kafka.create(out, 2)
+    values = {"rows": "count", "all": {"sum": "id"}}
+    sinks = [
+        {"type": "parquet", "folder": play.name},
+        {"type": "delta", "folder": f"{play.name}_delta"},
+        {"type": "kafka", "topic": out, **keyed},
+        {"type": "hbase_latest", "table": f"{play.name}_latest", **keyed},
+        {"type": "hbase_aggregates", "table": f"{play.name}_sums", "values": values, "block_offsets": 10, **keyed},
+    ]
+    play.rewrite(sinks=sinks)
+    play.produce(40)
+    play.ingest()
+    at = TopicPartition(topic, 0)
+
+    def shown(offset: int) -> dict[str, Any]:
+        return as_values(where.located(play.opened, Coordinate(at, offset)))
+
+    # Its counts say `stored or skipped`: the files say which.
+    assert [shown(offset)["fate"] for offset in (12, 13)] == ["stored", "skipped"]
+    found = shown(12)
+    fields = {"id": "12", "kind": "0"}
+    rows = {one["place"]: one["fields"] for one in found["rows"]}
+    assert (rows["parquet"], rows["delta"]) == (fields, fields)
+    place, value = rows["kafka"]["written to"], json.loads(rows["kafka"]["value"])
+    assert (value, rows["kafka"]["key"]) == ({"id": 12, "kind": "0"}, "0")
+    number, offset = map(int, place.removeprefix(f"{out}/").split("@"))
+    with closing(KafkaConsumer(**play.kafka.settings, group_id=None)) as consumer:
+        consumer.assign([KafkaTopicPartition(out, number)])
+        consumer.seek(KafkaTopicPartition(out, number), offset)
+        record = next(iter(consumer))
+    assert dict(record.headers)["tidemark.offset"] == b"12"
+    under = {one["place"]: one for one in found["under_keys"]}
+    # 36 is the last of its kind; in the block of 10 to 19 there are 12 and 18.
+    assert under["hbase_latest"]["said"] == f"the newest value of its key, from {topic}/0@36"
+    assert (under["hbase_latest"]["key"], under["hbase_latest"]["fields"]) == ({"kind": "0"}, {"id": "36"})
+    assert shown(36)["under_keys"][0]["said"] == "the newest value of its key, from this message"
+    assert under["hbase_aggregates"]["fields"] == {"rows": "2", "all": "30"}
+    assert under["hbase_aggregates"]["said"].startswith(f"what the block of {topic}/0 that begins at 10 contributes")
+    assert found["unsaid"] == []
+    # What has no row has none under a key, and a topic proves nothing by what it lacks.
+    skipped = {one["place"]: one["why"] for one in shown(13)["unsaid"]}
+    assert "its key" in skipped["hbase_latest"]
+    assert "not among the 20 messages" in skipped["kafka"]
+
+    # After a replay of a part, and after a compaction, the same rows are found; those of before count no more.
+    play.select(LaneKind.REPLAY, play.ranges(0, 0, (10, 20)), "dag/a replay")
+    compact(play.opened, sink_to_compact(play.opened.stream.sinks, play.name, None), "compaction", Asked())
+    again = shown(12)
+    assert (again["fate"], len(again["windows"])) == ("stored", 2)
+    moved = {one["place"]: one["fields"] for one in again["rows"]}
+    assert moved["kafka"].pop("written to") != rows["kafka"].pop("written to")
+    assert moved == rows
+    assert shown(22)["rows"][0]["fields"] == {"id": "22", "kind": "1"}
+
+    # The command line says the same.
+    out_of, _ = tidemark("show", str(play.file), f"{topic}/0@12", "--message")
+    assert "parquet index 0: id=12 kind=0\n" in out_of
+    assert f"(the newest value of its key, from {topic}/0@36)" in out_of
+    assert "decoded: By the scheme json, as texts. The transform then makes other rows of it.\n  id: 12\n" in out_of
+
+    # A sink that is away takes no other with it.
+    folder = Path(play.opened.stream.sinks[1].base(play.opened.connections).removeprefix("file://"))  # type: ignore[attr-defined]
+    folder.rename(folder.with_name("away"))
+    quick = as_values(where.located(play.opened, Coordinate(at, 12), all_sinks=False))
+    assert (quick["fate"], quick["not_asked"]) == ("read", ["parquet", "delta", "kafka"])
+    left = shown(12)
+    assert {one["place"] for one in left["rows"]} == {"parquet", "kafka"}
+    (folder.with_name("away")).rename(folder)

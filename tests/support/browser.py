@@ -21,11 +21,11 @@ FLAGS = [
 
 
 @contextmanager
-def logged_in(airflow: Airflow, width: int = 1400, patience_ms: int = 30_000) -> Iterator[Page]:
+def logged_in(airflow: Airflow, width: int = 1400, patience_ms: int = 120_000, zone: str = "UTC") -> Iterator[Page]:
     """A browser in which the administrator has logged in."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        opened = browser.new_context(viewport={"width": width, "height": 900}).new_page()
+        opened = browser.new_context(viewport={"width": width, "height": 900}, timezone_id=zone).new_page()
         opened.set_default_timeout(patience_ms)
         opened.goto(airflow.url)
         opened.fill("input[name=username]", environment.ADMIN)

@@ -21,10 +21,19 @@ from tests.support.evil import EVIL
 from tests.support.playground import Kafka
 from tests.support.servers import free_ports
 from tests.support.stream_text import MINIMAL
+from tidemark.ledger.records import INGEST
+from tidemark.runs.open_stream import open_stream
 
-# Users besides the administrator: of a team, of another, of none, an operator of none, and one without any role, who may
-# see nothing.
-USERS = {"red_viewer": "viewer:red", "blue_viewer": "viewer:blue", "viewer": "viewer", "operator": "op", "nobody": ""}
+# Users besides the administrator: of a team, of another, of none, operators of none, of whom one has rights by DAG, and one
+# without any role, who may see nothing.
+USERS = {
+    "red_viewer": "viewer:red",
+    "blue_viewer": "viewer:blue",
+    "viewer": "viewer",
+    "operator": "op",
+    "replayer": "op",
+    "nobody": "",
+}
 # What each team's stream says of its ledger.
 TEAMS = {"red": "ledger: {type: zookeeper, zookeeper: zookeeper_other}\n", "blue": ""}
 # A team's DAGs come from a folder of its own.
@@ -37,23 +46,29 @@ for dag in build_dags(Path(__file__).parent / "streams"):
 
 
 @pytest.fixture(scope="session")
-def other_zookeeper(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def other_zookeeper(site: Site) -> Iterator[Site]:
     """A ZooKeeper by itself: HBase, which needs the first one, does not survive it."""
-    found = Site(tmp_path_factory.mktemp("other"), free_ports(), site.jars)
+    ports = site.folder("other") / "port_base"
+    if not ports.exists():
+        ports.write_text(str(free_ports()))
+    found = Site(site.folder("other"), int(ports.read_text()), site.jars)
     control.up(found, ["zookeeper"])
     yield found
-    control.down(found)
+    if not os.environ.get("TIDEMARK_KEEP_SERVERS"):
+        control.down(found)
 
 
 @pytest.fixture(scope="session")
-def streams(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def streams(site: Site) -> dict[str, Path]:
     """The folders of stream files: Airflow's own, those of two teams, and one that only the page knows.
 
     Airflow's has the example stream, one whose words are hostile, and a file that is none. Red's ledger is in ZooKeeper.
     """
-    found = {name: tmp_path_factory.mktemp(name) / "streams" for name in ("everybody", "unknown", *TEAMS)}
+    # Beside the servers, which may be those of an earlier run.
+    found = {name: site.folder("ui", name, "streams") for name in ("everybody", "unknown", *TEAMS)}
     for folder in found.values():
-        folder.mkdir()
+        for file in folder.glob("*.yaml"):
+            file.unlink()
     for team, ledger in TEAMS.items():
         (found[team].parent / "dags.py").write_text(TEAM_DAGS)
         text = MINIMAL.replace("stream: orders", f"stream: {team}_orders")
@@ -76,6 +91,7 @@ def start_airflow(site: Site, other_zookeeper: Site, streams: dict[str, Path]) -
     bundles = [_bundle("dags-folder"), *(_bundle(team, streams[team].parent) for team in TEAMS)]
     settings = {
         "AIRFLOW_CONN_ZOOKEEPER_OTHER": environment.connections(other_zookeeper)["AIRFLOW_CONN_ZOOKEEPER_DEFAULT"],
+        "AIRFLOW__CORE__AUTH_MANAGER": "tests.support.rights.RightsByDag",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(users),
         "AIRFLOW__CORE__MULTI_TEAM": "True",
         "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
@@ -117,13 +133,24 @@ def airflow(site: Site, kafka: Kafka, start_airflow: Callable[[], None]) -> Iter
     """Airflow with the streams of `streams`, and messages for the example stream. Other tests do not have it beside them."""
     start_airflow()
     for topic in {"cdn-logs", "cdn-logs-normalised"} - set(kafka.admin.list_topics()):
-        kafka.create(topic, 4)
+        kafka.create(topic, 4, **{"max.message.bytes": "11000000"})
     produce(site.address("kafka"), "cdn-logs", 500, first=50_000)
     found = Airflow(site)
     for stream in ("cdn_logs", "evil", *(f"{team}_orders" for team in TEAMS)):
         found.wait_for_dag(f"{stream}__ingest")
     yield found
-    control.down(site, control.AIRFLOW)
+    if not os.environ.get("TIDEMARK_KEEP_SERVERS"):
+        control.down(site, control.AIRFLOW)
+
+
+@pytest.fixture(scope="package")
+def ingested(airflow: Airflow, streams: dict[str, Path]) -> Airflow:
+    """Airflow, in which an ingest of the example stream has run."""
+    found = open_stream(streams["everybody"] / "cdn_logs.yaml").book.head(INGEST)
+    if found is None or found.head.last is None:
+        # A scheduled run may be on its way already; both end well.
+        assert airflow.run("cdn_logs__ingest") == "success"
+    return airflow
 
 
 def _bundle(name: str, path: Path | None = None) -> dict[str, Any]:

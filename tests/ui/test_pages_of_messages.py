@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from kafka import KafkaProducer
-from playwright.sync_api import Page, Route
+from playwright.sync_api import Page
 
 from demo.airflow import Airflow
 from services import environment
@@ -20,14 +18,12 @@ from services.site import Site
 from tests.support.browser import SCREENSHOTS, logged_in
 from tests.support.evil import EVIL
 from tests.support.playground import Kafka
-from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs.open_stream import open_stream
 
 TOPIC, PARTITION = "cdn-logs", 2
 # Markup, escape codes, marks of direction, and bytes that are no UTF-8.
 HOSTILE = f"{EVIL}\x1b[31mred\x1b[0m\u202egnp.exe".encode()
 SHOWN = f"{EVIL}\\x1b[31mred\\x1b[0m\\u202egnp.exe"
-LARGE = b"x" * 900_000
+LARGE = b"x" * 10_000_000
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class Sent:
 
 @pytest.fixture(scope="module")
 def sent(airflow: Airflow, kafka: Kafka) -> Sent:
-    producer = KafkaProducer(**kafka.settings)
+    producer = KafkaProducer(**kafka.settings, max_request_size=11_000_000)
     hostile = producer.send(TOPIC, HOSTILE, EVIL.encode(), headers=[(EVIL, b"\xff\x00")], partition=PARTITION)
     large = producer.send(TOPIC, LARGE, None, partition=PARTITION)
     producer.flush()
@@ -141,12 +137,24 @@ def test_a_dead_letter_is_found_looked_at_and_replayed(airflow: Airflow, page: P
     value.wait_for()
     assert value.inner_text() == SHOWN
     assert "not UTF-8" in page.locator("#message .value", has_text="header").inner_text()
+    # As the scheme reads it, and what is stored in place of a row.
+    page.locator("#decoded", has_text="matches no pattern").wait_for()
+    assert "dead letters" in page.locator("#rows").inner_text()
     page.screenshot(path=SCREENSHOTS / "message.png", full_page=True)
     # The next one is large, and cut.
     page.click("#after")
     page.locator("#title", has_text=f"@{sent.large}").wait_for()
     page.click("text=Show payloads")
-    page.locator("#message .more", has_text="883 616 bytes more are not shown.").wait_for()
+    page.locator("#message .more", has_text="9 983 616 bytes more are not shown.").wait_for()
+    page.locator("#decoded", has_text="more than 1,000,000 bytes").wait_for()
+    # Offsets are exact beyond 2^53, also one after the other.
+    far = 2**53 + 1
+    page.fill("input[name=offset]", str(far))
+    page.click("#which >> text=Find")
+    page.locator("#title", has_text=f"@{far}").wait_for()
+    page.click("#after")
+    page.locator("#title", has_text=f"@{far + 1}").wait_for()
+    page.locator("#fate", has_text="not in the topic yet").wait_for()
     page.go_back()
 
     # Which window, and where its dead letters are.
@@ -189,77 +197,6 @@ def test_a_dead_letter_is_found_looked_at_and_replayed(airflow: Airflow, page: P
     assert page.title().endswith("Tidemark")
     assert page.locator("img, main script").count() == 0
     assert all(url.startswith((airflow.url, "data:")) for url in requests)
-
-
-def answered_with(page: Page, path: re.Pattern[str], change: Callable[[Any], None]) -> None:
-    """What the server answers at a path, changed: as if there were something to repair."""
-
-    def answer(route: Route) -> None:
-        found = route.fetch()
-        value = found.json()
-        change(value)
-        route.fulfill(response=found, json=value)
-
-    page.route(path, answer)
-
-
-def started(airflow: Airflow, page: Page, dag: str) -> dict[str, Any]:
-    """Starts what the dialog says, as a dry run; gives its request, when the run has ended."""
-    dialog = page.locator("dialog")
-    dialog.locator("input[name=reason]").fill("the ui test")
-    dialog.locator("button.primary").click()
-    link = dialog.locator(".said a")
-    link.wait_for()
-    run = link.inner_text()
-    page.click("dialog >> text=Close")
-    assert airflow.wait(dag, run) == "success"
-    _, found = airflow.call("GET", f"/api/v2/dags/{dag}/dagRuns/{quote(run)}")
-    asked_for: dict[str, Any] = found["conf"]
-    return asked_for
-
-
-@pytest.mark.covers("U10", "U11")
-def test_the_hours_and_the_audits_of_a_stream(
-    airflow: Airflow, page: Page, sent: Sent, streams: dict[str, Path]
-) -> None:
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    assert airflow.run("cdn_logs__audit", {"level": "ledger"}) == "success"
-    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
-    page.click("#navigation >> text=Completeness")
-    # The last day to be asked for has come.
-    page.locator("#calendar tbody tr").nth(6).locator("button").first.wait_for(timeout=120_000)
-    assert "watermark" in page.locator("#watermark").inner_text()
-    missing = f"{TOPIC}/{PARTITION}@0-1"
-    answered_with(page, re.compile(r"/completeness/[^?]+$"), lambda hour: hour.update(backfill=[missing]))
-    newest = page.locator("#calendar button.hour-not-over").first
-    newest.focus()
-    page.keyboard.press("Enter")
-    page.locator("#hour").wait_for()
-    named = page.locator("#partitions tbody tr", has_text=f"{TOPIC}/{PARTITION}")
-    assert "not over" in named.inner_text()
-    page.wait_for_url(lambda url: "hour=" in url)
-    page.screenshot(path=SCREENSHOTS / "completeness.png", full_page=True)
-
-    page.click("text=Backfill what is missing …")
-    assert started(airflow, page, "cdn_logs__backfill")["ranges"] == missing
-
-    book = open_stream(streams["everybody"] / "cdn_logs.yaml").book
-    findings = book.store_selection(
-        RangeSet([OffsetRange(TopicPartition(TOPIC, PARTITION), sent.hostile, sent.large + 1)])
-    )
-    answered_with(
-        page,
-        re.compile(r"/api/streams/cdn_logs/audits"),
-        lambda found: found["audits"][0]["found"].update(selection=findings.digest, offsets="2"),
-    )
-    page.click("#navigation >> text=Audits")
-    newest_audit = page.locator("#audits section").first
-    newest_audit.locator("text=level ledger").wait_for()
-    page.screenshot(path=SCREENSHOTS / "audits.png", full_page=True)
-    newest_audit.get_by_role("button", name="Repair: replay the 2 offsets …").click()
-    assert started(airflow, page, "cdn_logs__replay")["selection"] == findings.digest
-    newest_audit.locator("text=the whole report").click()
-    page.locator("text=windows cover").first.wait_for()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

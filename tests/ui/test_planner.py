@@ -25,13 +25,10 @@ TOPIC = "cdn-logs"
 
 
 @pytest.fixture
-def page(airflow: Airflow) -> Iterator[Page]:
+def page(ingested: Airflow) -> Iterator[Page]:
     """A browser that is logged in, where an ingest has run."""
-    status, stream = asked(airflow, "/tidemark/api/streams/cdn_logs")
-    if status != 200 or not stream["windows"]:
-        assert airflow.run("cdn_logs__ingest") == "success"
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    with logged_in(airflow, width=1280, patience_ms=60_000) as opened:
+    with logged_in(ingested, width=1280, patience_ms=60_000) as opened:
         yield opened
 
 

@@ -15,6 +15,7 @@ import pytest
 from demo.airflow import Airflow
 from services import processes
 from services.site import Site
+from tests.support.page_routes import Answer, Route, asked, routes_of
 
 # Airflow's API has forty threads for all that it does: the health of its parts, what people ask, its tasks' heartbeats.
 LOOKERS = 120
@@ -23,6 +24,8 @@ CALLS = 20
 # A call that waits for a dead server would take up to a minute.
 AT_MOST_SECONDS = 15.0
 PATIENCE_SECONDS = 180
+# The calendar keeps what it has read for half a minute.
+SECONDS_THAT_ANSWERS_ARE_KEPT = 31
 STREAMS = ["cdn_logs", "evil", "blue_orders", "red_orders"]
 
 
@@ -74,6 +77,60 @@ def test_airflow_answers_while_a_server_stands_still(
             took.append(time.monotonic() - began)
         assert statistics.median(took) < 2
     until_shown(airflow)
+
+
+# What Kafka is not needed for.
+OF_THE_LEDGER = {
+    "/api/streams/{name}/windows/{lane}/{seq}",
+    "/api/streams/{name}/audits",
+    "/api/streams/{name}/trend",
+    "/api/streams/{name}/dead-letters",
+    "/api/streams/{name}/progress",
+    "/api/streams/{name}/progress/{action}",
+    "/api/streams/{name}/messages/{topic}/{partition}/{offset}",
+    "/streams/{name}/audit",
+}
+
+
+@pytest.mark.covers("Q25")
+@pytest.mark.parametrize(
+    ("server", "named", "stream"),
+    [("thrift", "HBase", "cdn_logs"), ("kafka", "Kafka", "cdn_logs"), ("zookeeper", "ZooKeeper", "red_orders")],
+)
+def test_every_route_says_which_server_is_away(
+    airflow: Airflow, site: Site, other_zookeeper: Site, server: str, named: str, stream: str
+) -> None:
+    """Each within its time: the routes are those of the app itself. What needs the ledger alone is answered without Kafka."""
+    routes = [route for route in routes_of(site) if "{name}" in route[1] and not route[1].startswith("/files/")]
+    until_shown(airflow, stream)
+
+    def ask(route: Route) -> tuple[Route, Answer, float]:
+        began = time.monotonic()
+        # A run that there is not: nothing would be changed.
+        answer = asked(airflow, route, airflow.token, tries=1, name=stream)
+        return route, answer, time.monotonic() - began
+
+    with still(other_zookeeper if server == "zookeeper" else site, server):
+        # What was said a moment before is shown for some seconds.
+        wait(lambda: look_once(airflow, stream) in (503, 504), lambda: look_once(airflow, stream))
+        time.sleep(SECONDS_THAT_ANSWERS_ARE_KEPT)
+        with ThreadPoolExecutor(len(routes)) as lookers:
+            found = list(lookers.map(ask, routes))
+        for route, answer, took in found:
+            assert took < AT_MOST_SECONDS, route
+            if route[1].startswith("/streams/") and not route[1].endswith("/audit"):
+                # The page itself asks no server; its script says what the API says.
+                assert answer.status == 200, route
+            elif server == "kafka" and route[1] in OF_THE_LEDGER:
+                assert answer.status in (200, 400, 404, 504), (route, answer.text)
+            else:
+                assert answer.status in (503, 504), (route, answer.text)
+                assert named in answer.detail, route
+    until_shown(airflow, stream)
+
+
+def look_once(airflow: Airflow, stream: str) -> int:
+    return airflow.call("GET", f"/tidemark/api/streams/{stream}")[0]
 
 
 def timed(airflow: Airflow, path: str) -> tuple[str, int, float]:

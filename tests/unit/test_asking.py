@@ -116,6 +116,34 @@ def test_a_question_of_its_own_is_asked_only_while_the_servers_answer(tmp_path: 
 
 
 @pytest.mark.covers("Q25")
+@pytest.mark.parametrize("way", ["once", "long"])
+def test_what_needs_the_ledger_alone_is_answered_while_kafka_is_away(
+    tmp_path: Path, servers: Servers, way: str
+) -> None:
+    def reach(file: StreamFile) -> dict[str, Any]:
+        if "ledger" in servers.broken:
+            raise servers.broken["ledger"]
+        return {}
+
+    asking, file = Asking(servers.show, SETTINGS, reach), stream(tmp_path, "orders")
+    servers.away = {"orders"}
+
+    def told(*, ledger_only: bool) -> Any:
+        question = (file, "a key", lambda: "a window") if way == "long" else (file, lambda: "a window")
+        return asyncio.run(getattr(asking, way)(*question, ledger_only=ledger_only))
+
+    late = told(ledger_only=False)
+    assert (late.status, "Kafka" in late.fields["detail"]) == (504, True)
+    # All threads of those that wait for Kafka are busy, and none of the others.
+    servers.away |= {"other"}
+    answers(asking, stream(tmp_path, "other"))
+    assert told(ledger_only=True) == "a window"
+    servers.broken["ledger"] = Unreachable("HBase at h:1 did not answer")
+    away = told(ledger_only=True)
+    assert (away.status, away.fields) == (503, {"detail": "Unreachable: HBase at h:1 did not answer"})
+
+
+@pytest.mark.covers("Q25")
 def test_another_question_has_an_answer_of_its_own(tmp_path: Path, servers: Servers) -> None:
     asking, file = (
         Asking(servers.show, Settings(page_wait_seconds=60, page_cache_seconds=60)),

@@ -29,8 +29,7 @@ from tidemark.offsets.tallies import Acknowledged, Count, PartitionTally, verify
 from tidemark.runs import answers, lanes
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
 from tidemark.runs.selecting import select
-from tidemark.sinks.hbase.table import ResultTable
-from tidemark.sinks.reading import rows_at
+from tidemark.sinks.reading import read_at
 from tidemark.streams.loading import load
 from tidemark.views.window_index import WindowIndex
 
@@ -123,17 +122,11 @@ def test_views_and_look_ups_agree_in_each_sink(world: World) -> None:
             found = look_up(world.book, Coordinate(AT, offset)).counting(sink)
             assert found is not None
             assert found.attempt.generation == counts[offset]
-    asked: dict[str, int | None] = {}
-
-    class Table(ResultTable):
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def rows_that_count(self, authority: Any, wanted: OffsetRange) -> Any:
-            asked[self.name] = authority.of(wanted.partition, wanted.start)
-            return iter(())
-
-    rows_at(world.book, {name: Table(name) for name in ("a", "b", "dead letters")}, Coordinate(AT, 5))
+    asked = read_at(
+        world.book,
+        Coordinate(AT, 5),
+        dict.fromkeys(("a", "b", "dead letters"), lambda record: record.attempt.generation),
+    )[1]
     assert asked == {"a": three, "b": four, "dead letters": three}
     # The picture of a stream shows the windows that have read offsets into all sinks.
     index = WindowIndex()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -35,11 +34,9 @@ from tidemark.ledger.lookup import look_up
 from tidemark.ledger.records import Guarantee, Head, LaneKind, Record, Window, positions
 from tidemark.ledger.register import close_lane, open_lane
 from tidemark.ledger.verifying import verify
-from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.sinks.hbase.table import ResultTable, StoredRow
-from tidemark.sinks.reading import rows_at
+from tidemark.sinks.reading import read_at
 
 PARTITIONS = [*LOGS, ADDED, BEFORE, AGAIN]
 
@@ -203,18 +200,15 @@ def test_rows_are_read_again_when_their_window_was_replayed_meanwhile() -> None:
         world.process(world.pin())
     asked: list[int | None] = []
 
-    class Table(ResultTable):
-        """Has no rows; while it is read for the first time, a replay commits (and would sweep what was to be read)."""
-
-        def rows_that_count(self, authority: Authority, wanted: OffsetRange) -> Iterator[StoredRow]:
-            asked.append(authority.of(wanted.partition, wanted.start))
-            if len(asked) == 1:
-                replayed(world)
-            return iter(())
+    def read(record: Record) -> None:
+        """While it reads for the first time, a replay commits (and would sweep what was to be read)."""
+        asked.append(record.attempt.generation)
+        if len(asked) == 1:
+            replayed(world)
 
     place = Coordinate(LOGS[0], 15)
     before = look_up(world.book, place).generation
-    found, _ = rows_at(world.book, {"results": Table.__new__(Table)}, place)
+    found, _ = read_at(world.book, place, {"results": read})
     assert asked == [before, found.generation]
     assert named(found) == ([("replay-1", 1), ("ingest", 2)], [])
 

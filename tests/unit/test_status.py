@@ -163,3 +163,9 @@ def test_a_stream_that_reads_less_than_comes_is_a_warning(tmp_path: Path, allowe
         return
     assert (verdict.word, verdict.rule) == (Word.WARNING, Rule.NOT_FALLING)
     assert verdict.sentence == "over the last 4 windows the lag went from 6 to 24, and is now 24"
+
+
+def test_a_lag_is_explained_by_a_partition_that_has_it() -> None:
+    caught_up = Verdict(Word.OK, Rule.CAUGHT_UP, "the lag is 6")
+    verdicts = [Verdict(Word.OK, Rule.NO_LAG, "the lag is 0"), caught_up, Verdict(Word.OK, Rule.FALLING, "")]
+    assert worst(verdicts) is caught_up

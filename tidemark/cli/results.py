@@ -22,6 +22,7 @@ from tidemark.sinks.texts import place
 from tidemark.streams.model import DeadLetters
 from tidemark.views import message as message_view
 from tidemark.views import where
+from tidemark.views.decoded import decoded
 
 _OF_DEAD_LETTERS = ("reason", "attempts", "redrives", "key", "value")
 
@@ -46,6 +47,8 @@ def show(
     values = message_view.as_values(found)
     if message:
         values["message"] = message_view.page_of(found, payload=True)["message"]
+        read = None if found.message is None else decoded(opened.stream, opened.connections, found.at, found.message)
+        values["decoded"] = read and message_view.decoded_shown(read, payload=True)
     if as_json:
         data(values, as_json=True)
         return
@@ -60,11 +63,17 @@ def show(
         fields = " ".join(f"{name}={value}" for name, value in row["fields"].items())
         words = ["tombstone", fields] if row["tombstone"] else [fields]
         line(f"{row['place']} index {row['index']}: {' '.join(words).rstrip()}")
+    for under in values["under_keys"]:
+        key, fields = (" ".join(f"{name}={value}" for name, value in under[part].items()) for part in ("key", "fields"))
+        line(f"{under['place']}, under {key}: {fields} ({under['said']})")
+    for one in values["unsaid"]:
+        line(f"{one['place']}: {one['why']}")
     for gap in values["gaps"]:
         line(f"{gap['kind']}: window {gap['seq']} of {gap['lane']} jumped over {gap['range']} ({gap['policy']})")
     line(f"Kafka: {values['kafka']['sentence']}")
     if message:
         _show_message(values["message"])
+        _show_decoded(values["decoded"])
 
 
 def _show_message(found: dict[str, Any] | None) -> None:
@@ -80,6 +89,19 @@ def _show_message(found: dict[str, Any] | None) -> None:
             continue
         more = f" ({value['more']} bytes more)" if value["more"] else ""
         line(f"{name}, {value['bytes']} bytes: {value['text']}{more}")
+
+
+def _show_decoded(found: dict[str, Any] | None) -> None:
+    if found is None:
+        return
+    line(f"decoded: {found['said']}")
+    for piece in found["pieces"]:
+        if piece["problem"]:
+            line(piece["problem"])
+        for name, value in piece["fields"].items():
+            line(f"  {name}: {'none' if value is None else value['text']}")
+    if found["more"]:
+        line(f"and {found['more']} more pieces")
 
 
 def results(

@@ -13,12 +13,14 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.adopting import Left
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record
+from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
 from tidemark.schemes.kinds import Fields
 from tidemark.schemes.parts import Name, Part
 
 if TYPE_CHECKING:
-    from tidemark.sinks.hbase.table import ResultTable
+    from tidemark.ledger.lookup import Found
+    from tidemark.sinks.hbase.table import StoredRow
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,23 @@ class PlainSink:
         """Where an attempt has written, as the sink's receipt of it said."""
         return {}
 
-    def table(self, opened: Opened, settings: Any) -> ResultTable | None:
-        """The table that holds each row under its coordinate, for `tidemark show`; None for other layouts."""
+    # Whether looking for one message asks only the servers that the ledger or the dead letters are in, and reads little.
+    looks_quickly: ClassVar[bool] = False
+    # Whether the rows of `rows_at` have the fields of the stream.
+    keeps_fields: ClassVar[bool] = True
+
+    def rows_at(self, opened: Opened, settings: Any, at: Coordinate, record: Record) -> list[StoredRow] | str:
+        """The rows of one message that count, for `tidemark show`; or, in a sentence, why they are not said.
+
+        `record` is the committed window that counts at the coordinate in this sink. Raises TidemarkError, OSError.
+        """
+        return f"a sink of type {settings.type} is not searched for one message"
+
+    def under_key(self, opened: Opened, settings: Any, row: StoredRow, found: Found) -> UnderKey | None:
+        """What a sink by key holds under the key of a message's `row`, which another sink has; None for other layouts.
+
+        `found` has the windows that cover the message. Raises TidemarkError.
+        """
         return None
 
     def rows(self, opened: Opened, settings: Any, limit: int) -> Iterator[dict[str, Any]]:
@@ -157,6 +174,19 @@ class PlainSink:
     def in_columns(self, settings: Any, fields: Sequence[str], rows: Sequence[dict[str, Any]]) -> Columns:
         """The same rows as a table for the terminal."""
         return in_columns(fields, rows)
+
+
+# What a sink by key says of a coordinate.
+NO_KEY = "it keeps values by key, and no row of the message, from another sink, says its key"
+
+
+@dataclass(frozen=True)
+class UnderKey:
+    """What a sink holds under a key. `said`: whose it is, in words. Fields that are null are absent."""
+
+    key: Mapping[str, bytes | None]
+    said: str
+    fields: Mapping[str, bytes]
 
 
 @dataclass(frozen=True)

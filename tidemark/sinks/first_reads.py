@@ -26,6 +26,11 @@ Block = int | None
 WHOLE_WINDOWS: Block = None
 
 
+def reads_first(record: Record) -> bool:
+    """Whether its offsets belong to a window for ever. Windows of guarantee `none` may read offsets that others have read."""
+    return not record.kind.reads_again and record.window.guarantee != Guarantee.NONE
+
+
 class FirstWindows:
     """The committed windows of ingest and backfills, which do not overlap; immutable.
 
@@ -33,11 +38,8 @@ class FirstWindows:
     """
 
     def __init__(self, windows: Iterable[Committed]) -> None:
-        # Windows of guarantee `none` may read the same offsets again, so none of them is the first for ever.
         windows = list(windows)
-        first = [
-            one for one in windows if not one.record.kind.reads_again and one.record.window.guarantee != Guarantee.NONE
-        ]
+        first = [one for one in windows if reads_first(one.record)]
         # No later window covers these offsets, so a unit is whole without them.
         self.erased = erased(windows)
         self._set(((one.record.lane, one.record.seq), one.covers) for one in first)

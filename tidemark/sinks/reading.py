@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemark.ledger.book import Book, View
 from tidemark.ledger.lookup import Found, look_up
+from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase.rows import BLOCK_BITS, Place
 from tidemark.sinks.hbase.table import ResultTable, StoredRow
 from tidemark.sinks.parquet.parts import Part, steady
@@ -68,26 +69,33 @@ def places_of_pieces(
             rest = replace(rest, start=until)
 
 
-def rows_at(
-    book: Book, tables: Mapping[str, ResultTable], place: Coordinate
-) -> tuple[Found, dict[str, list[StoredRow]]]:
-    """What the ledger says of one coordinate, and its rows that count, by the name of their sink.
+def read_at(book: Book, place: Coordinate, readers: Mapping[str, Callable[[Record], T]]) -> tuple[Found, dict[str, T]]:
+    """What the ledger says of one coordinate, and what readers give of it by the name of their sink.
 
-    A table under a name that is no sink's, such as that of the dead letters, has what counts for the coordinate itself. The
-    history is not read. The coordinate is looked up again after the rows. If a newer window has committed it, the rows are
-    read again.
+    A reader is called with the window that counts in its sink, and not where there is none. A name that is no sink's, such
+    as that of the dead letters, has what counts for the coordinate itself. The history is not read. The coordinate is looked
+    up again after the readers. If a newer window has committed it, they are called again.
     """
-    found, wanted = look_up(book, place), place.as_range()
+    found = look_up(book, place)
     while True:
-        rows = {}
-        for name, table in tables.items():
-            record = found.counting(name)
-            authority = Authority([] if record is None else [(record.attempt.generation, RangeSet([wanted]))])
-            rows[name] = list(table.rows_that_count(authority, wanted))
+        counting = {name: found.counting(name) for name in readers}
+        rows = {name: readers[name](record) for name, record in counting.items() if record is not None}
         newer = look_up(book, place)
         if newer.generations == found.generations:
             return newer, rows
         found = newer
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """What counts in a sink at one offset after the other, each looked up: for readers of a few rows."""
+
+    book: Book
+    sink: str
+
+    def of(self, partition: TopicPartition, offset: int) -> int | None:
+        record = look_up(self.book, Coordinate(partition, offset)).counting(self.sink)
+        return None if record is None else record.attempt.generation
 
 
 def parquet_tables(book: Book, sink: str) -> list[pa.Table]:

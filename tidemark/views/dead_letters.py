@@ -49,14 +49,14 @@ def dead_letters(
     got. Raises Unreachable and the ledger's errors.
     """
     view = opened.book.view()
-    windows = [one for one in _newest_first(view) if _is_of(wanted.window, one)]
+    windows = [one for one in _newest_first(view) if _is_of(wanted, one)]
     groups: dict[tuple[str, str | None], _Group] = {}
     counted = done = 0
     most = opened.stream.dead_letters.max_redrives
     ended = False
     for window in windows:
         name = f"{window.record.lane}/{window.record.seq}"
-        for row in _rows(opened, view, window):
+        for row in _rows(opened, view, window, wanted):
             if ended := enough(counted):
                 break
             if row is not None and wanted.has(row):
@@ -121,14 +121,20 @@ def _number(window: Committed) -> int:
     return sum(tally.dead_letters for tally in window.record.tallies)
 
 
-def _is_of(asked: str, window: Committed) -> bool:
-    return not asked or asked in (window.record.lane, f"{window.record.lane}/{window.record.seq}")
+def _is_of(wanted: DeadLetters, window: Committed) -> bool:
+    """Whether a window may have made dead letters that are asked for."""
+    named = (window.record.lane, f"{window.record.lane}/{window.record.seq}")
+    if wanted.window and wanted.window not in named:
+        return False
+    return wanted.within is None or bool(window.covers & wanted.within)
 
 
-def _rows(opened: OpenStream, view: View, window: Committed) -> Iterator[StoredRow | None]:
+def _rows(opened: OpenStream, view: View, window: Committed, wanted: DeadLetters) -> Iterator[StoredRow | None]:
     """The window's dead letters that still count; None after each scan, for callers who may have waited long enough."""
     there = [tally.at for tally in window.record.tallies if tally.dead_letters]
     own = view.authority.held_by(window.generation, window.covers.only(there))
+    if wanted.within is not None:
+        own &= wanted.within
     table = opened.dead_letter_table().only(_FIELDS)
     for found in places_of_pieces(opened.book, table, view, pieces(fewest_scans(own, own.hull()))):
         yield from (row for _, row in found if row is not None and row.mark.generation == window.generation)

@@ -12,6 +12,7 @@ from tidemark.offsets.times import in_utc
 from tidemark.sinks.dead_letters import FIELDS
 from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.texts import texts
+from tidemark.views.decoded import Decoded
 from tidemark.views.fates import Fate, in_words
 from tidemark.views.payloads import masked, shown
 from tidemark.views.where import DEAD_LETTERS, Located, newest_gap
@@ -52,6 +53,10 @@ def as_values(found: Located) -> dict[str, Any]:
             for record, gap in found.found.gaps
         ],
         "rows": _rows(found, lambda _, row: texts(row.fields)),
+        "under_keys": _under_keys(found, texts),
+        # Why a sink's rows are not here; and the sinks that were not asked yet.
+        "unsaid": [{"place": name, "why": why} for name, why in found.unsaid.items()],
+        "not_asked": list(found.not_asked),
         "kafka": _kafka(found.kafka),
     }
 
@@ -71,6 +76,7 @@ def page_of(found: Located, *, payload: bool) -> dict[str, Any]:
         return {field: look(value) if field in _PAYLOADS else shown(value) for field, value in told}
 
     values["rows"] = _rows(found, fields_of)
+    values["under_keys"] = _under_keys(found, lambda fields: {field: look(value) for field, value in fields.items()})
     message = found.message
     values["message"] = message and {
         "timestamp": message.timestamp,
@@ -81,6 +87,19 @@ def page_of(found: Located, *, payload: bool) -> dict[str, Any]:
     }
     values["payload"] = payload
     return values
+
+
+def decoded_shown(found: Decoded, *, payload: bool) -> dict[str, Any]:
+    """A message as its scheme reads it, for people in a browser. Without `payload`, values are masked."""
+    look = shown if payload else masked
+    return {
+        "said": found.said,
+        "pieces": [
+            {"problem": one.problem, "fields": {name: look(value) for name, value in one.fields.items()}}
+            for one in found.pieces
+        ],
+        "more": found.more,
+    }
 
 
 def _rows(found: Located, fields_of: Callable[[str, StoredRow], Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -94,6 +113,20 @@ def _rows(found: Located, fields_of: Callable[[str, StoredRow], Mapping[str, Any
         }
         for name, stored in found.rows.items()
         for row in stored
+    ]
+
+
+def _under_keys(found: Located, look: Callable[[Mapping[str, bytes]], Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What sinks by key hold for the message's rows, as plain values; `look` gives those of some fields."""
+    return [
+        {
+            "place": name,
+            "index": row.place.index,
+            "said": under.said,
+            "key": look({field: value for field, value in under.key.items() if value is not None}),
+            "fields": look({field: value for field, value in under.fields.items() if field not in under.key}),
+        }
+        for name, row, under in found.under_keys
     ]
 
 

@@ -65,6 +65,7 @@ def overview(opened: OpenStream) -> dict[str, Any]:
     return {
         "stream": opened.stream.name,
         "description": opened.stream.description,
+        "sinks": [{"name": one.name, "type": one.type} for one in opened.stream.sinks],
         "status": _status(judged),
         # The timestamp of the oldest message that the ingest has not read, in ms since 1970; None where none is known.
         "unread_since": min((one.unread_since for one in forecasted.values() if one.unread_since), default=None),

@@ -119,8 +119,8 @@ def judge(
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
-    """The verdict with the worst word, the first of several; None of none."""
-    return max(verdicts, key=lambda one: _SEVERITY.index(one.word), default=None)
+    """The verdict with the worst word, of several the first one with a lag; None of none."""
+    return max(verdicts, key=lambda one: (_SEVERITY.index(one.word), one.rule != Rule.NO_LAG), default=None)
 
 
 def _fell(commits: Sequence[Commit]) -> tuple[Commit, Commit] | None:

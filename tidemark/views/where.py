@@ -6,14 +6,14 @@ Asks the ledger, the sinks and Kafka. `tidemark.views.message` says it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tidemark.clients.kafka.slots import Found as InKafka
 from tidemark.clients.kafka.slots import Message
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
-from tidemark.errors import AuthenticationFailed, NotAuthorized, Unreachable, WrongUse
+from tidemark.errors import AuthenticationFailed, NotAuthorized, TidemarkError, Unreachable, WrongUse
 from tidemark.ledger.book import Stored
 from tidemark.ledger.erased import is_erased
 from tidemark.ledger.incarnations import Topics
@@ -24,12 +24,15 @@ from tidemark.offsets.coordinates import Coordinate, parse_coordinates
 from tidemark.offsets.ranges import FIRST_INCARNATION, TopicPartition
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.contract import PlainSink, SinkSettings, UnderKey
 from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.kinds import kind_of
-from tidemark.sinks.reading import rows_at
+from tidemark.sinks.reading import read_at
 from tidemark.views.fates import Counted, Covering, Facts, Fate, fate, possible
 
 DEAD_LETTERS = "dead letters"
+# A message may have thousands of rows, each with a key of its own.
+_MOST_KEYS = 5
 # A coordinate with a time in the place of the offset.
 _AT = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})/(?P<partition>\d{1,10})@(?P<time>.*[-:].*)")
 
@@ -47,6 +50,11 @@ class Located:
     rows: Mapping[str, list[StoredRow]]
     kafka: InKafka | str | None
     position: int | None
+    # Why a sink's rows are not said, by its name; and what sinks by key hold for a row, by the sink and the row's place.
+    unsaid: Mapping[str, str] = field(default_factory=dict)
+    under_keys: Sequence[tuple[str, StoredRow, UnderKey]] = ()
+    # The sinks that were not asked, since they take servers of their own.
+    not_asked: tuple[str, ...] = ()
 
     @property
     def counting(self) -> Record | None:
@@ -71,21 +79,24 @@ def coordinate(opened: OpenStream, said: str) -> Coordinate:
     return wanted[0]
 
 
-def located(opened: OpenStream, wanted: Coordinate) -> Located:
-    """Ask ledger, sinks and Kafka of a coordinate. If Kafka does not answer, the rest does. Raises the ledger's errors."""
+def located(opened: OpenStream, wanted: Coordinate, *, all_sinks: bool = True) -> Located:
+    """Ask ledger, sinks and Kafka of a coordinate. If Kafka or a sink does not answer, the rest does.
+
+    Without `all_sinks`, only sinks are asked that answer as quickly as the ledger. Raises the ledger's errors, and those of
+    the table of dead letters.
+    """
     book, source = opened.book, opened.stream.source
     register = book.register()
     known = register[1].topics if register else {}
     at = Coordinate(_incarnation(known, wanted.partition, wanted.offset), wanted.offset)
     heads = open_heads(book, register[1]) if register else {}
-    held = {one.name: kind_of(one.type).without_spark().table(opened, one) for one in opened.stream.sinks}
-    tables = {name: table for name, table in held.items() if table is not None}
-    found, rows = rows_at(book, {**tables, DEAD_LETTERS: opened.dead_letter_table()}, at)
+    found, answers, not_asked = _stored(opened, at, all_sinks=all_sinks)
+    rows = {name: answer for name, answer in answers.items() if not isinstance(answer, str)}
     kafka = _asked(opened, at, register[1] if register else None)
     ingest = heads.get(INGEST)
     position = ingest.head.offsets().get(at.partition) if ingest else None
     pending = _pending(opened, heads, at)
-    covering = _covering(opened, found, at, tables, rows)
+    covering = _covering(opened, found, at, rows)
     slot = kafka.slot if isinstance(kafka, InKafka) else None
     facts = Facts(
         slot,
@@ -102,7 +113,56 @@ def located(opened: OpenStream, wanted: Coordinate) -> Located:
     if what == Fate.ERASED and isinstance(kafka, InKafka):
         # Nobody is shown what was erased, also while Kafka still has it.
         kafka = replace(kafka, message=None)
-    return Located(book.stream, at, what, may_be, found, pending, rows, kafka, position)
+    under_keys, problems = _under_keys(opened, found, rows)
+    said = {name for name, _, _ in under_keys}
+    unsaid = {name: answer for name, answer in answers.items() if isinstance(answer, str) and name not in said}
+    unsaid |= problems
+    return Located(book.stream, at, what, may_be, found, pending, rows, kafka, position, unsaid, under_keys, not_asked)
+
+
+def _stored(
+    opened: OpenStream, at: Coordinate, *, all_sinks: bool
+) -> tuple[Found, Mapping[str, list[StoredRow] | str], tuple[str, ...]]:
+    """What the ledger knows, the rows of each sink or why they are not said, and the sinks that were not asked."""
+    kinds = {one.name: kind_of(one.type).without_spark() for one in opened.stream.sinks}
+    asked = [one for one in opened.stream.sinks if all_sinks or kinds[one.name].looks_quickly]
+    dead_letters = opened.dead_letter_table()
+    readers: dict[str, Callable[[Record], list[StoredRow] | str]] = {
+        DEAD_LETTERS: lambda record: dead_letters.rows_at(at, record.attempt.generation),
+        **{one.name: partial(_rows, kinds[one.name], opened, one, at) for one in asked},
+    }
+    found, rows = read_at(opened.book, at, readers)
+    return found, rows, tuple(one.name for one in opened.stream.sinks if one not in asked)
+
+
+def _rows(
+    kind: PlainSink, opened: OpenStream, sink: SinkSettings, at: Coordinate, record: Record
+) -> list[StoredRow] | str:
+    try:
+        return kind.rows_at(opened, sink, at, record)
+    except (TidemarkError, OSError) as problem:
+        return f"{type(problem).__name__}: {problem}"
+
+
+def _under_keys(
+    opened: OpenStream, found: Found, rows: Mapping[str, list[StoredRow]]
+) -> tuple[list[tuple[str, StoredRow, UnderKey]], dict[str, str]]:
+    """What sinks by key hold for the first rows of the message, and why one of them did not say it, by its name.
+
+    Keys are known from the rows of a sink that keeps the fields by coordinate.
+    """
+    kinds = {one.name: kind_of(one.type).without_spark() for one in opened.stream.sinks}
+    known = next((rows[name] for name, kind in kinds.items() if kind.keeps_fields and rows.get(name)), [])
+    under_keys, problems = [], {}
+    for sink in opened.stream.sinks:
+        try:
+            for row in known[:_MOST_KEYS]:
+                under = kinds[sink.name].under_key(opened, sink, row, found)
+                if under is not None:
+                    under_keys.append((sink.name, row, under))
+        except TidemarkError as problem:
+            problems[sink.name] = f"{type(problem).__name__}: {problem}"
+    return under_keys, problems
 
 
 def newest_gap(found: Found) -> tuple[Record, Gap]:
@@ -161,21 +221,19 @@ def _pending(opened: OpenStream, heads: Mapping[str, Stored], at: Coordinate) ->
     return tuple(found)
 
 
-def _covering(
-    opened: OpenStream, found: Found, at: Coordinate, tables: Mapping[str, Any], rows: Mapping[str, list[StoredRow]]
-) -> Covering | None:
+def _covering(opened: OpenStream, found: Found, at: Coordinate, rows: Mapping[str, list[StoredRow]]) -> Covering | None:
     """What is known of the offset from the window that counts there; None when no committed window covers it."""
     counting = found.counting()
     if counting is None:
         return None
     record = opened.book.with_receipt(counting)
-    wrote = {one.name for one in record.receipt.sinks} & set(tables) if record.receipt else set()
+    wrote = {one.name for one in record.receipt.sinks} & set(rows) if record.receipt else set()
     there = any(rows[name] for name in wrote)
     # A newer window may have filled a sink alone, with other outcomes. Then no row there says nothing of this window.
     own = any(found.counting(name) is counting for name in wrote)
     return Covering(
         _counted(opened, record, at.partition),
-        dead_letter=bool(rows[DEAD_LETTERS]),
+        dead_letter=bool(rows.get(DEAD_LETTERS)),
         row=there if there or own else None,
         uncommitted=record.window.isolation == READ_UNCOMMITTED,
         erased=is_erased(opened.book, record, at),

@@ -1,9 +1,10 @@
 // Whether the hours of some days are complete, as a calendar, and the answer of one hour for each partition.
 // Hours begin as in UTC. They stand in the rows and columns of the viewer's zone, in which a day may have 23 or 25 of them.
 import {
-  address, asked, button, cell, dayText, digits, element, fill, grouped, loadPatiently, navigation, remember, say, span, streamOfAddress, time, utc,
-  windowLink, withQuery,
+  address, asked, button, cell, element, fill, grouped, loadPatiently, navigation, remember, say, span, streamOfAddress, time, windowLink,
+  withQuery,
 } from "./shared.js";
+import { ZONE, both, dayText, digits, hourOf, minuteText, momentOf, weekday } from "./times.js";
 import { plan } from "./plan.js";
 
 const DAYS = 7;
@@ -28,15 +29,9 @@ let askingHour = 0;
 
 const hourText = (ms) => new Date(ms).toISOString().slice(0, 13) + "Z";
 
-// Midnight of a day, some days later or earlier.
-function midnight(text, later = 0) {
-  const [year, month, day] = text.split("-").map(Number);
-  return new Date(year, month - 1, day + later);
-}
-
 function lastDay() {
   const today = dayText(new Date());
-  const known = /^\d{4}-\d{2}-\d{2}$/.test(last || "") && !Number.isNaN(midnight(last).getTime());
+  const known = /^\d{4}-\d{2}-\d{2}$/.test(last || "") && !Number.isNaN(momentOf(last).getTime());
   return known && last < today ? last : today;
 }
 
@@ -65,9 +60,9 @@ function hourButton(one) {
   made.dataset.hour = one.hour;
   made.tabIndex = -1;
   const at = new Date(one.since);
-  const from = `${dayText(at)} ${digits(at.getHours())}:${digits(at.getMinutes())}`;
+  const from = `${dayText(at)} ${minuteText(at)}`;
   made.setAttribute("aria-label", `${from}: ${describe(one)}`);
-  made.title = `${from} (${utc(one.since).replace(":00 UTC", " UTC")})\n${describe(one)}`;
+  made.title = `${from} (${both(one.since)[1]})\n${describe(one)}`;
   if (one.hour === asked("hour")) made.setAttribute("aria-current", "true");
   return made;
 }
@@ -88,7 +83,7 @@ function dayRow(day) {
   const row = place("calendar").tBodies[0].insertRow();
   const name = element("th", dayText(day));
   name.scope = "row";
-  name.append(" ", element("span", day.toLocaleDateString("en", { weekday: "short" }), "quiet"));
+  name.append(" ", element("span", weekday(day), "quiet"));
   row.append(name);
   for (let hour = 0; hour < 24; hour += 1) row.insertCell();
   row.cells[1].append(element("span", "…", "quiet"));
@@ -97,7 +92,7 @@ function dayRow(day) {
 
 function fillDay(row, hours) {
   for (const one of [...row.cells].slice(1)) one.replaceChildren();
-  for (const one of hours) row.cells[1 + new Date(one.since).getHours()].append(hourButton(one));
+  for (const one of hours) row.cells[1 + hourOf(new Date(one.since))].append(hourButton(one));
 }
 
 // One stop of the tab key for the calendar: the hour that was chosen, or the newest.
@@ -142,12 +137,12 @@ async function show() {
   const today = dayText(new Date());
   remember({ day: newest === today ? null : newest });
   place("later").disabled = newest === today;
-  place("days-shown").textContent = `${dayText(midnight(newest, 1 - DAYS))} to ${newest}`;
+  place("days-shown").textContent = `${dayText(momentOf(newest, 1 - DAYS))} to ${newest}`;
   place("calendar").tBodies[0].replaceChildren();
   say(problem, "");
   const rows = Array.from({ length: DAYS }, (_, back) => {
-    const day = midnight(newest, -back);
-    return { row: dayRow(day), from: day.getTime(), until: midnight(newest, 1 - back).getTime() };
+    const day = momentOf(newest, -back);
+    return { row: dayRow(day), from: day.getTime(), until: momentOf(newest, 1 - back).getTime() };
   });
   try {
     // Day by day, so that no question takes longer than a viewer waits.
@@ -264,14 +259,14 @@ function legend() {
 }
 
 function turn(days) {
-  last = dayText(midnight(lastDay(), days));
+  last = dayText(momentOf(lastDay(), days));
   show();
 }
 
 navigation(stream, "Completeness");
 head();
 legend();
-place("zone").textContent = Intl.DateTimeFormat().resolvedOptions().timeZone;
+place("zone").textContent = ZONE;
 place("earlier").addEventListener("click", () => turn(-DAYS));
 place("later").addEventListener("click", () => turn(DAYS));
 place("again").addEventListener("click", show);

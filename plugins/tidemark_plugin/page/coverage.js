@@ -25,6 +25,8 @@ let stream;
 let drawn = null;
 let dragging = false;
 let wanted = 0;
+// The partition of what is chosen.
+let chosenOf = null;
 const view = { first: Number(asked("first")) || 0, partition: asked("partition"), from: asked("from"), until: asked("until") };
 const place = (id) => document.getElementById(`coverage-${id}`);
 
@@ -95,11 +97,15 @@ function zoom(bar, from, until) {
 }
 
 function clear() {
+  const held = place("chosen").contains(document.activeElement);
   place("chosen").hidden = true;
+  // Back to the bar, for who came from there.
+  if (held) [...place("bars").children].find((one) => one.dataset.partition === chosenOf)?.querySelector("svg").focus();
 }
 
 // Shows what was chosen, with what can be done with it.
 function choose(bar, from, until) {
+  chosenOf = bar.partition;
   const within = bar.blocks.filter((one) => BigInt(one.from) < BigInt(until) && BigInt(one.until) > BigInt(from));
   const states = [...new Set(within.map((one) => one.state))];
   const text = rangeText(bar, from, until);
@@ -166,24 +172,34 @@ function follow(svg, bar) {
   svg.addEventListener("pointerleave", hideTip);
 }
 
-// The keyboard on a bar: arrows go from block to block, Enter opens one, the space bar chooses one.
+// The keyboard on a bar: arrows go from block to block, with Shift they take more of them; Enter opens one, the space bar
+// chooses them.
 function steer(svg, bar) {
+  const last = bar.blocks.length - 1;
   let at = -1;
+  let anchor = -1;
+  const ends = () => [Math.min(anchor, at), Math.max(anchor, at)];
   const show = () => {
+    const [from, until] = ends();
+    mark(svg, bar.blocks[from].pixel, lastPixel(bar, until));
     const block = bar.blocks[at];
-    mark(svg, block.pixel, lastPixel(bar, at));
     const box = svg.getBoundingClientRect();
     showTip(bar, block, box.left + (box.width * block.pixel) / bar.pixels, box.top);
-    place("spoken").textContent = describe(bar, block).join(", ");
+    const more = from === until ? [] : [`chosen from ${grouped(bar.blocks[from].from)} until ${grouped(bar.blocks[until].until)}`];
+    place("spoken").textContent = [...describe(bar, block), ...more].join(", ");
   };
   svg.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (step) {
-      at = Math.max(0, Math.min(bar.blocks.length - 1, at + step));
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, PageDown: at + 10, PageUp: at - 10, Home: 0, End: last }[event.key];
+    if (to !== undefined && last >= 0) {
+      at = Math.max(0, Math.min(last, to));
+      if (!event.shiftKey || anchor < 0) anchor = at;
       show();
     } else if (at >= 0 && event.key === "Enter") open(bar, bar.blocks[at]);
-    else if (at >= 0 && event.key === " ") choose(bar, bar.blocks[at].from, bar.blocks[at].until);
-    else return;
+    else if (at >= 0 && event.key === " ") {
+      const [from, until] = ends();
+      choose(bar, bar.blocks[from].from, bar.blocks[until].until);
+      place("chosen").querySelector("button:enabled").focus();
+    } else return;
     event.preventDefault();
   });
   svg.addEventListener("blur", () => {

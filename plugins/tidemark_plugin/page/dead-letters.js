@@ -4,15 +4,35 @@ import {
   windowLink, withQuery,
 } from "./shared.js";
 import { plan } from "./plan.js";
+import { dayText, minuteText, momentOf } from "./times.js";
 
 const stream = streamOfAddress();
 const form = document.getElementById("which");
 const ALL = "*";
 let asking = 0;
+// What was asked for, of what is shown.
+let shown = {};
 
-function replay(name, window) {
+// The times of the form, as the server reads them. The form has those of the zone that all times are of.
+const timeOf = (name) => (form.elements[name].value ? momentOf(form.elements[name].value).toISOString().replace(/\.000Z$/, "Z") : "");
+
+function showTime(name, ms) {
+  const at = new Date(ms);
+  form.elements[name].value = Number.isNaN(at.getTime()) ? "" : `${dayText(at)}T${minuteText(at)}`;
+}
+
+const valuesNow = () => ({
+  reason: form.elements.reason.value, window: form.elements.window.value.trim(), since: timeOf("since"), until: timeOf("until"),
+});
+
+// Replays what is shown of a name: of the window and of the times that were asked for.
+function replay(name, window = shown.window) {
   const conf = { dead_letters: name };
   if (window) conf.dead_letters_window = window;
+  if (shown.since) conf.since = shown.since;
+  if (shown.until) conf.until_time = shown.until;
+  // A partition without messages of that time has no dead letters of it.
+  if (shown.since || shown.until) conf.if_none = "end";
   plan({ stream, kind: "replay", conf, text: "dead_letters" });
 }
 
@@ -74,8 +94,7 @@ function section(group, most) {
   if (group.too_often) made.append(element("p", `${grouped(group.too_often)} of them were redriven ${most} times or more: a replay by reason leaves those out. Name them one by one.`, "busy"));
   const actions = element("p", undefined, "buttons");
   if (group.selects !== null) {
-    const window = form.elements.window.value.trim();
-    actions.append(button(`Replay ${group.number === 1 ? "it" : `all ${grouped(group.number)}`} …`, () => replay(group.selects, window), "primary"));
+    actions.append(button(`Replay ${group.number === 1 ? "it" : `all ${grouped(group.number)}`} …`, () => replay(group.selects), "primary"));
   } else {
     actions.append(element("span", "This reason cannot be written into a request: pick messages below.", "quiet"));
   }
@@ -87,18 +106,17 @@ function show(found) {
   const said = [`${grouped(found.counted)} dead letters in ${grouped(found.windows_counted)} of ${grouped(found.windows)} windows`];
   if (!found.complete) said.push(`there was no time to count the older windows, which wrote up to ${grouped(found.not_counted)}: choose a window, or use tidemark dead-letters`);
   if (found.more_groups) said.push(`${grouped(found.more_groups)} more groups are not shown: choose a window or a reason`);
-  document.getElementById("counted").textContent = found.windows === 0 ? "No window has dead letters." : `${said.join("; ")}.`;
+  document.getElementById("counted").textContent = found.windows === 0 ? "No window has dead letters of these." : `${said.join("; ")}.`;
   const all = document.getElementById("all");
   all.replaceChildren();
-  const window = form.elements.window.value.trim();
-  if (found.groups.length > 1 && !form.elements.reason.value) all.append(button("Replay all of them …", () => replay(ALL, window)));
+  if (found.groups.length > 1 && !shown.reason) all.append(button(`Replay all ${grouped(found.counted)} …`, () => replay(ALL), "primary"));
   document.getElementById("groups").replaceChildren(...found.groups.map((group) => section(group, found.max_redrives)));
 }
 
 async function ask() {
   const mine = ++asking;
   const problem = document.getElementById("problem");
-  const values = { reason: form.elements.reason.value, window: form.elements.window.value.trim() };
+  const values = valuesNow();
   say(problem, "");
   document.getElementById("counted").textContent = "Counting …";
   try {
@@ -106,6 +124,7 @@ async function ask() {
     const found = await loadPatiently(url, (sentence) => mine === asking && say(problem, sentence));
     say(problem, "");
     if (mine !== asking) return;
+    shown = values;
     show(found);
     remember(values);
   } catch (error) {
@@ -121,5 +140,13 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   ask();
 });
+for (const one of form.querySelectorAll("[data-hours]")) {
+  one.addEventListener("click", () => {
+    showTime("since", Date.now() - one.dataset.hours * 3600000);
+    form.elements.until.value = "";
+    ask();
+  });
+}
 for (const name of ["reason", "window"]) form.elements[name].value = asked(name) || "";
+for (const name of ["since", "until"]) if (asked(name)) showTime(name, asked(name));
 ask();

@@ -1,8 +1,8 @@
 // One message: where it went, and the message beside what is stored of it. Payloads are shown as text, and only when they
 // are asked for: the server says who may, and notes who did.
-import { address, asked, button, cell, element, fill, grouped, load, loadPatiently, navigation, remember, run, say, streamOfAddress, time, windowLink, withQuery } from "./shared.js";
+import { address, asked, button, cell, coordinateOf, element, fill, grouped, load, loadPatiently, navigation, remember, run, say, streamOfAddress, time, windowLink, withQuery } from "./shared.js";
 import { plan } from "./plan.js";
-import { parts } from "./payload.js";
+import { fields, parts } from "./payload.js";
 
 const stream = streamOfAddress();
 const form = document.getElementById("which");
@@ -31,14 +31,34 @@ function windowRow(row, one) {
 function showRows(found) {
   const place = document.getElementById("rows");
   place.replaceChildren();
-  if (found.rows.length === 0) {
-    place.append(element("p", "No row is kept under this coordinate.", "quiet"));
-    return;
-  }
+  const named = (one, more = "") => element("h4", `${one.place}${one.index ? `, row ${one.index}` : ""}${more}`);
   for (const row of found.rows) {
-    place.append(element("h3", `${row.place}${row.index ? `, row ${row.index}` : ""}${row.tombstone ? ", a tombstone" : ""}`));
-    place.append(...parts(Object.entries(row.fields)));
+    place.append(named(row, row.tombstone ? ", a tombstone" : ""), fields(Object.entries(row.fields)));
   }
+  for (const one of found.under_keys) {
+    place.append(named(one, ", by key"), element("p", `${one.said}.`, "quiet told"), fields(Object.entries({ ...one.key, ...one.fields })));
+  }
+  if (place.childElementCount === 0 && !found.not_asked.length) place.append(element("p", "No row of it counts.", "quiet"));
+  for (const one of found.unsaid) place.append(named(one), element("p", `${one.why}.`, "quiet told"));
+  if (found.not_asked.length) {
+    const asking = element("p", `Asking ${found.not_asked.join(", ")} …`, "quiet");
+    asking.id = "asking-sinks";
+    place.append(asking);
+  }
+}
+
+// What the scheme reads of the message: known once the other servers were asked.
+function showDecoded(found) {
+  const place = document.getElementById("decoded");
+  place.replaceChildren();
+  if (!found) return;
+  place.append(element("h4", "Decoded"), element("p", found.said, "quiet told"));
+  found.pieces.forEach((one, at) => {
+    if (found.pieces.length > 1) place.append(element("h4", `Piece ${at}`));
+    if (one.problem) place.append(element("p", one.problem, "bad told"));
+    place.append(fields(Object.entries(one.fields)));
+  });
+  if (found.more) place.append(element("p", `${grouped(found.more)} more pieces are not shown.`, "quiet"));
 }
 
 function showMessage(found) {
@@ -49,7 +69,7 @@ function showMessage(found) {
     place.append(element("p", found.kafka.sentence, "quiet"));
     return;
   }
-  const at = element("p", message.appended ? "Time, set by the broker: " : "Time, set by the producer: ");
+  const at = element("p", message.appended ? "Time, set by the broker: " : "Time, set by the producer: ", "told");
   at.append(time(message.timestamp));
   place.append(at, ...parts([["key", message.key], ["value", message.value]]));
   place.append(...parts(message.headers.map((one) => [`header ${one.name.text}`, one.value])));
@@ -95,6 +115,7 @@ function show(found) {
   showActions(found);
   showMasking(found);
   showMessage(found);
+  showDecoded(found.decoded);
   showRows(found);
   fill(document.getElementById("windows"), windowsOf(found), windowRow, "No window");
   const exact = /^\d+$/.test(found.offset);
@@ -103,18 +124,30 @@ function show(found) {
   document.getElementById("answer").hidden = false;
 }
 
+// The rest of the answer, from servers that may be slow or away: rows in files and topics, and the message decoded.
+async function askWhole(url, mine) {
+  try {
+    const found = await loadPatiently(withQuery(url, { whole: "true" }), () => {});
+    if (mine === asking) show(found);
+  } catch (error) {
+    const place = document.getElementById("asking-sinks");
+    if (mine === asking && place) place.replaceChildren(element("span", error.message, "bad"));
+  }
+}
+
 async function ask(payload) {
   const mine = ++asking;
   const problem = document.getElementById("problem");
   const [topic, partition, offset] = ["topic", "partition", "offset"].map((name) => form.elements[name].value.trim());
   say(problem, "");
   try {
-    const url = address("api", "streams", stream, "messages", topic, partition, offset);
-    const found = await loadPatiently(withQuery(url, { payload: payload ? "true" : "" }), (sentence) => mine === asking && say(problem, sentence));
+    const url = withQuery(address("api", "streams", stream, "messages", topic, partition, offset), { payload: payload ? "true" : "" });
+    const found = await loadPatiently(url, (sentence) => mine === asking && say(problem, sentence));
     say(problem, "");
     if (mine !== asking) return;
     show(found);
     remember({ topic, partition, offset: found.offset });
+    if (found.not_asked.length || (payload && found.message)) askWhole(url, mine);
   } catch (error) {
     if (mine !== asking) return;
     document.getElementById("answer").hidden = true;
@@ -145,6 +178,11 @@ navigation(stream, "Message");
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   ask(false);
+});
+// A whole coordinate that is pasted into the first field is divided.
+form.elements.topic.addEventListener("input", () => {
+  const named = coordinateOf(form.elements.topic.value);
+  for (const [name, value] of Object.entries(named || {})) form.elements[name].value = value;
 });
 document.getElementById("before").addEventListener("click", () => step(-1n));
 document.getElementById("after").addEventListener("click", () => step(1n));

@@ -1,4 +1,4 @@
-// Keys, values and headers as text, or only their sizes where they are masked. The server has cut them, and has made
+// Keys, values, headers and fields as text, or only their sizes where they are masked. The server has cut them, and has made
 // control characters and marks of direction visible.
 import { element, grouped } from "./shared.js";
 
@@ -9,29 +9,47 @@ function size(bytes) {
   return `${grouped(bytes)} ${bytes === 1 ? "byte" : "bytes"}`;
 }
 
-function value(name, found) {
-  const made = element("div", undefined, "value");
-  made.append(element("b", name), element("span", found === null ? ": none" : `, ${size(found.bytes)}`, "quiet"));
-  if (found === null) return made;
-  if (found.text === undefined) {
-    made.append(element("span", found.bytes ? " masked" : " empty", "quiet"));
-    return made;
-  }
-  if (found.utf8 && !found.more && found.bytes <= MOST_INLINE && !found.text.includes("\n")) {
-    made.replaceChildren(element("b", name), element("span", found.bytes ? " " : ": empty", "quiet"), element("code", found.text));
-    return made;
-  }
-  if (!found.utf8) made.append(element("span", ", not UTF-8", "quiet"));
-  made.append(element("pre", found.text));
-  if (found.more) made.append(element("p", `${size(found.more)} more are not shown.`, "more"));
+// A value that needs no more than a line: none, masked, empty, or a short text. Null for another one.
+function inline(found) {
+  if (found === null) return element("span", "none", "quiet");
+  if (found.bytes === 0) return element("span", "empty", "quiet");
+  if (found.text === undefined) return element("span", `${size(found.bytes)}, masked`, "quiet");
+  const short = found.utf8 && !found.more && found.bytes <= MOST_INLINE && !found.text.includes("\n");
+  return short ? element("code", found.text) : null;
+}
+
+// What a longer value is: its text, and its bytes.
+function whole(found) {
+  const made = [element("pre", found.text)];
+  if (found.more) made.push(element("p", `${size(found.more)} more are not shown.`, "more"));
   const raw = element("details");
   raw.append(element("summary", "Raw, in hexadecimal"), element("pre", found.hex));
   if (found.hex_more) raw.append(element("p", `${size(found.hex_more)} more are not shown.`, "more"));
-  if (found.bytes) made.append(raw);
-  return made;
+  return [...made, raw];
 }
+
+const about = (found) => `${size(found.bytes)}${found.utf8 ? "" : ", not UTF-8"}`;
 
 // Pairs of a name and what is to be shown of its value.
 export function parts(pairs) {
-  return pairs.map(([name, found]) => value(name, found));
+  return pairs.map(([name, found]) => {
+    const made = element("div", undefined, "value");
+    const line = inline(found);
+    if (line) made.append(element("b", name), " ", line);
+    else made.append(element("b", name), element("span", `, ${about(found)}`, "quiet"), ...whole(found));
+    return made;
+  });
+}
+
+// The same in two columns, for the fields of a row.
+export function fields(pairs) {
+  const made = element("dl", undefined, "fields");
+  for (const [name, found] of pairs) {
+    const shown = element("dd", undefined, "value");
+    const line = inline(found);
+    if (line) shown.append(line);
+    else shown.append(element("span", about(found), "quiet"), ...whole(found));
+    made.append(element("dt", name), shown);
+  }
+  return made;
 }

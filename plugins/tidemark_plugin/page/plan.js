@@ -1,7 +1,7 @@
 // Starting a backfill or a replay: a dialog that says what, asks why, and has Airflow start the run in the viewer's name.
 // Airflow's rights decide, and its audit log knows who. The run itself checks the request as it checks any other.
 // Airflow 3.3 cannot fill in its own form from an address, so the form is here.
-import { address, airflow, airflowLink, element, link, withQuery } from "./shared.js";
+import { address, airflow, airflowLink, element, link, time, withQuery } from "./shared.js";
 
 const ABOUT = {
   backfill: "A backfill reads offsets that no window has read yet.",
@@ -35,6 +35,14 @@ function planner(stream, kind, fields) {
 function field(label, control) {
   const made = element("label", undefined, "field");
   made.append(element("span", label), control);
+  return made;
+}
+
+function between({ since, until_time: until }) {
+  const made = element("p", "Only of messages");
+  if (since) made.append(" from ", time(Date.parse(since)), " on");
+  if (until) made.append(" before ", time(Date.parse(until)));
+  made.append(".");
   return made;
 }
 
@@ -103,6 +111,7 @@ export function plan({ stream, kind, conf, text = null, says = "" }) {
     ...(says ? [element("p", says)] : []),
     ...(what ? [field(LABELS[text] || text, what)] : []),
     ...(conf.dead_letters_window ? [element("p", `Only of the lane or window ${conf.dead_letters_window}.`)] : []),
+    ...(conf.since || conf.until_time ? [between(conf)] : []),
     field("Reason, which the ledger keeps", reason),
     onlyShow,
     buttons,

@@ -1,7 +1,7 @@
 // The plan of a replay or backfill: what it would read and replace, by the same functions as a dry run. Airflow starts it, in
 // the viewer's name, with the plan's digest: if the plan is stale by then, the run refuses.
 import {
-  ROOT, address, airflow, asked, cell, element, estimated, grouped, link, load, loadPatiently, navigation, remember, run, say,
+  ROOT, address, airflow, asked, cell, element, estimated, grouped, load, loadPatiently, navigation, remember, run, say,
   streamOfAddress, time, windowLink, withQuery,
 } from "./shared.js";
 import { STORED, dagOf, start } from "./plan.js";
@@ -13,6 +13,7 @@ const starting = place("start");
 // The ways of each kind to say which offsets, with the fields that say it.
 const WAYS = {
   records: ["Records", ["records"]],
+  records_file: ["Records in a file on the server", ["records_file"]],
   ranges: ["Offset ranges", ["ranges"]],
   time: ["Time", ["since", "until_time"]],
   dead_letters: ["Dead letters", ["dead_letters", "dead_letters_window", "since", "until_time"]],
@@ -22,7 +23,7 @@ const WAYS = {
   everything_before: ["Everything before the first window", []],
 };
 const OF_KIND = {
-  replay: ["records", "ranges", "time", "dead_letters", "selection", "ignore_stored"],
+  replay: ["records", "records_file", "ranges", "time", "dead_letters", "selection", "ignore_stored"],
   backfill: ["ranges", "time", "holes", "everything_before"],
 };
 const DEFAULTS = { mode: "only_missing", if_none: "fail", order: "oldest", rate: "" };
@@ -44,18 +45,29 @@ function shownFor(one) {
   return (!way || way.split(" ").includes(wayNow())) && (!kind || kind === kindNow());
 }
 
+// What is read for the first time goes into all sinks, and dead letters are resolved for all of them.
+const mayChooseSinks = () => (kindNow() === "replay" ? wayNow() !== "dead_letters" : shownFor(form.elements.mode.closest("[data-way]")) && form.elements.mode.value === "reprocess");
+
+const sinkBoxes = () => [...place("sinks").querySelectorAll("input")];
+
 function showFields() {
   for (const one of document.querySelectorAll("[data-way], [data-kind]")) one.hidden = !shownFor(one);
+  place("sinks").hidden = !sinkBoxes().length || !mayChooseSinks();
 }
 
-function showWays(chosen) {
-  const ways = OF_KIND[kindNow()].map((name) => {
-    const option = element("option", WAYS[name][0]);
-    option.value = name;
-    return option;
-  });
-  form.elements.way.replaceChildren(...ways);
-  form.elements.way.value = OF_KIND[kindNow()].includes(chosen) ? chosen : OF_KIND[kindNow()][0];
+function sinkBox(name, type, checked) {
+  const label = element("label", undefined, "check");
+  label.append(Object.assign(element("input"), { type: "checkbox", name: "sink", value: name, checked }));
+  label.append(element("span", type && type !== name ? `${name}, of type ${type}` : name));
+  place("sinks").append(label);
+}
+
+// A box for each sink that is asked for, at once: one that is gone is refused, and not left out. Then the stream's others.
+async function showSinks(chosen) {
+  for (const name of chosen) sinkBox(name, null, true);
+  const { sinks } = await loadPatiently(address("api", "streams", stream), () => {});
+  const there = new Set(sinkBoxes().map((one) => one.value));
+  for (const { name, type } of sinks) if (!there.has(name)) sinkBox(name, type, false);
   showFields();
 }
 
@@ -75,6 +87,8 @@ function fieldsNow() {
     if ((!label || shownFor(label)) && value !== usual) found[name] = name === "rate" ? Number(value) : value;
   }
   if (form.elements.strict.checked) found.strict = true;
+  const sinks = sinkBoxes().filter((one) => one.checked).map((one) => one.value);
+  if (sinks.length && mayChooseSinks()) found.sinks = sinks;
   return found;
 }
 
@@ -85,12 +99,12 @@ function fillIn(kind, fields) {
   showWays(way);
   for (const [name, value] of Object.entries(fields)) {
     const control = form.elements[name];
-    if (!control || name === "kind" || name === "way" || value === null) continue;
+    if (!control || ["kind", "way", "sinks"].includes(name) || value === null) continue;
     if (control.type === "checkbox") control.checked = value === true || value === "true";
     else control.value = String(value);
   }
-  const { mode, order, rate, strict, if_none: ifNone } = fields;
-  if ([mode, order, rate, strict, ifNone].some((one) => one !== undefined && one !== null && one !== false)) place("more").open = true;
+  const { mode, order, rate, strict, sinks, if_none: ifNone } = fields;
+  if ([mode, order, rate, strict, sinks, ifNone].some((one) => one !== undefined && one !== null && one !== false)) place("more").open = true;
   countRecords();
 }
 
@@ -100,7 +114,7 @@ function countRecords() {
   const long = text.length > MOST_TEXT;
   place("counted").className = long ? "bad" : "quiet";
   place("counted").textContent = long
-    ? `${grouped(text.length)} characters, and a request takes up to ${grouped(MOST_TEXT)}: leave some out, or use the field records_file of the DAG's form.`
+    ? `${grouped(text.length)} characters, and a request takes up to ${grouped(MOST_TEXT)}: leave some out, or choose by a file on the server.`
     : lines ? `${grouped(lines)} ${lines === 1 ? "line" : "lines"}` : "";
 }
 
@@ -109,7 +123,7 @@ async function takeFile(file) {
   if (!file) return;
   if (file.size > MOST_TEXT) {
     place("counted").className = "bad";
-    place("counted").textContent = `${file.name} has ${grouped(file.size)} bytes, and this field takes up to ${grouped(MOST_TEXT)}: put the file below the folder TIDEMARK_SELECTIONS, and name it in the field records_file of the DAG's form.`;
+    place("counted").textContent = `${file.name} has ${grouped(file.size)} bytes, and this field takes up to ${grouped(MOST_TEXT)}: put the file below the server's folder TIDEMARK_SELECTIONS, and choose by a file on the server.`;
     return;
   }
   form.elements.records.value = await file.text();
@@ -203,6 +217,7 @@ function showPlan(found) {
     ? [`${offsetsSaid(found.offsets)} of ${grouped(inAll)} ${inAll === 1 ? "partition" : "partitions"} would be read.`]
     : [`There is nothing to ${found.kind}.`];
   if (out > 0n) said.push(`${offsetsSaid(String(out))} cannot be read.`);
+  if (resolved.fields.sinks) said.push(`Only ${resolved.fields.sinks.join(", ")} would be written.`);
   if (found.added.offsets !== "0") said.push(`${offsetsSaid(found.added.offsets)} are added, since ${found.added.because}.`);
   place("summary").textContent = said.join(" ");
   const made = element("span", some ? `${estimated(found.estimate)} ` : "");
@@ -240,7 +255,7 @@ function lookUp(kind, fields, waiting) {
 
 // The address shows what the form says, as long as there is room.
 function rememberNow(kind, fields) {
-  const known = Object.fromEntries([...new Set([...Object.values(WAYS).flatMap(([, names]) => names), ...Object.keys(WAYS), ...Object.keys(DEFAULTS), "strict"])].map((name) => [name, ""]));
+  const known = Object.fromEntries([...new Set([...Object.values(WAYS).flatMap(([, names]) => names), ...Object.keys(WAYS), ...Object.keys(DEFAULTS), "strict", "sinks"])].map((name) => [name, ""]));
   const room = JSON.stringify(fields).length <= MOST_ADDRESS;
   // A run's request has an address, however long it is.
   remember({ ...known, from_run: room ? "" : before, stored: "", kind, ...(room ? fields : {}) });
@@ -354,6 +369,9 @@ form.elements.records.addEventListener("drop", (event) => {
 });
 showWays("records");
 given().then(([kind, fields]) => {
+  const sinks = fields.sinks || [];
+  // Without the stream's sinks, there is nothing to choose from.
+  showSinks(Array.isArray(sinks) ? sinks : sinks.split(",")).catch(() => {});
   fillIn(kind, fields);
   // Whoever gets the address sees the plan at once.
   if (Object.keys(fields).length) resolve();

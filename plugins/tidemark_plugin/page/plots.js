@@ -1,5 +1,6 @@
 // Small plots of the last windows: a column for each window, the oldest on the left.
-import { address, drawing, element, grouped, utc } from "./shared.js";
+import { address, drawing, element, grouped } from "./shared.js";
+import { both } from "./times.js";
 
 const HEIGHT = 60;
 
@@ -14,9 +15,10 @@ function plot(stream, title, windows, value, words) {
   const svg = drawing("svg", { viewBox: `0 0 ${Math.max(20, windows.length) * 8} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title}: last ${last}` });
   windows.forEach((one, at) => {
     const height = numbers[at] === null || most === 0 ? 1 : Math.max(1, (numbers[at] / most) * (HEIGHT - 2));
-    const anchor = drawing("a", { href: address("streams", stream, "windows", "ingest", String(one.window)) });
+    // No stops of the tab key: the table of windows has the same links.
+    const anchor = drawing("a", { href: address("streams", stream, "windows", "ingest", String(one.window)), tabindex: -1 });
     const hover = drawing("title", {});
-    hover.textContent = `window ${one.window}, ${utc(one.at)}: ${numbers[at] === null ? "–" : words(numbers[at])}`;
+    hover.textContent = `window ${one.window}, ${both(one.at)[0]}: ${numbers[at] === null ? "–" : words(numbers[at])}`;
     // The whole height takes the pointer, also above a low column.
     const area = drawing("rect", { class: "area", x: at * 8, y: 0, width: 8, height: HEIGHT });
     anchor.append(hover, area, drawing("rect", { class: "column", x: at * 8 + 1, y: HEIGHT - height, width: 6, height }));

@@ -139,4 +139,7 @@ if (stream && (kind === "replay" || kind === "backfill")) {
   // A lane, or a run of the command line.
   navigation(stream, "");
   follow({ stream, named: asked("run") || "" });
-} else show();
+} else {
+  navigation(null);
+  show();
+}

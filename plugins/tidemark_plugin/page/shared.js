@@ -1,6 +1,8 @@
 // What all pages use. Everything from the server is put in as text, never as HTML: other people write topics, runs,
 // reasons and messages.
 
+import { OTHER, ZONE, both, clockText, switchZone } from "./times.js";
+
 // The address of the app, wherever Airflow is served: this file is files/shared.js below it.
 export const ROOT = new URL("..", import.meta.url);
 // Airflow's own address.
@@ -110,27 +112,19 @@ export function fill(table, rows, columns, empty) {
   }
 }
 
-export function digits(number) {
-  return String(number).padStart(2, "0");
+// Says when the page has asked the server last.
+export function refreshed() {
+  document.getElementById("refreshed").textContent = `Refreshed ${clockText(new Date())}`;
 }
 
-// The day of a time in the viewer's zone.
-export function dayText(at) {
-  return `${at.getFullYear()}-${digits(at.getMonth() + 1)}-${digits(at.getDate())}`;
-}
-
-// A time in ms in the viewer's zone; UTC is in its title.
+// A time in ms in the viewer's zone, or in UTC; the other one is in its title.
 export function time(ms) {
   if (ms === null || ms === undefined) return document.createTextNode(NONE);
-  const at = new Date(ms);
-  const made = element("time", `${dayText(at)} ${digits(at.getHours())}:${digits(at.getMinutes())}:${digits(at.getSeconds())}`);
-  made.dateTime = at.toISOString();
-  made.title = utc(ms);
+  const [text, other] = both(ms);
+  const made = element("time", text);
+  made.dateTime = new Date(ms).toISOString();
+  made.title = other;
   return made;
-}
-
-export function utc(ms) {
-  return new Date(ms).toISOString().replace("T", " ").replace(/\.\d+Z/, " UTC");
 }
 
 // A span of time in words, as the command line says it: its two largest units.
@@ -194,6 +188,12 @@ export function messageOf(coordinate) {
   return { topic, partition: place.slice(cut + 1), offset };
 }
 
+// What the page of a message takes, of a coordinate as people write it; null for another text. A time may stand for the offset.
+export function coordinateOf(text) {
+  const found = /^\s*([A-Za-z0-9._-]{1,249})\/(\d{1,10})@(\d{1,19}|\S*[-:]\S*)\s*$/.exec(text);
+  return found && { topic: found[1], partition: found[2], offset: found[3] };
+}
+
 // A link to the page of a window, which is named LANE/NUMBER.
 export function windowLink(stream, name) {
   const cut = name.lastIndexOf("/");
@@ -220,18 +220,21 @@ export function navigation(stream, here) {
   nav.setAttribute("aria-label", "Tidemark");
   const all = link("Streams", ROOT);
   all.className = "brand";
-  nav.replaceChildren(all);
+  const zone = button(`Times: ${ZONE}`, switchZone, "zone");
+  zone.title = `Show times of ${OTHER}`;
+  zone.hidden = ZONE === OTHER;
+  nav.replaceChildren(all, zone);
   if (!stream) {
     all.setAttribute("aria-current", "page");
     document.title = "Tidemark";
     return;
   }
   document.title = `${stream} · Tidemark`;
-  nav.append(element("span", "/", "quiet"), element("span", stream, "stream"));
+  zone.before(element("span", "/", "quiet"), element("span", stream, "stream"));
   for (const [name, path] of PAGES) {
     const one = link(name, path ? `${address("streams", stream)}/${path}` : address("streams", stream));
     if (name === here) one.setAttribute("aria-current", "page");
-    nav.append(one);
+    zone.before(one);
   }
 }
 

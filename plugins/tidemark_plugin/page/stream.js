@@ -1,5 +1,5 @@
 // One stream: where every offset is, its partitions and its windows.
-import { ROOT, STATUS, address, cell, fill, grouped, link, load, navigation, repeat, run, say, streamOfAddress, time, withQuery } from "./shared.js";
+import { ROOT, STATUS, address, cell, fill, grouped, link, load, navigation, refreshed, repeat, run, say, streamOfAddress, time, withQuery } from "./shared.js";
 import { picture } from "./coverage.js";
 import { plots } from "./plots.js";
 
@@ -73,7 +73,7 @@ async function refresh() {
     fill(document.getElementById("partitions"), stream.partitions, partitionRow, "No topic yet");
     fill(document.getElementById("lanes"), stream.lanes, laneRow, "No lane yet");
     fill(document.getElementById("windows"), stream.windows, windowRow, "No window yet");
-    document.getElementById("refreshed").textContent = `Refreshed ${new Date().toLocaleTimeString()}`;
+    refreshed();
   } catch (error) {
     say(problem, error.message);
   }

@@ -1,8 +1,8 @@
 // All streams that the viewer may see, one line each. Each line asks by itself, so a server that is away costs its own
 // lines only. Only the lines of this page of the table are asked, unless the order needs those of all.
 import {
-  ROOT, STATUS, address, airflow, airflowLink, asked, button, cell, element, grouped, link, load, navigation, remember, repeat, say,
-  span, time, withQuery,
+  ROOT, STATUS, address, airflow, airflowLink, asked, button, cell, coordinateOf, element, grouped, link, load, navigation, refreshed,
+  remember, repeat, say, span, time, withQuery,
 } from "./shared.js";
 
 const PAGE = 25;
@@ -147,7 +147,7 @@ function paint(row, name) {
   row.replaceChildren();
   row.dataset.stream = name;
   const first = cell(row, two(link(name, address("streams", name)), one.line?.description || ""), "topic");
-  first.lastElementChild.classList.add("description");
+  if (one.line?.description) first.lastElementChild.classList.add("description");
   if (one.problem) {
     const told = cell(row, one.problem, "problem");
     told.colSpan = 5;
@@ -175,7 +175,8 @@ function paging(found) {
     };
     return button(title, to, undefined, view.page + by >= 1 && view.page + by <= pages);
   };
-  const count = found.length === names.length ? `${names.length} streams` : `${found.length} of ${names.length} streams`;
+  const all = names.length === 1 ? "1 stream" : `${names.length} streams`;
+  const count = found.length === names.length ? all : `${found.length} of ${all}`;
   const shown = pages > 1 ? [turn("Previous", -1), element("span", `page ${view.page} of ${pages}, ${count}`, "quiet"), turn("Next", 1)] : [element("span", count, "quiet")];
   document.getElementById("paging").replaceChildren(...shown);
 }
@@ -222,13 +223,38 @@ async function refresh() {
     const { streams, problems } = await load(new URL("api/streams", ROOT));
     names = streams;
     say(document.getElementById("problems"), problems.join("\n"));
-    document.getElementById("refreshed").textContent = `Refreshed ${new Date().toLocaleTimeString()}`;
+    refreshed();
     draw();
   } catch (error) {
     say(document.getElementById("problems"), error.message);
   }
 }
 
+// Whoever has a coordinate need not know which stream reads its topic.
+async function find(event) {
+  event.preventDefault();
+  const said = document.getElementById("found");
+  const named = coordinateOf(document.getElementById("coordinate").value);
+  if (named === null) {
+    say(said, "Write it as topic/partition@offset, or with a time and its zone instead of the offset.");
+    return;
+  }
+  try {
+    const { streams } = await load(withQuery(new URL("api/streams", ROOT), { topic: named.topic }));
+    const page = (name) => withQuery(`${address("streams", name)}/messages`, named);
+    if (streams.length === 1) window.location.assign(page(streams[0]));
+    else if (!streams.length) say(said, `No stream that you may see reads ${named.topic}.`);
+    else {
+      said.replaceChildren("Several streams read it: ");
+      streams.forEach((name, at) => said.append(at ? ", " : "", link(name, page(name))));
+      said.hidden = false;
+    }
+  } catch (error) {
+    say(said, error.message);
+  }
+}
+
+document.getElementById("find").addEventListener("submit", find);
 document.getElementById("filter").value = view.filter;
 document.getElementById("filter").addEventListener("input", (event) => {
   Object.assign(view, { filter: event.target.value, page: 1 });

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from tidemark.views.audits import MOST, SHOWN, audits
 from tidemark_plugin import serving
@@ -15,12 +15,12 @@ def routes(viewing: Viewing) -> APIRouter:
     router = APIRouter(tags=["audits"])
 
     @router.get("/streams/{name}/audits", include_in_schema=False)
-    async def page(name: str, user: User) -> Response:
-        return await viewing.page("audits.html", name, user)
+    async def page(request: Request, name: str, user: User) -> Response:
+        return await viewing.page("audits", request, name, user)
 
     @router.get("/api/streams/{name}/audits", responses=serving.PROBLEMS)
     async def newest(name: str, user: User, limit: Annotated[int, Query(ge=1, le=MOST)] = SHOWN) -> dict[str, Any]:
         """The audits that ended last, the newest first: outcome, counts, and the first coordinates of what they found."""
-        return await viewing.ask(name, user, lambda opened: audits(opened, limit), "no audits")
+        return await viewing.ask(name, user, lambda opened: audits(opened, limit), "no audits", ledger_only=True)
 
     return router

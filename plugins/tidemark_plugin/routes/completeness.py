@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from tidemark.views.event_calendar import hour_asked, hour_whole, hours_asked, hours_shown
@@ -30,8 +30,8 @@ def routes(viewing: Viewing) -> APIRouter:
     router = APIRouter(tags=["completeness"])
 
     @router.get("/streams/{name}/completeness", include_in_schema=False)
-    async def page(name: str, user: User) -> Response:
-        return await viewing.page("completeness.html", name, user)
+    async def page(request: Request, name: str, user: User) -> Response:
+        return await viewing.page("completeness", request, name, user)
 
     @router.get("/api/streams/{name}/completeness", responses=serving.PROBLEMS)
     async def calendar(name: str, user: User, since: Since = "", hours: Hours = MOST_HOURS) -> Response:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.redriving import DeadLetters
-from tidemark.runs.requests import WINDOW_PATTERN
+from tidemark.runs.requests import MOST_TIME, WINDOW_PATTERN
+from tidemark.runs.selecting import within_times
 from tidemark.streams.loading import StreamFile
 from tidemark.views.dead_letters import dead_letters
 from tidemark_plugin import serving
@@ -22,6 +24,13 @@ _SHARE = 0.5
 Reason = Annotated[str | None, Query(max_length=2_000, description="exactly this reason, or this error class")]
 Window = Annotated[str, Query(pattern=WINDOW_PATTERN, description="this lane, or one window of it as LANE/NUMBER")]
 
+Time = Annotated[
+    str,
+    Query(
+        max_length=MOST_TIME, description="a time with its zone: of messages from the first at or after it, or up to it"
+    ),
+]
+
 
 def routes(viewing: Viewing) -> APIRouter:
     router = APIRouter(tags=["dead letters"])
@@ -32,20 +41,26 @@ def routes(viewing: Viewing) -> APIRouter:
         return _counted(viewing.servers.open(file), DeadLetters(), seconds)
 
     @router.get("/streams/{name}/dead-letters", include_in_schema=False)
-    async def page(name: str, user: User) -> Response:
-        return await viewing.page("dead-letters.html", name, user)
+    async def page(request: Request, name: str, user: User) -> Response:
+        return await viewing.page("dead-letters", request, name, user)
 
     @router.get("/api/streams/{name}/dead-letters", responses=serving.PROBLEMS)
-    async def in_groups(name: str, user: User, reason: Reason = None, window: Window = "") -> Response:
+    async def in_groups(
+        name: str, user: User, reason: Reason = None, window: Window = "", since: Time = "", until: Time = ""
+    ) -> Response:
         """The dead letters that count, by reason and error class, with windows and examples; those of the newest windows
         first, as many as can be counted in time.
         """
         file = await viewing.stream(name, user)
         wanted = DeadLetters(reason or None, window)
-        if wanted == DeadLetters():
+        if wanted == DeadLetters() and not since and not until:
             return serving.as_json(await viewing.asking.answer(file, everything))
-        found = await viewing.ask(name, user, lambda opened: _counted(opened, wanted, seconds), "no dead letters")
-        return JSONResponse(found)
+
+        def question(opened: OpenStream) -> dict[str, Any]:
+            within = within_times(opened, since, until, "end") if since or until else None
+            return _counted(opened, replace(wanted, within=within), seconds)
+
+        return JSONResponse(await viewing.ask(name, user, question, "no dead letters"))
 
     return router
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Path, Query, Response
+from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from tidemark.runs.open_stream import OpenStream
 from tidemark.views import where
 from tidemark.views.again import again
-from tidemark.views.message import page_of
+from tidemark.views.decoded import decoded
+from tidemark.views.message import decoded_shown, page_of
 from tidemark_plugin import serving
 from tidemark_plugin.access import may_trigger, note_look
 from tidemark_plugin.viewing import User, Viewing
@@ -33,21 +34,34 @@ Payload = Annotated[
         description="also key, value, headers and stored fields: for those who may trigger the replay DAG, and noted"
     ),
 ]
+Whole = Annotated[
+    bool,
+    Query(
+        description="also what other servers know: rows in files and topics, and the message decoded. May take longer: after "
+        "504, ask again"
+    ),
+]
 
 
 def routes(viewing: Viewing) -> APIRouter:
     router = APIRouter(tags=["messages"])
 
     @router.get("/streams/{name}/messages", include_in_schema=False)
-    async def page(name: str, user: User) -> Response:
-        return await viewing.page("message.html", name, user)
+    async def page(request: Request, name: str, user: User) -> Response:
+        return await viewing.page("message", request, name, user)
 
     @router.get("/api/streams/{name}/messages/{topic}/{partition}/{offset}", responses=serving.PROBLEMS)
     async def one_message(
-        name: str, topic: Topic, partition: Partition, offset: Offset, user: User, payload: Payload = False
+        name: str,
+        topic: Topic,
+        partition: Partition,
+        offset: Offset,
+        user: User,
+        payload: Payload = False,
+        whole: Whole = False,
     ) -> dict[str, Any]:
         """Where a message went: its fate in a sentence, its windows, what is stored of it, and what Kafka still has."""
-        await viewing.stream(name, user)
+        file = await viewing.stream(name, user)
         may = await run_in_threadpool(may_trigger, user, _replay_dag(name))
         if payload and not may:
             raise HTTPException(403, f"payloads are for those who may trigger {_replay_dag(name)}")
@@ -59,17 +73,27 @@ def routes(viewing: Viewing) -> APIRouter:
             await run_in_threadpool(note_look, user, _replay_dag(name), named)
 
         def question(opened: OpenStream) -> dict[str, Any]:
-            return _found(opened, named, payload=payload)
+            return _found(opened, named, payload=payload, whole=whole)
 
-        found = await viewing.ask(name, user, question, "no such message")
+        if whole:
+            # Files and other servers: what they keep waiting are such questions, and no others.
+            others = sorted({one.connection for one in file.stream.sinks})
+            found = await viewing.ask_long(name, user, f"{named} {payload}", question, *others, ledger_only=True)
+        else:
+            found = await viewing.ask(name, user, question, "no such message", ledger_only=True)
         return {**found, "may_see_payload": may}
 
     return router
 
 
-def _found(opened: OpenStream, named: str, *, payload: bool) -> dict[str, Any]:
-    found = where.located(opened, where.coordinate(opened, named))
-    return {**page_of(found, payload=payload), "again": again(found)}
+def _found(opened: OpenStream, named: str, *, payload: bool, whole: bool) -> dict[str, Any]:
+    found = where.located(opened, where.coordinate(opened, named), all_sinks=whole)
+    read = decoded(opened.stream, opened.connections, found.at, found.message) if whole and found.message else None
+    return {
+        **page_of(found, payload=payload),
+        "decoded": None if read is None else decoded_shown(read, payload=payload),
+        "again": again(found),
+    }
 
 
 def _replay_dag(stream: str) -> str:

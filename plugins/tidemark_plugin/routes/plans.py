@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, HTTPException, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
@@ -30,7 +30,7 @@ class Asked(BaseModel):
     """What to plan: the fields of the form of the DAG `NAME__replay` or `NAME__backfill`. The reason may be missing."""
 
     kind: Literal["replay", "backfill"]
-    fields: Annotated[dict[str, str | int | bool | None], Field(max_length=_MOST_FIELDS)]
+    fields: Annotated[dict[str, str | int | bool | list[str] | None], Field(max_length=_MOST_FIELDS)]
 
 
 class Range(BaseModel):
@@ -112,8 +112,8 @@ def routes(viewing: Viewing) -> APIRouter:
     problems = {**serving.PROBLEMS, 409: {"description": "The plan that `plan` names is stale."}}
 
     @router.get("/streams/{name}/plan", include_in_schema=False)
-    async def page(name: str, user: User) -> Response:
-        return await viewing.page("planner.html", name, user)
+    async def page(request: Request, name: str, user: User) -> Response:
+        return await viewing.page("planner", request, name, user)
 
     @router.post("/api/streams/{name}/plan", responses=problems, response_model=Plan)
     async def resolve(name: str, asked: Asked, user: User) -> dict[str, Any]:

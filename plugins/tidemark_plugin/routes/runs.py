@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from tidemark.audit.page import CONTENT_SECURITY_POLICY, page_of
@@ -21,16 +21,16 @@ def routes(viewing: Viewing) -> APIRouter:
     router = APIRouter(tags=["runs"])
 
     @router.get("/run", include_in_schema=False)
-    async def run() -> Response:
+    async def run(request: Request) -> Response:
         """The answers to the offsets of a run. The page asks Airflow's own API for them."""
-        return serving.file("run.html")
+        return serving.page("run", request)
 
     @router.get("/streams/{name}/audit", responses=serving.PROBLEMS, response_class=HTMLResponse)
     async def audit_report(
         name: str, run: Annotated[str, Query(min_length=1, max_length=_MOST_OF_A_RUN)], user: User
     ) -> Response:
         """The report of an audit, as the page that `tidemark report --html` writes."""
-        text = await viewing.ask(name, user, lambda opened: _report(opened, run), "no such report")
+        text = await viewing.ask(name, user, lambda opened: _report(opened, run), "no such report", ledger_only=True)
         return HTMLResponse(text, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
     return router

@@ -89,7 +89,7 @@ def routes(viewing: Viewing) -> APIRouter:
     @router.get("/api/streams/{name}/progress", responses=serving.PROBLEMS, response_model=Progress)
     async def progress(name: str, run: Named, user: User) -> dict[str, Any]:
         """How far a replay or backfill is, per partition, by the ledger."""
-        found = await viewing.ask(name, user, lambda opened: progress_of(opened, run), "no such run")
+        found = await viewing.ask(name, user, lambda opened: progress_of(opened, run), "no such run", ledger_only=True)
         may = await run_in_threadpool(may_trigger, user, _dag_of(name, found["lanes"][0]["lane"]))
         return {**found, "may_steer": may}
 
@@ -101,7 +101,9 @@ def routes(viewing: Viewing) -> APIRouter:
 
         A pause lets no further window begin. A cancel ends it now: its committed windows stay. A resume starts no task.
         """
-        named = await viewing.ask(name, user, lambda opened: steering.lanes_of(opened, asked.run), "no such run")
+        named = await viewing.ask(
+            name, user, lambda opened: steering.lanes_of(opened, asked.run), "no such run", ledger_only=True
+        )
         dag = _dag_of(name, named[-1])
         if not await run_in_threadpool(may_trigger, user, dag):
             raise HTTPException(403, f"to {action} a run is for those who may trigger {dag}")
@@ -114,7 +116,7 @@ def routes(viewing: Viewing) -> APIRouter:
             _act(opened, action, named, reason)
             return progress_of(opened, asked.run)
 
-        found = await viewing.ask(name, user, act, "no such run")
+        found = await viewing.ask(name, user, act, "no such run", ledger_only=True)
         return {**found, "may_steer": True}
 
     return router

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from tidemark.ledger.newest import newest_of_lane
@@ -22,8 +22,8 @@ def routes(viewing: Viewing) -> APIRouter:
     router = APIRouter(tags=["stream"])
 
     @router.get("/streams/{name}", include_in_schema=False)
-    async def page(name: str, user: User) -> Response:
-        return await viewing.page("stream.html", name, user)
+    async def page(request: Request, name: str, user: User) -> Response:
+        return await viewing.page("stream", request, name, user)
 
     @router.get("/api/streams/{name}", responses=serving.PROBLEMS)
     async def one_stream(name: str, user: User) -> Response:
@@ -56,7 +56,7 @@ def routes(viewing: Viewing) -> APIRouter:
     @router.get("/api/streams/{name}/trend", responses=serving.PROBLEMS)
     async def trend_of(name: str, user: User) -> Response:
         """Lag, throughput and dead letters of the last windows of the ingest, the oldest first."""
-        found = await viewing.ask(name, user, _trend, "no windows")
+        found = await viewing.ask(name, user, _trend, "no windows", ledger_only=True)
         return JSONResponse({"windows": found})
 
     return router

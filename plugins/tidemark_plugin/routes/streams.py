@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from tidemark.views.line import line_of
 from tidemark_plugin import serving
 from tidemark_plugin.asking import OK
 from tidemark_plugin.viewing import User, Viewing
 
+Topic = Annotated[str | None, Query(max_length=249, description="only those that read this topic")]
+
 
 def routes(viewing: Viewing) -> APIRouter:
     router = APIRouter(tags=["streams"])
 
     @router.get("/", include_in_schema=False)
-    async def page() -> Response:
-        return serving.file("streams.html")
+    async def page(request: Request) -> Response:
+        return serving.page("streams", request)
 
     @router.get("/api/streams")
-    async def list_streams(user: User) -> dict[str, Any]:
+    async def list_streams(user: User, topic: Topic = None) -> dict[str, Any]:
         """The names of the streams that you may see, and what is wrong with files that are no stream files."""
         found, problems = await viewing.visible(user)
-        return {"streams": sorted(found), "problems": problems}
+        reading = (name for name, file in found.items() if topic is None or file.stream.source.reads(topic))
+        return {"streams": sorted(reading), "problems": problems}
 
     @router.get("/api/streams/{name}/line", responses=serving.PROBLEMS)
     async def line(name: str, user: User) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Path, Request, Response
 
 from tidemark.views.window import window_of
 from tidemark_plugin import serving
@@ -18,12 +18,14 @@ def routes(viewing: Viewing) -> APIRouter:
     router = APIRouter(tags=["windows"])
 
     @router.get("/streams/{name}/windows/{lane}/{seq}", include_in_schema=False)
-    async def page(name: str, lane: str, seq: str, user: User) -> Response:  # noqa: ARG001 (the script reads them)
-        return await viewing.page("window.html", name, user)
+    async def page(request: Request, name: str, lane: str, seq: str, user: User) -> Response:  # noqa: ARG001 (the script reads them)
+        return await viewing.page("window", request, name, user)
 
     @router.get("/api/streams/{name}/windows/{lane}/{seq}", responses=serving.PROBLEMS)
     async def one_window(name: str, lane: Lane, seq: Seq, user: User) -> dict[str, Any]:
         """One window: ranges, tallies, gaps with their reasons, its attempt, its sinks, and the time of each step."""
-        return await viewing.ask(name, user, lambda opened: window_of(opened, lane, seq), "no such window")
+        return await viewing.ask(
+            name, user, lambda opened: window_of(opened, lane, seq), "no such window", ledger_only=True
+        )
 
     return router

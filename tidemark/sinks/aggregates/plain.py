@@ -6,16 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidemark.clients.connections import Connections
+from tidemark.ledger.lookup import Found
 from tidemark.ledger.records import Record
+from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.aggregates.rows import qualifier
+from tidemark.sinks.aggregates.computed import merged
+from tidemark.sinks.aggregates.rows import block_qualifier, qualifier, row_key
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.aggregates.table import aggregate_table, place_of, totals
-from tidemark.sinks.contract import Columns, Opened, PlainSink
+from tidemark.sinks.contract import NO_KEY, Columns, Opened, PlainSink, UnderKey
+from tidemark.sinks.first_reads import reads_first
+from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.texts import text
 
 
 class PlainAggregates(PlainSink):
+    looks_quickly = True
     left_by_erasing = ""
 
     def erase_windows(
@@ -36,6 +42,33 @@ class PlainAggregates(PlainSink):
         return place_of(settings.hbase, settings.table, settings.whole_blocks)
 
     # No sweep: a key that a window no longer contributes to keeps its old cell, which does not count.
+
+    def rows_at(
+        self, opened: Opened, settings: HBaseAggregatesSink, at: Coordinate, record: Record
+    ) -> list[StoredRow] | str:
+        return NO_KEY
+
+    def under_key(self, opened: Opened, settings: HBaseAggregatesSink, row: StoredRow, found: Found) -> UnderKey | None:
+        """What the message's unit contributes to its key. The total of a key has contributions of any number of units."""
+        aggregates = settings.aggregates(opened.fields)
+        key = {name: row.fields.get(name) for name in settings.key}
+        counting = found.counting(settings.name)
+        first = next((one for one in found.windows if reads_first(one)), None)
+        if counting is None or first is None:
+            return None
+        table = aggregate_table(opened.connections, settings.hbase, settings.table)
+        at, block = row.place.partition, table.block()
+        if block is None:
+            column, unit = qualifier(first.lane, first.seq), f"window {first.lane}/{first.seq}"
+        else:
+            covers = opened.book.covers(first.window)
+            start = covers.at_or_above(at, row.place.offset - row.place.offset % block) or row.place.offset
+            column, unit = block_qualifier(at, start), f"the block of {at} that begins at {start}"
+        made = table.contribution(row_key(list(key.values())), column, counting.attempt.generation)
+        if made is None:
+            return UnderKey(key, f"{unit} contributes nothing to its key", {})
+        rows = "1 row" if made.rows == 1 else f"{made.rows} rows"
+        return UnderKey(key, f"what {unit} contributes to its key, of {rows}", merged(aggregates, [made.states]))
 
     def rows(self, opened: Opened, settings: HBaseAggregatesSink, limit: int) -> Iterator[dict[str, Any]]:
         """Key and values of each key, without a coordinate."""

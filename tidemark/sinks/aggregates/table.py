@@ -144,6 +144,14 @@ class AggregateTable:
             f"erase in {self.table}", lambda client: client.deleteAllTs(table, row, column, newest, {})
         )
 
+    def contribution(self, row: bytes, column: bytes, generation: int) -> Contribution | None:
+        """What one unit contributes to a key, as the attempt of this generation has written it."""
+        try:
+            cell, timestamp = self._below(row, DATA_PREFIX + column, generation)
+        except TableMissing:
+            return None
+        return decode(cell) if timestamp == generation else None
+
     def rows(self, counts: Counts, salts: Iterable[int] = range(SALTS)) -> Iterator[KeyRow]:
         """Every key that has any cell."""
         try:

@@ -7,9 +7,11 @@ from typing import Any
 
 from tidemark.clients.connections import Connections
 from tidemark.ledger.records import Record
+from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Opened, PlainSink
 from tidemark.sinks.delta.settings import DeltaSink
+from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.reading import delta_rows
 from tidemark.sinks.texts import of_file
 
@@ -37,6 +39,15 @@ class PlainDelta(PlainSink):
 
         base = settings.base(opened.connections)
         return {"base": base, "folder": table.partition_folder(base, generation)}
+
+    def rows_at(self, opened: Opened, settings: DeltaSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
+        from tidemark.sinks.delta.table import files_of
+        from tidemark.sinks.parquet.looking import rows_of_message
+
+        place = next((one.place for one in record.places if one.name == settings.name), None)
+        # What no longer counts is deleted, so a window may have no file left. A file is removed by a vacuum alone.
+        paths = [] if place is None else files_of(place["base"]).get(record.attempt.generation, [])
+        return rows_of_message(paths, at, record, compacted=False)
 
     def rows(self, opened: Opened, settings: DeltaSink, limit: int) -> Iterator[dict[str, Any]]:
         return map(of_file, delta_rows(opened.book, settings.name, limit))

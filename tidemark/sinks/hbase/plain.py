@@ -10,10 +10,11 @@ from tidemark.clients.connections import Connections
 from tidemark.clients.hbase.gateway import TableMissing
 from tidemark.ledger.adopting import Left
 from tidemark.ledger.records import Record
+from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import Opened, PlainSink
 from tidemark.sinks.hbase.settings import HBaseSink
-from tidemark.sinks.hbase.table import ResultTable, result_table
+from tidemark.sinks.hbase.table import ResultTable, StoredRow, result_table
 from tidemark.sinks.reading import hbase_rows
 from tidemark.sinks.texts import place, texts
 
@@ -37,15 +38,21 @@ class PlainHBase(PlainSink):
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
         result_table(connections, place["connection"], place["table"]).sweep(covers, record.attempt.generation)
 
-    def table(self, opened: Opened, settings: HBaseSink) -> ResultTable:
-        return result_table(opened.connections, settings.hbase, settings.table)
+    looks_quickly = True
+
+    def rows_at(self, opened: Opened, settings: HBaseSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
+        return _table(opened, settings).rows_at(at, record.attempt.generation)
 
     def left(self, opened: Opened, settings: HBaseSink) -> Iterator[Left]:
-        return left_in(self.table(opened, settings))
+        return left_in(_table(opened, settings))
 
     def place(self, opened: Opened, settings: HBaseSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         return {"connection": settings.hbase, "table": settings.table}
 
     def rows(self, opened: Opened, settings: HBaseSink, limit: int) -> Iterator[dict[str, Any]]:
-        for row in hbase_rows(opened.book, self.table(opened, settings), settings.name):
+        for row in hbase_rows(opened.book, _table(opened, settings), settings.name):
             yield {**place(row.place), "fields": texts(row.fields)}
+
+
+def _table(opened: Opened, settings: HBaseSink) -> ResultTable:
+    return result_table(opened.connections, settings.hbase, settings.table)

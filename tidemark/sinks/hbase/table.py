@@ -12,6 +12,7 @@ from tidemark.clients.hbase.gateway import Gateway, TableMissing
 from tidemark.clients.hbase.tables import ALL_VERSIONS, FOR_EVER, check_families, ensure_table
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.offsets.authority import Authority
+from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.hbase.cells import CellLayout, TableLayout
 from tidemark.sinks.hbase.rows import (
@@ -119,6 +120,11 @@ class ResultTable:
     def rows_that_count(self, authority: Authority, wanted: OffsetRange) -> Iterator[StoredRow]:
         """The rows in a range that carry exactly the authority's generation, in the order of (offset, index)."""
         return (row for _, row in self.rows(authority, wanted) if row is not None)
+
+    def rows_at(self, at: Coordinate, generation: int) -> list[StoredRow]:
+        """The rows of one message that carry a generation."""
+        wanted = at.as_range()
+        return list(self.rows_that_count(Authority([(generation, RangeSet([wanted]))]), wanted))
 
     def rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow | None]]:
         """Every place in a range that has a row, with the row that counts there; None where there is only debris.

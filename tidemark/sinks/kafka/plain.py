@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.ledger.records import Record
+from tidemark.offsets.coordinates import Coordinate
 from tidemark.sinks.contract import Columns, Opened, PlainSink
+from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.kafka.messages import kafka_messages
 from tidemark.sinks.kafka.settings import KafkaSink
 from tidemark.sinks.texts import place, text
@@ -14,10 +17,20 @@ from tidemark.sinks.texts import place, text
 
 class PlainKafka(PlainSink):
     # No sweep: no message can be removed from a topic.
+    keeps_fields = False
     left_by_erasing = "its messages stay in the topics that it has written; `tidemark results` leaves them out"
 
     def place(self, opened: Opened, settings: KafkaSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         return {"connection": settings.kafka, "topics": ",".join(settings.targets())}
+
+    def rows_at(self, opened: Opened, settings: KafkaSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
+        from tidemark.sinks.kafka.looking import messages_of
+
+        place = next((one.place for one in record.places if one.name == settings.name), None)
+        if place is None:
+            return []
+        cluster = kafka_endpoint(opened.connections(place["connection"]))
+        return messages_of(cluster, place["topics"].split(","), opened.book.stream, at, record)
 
     def rows(self, opened: Opened, settings: KafkaSink, limit: int) -> Iterator[dict[str, Any]]:
         """Topic, key and value of each message."""

@@ -6,14 +6,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tidemark.clients.connections import Connections
+from tidemark.ledger.lookup import Found
 from tidemark.ledger.records import Record
+from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import Opened, PlainSink
+from tidemark.sinks.contract import NO_KEY, Opened, PlainSink, UnderKey
+from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.latest.settings import HBaseLatestSink
+from tidemark.sinks.reading import LookedUp
 from tidemark.sinks.texts import place, texts
 
 
 class PlainLatest(PlainSink):
+    looks_quickly = True
     left_by_erasing = ""
 
     def erase(
@@ -24,6 +29,25 @@ class PlainLatest(PlainSink):
         latest_table(connections, place["connection"], place["table"]).erase(erased, record.attempt.generation)
 
     # No sweep: the keys that an older attempt wrote are unknown. An old cell lies below newer ones, or does not count.
+
+    def rows_at(
+        self, opened: Opened, settings: HBaseLatestSink, at: Coordinate, record: Record
+    ) -> list[StoredRow] | str:
+        return NO_KEY
+
+    def under_key(self, opened: Opened, settings: HBaseLatestSink, row: StoredRow, found: Found) -> UnderKey | None:
+        from tidemark.sinks.latest.table import latest_table
+
+        table = latest_table(opened.connections, settings.hbase, settings.table)
+        key = {name: row.fields.get(name) for name in settings.key}
+        topic = row.place.partition.topic
+        newest = table.newest_of(topic, list(key.values()), LookedUp(opened.book, settings.name))
+        if newest is None:
+            return UnderKey(key, "no value of its key counts", {})
+        same = (newest.place.partition, newest.place.offset) == (row.place.partition, row.place.offset)
+        whose = "this message" if same else f"{newest.place.partition}@{newest.place.offset}"
+        what = "a tombstone" if newest.mark.tombstone else "the newest value"
+        return UnderKey(key, f"{what} of its key, from {whose}", newest.fields)
 
     def rows(self, opened: Opened, settings: HBaseLatestSink, limit: int) -> Iterator[dict[str, Any]]:
         """The newest value of each key, and whether that is a tombstone."""

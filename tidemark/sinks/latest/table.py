@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 from tidemark.clients.connections import Connections
 from tidemark.clients.hbase.regions import ensure_table, is_there
@@ -17,11 +17,11 @@ from tidemark.clients.hbase.tables import ALL_VERSIONS, FOR_EVER
 from tidemark.clients.hbase.thrift2 import Gateway2, gateway2, thrift
 from tidemark.errors import WrongUse
 from tidemark.offsets.authority import Authority
-from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.keyed_rows import fields_of, mark_of, salt_range
 from tidemark.sinks.hbase.rows import SALTS, Place, split_keys
 from tidemark.sinks.hbase.table import StoredRow
-from tidemark.sinks.latest.rows import Version, place_of, topic_of
+from tidemark.sinks.latest.rows import Version, place_of, row_key, topic_of
 from tidemark.sinks.owners import OWNER_ROW, check_owner
 
 _FAMILY = b"d"
@@ -34,6 +34,12 @@ _REMOVED_AT_ONCE = 500
 
 # (row, column, timestamp, cell)
 Put = tuple[bytes, bytes, int, bytes]
+
+
+class HasAuthority(Protocol):
+    """What says which generation counts at an offset; None where no committed window has read it."""
+
+    def of(self, partition: TopicPartition, offset: int) -> int | None: ...
 
 
 class LatestTable:
@@ -108,6 +114,14 @@ class LatestTable:
             table = self._table.encode()
             self._gateway.repeated(f"erase in {self._table}", lambda client: client.deleteMultiple(table, cells))
         return len(cells)
+
+    def newest_of(self, topic: str, key: Sequence[bytes | None], authority: HasAuthority) -> StoredRow | None:
+        """The newest value that counts of one key of a topic."""
+        if not is_there(self._gateway, self._table):
+            return None
+        row = row_key(topic, key)
+        found = self._get(thrift.TGet(row=row, columns=[_ALL], maxVersions=_READ_VERSIONS))
+        return _newest(authority, topic, [self._versions(row, column) for column in self._columns(found)])
 
     def newest(self, authority: Authority, salts: Iterable[int] = range(SALTS)) -> Iterator[StoredRow]:
         """The newest value that counts of every key that has one. A tombstone is a value, and its mark says so."""
@@ -204,7 +218,7 @@ def _removal(row: bytes, column: bytes, timestamp: int) -> Any:
 
 
 def _newest(
-    authority: Authority, topic: str, columns: Iterable[Iterator[tuple[bytes, int, bytes]]]
+    authority: HasAuthority, topic: str, columns: Iterable[Iterator[tuple[bytes, int, bytes]]]
 ) -> StoredRow | None:
     """The newest cell that counts over all columns: by epoch and offset, then by the column."""
     best: tuple[tuple[int, int, bytes], Place, bytes] | None = None

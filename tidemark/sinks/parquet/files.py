@@ -44,7 +44,7 @@ _PLACE = ("_topic", "_incarnation", "_partition", "_offset")
 _COUNTED = ("_topic", "_incarnation", "_partition", "_offset", "_index", "_digest")
 _OWNER_FILE = "_tidemark_owner.json"
 # Spark's times have microseconds. Read as nanoseconds, times before 1678 or after 2262 would become other times.
-_FORMAT = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
+FORMAT = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
 
 
 def _window_folder(base: str, lane: str, seq: int) -> str:
@@ -72,7 +72,7 @@ def held(most_bytes: int, *paths: str) -> Acknowledgements | None:
     tables: list[pa.Table] = []
     for place in paths:
         with folders.opened(place) as (filesystem, path):
-            found = ds.dataset(path, filesystem=filesystem, format=_FORMAT)
+            found = ds.dataset(path, filesystem=filesystem, format=FORMAT)
             most_bytes -= sum(one.size for one in filesystem.get_file_info(found.files))
             if most_bytes < 0:
                 return None
@@ -136,7 +136,7 @@ def left(base: str) -> Iterator[Left]:
         for lane, in_lane in _named(filesystem, path, "lane"):
             for seq, in_window in _named(filesystem, in_lane, "seq") if lane != COMPACTED else ():
                 for generation, folder in _named(filesystem, in_window, "generation"):
-                    found = ds.dataset(folder, filesystem=filesystem, format=_FORMAT)
+                    found = ds.dataset(folder, filesystem=filesystem, format=FORMAT)
                     for batch in found.to_batches(columns=list(_PLACE)) if found.files else ():
                         for topic, incarnation, partition, offset in zip(
                             *(batch.column(name).to_pylist() for name in _PLACE), strict=True
@@ -177,7 +177,7 @@ def holds_erased(part: Part) -> bool:
     with folders.opened(part.folder) as (filesystem, path):
         if filesystem.get_file_info(path).type == fs.FileType.NotFound:
             return False
-        found = ds.dataset(path, filesystem=filesystem, format=_FORMAT)
+        found = ds.dataset(path, filesystem=filesystem, format=FORMAT)
         if not found.files:
             return False
         for at in part.erased.partitions:
@@ -203,15 +203,16 @@ def _table(part: Part) -> pa.Table:
                     f"{place} is gone, and {described(spans(part.names))} have their results there. "
                     "Replay their offsets to write them again."
                 )
-            found.append(_plain(ds.dataset(path, filesystem=filesystem, format=_FORMAT).to_table()))
+            table = ds.dataset(path, filesystem=filesystem, format=FORMAT).to_table()
+            found.append(table.cast(without_views(table.schema)))
     # One of several files may have been rewritten after a change of the columns.
     return found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="permissive")
 
 
-def _plain(table: pa.Table) -> pa.Table:
-    """The table without view types. Files that delta-rs has rewritten have them; Arrow hardly supports them yet."""
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """The schema without view types. Files that delta-rs has rewritten have them; Arrow hardly supports them yet."""
     views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    return table.cast(pa.schema([one.with_type(views.get(one.type, one.type)) for one in table.schema]))
+    return pa.schema([one.with_type(views.get(one.type, one.type)) for one in schema])
 
 
 def _counting(table: pa.Table, authority: Authority, generations: np.ndarray) -> np.ndarray:

@@ -10,8 +10,11 @@ from tidemark.clients.connections import Connections
 from tidemark.ledger.adopting import Left
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
+from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.sinks.contract import Opened, PlainSink
+from tidemark.sinks.hbase.table import StoredRow
+from tidemark.sinks.parquet import compactions
 from tidemark.sinks.parquet.compactions import Span, described, spans
 from tidemark.sinks.parquet.parts import Part, steady
 from tidemark.sinks.parquet.settings import ParquetSink
@@ -54,6 +57,23 @@ class PlainParquet(PlainSink):
         if not held:
             return ""
         return f"no reader shows it; files of {described(held)} hold it until: tidemark compact {opened.book.stream} --write"
+
+    def rows_at(self, opened: Opened, settings: ParquetSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
+        from tidemark.sinks.parquet.looking import rows_of_message
+
+        place = next((one.place for one in record.places if one.name == settings.name), None)
+        if place is None:
+            return []
+        while True:
+            # A compaction removes the folders that it has replaced.
+            known = compactions.find(opened.book, settings.name)
+            folder = known.value.located().get((record.lane, record.seq)) if known else None
+            paths = [place["folder"] if folder is None else folder.folder]
+            try:
+                return rows_of_message(paths, at, record, compacted=folder is not None)
+            except Exception:
+                if known == compactions.find(opened.book, settings.name):
+                    raise
 
     def rows(self, opened: Opened, settings: ParquetSink, limit: int) -> Iterator[dict[str, Any]]:
         return map(of_file, parquet_rows(opened.book, settings.name, limit))

@@ -1,9 +1,9 @@
-"""Where the page of an audit's report is: in Tidemark's plugin, and a link of the task that has the report."""
+"""Links from tasks to Tidemark's pages, which the plugin serves."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from airflow.configuration import conf
 from airflow.sdk import BaseOperatorLink
@@ -17,8 +17,12 @@ AUDIT = "__audit"
 
 def page_address(stream: str, run: str) -> str:
     """The address of the page of a run's report. Whoever may see the stream may open it."""
-    base = conf.get("api", "base_url", fallback="").rstrip("/")
-    return f"{base}/tidemark/streams/{quote(stream)}/audit?run={quote(run, safe='')}"
+    return f"{_base()}/tidemark/streams/{quote(stream)}/audit?run={quote(run, safe='')}"
+
+
+def _base() -> str:
+    base: str = conf.get("api", "base_url", fallback="")
+    return base.rstrip("/")
 
 
 class AuditPageLink(BaseOperatorLink):
@@ -28,3 +32,12 @@ class AuditPageLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         return page_address(ti_key.dag_id.removesuffix(AUDIT), f"{ti_key.dag_id}/{ti_key.run_id}")
+
+
+class RunPageLink(BaseOperatorLink):
+    """A button of the task `process`, which opens the page of the run: its windows, and how far it is."""
+
+    name = "Offsets"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        return f"{_base()}/tidemark/run?{urlencode({'dag_id': ti_key.dag_id, 'run_id': ti_key.run_id})}"

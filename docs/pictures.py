@@ -1,0 +1,76 @@
+"""The pictures of docs/airflow-pages.md: the pages of the demo, as a browser shows them.
+
+./run demo                # once: fills the pages
+python -m docs.pictures   # takes the pictures again, into docs/pictures/
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+from demo.airflow import Airflow
+from demo.story import FROM_NOW, TOPIC
+from services import environment
+from services.site import Site
+from tests.support.browser import logged_in
+from tidemark.ledger.records import LaneKind
+from tidemark.runs.open_stream import open_stream
+
+FOLDER = Path(__file__).parent / "pictures"
+WIDTH, HEIGHT = 1280, 800
+STREAM = "cdn_logs"
+
+Taken = Callable[[Page], None]
+
+
+def main() -> int:
+    site = Site.from_environment()
+    os.environ.update({**environment.connections(site), **environment.spark(site)})
+    FOLDER.mkdir(exist_ok=True)
+    airflow = Airflow(site)
+    with logged_in(airflow, width=WIDTH, patience_ms=120_000) as page:
+        page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+        for name, (path, ready, then) in pictures(site).items():
+            page.goto(f"{airflow.url}{path}")
+            page.locator(ready).first.wait_for()
+            then(page)
+            # What is loaded a moment later, such as the plots, is in the picture too.
+            page.wait_for_timeout(3_000)
+            page.screenshot(path=FOLDER / f"{name}.png", full_page=not path.startswith("/plugin"))
+            print(f"docs/pictures/{name}.png")
+    return 0
+
+
+def pictures(site: Site) -> dict[str, tuple[str, str, Taken]]:
+    """For each picture the address of its page, what has to be there, and what is done then."""
+    opened = open_stream(site.folder("streams") / f"{FROM_NOW}.yaml")
+    replays = [one.record.lane for one in opened.book.committed() if one.record.kind == LaneKind.REPLAY]
+    message = f"streams/{STREAM}/messages?topic={TOPIC}&partition=2&offset=1000"
+    return {
+        "streams": ("/plugin/tidemark", "iframe", nothing),
+        "stream": (f"/tidemark/streams/{FROM_NOW}", "svg.bar", nothing),
+        "message": (f"/tidemark/{message}", "#fate", show_payloads),
+        "dead-letters": (f"/tidemark/streams/{FROM_NOW}/dead-letters", ".group, #counted", nothing),
+        "audits": (f"/tidemark/streams/{STREAM}/audits", "#audits section", nothing),
+        "plan": (f"/tidemark/streams/{STREAM}/plan?ranges={TOPIC}/0@100-200", "#summary:not(:empty)", nothing),
+        "run": (f"/tidemark/run?stream={FROM_NOW}&run={replays[-1]}", ".lane", nothing),
+        "completeness": (f"/tidemark/streams/{STREAM}/completeness", "#calendar tr:nth-child(7) button", nothing),
+    }
+
+
+def nothing(page: Page) -> None:
+    """The page as it opens."""
+
+
+def show_payloads(page: Page) -> None:
+    page.get_by_role("button", name="Show payloads").click()
+    page.locator("#decoded h4").first.wait_for()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""The pages without a mouse, with the real Airflow, in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from demo.airflow import Airflow
+from tests.support.browser import SCREENSHOTS, logged_in
+
+PAGES = {
+    "": "tr[data-stream=cdn_logs] td:nth-child(5)",
+    "streams/cdn_logs": "#windows td.run",
+    "streams/cdn_logs/messages": "#which",
+    "streams/cdn_logs/windows/ingest/1": "#state",
+    "streams/cdn_logs/dead-letters": "#counted:not(:empty)",
+    "streams/cdn_logs/completeness": "#calendar button",
+    "streams/cdn_logs/audits": "#audits > *",
+    "streams/cdn_logs/plan": "#sinks input",
+}
+# What a person can use, as far as it is there to be seen. A group of radio buttons, and the calendar, are one stop.
+USABLE = """
+    [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")].filter((one) =>
+        one.tabIndex >= 0 && !one.disabled && one.type !== "file" && !(one.type === "radio" && !one.checked)
+        && one.checkVisibility({ visibilityProperty: true }))
+"""
+FOCUSED = """() => {
+    const one = document.activeElement;
+    if (!one || one === document.body || one === document.documentElement) return null;
+    const style = getComputedStyle(one);
+    one.dataset.visited = "yes";
+    return { name: one.tagName + "#" + one.id + " " + (one.textContent || one.name || "").trim().slice(0, 30),
+        outline: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1 };
+}"""
+
+
+@pytest.fixture
+def page(ingested: Airflow) -> Iterator[Page]:
+    """A browser that is logged in, where an ingest has run."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    with logged_in(ingested, width=1280, patience_ms=60_000) as opened:
+        yield opened
+
+
+@pytest.mark.covers("U17")
+@pytest.mark.parametrize("path", PAGES)
+def test_the_tab_key_reaches_everything_and_the_focus_is_seen(airflow: Airflow, page: Page, path: str) -> None:
+    page.goto(f"{airflow.url}/tidemark/{path}")
+    page.locator(PAGES[path]).first.wait_for(state="attached")
+    stops: list[dict[str, Any]] = []
+    for _ in range(400):
+        page.keyboard.press("Tab")
+        found = page.evaluate(FOCUSED)
+        if found is None:
+            break
+        stops.append(found)
+    assert 5 < len(stops) < 400
+    assert [one["name"] for one in stops if not one["outline"]] == []
+    # Rows may be drawn anew while the key goes round: what was reached before is then another element of the same name.
+    missed = page.evaluate(
+        f"{USABLE}.filter((one) => !one.dataset.visited).map((one) => one.textContent.trim() || one.name)"
+    )
+    assert set(missed) <= {one["name"].split(" ", 1)[1] for one in stops}
+
+
+@pytest.mark.covers("U17", "U3")
+def test_offsets_are_chosen_and_replayed_without_a_mouse(airflow: Airflow, page: Page) -> None:
+    _, coverage = airflow.call("GET", "/tidemark/api/streams/cdn_logs/coverage?width=300")
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
+    bars = page.locator("svg.bar")
+    bars.nth(3).wait_for()
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.classList.contains('bar')"):
+            break
+    bar = coverage["bars"][0]
+    page.keyboard.press("Home")
+    page.keyboard.press("Shift+End")
+    page.screenshot(path=SCREENSHOTS / "keyboard.png", full_page=True)
+    assert "window ingest/" in page.locator("#coverage-spoken").inner_text()
+    page.keyboard.press(" ")
+    shown = page.locator("#coverage-chosen code").inner_text()
+    assert shown == f"cdn-logs/0@{bar['blocks'][0]['from']}-{bar['blocks'][-1]['until']}"
+    assert page.evaluate("document.activeElement.textContent") == "Replay …"
+    page.keyboard.press("Enter")
+    # The dialog asks for the reason first, and Escape leaves it.
+    assert page.evaluate("document.activeElement.name") == "reason"
+    page.keyboard.press("Escape")
+    page.locator("dialog").wait_for(state="detached")
+    page.get_by_role("button", name="Clear").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.closest('.bar-row').dataset.partition") == "cdn-logs/0"
+    # A single block: its window opens.
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/windows/ingest/*")

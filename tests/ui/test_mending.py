@@ -1,0 +1,239 @@
+"""From what the pages show to what mends it: a hole is dragged and filled, an hour completed, a deleted row repaired.
+
+One stream for all tests, in their order. It began in the middle of its topic, two hours ago in event time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+import happybase
+import pytest
+from kafka import KafkaProducer
+from playwright.sync_api import Page, expect
+
+from demo.airflow import Airflow
+from services import environment
+from services.site import Site
+from tests.support.browser import SCREENSHOTS, logged_in
+from tests.support.playground import Kafka
+from tests.support.stream_text import MINIMAL
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.sinks.hbase.rows import PartitionKeys
+from tidemark.sinks.reading import hbase_rows
+
+STREAM = "mended"
+AT = TopicPartition(STREAM, 0)
+MESSAGES, FIRST = 60, 40
+HOUR_MS = 3_600_000
+FILE = (
+    MINIMAL.replace("orders", STREAM)
+    .replace(f"topics: [{STREAM}]", f"topics: [{STREAM}]\n  start: {{offsets: {{{STREAM}/0: {FIRST}}}}}")
+    .replace("dead_letters:", "  - type: parquet\n    folder: mended\ndead_letters:")
+    + "schedule:\n  cron: '0 0 29 2 *'\nengine:\n  retry_delay_seconds: 1\n"
+)
+
+
+@pytest.fixture(scope="module")
+def hour() -> int:
+    """The hour before the last one, which is over, and has room for the allowed lateness."""
+    return int(time.time() * 1000) // HOUR_MS * HOUR_MS - 2 * HOUR_MS
+
+
+@pytest.fixture(scope="module")
+def opened(airflow: Airflow, kafka: Kafka, streams: dict[str, Path], hour: int) -> Iterator[OpenStream]:
+    """The stream, of which an ingest has read the last messages. All but the very last are of one hour."""
+    kafka.create(STREAM, 1)
+    with closing(KafkaProducer(**kafka.settings)) as producer:
+        for number in range(MESSAGES):
+            at = hour + 1000 * number if number < MESSAGES - 1 else int(time.time() * 1000)
+            producer.send(STREAM, b'{"id": %d}' % number, partition=0, timestamp_ms=at)
+        producer.flush()
+    file = streams["everybody"] / f"{STREAM}.yaml"
+    file.write_text(FILE)
+    for kind in ("ingest", "replay", "backfill", "audit"):
+        airflow.wait_for_dag(f"{STREAM}__{kind}")
+    assert airflow.run(f"{STREAM}__ingest") == "success"
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    yield open_stream(file)
+    file.unlink()
+
+
+@pytest.fixture
+def page(airflow: Airflow) -> Iterator[Page]:
+    """A browser that is logged in, and patient: Spark jobs run beside it."""
+    with logged_in(airflow, width=1280, patience_ms=120_000) as found:
+        yield found
+
+
+def started(airflow: Airflow, page: Page, dag: str) -> dict[str, Any]:
+    """Starts what the dialog says, for real; gives its request, when the run has ended well."""
+    dialog = page.locator("dialog")
+    dialog.locator("input[name=reason]").fill("the test of mending")
+    dialog.locator("input[name=dry_run]").uncheck()
+    dialog.locator("button.primary").click()
+    link = dialog.locator(".said a")
+    link.wait_for()
+    run = link.inner_text()
+    page.click("dialog >> text=Close")
+    assert airflow.wait(dag, run) == "success", airflow.last_lines(dag, run)
+    _, found = airflow.call("GET", f"/api/v2/dags/{dag}/dagRuns/{quote(run)}")
+    assert found["triggering_user_name"] == environment.ADMIN
+    asked_for: dict[str, Any] = found["conf"]
+    return asked_for
+
+
+def covered(opened: OpenStream) -> RangeSet:
+    return opened.book.authority().covered()
+
+
+def stored(opened: OpenStream) -> list[int]:
+    table = opened.result_table("hbase_default", STREAM)
+    return sorted(row.place.offset for row in hbase_rows(opened.book, table, "hbase"))
+
+
+@pytest.mark.covers("U2", "U3")
+def test_what_is_dragged_in_the_picture_is_backfilled(airflow: Airflow, page: Page, opened: OpenStream) -> None:
+    page.goto(f"{airflow.url}/tidemark/streams/{STREAM}")
+    bar = page.locator("svg.bar")
+    bar.locator("rect.state-unread").first.wait_for()
+    box = bar.bounding_box()
+    assert box is not None
+    # From a sixth to a third of sixty offsets, and a bit within the pixels of the first and the last.
+    page.mouse.move(box["x"] + box["width"] / 6 + 1, box["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 3 - 1, box["y"] + 5, steps=5)
+    page.mouse.up()
+    chosen = page.locator("#coverage-chosen code").inner_text()
+    start, until = (int(one) for one in chosen.removeprefix(f"{STREAM}/0@").split("-"))
+    assert (start, until) in {(10, 20), (10, 19)}
+    page.get_by_role("button", name="Backfill …").click()
+    assert started(airflow, page, f"{STREAM}__backfill")["ranges"] == chosen
+    assert covered(opened) == RangeSet([OffsetRange(AT, start, until), OffsetRange(AT, FIRST, MESSAGES)])
+    assert stored(opened) == [*range(start, until), *range(FIRST, MESSAGES)]
+    # What lies between is a hole now, and is seen as one.
+    page.goto(f"{airflow.url}/tidemark/streams/{STREAM}")
+    bar.locator("rect.state-hole").first.wait_for()
+    assert bar.locator("rect.state-backfill").count() > 0
+    page.screenshot(path=SCREENSHOTS / "hole.png", full_page=True)
+    hole = bar.locator("rect.state-hole").bounding_box()
+    assert hole is not None
+    page.mouse.click(hole["x"] + hole["width"] / 2, hole["y"] + 5)
+    assert page.locator("#coverage-chosen code").inner_text() == f"{STREAM}/0@{until}-{FIRST}"
+
+
+@pytest.mark.covers("U10", "U12", "U13")
+def test_an_hour_is_completed_by_a_backfill_from_the_planner(
+    airflow: Airflow, page: Page, opened: OpenStream, hour: int
+) -> None:
+    named = time.strftime("%Y-%m-%dT%HZ", time.gmtime(hour / 1000))
+    calendar = f"{airflow.url}/tidemark/streams/{STREAM}/completeness"
+    page.goto(calendar)
+    cell = page.locator(f"#calendar button[data-hour='{named}']")
+    expect(cell).to_have_class("hour hour-missing", timeout=120_000)
+    cell.focus()
+    page.keyboard.press("Enter")
+    page.locator("#hour").wait_for()
+    left = RangeSet([OffsetRange(AT, 0, FIRST)]) - covered(opened)
+    for one in left:
+        page.locator("#partitions code", has_text=f"{STREAM}/0@{one.start}-{one.until}").wait_for()
+    page.screenshot(path=SCREENSHOTS / "hour-missing.png", full_page=True)
+    page.click("text=Backfill what is missing …")
+    page.click("dialog >> text=Plan it in detail")
+    page.locator("#summary", has_text=f"{left.count()} offsets of 1 partition would be read.").wait_for()
+    assert page.locator("input[name=kind][value=backfill]").is_checked()
+    assert "Nothing: no window has read any of these offsets." in page.locator("#parts").inner_text()
+    # What no window has read goes into all sinks: there is nothing to choose.
+    page.locator("#more summary").click()
+    assert page.locator("#sinks").is_hidden()
+    page.fill("input[name=reason]", "the rest of the hour")
+    page.screenshot(path=SCREENSHOTS / "planner-backfill.png", full_page=True)
+    page.click("#go")
+    page.wait_for_url("**/tidemark/run?**")
+    run = parse_qs(urlsplit(page.url).query)["run_id"][0]
+    assert airflow.wait(f"{STREAM}__backfill", run) == "success", airflow.last_lines(f"{STREAM}__backfill", run)
+    page.locator("#told", has_text=f"Finished. {left.count()} of {left.count()} offsets are read").wait_for()
+    page.screenshot(path=SCREENSHOTS / "run-backfill.png", full_page=True)
+    assert stored(opened) == list(range(MESSAGES))
+    page.goto(calendar)
+    # The history is read again after half a minute.
+    for _ in range(20):
+        cell.wait_for(timeout=120_000)
+        if "hour-complete" in (cell.get_attribute("class") or ""):
+            break
+        page.wait_for_timeout(5_000)
+        page.click("#again")
+    expect(cell).to_have_class("hour hour-complete")
+
+
+@pytest.mark.covers("U11")
+def test_a_row_that_was_deleted_is_found_and_repaired(
+    airflow: Airflow, page: Page, opened: OpenStream, site: Site
+) -> None:
+    everything = stored(opened)
+    gone = (44, 45)
+    with closing(happybase.Connection("127.0.0.1", site.port("thrift"))) as hbase:
+        for offset in gone:
+            hbase.table(STREAM).delete(PartitionKeys(AT).key(offset, 0))
+    assert stored(opened) == [one for one in everything if one not in gone]
+    audit = {"level": "sinks"}
+    # It fails, since there are findings.
+    assert airflow.run(f"{STREAM}__audit", audit) == "failed"
+    page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/audits")
+    found = page.locator("#audits section").first
+    found.get_by_text("✕ findings").wait_for()
+    for offset in gone:
+        assert found.get_by_role("link", name=f"{STREAM}/0@{offset}").count() == 1
+    page.screenshot(path=SCREENSHOTS / "audit-findings.png", full_page=True)
+    # A finding leads to its message, which says the same.
+    found.get_by_role("link", name=f"{STREAM}/0@44").click()
+    page.locator("#fate", has_text="missing").wait_for()
+    page.go_back()
+    found.get_by_role("button", name="Repair: replay the 2 offsets …").click()
+    started(airflow, page, f"{STREAM}__replay")
+    assert stored(opened) == everything
+    assert airflow.run(f"{STREAM}__audit", audit) == "success"
+    page.reload()
+    page.locator("#audits section").first.get_by_text("✓ clean").wait_for()
+    assert page.locator("#audits section").count() == 2
+    page.screenshot(path=SCREENSHOTS / "audits.png", full_page=True)
+    page.locator("#audits section").last.get_by_text("the whole report").click()
+    page.get_by_text(f"missing {STREAM}/0@44").wait_for()
+
+
+@pytest.mark.covers("U12", "N14", "N22")
+def test_only_compared_and_into_one_sink_alone(airflow: Airflow, page: Page, opened: OpenStream) -> None:
+    """Nothing is committed, and what is said is of the one sink."""
+    before = dict(opened.book.store.scan(("head",)))
+    page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/plan")
+    page.locator("#sinks input").first.wait_for(state="attached")
+    page.fill("textarea[name=records]", f"{STREAM}/0@41\n{STREAM}/0@43")
+    page.locator("#more summary").click()
+    page.locator("#sinks label", has_text="parquet").click()
+    page.click("#resolve")
+    page.locator(
+        "#summary", has_text="2 offsets of 1 partition would be read. Only parquet would be written."
+    ).wait_for()
+    page.wait_for_url(lambda url: "sinks=parquet" in url)
+    page.fill("input[name=reason]", "what would it change?")
+    page.click("#only-compare")
+    page.wait_for_url("**/tidemark/run?**")
+    run = parse_qs(urlsplit(page.url).query)["run_id"][0]
+    assert airflow.wait(f"{STREAM}__replay", run) == "success", airflow.last_lines(f"{STREAM}__replay", run)
+    section = page.locator("#results section", has_text="What the replay changes")
+    section.wait_for()
+    assert [" ".join(line.split()) for line in section.locator("tbody tr").all_inner_texts()] == ["parquet 2 0 0 0"]
+    page.screenshot(path=SCREENSHOTS / "run-compared.png", full_page=True)
+    _, found = airflow.call("GET", f"/api/v2/dags/{STREAM}__replay/dagRuns/{run}")
+    assert (found["conf"]["sinks"], found["conf"]["dry_run"], found["conf"]["compare"]) == (["parquet"], True, True)
+    assert dict(opened.book.store.scan(("head",))) == before
+    # The request is taken again as it was.
+    page.click("text=Plan it again")
+    page.locator("#summary", has_text="Only parquet would be written.").wait_for()
+    assert page.locator("#sinks input:checked").evaluate_all("all => all.map((one) => one.value)") == ["parquet"]
