@@ -7,6 +7,8 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,10 +24,12 @@ from tidemark.streams.model import Stream
 
 
 @pytest.fixture
-def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    found = tmp_path / "engines"
-    monkeypatch.setenv(FOLDER, str(found))
-    return found
+def engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    # A socket's path has at most 107 bytes, and pytest's own folders are named after the tests.
+    with tempfile.TemporaryDirectory(prefix="engines-") as short:
+        found = Path(short).resolve() / "engines"
+        monkeypatch.setenv(FOLDER, str(found))
+        yield found
 
 
 def stream(folder: Path, text: str = "") -> Stream:
