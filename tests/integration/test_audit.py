@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from kafka import KafkaProducer
 
-from tests.jobs.misbehaving_job import MisbehavingSink, says_done_too_early
+from tests.jobs.misbehaving_job import MisbehavingSink, in_several_tasks, says_done_too_early
 from tests.support.damage import delete_rows, place, rows_at
 from tests.support.oracle import CDN, Fields, Place
 from tests.support.playground import RAW, Make, Playground
@@ -376,6 +376,7 @@ def test_what_was_acknowledged_and_is_not_there_is_named(make: Make, monkeypatch
     with monkeypatch.context() as patched:
         lying = [MisbehavingSink(one, says_done_too_early) for one in make_sinks(play.opened)]
         patched.setattr(window_job, "make_sinks", lambda opened: lying)
+        in_several_tasks(patched)
         play.ingest()
     assert play.head().seq == 1
     wanted = play.expected().rows

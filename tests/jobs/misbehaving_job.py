@@ -16,6 +16,7 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
@@ -112,17 +113,19 @@ class MisbehavingSink:
             hbase.acknowledged = honest  # type: ignore[attr-defined]
 
 
-# The ways stand between Spark and its workers: no row is written from the driver.
-window_work._FEW = -1
-# And there are several tasks.
-splitting._SHORT = splitting._RECORDS_PER_TASK = 50
-
-
 def with_sinks_that(way: Way) -> None:
     window_job.make_sinks = lambda opened: [MisbehavingSink(sink, way) for sink in make_sinks(opened)]  # type: ignore[attr-defined]
 
 
+def in_several_tasks(patched: pytest.MonkeyPatch) -> None:
+    """The ways stand between Spark and its workers: no row is written from the driver, and there are several tasks."""
+    patched.setattr(window_work, "_FEW", -1)
+    patched.setattr(splitting, "_SHORT", 50)
+    patched.setattr(splitting, "_RECORDS_PER_TASK", 50)
+
+
 def main(arguments: list[str]) -> int:
+    in_several_tasks(pytest.MonkeyPatch())
     for way in (loses_one, writes_one_twice, ends_too_early):
         with_sinks_that(way)
         try:
