@@ -172,7 +172,7 @@ def test_an_hour_is_completed_by_a_backfill_from_the_planner(
     expect(cell).to_have_class("hour hour-complete")
 
 
-@pytest.mark.covers("U11")
+@pytest.mark.covers("U11", "N10")
 def test_a_row_that_was_deleted_is_found_and_repaired(
     airflow: Airflow, page: Page, opened: OpenStream, site: Site
 ) -> None:
@@ -196,7 +196,9 @@ def test_a_row_that_was_deleted_is_found_and_repaired(
     page.locator("#fate", has_text="missing").wait_for()
     page.go_back()
     found.get_by_role("button", name="Repair: replay the 2 offsets …").click()
-    started(airflow, page, f"{STREAM}__replay")
+    # The files are right, and stay as they are.
+    expect(page.locator("dialog")).to_contain_text("Only hbase would be written")
+    assert started(airflow, page, f"{STREAM}__replay")["sinks"] == ["hbase"]
     assert stored(opened) == everything
     assert airflow.run(f"{STREAM}__audit", audit) == "success"
     page.reload()

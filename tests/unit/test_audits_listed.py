@@ -78,7 +78,7 @@ def test_the_newest_audits_come_first_with_what_they_found(tmp_path: Path) -> No
         }
     ]
     assert (one["found"]["holes"], one["found"]["selection"]) == (["orders/0 [3, 4)"], findings.digest)
-    assert one["found"]["offsets"] == "3"
+    assert (one["found"]["offsets"], one["found"]["sinks"]) == ("3", None)
     # A level that compares nothing counts nothing.
     made.ends((0, 10))
     made.ingest()

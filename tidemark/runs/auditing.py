@@ -200,7 +200,7 @@ def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
     """What a repair of a report's findings would replay. None without findings. What Kafka no longer holds is left out."""
     if report.findings is None:
         return None
-    sinks = _differing(opened, report)
+    sinks = differing(opened, report)
     findings = lanes.stored_selection(opened, report.findings.digest)
     found = selecting.answered(opened, LaneKind.REPLAY, findings)
     lost = whole_windows.lost_with(opened, found.ranges, sinks)
@@ -220,7 +220,7 @@ def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
     )
 
 
-def _differing(opened: OpenStream, report: AuditReport) -> Sinks:
+def differing(opened: OpenStream, report: AuditReport) -> Sinks:
     """The sinks in which an audit has found differences, for a replay into them alone. None: into all.
 
     Dead letters belong to an offset and not to a sink. Where they differ, only a replay into all sinks brings them in line.

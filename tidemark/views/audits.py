@@ -11,7 +11,7 @@ from tidemark.audit.report import AuditReport, PlaceReport
 from tidemark.errors import LedgerUnreadable
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Audited
-from tidemark.runs.auditing import find_report
+from tidemark.runs.auditing import differing, find_report
 from tidemark.runs.open_stream import OpenStream
 
 # How many audits people look at, and the most that can be asked for: each of them is one read of its report.
@@ -36,7 +36,7 @@ def audits(opened: OpenStream, limit: int = SHOWN) -> dict[str, Any]:
     for one in found[:limit]:
         report, problem = _report(opened, one)
         if report is None or report.at == one.at:
-            shown.append({**audit_line(one, found), "problem": problem, "found": report and findings(report)})
+            shown.append({**audit_line(one, found), "problem": problem, "found": report and findings(opened, report)})
     return {"audits": shown, "more": len(found) > limit}
 
 
@@ -68,9 +68,13 @@ def audit_line(one: Audited, others: Sequence[Audited]) -> dict[str, Any]:
     }
 
 
-def findings(report: AuditReport) -> dict[str, Any]:
-    """What a report has counted in each place, and found. Levels that compare no results count nothing."""
+def findings(opened: OpenStream, report: AuditReport) -> dict[str, Any]:
+    """What a report has counted in each place, and found. Levels that compare no results count nothing.
+
+    `sinks`: those that a replay of the findings would write alone; None for all.
+    """
     counted = _COUNTED.get(report.level, ())
+    sinks = differing(opened, report)
     return {
         "places": [_place(one, counted) for one in report.places],
         "holes": [one for part in report.coverage for one in part.holes],
@@ -78,6 +82,7 @@ def findings(report: AuditReport) -> dict[str, Any]:
         "problems": list(report.problems),
         "selection": report.findings and report.findings.digest,
         "offsets": report.findings and str(report.findings.offsets),
+        "sinks": sinks and list(sinks),
     }
 
 

@@ -71,8 +71,10 @@ function repair(one) {
   const { found } = one;
   const made = element("p", undefined, "buttons");
   if (found.selection) {
-    const says = `All ${grouped(found.offsets)} offsets that the audit ${one.run} has found. The dry run shows what has to be read besides.`;
-    const start = () => plan({ stream, kind: "replay", conf: { selection: found.selection }, says });
+    const into = found.sinks ? ` Only ${found.sinks.join(", ")} would be written: the other sinks are right.` : "";
+    const says = `All ${grouped(found.offsets)} offsets that the audit ${one.run} has found.${into} The dry run shows what has to be read besides.`;
+    const conf = { selection: found.selection, ...(found.sinks ? { sinks: found.sinks } : {}) };
+    const start = () => plan({ stream, kind: "replay", conf, says });
     made.append(button(`Repair: replay ${found.offsets === "1" ? "the offset" : `the ${grouped(found.offsets)} offsets`} …`, start, one.repaired ? "" : "primary"));
   }
   if (found.holes.length) {
