@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.cuts import Cut, cut_after
 from tests.support.damage import place
-from tests.support.oracle import CDN
+from tests.support.oracle import CDN, ORDERS
 from tests.support.playground import Make, Playground
 from tidemark.commit.protocol import Step
 from tidemark.errors import WrongUse
@@ -135,6 +135,46 @@ def test_sinks_that_are_added_to_a_live_stream_are_filled_alone(make: Make) -> N
     play.rewrite()
     with pytest.raises(WrongUse, match=r"writes later alone, and the stream file of .* has no sink later"):
         process_windows(play.opened, lane, pending.window.seq, run)
+
+
+@pytest.mark.covers("N14")
+def test_a_column_that_is_added_to_a_live_stream_is_filled_in_one_sink_alone(make: Make) -> None:
+    """The files have it for the past too. The table has it from then on, and an audit says so."""
+    scheme = ORDERS.stream["scheme"]
+    fewer = {name: kind for name, kind in scheme["fields"].items() if name != "paid"}
+    play = make(ORDERS, scheme={**scheme, "fields": fewer})
+    play.produce(120)
+    (first,) = play.ingest()
+    read = RangeSet(one.as_range() for one in first.window.ranges)
+    play.rewrite()
+    play.produce(60)
+    play.ingest()
+    wanted = play.expected().rows
+    past = {at for at in wanted if (TopicPartition(at[0], at[1]), at[2]) in read}
+    with_column = {at for at in past if "paid" in wanted[at]}
+    assert 0 < len(with_column) < len(wanted)
+    before = dead_and_table(play)
+    play.select(LaneKind.REPLAY, read, sinks=("parquet",))
+    assert play.independent.parquet(play.fields, "parquet").by_place() == wanted
+    assert dead_and_table(play) == before
+    table = play.independent.hbase(sink="hbase").by_place()
+    assert {at for at in wanted if table[at] != wanted[at]} == with_column
+    assert all(set(wanted[at]) - set(table[at]) == {"paid"} for at in with_column)
+    # A row's digest is of all fields, so it differs also where the new one is null.
+    report = audit(play.opened, "column")
+    assert [(one.name, one.missing, one.different, one.extra) for one in report.places] == [
+        ("hbase", 0, len(past), 0),
+        ("parquet", 0, 0, 0),
+        ("dead letters", 0, 0, 0),
+    ]
+
+
+def dead_and_table(play: Playground) -> list[dict[bytes, Any]]:
+    """Every cell of the two tables, with its time."""
+    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
+    found = [dict(connection.table(name).scan(include_timestamp=True)) for name in (play.name, f"{play.name}_dead")]
+    connection.close()
+    return found
 
 
 def kind_rows(play: Playground, name: str) -> int:
