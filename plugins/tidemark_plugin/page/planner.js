@@ -71,6 +71,17 @@ async function showSinks(chosen) {
   showFields();
 }
 
+function showWays(chosen) {
+  const ways = OF_KIND[kindNow()].map((name) => {
+    const option = element("option", WAYS[name][0]);
+    option.value = name;
+    return option;
+  });
+  form.elements.way.replaceChildren(...ways);
+  form.elements.way.value = OF_KIND[kindNow()].includes(chosen) ? chosen : OF_KIND[kindNow()][0];
+  showFields();
+}
+
 // The fields of the DAG's form that the page's form says. What is as the DAG has it by itself is left out.
 function fieldsNow() {
   const way = wayNow();
