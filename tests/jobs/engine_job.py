@@ -40,7 +40,7 @@ def main(words: list[str]) -> int:
     elif what == "keep":
         keep(spark, int(rest[0]))
     else:
-        work(spark, 1e9 if what == "hang" else float(rest[0]), rest[-1])
+        work(spark, *(1e9, rest[0]) if what == "hang" else (float(rest[0]), rest[1]))
     return errors.EXIT_DONE
 
 
