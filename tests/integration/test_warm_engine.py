@@ -230,8 +230,8 @@ def test_a_run_that_is_killed_in_its_writing_leaves_the_others_alone(engine: Eng
 
 def test_killing_the_asking_program_ends_its_run(engine: Engine, tmp_path: Path) -> None:
     """As `on_kill` of Airflow's operator does."""
-    run = engine.run(JOB, "hang", str(tmp_path / "working"))
-    worker, process = at_work(tmp_path / "working"), engine.process_of("hang")
+    run = engine.run(JOB, "work", str(tmp_path / "working"))
+    worker, process = at_work(tmp_path / "working"), engine.process_of("work")
     run.process.kill()
     until(lambda: not psutil.pid_exists(process), "the run goes on", 300)
     # Its Spark job ends too.
@@ -242,7 +242,7 @@ def test_killing_the_asking_program_ends_its_run(engine: Engine, tmp_path: Path)
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_reaches_the_run(engine: Engine, tmp_path: Path, number: signal.Signals) -> None:
-    run = engine.run(JOB, "hang", str(tmp_path / "working"))
+    run = engine.run(JOB, "work", str(tmp_path / "working"))
     at_work(tmp_path / "working")
     run.process.send_signal(number)
     assert run.wait() in (128 + number, EXIT_INTERNAL)
@@ -250,19 +250,20 @@ def test_a_signal_reaches_the_run(engine: Engine, tmp_path: Path, number: signal
 
 
 def test_a_run_that_stands_still_holds_up_no_other(engine: Engine, tmp_path: Path) -> None:
-    run = engine.run(JOB, "wait", "3", str(tmp_path / "working"), "--lane", "ingest", OWN_CODE="1")
+    run = engine.run(JOB, "work", str(tmp_path / "working"), "--lane", "ingest", OWN_CODE="1")
     at_work(tmp_path / "working")
-    process = engine.process_of("wait")
+    process = engine.process_of("work")
     # Its process stops before its task ends, which tells it what was counted.
     os.killpg(process, signal.SIGSTOP)
-    time.sleep(4)
+    (tmp_path / "working").unlink()
+    time.sleep(2)
     seen(engine.run(JOB, "see", "--lane", "ingest"))
     os.killpg(process, signal.SIGCONT)
     run.ends()
 
 
 def test_others_wait_in_order_and_an_ingest_does_not_wait_for_them(engine: Engine, tmp_path: Path) -> None:
-    first = engine.run(JOB, "wait", "5", str(tmp_path / "first"))
+    first = engine.run(JOB, "work", str(tmp_path / "first"))
     at_work(tmp_path / "first")
     waiting = [engine.run(JOB, "say", "0") for _ in range(2)]
     waiting[0].says("waiting for the warm engine: 1 runs are at work, 0 wait before this one")
@@ -271,6 +272,7 @@ def test_others_wait_in_order_and_an_ingest_does_not_wait_for_them(engine: Engin
     ingest.ends()
     assert "waiting" not in ingest.output
     assert [run.process.poll() for run in waiting] == [None, None]
+    (tmp_path / "first").unlink()
     assert "worked 1" in first.ends()
     for run in waiting:
         run.ends()
@@ -310,9 +312,9 @@ def test_killed_runs_leave_nothing_in_memory(engine: Engine) -> None:
 def test_an_engine_that_is_killed_ends_its_runs_and_the_next_run_starts_another(
     own_engine: Engine, tmp_path: Path, victim: str
 ) -> None:
-    run = own_engine.run(JOB, "hang", str(tmp_path / "working"))
+    run = own_engine.run(JOB, "work", str(tmp_path / "working"))
     at_work(tmp_path / "working")
-    process, before = own_engine.process_of("hang"), own_engine.status()
+    process, before = own_engine.process_of("work"), own_engine.status()
     os.kill(before[victim], signal.SIGKILL)
     said = run.ends(EXIT_UNREACHABLE)
     assert "tidemark: EngineEnded: " in said
@@ -332,7 +334,7 @@ def test_many_runs_start_one_engine(own_engine: Engine) -> None:
 
 
 def test_stop_and_a_change_of_code_let_runs_go_on_to_their_end(own_engine: Engine, tmp_path: Path) -> None:
-    run = own_engine.run(JOB, "wait", "12", str(tmp_path / "first"))
+    run = own_engine.run(JOB, "work", str(tmp_path / "first"))
     at_work(tmp_path / "first")
     waiting = own_engine.run(JOB, "say", "0")
     waiting.says("waiting for the warm engine")
@@ -342,6 +344,7 @@ def test_stop_and_a_change_of_code_let_runs_go_on_to_their_end(own_engine: Engin
     # What was waiting starts the next engine, and does not wait for the first one's end.
     assert "starting the warm engine" in waiting.ends()
     assert run.process.poll() is None
+    (tmp_path / "first").unlink()
     assert "worked 1" in run.ends()
     until(lambda: not _runs(first["jvm"]), "the engine has not ended", 300)
 

@@ -3,8 +3,7 @@
 say CODE [ERROR]     log a line, and end with that code: by an exit, or with that error of Tidemark's
 see NAME ...         print what the session knows: settings, temporary views, kept rows of all sessions
 keep ROWS            keep rows in Spark's memory, and then kill this process
-wait SECONDS FILE    make the file when a Spark task works, and work for so long
-hang FILE            make the file in a Spark task that never ends
+work FILE            make the file in a Spark task, which works until the file is gone
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def main(words: list[str]) -> int:
     elif what == "keep":
         keep(spark, int(rest[0]))
     else:
-        work(spark, *(1e9, rest[0]) if what == "hang" else (float(rest[0]), rest[1]))
+        work(spark, rest[0])
     return errors.EXIT_DONE
 
 
@@ -98,10 +97,11 @@ def keep(spark: SparkSession, rows: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def work(spark: SparkSession, seconds: float, file: str) -> None:
+def work(spark: SparkSession, file: str) -> None:
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         Path(file).write_text(str(os.getpid()))
-        time.sleep(seconds)
+        while Path(file).exists():
+            time.sleep(0.1)
         yield from batches
 
     print("worked", in_workers(spark.range(1), task, spark.range(1).schema).count(), flush=True)
