@@ -182,7 +182,7 @@ def test_a_row_that_was_deleted_is_found_and_repaired(
         for offset in gone:
             hbase.table(STREAM).delete(PartitionKeys(AT).key(offset, 0))
     assert stored(opened) == [one for one in everything if one not in gone]
-    audit = {"level": "sinks"}
+    audit = {"level": "full"}
     # It fails, since there are findings.
     assert airflow.run(f"{STREAM}__audit", audit) == "failed"
     page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/audits")
