@@ -25,7 +25,7 @@ SOURCES = {
     "tidemark_dags": "dags/tidemark_dags",
     "tidemark_plugin": "plugins/tidemark_plugin",
 }
-SCRIPTS = ("process_window.py", "audit_stream.py", "compare_replay.py", "compact_stream.py")
+SCRIPTS = ("process_window.py", "audit_stream.py", "compare_replay.py", "compact_stream.py", "run_engine.py")
 IN_DAGS = SCRIPTS[:3]
 
 

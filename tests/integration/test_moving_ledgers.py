@@ -120,8 +120,9 @@ def test_a_ledger_that_lost_its_register_and_heads_is_rebuilt(play: Playground, 
 def test_a_ledger_that_is_lost_whole_is_rebuilt_from_the_results(make: Make, ledger: str, tmp_path: Path) -> None:
     """With an attempt that was at work: what it has left is read again. Where the ingest was, its Kafka group still knows."""
     rebuilt = str(tmp_path / "rebuilt")
-    group = {"export_group": "rebuilding"}
-    play = make(CDN, ledger=LEDGERS[ledger], source=group)
+    play = make(CDN)
+    group = {"export_group": f"{play.name}-rebuilding"}
+    play.rewrite(ledger=LEDGERS[ledger], source=group)
     play.produce(160)
     play.ingest()
     play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 5), (7, 8)))
@@ -133,13 +134,19 @@ def test_a_ledger_that_is_lost_whole_is_rebuilt_from_the_results(make: Make, led
     with pytest.raises(Cut):
         play.ingest(on_step=cut_after(Step.SINK_STORED))
 
-    place = {"hbase": {"table": f"{play.name}_rebuilt"}, "zookeeper": {"path": f"/{play.name}_rebuilt"}}[ledger]
-    play.rewrite(source=group, ledger={**LEDGERS[ledger], **place})
+    def in_place(name: str) -> None:
+        place = {"hbase": {"table": f"{play.name}_{name}"}, "zookeeper": {"path": f"/{play.name}_{name}"}}[ledger]
+        play.rewrite(source=group, ledger={**LEDGERS[ledger], **place})
+
+    in_place("new")
     _, said = tidemark("run", str(play.file), code=7)
     assert "If that ledger was lost, restore it from a backup" in said
+    _, said = tidemark("ledger", "rebuild", str(play.file), rebuilt, "--from", "results", code=2)
+    assert "name an empty place" in said
+    in_place("rebuilt")
     _, said = tidemark(
         *("ledger", "rebuild", str(play.file), rebuilt, "--from", "results"),
-        *("--positions", "kafka-group", "--group", "rebuilding"),
+        *("--positions", "kafka-group", "--group", group["export_group"]),
     )
     assert "Erasures are lost" in said
     tidemark("ledger", "restore", str(play.file), rebuilt)

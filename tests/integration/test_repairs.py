@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -70,23 +71,27 @@ def in_delta(play: Playground) -> None:
     DeltaTable(base).delete(f"_topic = '{play.topics[0]}' and _partition = 2 and _offset = {offset}")
 
 
-def without_one_row(play: Playground, name: str, family: bytes) -> None:
-    """Delete one row's newest cells. With their own timestamps: a marker with a later one would hide the repair too."""
+@contextmanager
+def one_row(play: Playground, name: str) -> Iterator[tuple[happybase.Table, bytes, dict[bytes, tuple[bytes, int]]]]:
+    """A table, the key of its first row, and that row's newest cells with their timestamps."""
     connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
     table = connection.table(name)
-    key, cells = next((key, cells) for key, cells in table.scan(include_timestamp=True) if not key.startswith(b"\xff"))
-    for column, (_, timestamp) in cells.items():
-        if column.startswith(family):
-            table.delete(key, [column], timestamp=timestamp)
+    yield table, *next(row for row in table.scan(include_timestamp=True) if not row[0].startswith(b"\xff"))
     connection.close()
 
 
 def in_latest(play: Playground) -> None:
-    without_one_row(play, f"{play.name}_newest", b"")
+    """Change the newest value of a key. A delete would hide older values of the key, and those that a repair writes too."""
+    with one_row(play, f"{play.name}_newest") as (table, key, cells):
+        column, (value, timestamp) = next(iter(cells.items()))
+        table.put(key, {column: value[:-1] + bytes([value[-1] ^ 1])}, timestamp=timestamp)
 
 
 def in_aggregates(play: Playground) -> None:
-    without_one_row(play, f"{play.name}_sums", b"")
+    """Delete a row. With the cells' own timestamps: a marker with a later one would hide the repair too."""
+    with one_row(play, f"{play.name}_sums") as (table, key, cells):
+        for column, (_, timestamp) in cells.items():
+            table.delete(key, [column], timestamp=timestamp)
 
 
 def in_kafka(play: Playground) -> None:

@@ -25,7 +25,8 @@ def history_of_results(opened: OpenStream, until: Mapping[tuple[str, int], int])
     if opened.book.register() is not None or any(True for _ in opened.book.records_with_bytes()):
         raise WrongUse(
             f"the ledger of {opened.book.stream} is not lost whole. What is left of it is worth more than the results: "
-            "rebuild it without --from results"
+            "rebuild it without --from results. If a run has only begun here since the loss, name an empty place in the "
+            "stream file's ledger"
         )
     looked_at = [one.name for one in opened.stream.sinks if _left_in_sink(opened, one.name) is not None]
     found = newest_attempts(_left(opened, looked_at))

@@ -198,8 +198,9 @@ def parts_that_count(book: Book, sink: str, *, gone: bool = False) -> tuple[Auth
             break
     known = [with_files(one, files[one.base]) for one in found]
     for part in known:
-        # A window may have lost exactly those offsets that had rows: then it is no error that it has no files.
-        if part.holds and not part.files and not part.lost and not gone:
+        # A window may have lost exactly those offsets that had rows: then it is no error that it has no files. Nor where
+        # nobody knows whether it had any, as in a ledger that was rebuilt from the results.
+        if part.holds and part.windows[0].record.tallies and not part.files and not part.lost and not gone:
             raise LedgerContradiction(
                 f"the table {part.base} has nothing of {described(spans(part.names))}, whose results are there. "
                 "Replay their offsets to write them again."

@@ -79,7 +79,9 @@ def _part(
     lost, holds = {}, False
     for window in windows:
         held = authority.held_by(window.generation, window.covers)
-        holds |= bool(held) and any(tally.rows.number for tally in window.record.tallies)
+        # A window of a ledger that was rebuilt from the results has no tallies.
+        tallies = window.record.tallies
+        holds |= bool(held) and (not tallies or any(tally.rows.number for tally in tallies))
         if others := window.covers - held:
             lost[window.generation] = others
     without = RangeSet(one for window in windows for one in window.covers & gone) if gone else NOTHING
