@@ -131,4 +131,4 @@ def _wait(happened: Callable[[], bool], late: str) -> None:
     while not happened():
         if time.monotonic() > deadline:
             raise TimeoutError(f"{late} after {PATIENCE_SECONDS} s")
-        time.sleep(1)
+        time.sleep(0.5)

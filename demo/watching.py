@@ -21,7 +21,7 @@ class Watch:
         self._opened = opened
 
     def run(self, dag: str, run: str, lane: str = "ingest", also: Callable[[], None] = lambda: None) -> str:
-        """Show the run until it ends, and give its state. `also` is called every second."""
+        """Show the run until it ends, and give its state. `also` is called twice a second."""
         columns = (TextColumn("  {task.description:18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, TextColumn("{task.fields[step]}"), console=self._console) as progress:
             bars: dict[str, TaskID] = {}

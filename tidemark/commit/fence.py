@@ -18,8 +18,9 @@ log = logging.getLogger(__name__)
 
 # A paused attempt that wakes up writes for at most this long before it finds itself fenced. Those rows never count.
 FENCE_SECONDS = 3.0
-# A tenth of the lease (`protocol.LEASE_MS`): a living attempt does not look dead after one or two lost heartbeats.
-BEAT_SECONDS = 3.0
+# Short enough for a bar that moves, of windows that take seconds. And far below the lease (`protocol.LEASE_MS`): a living
+# attempt does not look dead after some lost heartbeats.
+BEAT_SECONDS = 1.0
 
 
 class HeadFence:

@@ -57,7 +57,7 @@ from tidemark.ledger.records import (
 from tidemark.ledger.register import check_not_early, draw_generation, new_token, open_lanes, required_head
 from tidemark.offsets.ranges import RangeSet
 
-# A holder writes a heartbeat every few seconds (`fence.BEAT_SECONDS`). After ten missed ones it is gone or paused.
+# A holder writes a heartbeat each second (`fence.BEAT_SECONDS`). After thirty missed ones it is gone or paused.
 # A shorter lease would take windows from machines that are only busy. A longer one would only delay another run.
 # Correctness does not depend on the lease: the generation is the fence.
 LEASE_MS = 30_000

@@ -84,10 +84,20 @@ function lastPixel(bar, index) {
 }
 
 // What a click on a block does: a window's page, the offsets for a plan, or a closer look at many windows.
-function open(bar, block) {
+function open(bar, block, pixel) {
   if (block.window !== null) window.location.href = address("streams", stream, "windows", block.lane, String(block.window));
-  else if (block.stretches > 1) zoom(bar, block.from, block.until);
+  else if (block.stretches > 1) closer(bar, block, pixel);
   else choose(bar, block.from, block.until);
+}
+
+// Into a block. Where windows lie close, one block may be all that is seen: then what is around the pixel.
+function closer(bar, block, pixel) {
+  if (2n * (BigInt(block.until) - BigInt(block.from)) <= BigInt(bar.until) - BigInt(bar.from)) {
+    zoom(bar, block.from, block.until);
+    return;
+  }
+  const around = Math.max(1, Math.floor(bar.pixels / 8));
+  zoom(bar, String(offsetOf(bar, Math.max(0, pixel - around))), String(offsetOf(bar, Math.min(bar.pixels, pixel + around))));
 }
 
 function zoom(bar, from, until) {
@@ -161,7 +171,7 @@ function follow(svg, bar) {
     const [from, until] = dragged(event);
     began = null;
     dragging = false;
-    if (until - from <= 3) open(bar, blockAt(bar, pixelOf(event)));
+    if (until - from <= 3) open(bar, blockAt(bar, pixelOf(event)), pixelOf(event));
     else choose(bar, String(offsetOf(bar, from)), String(offsetOf(bar, until)));
   });
   svg.addEventListener("pointercancel", () => {
@@ -194,7 +204,7 @@ function steer(svg, bar) {
       at = Math.max(0, Math.min(last, to));
       if (!event.shiftKey || anchor < 0) anchor = at;
       show();
-    } else if (at >= 0 && event.key === "Enter") open(bar, bar.blocks[at]);
+    } else if (at >= 0 && event.key === "Enter") open(bar, bar.blocks[at], Math.floor((bar.blocks[at].pixel + lastPixel(bar, at)) / 2));
     else if (at >= 0 && event.key === " ") {
       const [from, until] = ends();
       choose(bar, bar.blocks[from].from, bar.blocks[until].until);
