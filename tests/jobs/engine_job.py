@@ -104,7 +104,8 @@ def work(spark: SparkSession, file: str) -> None:
             time.sleep(0.1)
         yield from batches
 
-    print("worked", in_workers(spark.range(1), task, spark.range(1).schema).count(), flush=True)
+    one = spark.range(0, 1, 1, 1)
+    print("worked", in_workers(one, task, one.schema).count(), flush=True)
 
 
 if __name__ == "__main__":
