@@ -69,7 +69,7 @@ public class Runs {
   /** A gateway on loopback, at work. With this secret, a program can do anything in this JVM. */
   public ClientServer gateway(String secret) throws Exception {
     final ClientServer made = new ClientServer.ClientServerBuilder(this)
-        .javaAddress(InetAddress.getLoopbackAddress()).javaPort(0).authToken(secret).build();
+        .javaAddress(InetAddress.getLoopbackAddress()).javaPort(0).authToken(secret).autoStartJavaServer(false).build();
     // py4j's own thread for this would keep the JVM from ending. The threads of the run inherit from this one.
     Thread accepting = new Thread("gateway") {
       public void run() {
