@@ -56,7 +56,7 @@ def _result(measure: Measure, bench: Workbench) -> dict[str, Any]:
     return {
         "what": measure.what,
         "interval": measure.interval,
-        "messages": bench.messages,
+        "messages": measure.messages or bench.messages,
         "pairs": len(pairs.ours),
         "ours": [round(one, 2) for one in pairs.ours],
         "other": [round(one, 2) for one in pairs.other],
