@@ -140,7 +140,7 @@ MEASURES = (
         "ours: the command from its start to its end, after ten runs. Theirs: 4 seconds",
         1.0,
         small_windows.wall,
-        messages=1_000,
+        messages=small_windows.SMALL,
     ),
     Measure(
         "small-processor",
@@ -148,7 +148,7 @@ MEASURES = (
         "ours: user and system time of the command, the run, the engine's JVM and its Python workers. Theirs: 3 seconds",
         1.0,
         small_windows.processor,
-        messages=1_000,
+        messages=small_windows.SMALL,
     ),
     Measure(
         "airflow-small",
@@ -156,7 +156,7 @@ MEASURES = (
         "ours: from the trigger until Airflow says success, after three runs. Theirs: 10 seconds",
         1.0,
         small_windows.airflow_small,
-        messages=1_000,
+        messages=small_windows.SMALL,
     ),
     Measure(
         "airflow-larger",
@@ -164,7 +164,7 @@ MEASURES = (
         "ours: from the trigger until Airflow says success, after three runs. Theirs: 15 seconds",
         1.0,
         small_windows.airflow_larger,
-        messages=50_000,
+        messages=small_windows.LARGER,
     ),
     Measure(
         "hour",
@@ -172,6 +172,6 @@ MEASURES = (
         "ours: `tidemark run` for each of them, once. Theirs: 600 seconds",
         1.0,
         small_windows.hour,
-        messages=200_000,
+        messages=small_windows.STREAMS * small_windows.SMALL,
     ),
 )

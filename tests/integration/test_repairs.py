@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +74,9 @@ def in_delta(play: Playground) -> None:
 @contextmanager
 def one_row(play: Playground, name: str) -> Iterator[tuple[happybase.Table, bytes, dict[bytes, tuple[bytes, int]]]]:
     """A table, the key of its first row, and that row's newest cells with their timestamps."""
-    connection = happybase.Connection("127.0.0.1", play.site.port("thrift"))
-    table = connection.table(name)
-    yield table, *next(row for row in table.scan(include_timestamp=True) if not row[0].startswith(b"\xff"))
-    connection.close()
+    with closing(happybase.Connection("127.0.0.1", play.site.port("thrift"))) as connection:
+        table = connection.table(name)
+        yield table, *next(row for row in table.scan(include_timestamp=True) if not row[0].startswith(b"\xff"))
 
 
 def in_latest(play: Playground) -> None:

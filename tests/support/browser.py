@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
 from demo.airflow import Airflow
 from services import environment
@@ -27,6 +27,8 @@ def logged_in(airflow: Airflow, width: int = 1400, patience_ms: int = 120_000, z
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         opened = browser.new_context(viewport={"width": width, "height": 900}, timezone_id=zone).new_page()
         opened.set_default_timeout(patience_ms)
+        # `expect` has a patience of its own, of five seconds.
+        expect.set_options(timeout=patience_ms)
         opened.goto(airflow.url)
         opened.fill("input[name=username]", environment.ADMIN)
         opened.fill("input[name=password]", airflow.password)

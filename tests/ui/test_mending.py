@@ -136,7 +136,7 @@ def test_an_hour_is_completed_by_a_backfill_from_the_planner(
     calendar = f"{airflow.url}/tidemark/streams/{STREAM}/completeness"
     page.goto(calendar)
     cell = page.locator(f"#calendar button[data-hour='{named}']")
-    expect(cell).to_have_class("hour hour-missing", timeout=120_000)
+    expect(cell).to_have_class("hour hour-missing")
     cell.focus()
     page.keyboard.press("Enter")
     page.locator("#hour").wait_for()

@@ -95,7 +95,7 @@ def test_another_program_that_sends_a_trigger_twice(airflow: Airflow, tmp_path: 
     ]
     (run,) = runs_of(airflow, REPLAY)
     assert said == [f"{run['dag_run_id']}\n"] * 2
-    assert re.fullmatch("from_page__[0-9a-f]{16}", run["dag_run_id"])
+    assert re.fullmatch("replay__[0-9a-f]{16}", run["dag_run_id"])
     # The second answer was no 200.
     assert "dag_run_id" not in json.loads((tmp_path / "answer.json").read_text())
     assert airflow.wait(REPLAY, run["dag_run_id"]) == "success"

@@ -66,7 +66,7 @@ function digest(text) {
 export async function start(stream, kind, conf) {
   const dag = dagOf(stream, kind);
   const runs = `dags/${encodeURIComponent(dag)}/dagRuns`;
-  // Airflow keeps names that begin with `backfill__` or `manual__` for runs of its own.
+  // Not the kind's name: Airflow takes no name that begins with `backfill__`, which it keeps for its own backfills.
   const name = `from_page__${digest(JSON.stringify(conf))}`;
   for (let number = 1; ; number += 1) {
     const dag_run_id = number === 1 ? name : `${name}__${number}`;
