@@ -117,7 +117,7 @@ def test_in_a_warm_engine_the_operator_is_the_same(stream: Stream, warm: Engine)
             job.execute({})
     job = SparkJob(task_id="compare", script="x", stream=stream, accepted=(0, 1), application_args=["1"])
     assert job.execute({}) == 1
-    until(lambda: warm.status()["done"] == 3, "these were no runs of the engine")
+    assert warm.runs_done() == 3
 
     # Airflow kills a task by its operator.
     job = SparkJob(task_id="process", script="x", stream=stream, application_args=["sleep"])

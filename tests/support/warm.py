@@ -89,6 +89,16 @@ class Engine:
         (found,) = answers
         return found
 
+    def runs_done(self) -> int:
+        """How many runs are done, once none is at work: a program's end comes a little before its run is done."""
+
+        def rests() -> bool:
+            said = self.status()
+            return not (said["at_work"] or said["cleaning"])
+
+        until(rests, "the engine is still at work", 300)
+        return int(self.status()["done"])
+
     def process_of(self, word: str) -> int:
         """The process of the run that has this word in its command, once it is at work."""
         found: list[int] = []

@@ -429,6 +429,8 @@ class Server:
             "seconds": round(time.monotonic() - self._began),
             "done": self._done,
             "at_work": [shown(run) for run in self._at_work() if run.pid is not None],
+            # These have ended, and hold their place until the JVM is rid of what they left. Then they are done.
+            "cleaning": sum(run.cleaner is not None for run in self._at_work()),
             "waiting": [shown(run) for run in self._waiting],
             "leaving": self._leaving,
             "stale": self._code.changed(),
