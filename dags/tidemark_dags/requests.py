@@ -138,8 +138,9 @@ def audit_params() -> dict[str, Param]:
         "level": _choice(
             "Level",
             "How deep. ledger: the ledger alone, in seconds. source: and Kafka's offsets. sinks: the rows against their "
-            "windows' tallies, without reading Kafka. full: against the messages. The first two take no ranges and records.",
-            ["full", "sinks", "source", "ledger"],
+            "windows' tallies, without reading Kafka. full: against the messages. recompute: and every row is made again, also "
+            "where nothing has changed. ledger and source take no ranges and records.",
+            ["full", "recompute", "sinks", "source", "ledger"],
         ),
         "repair": _choice(
             "Repair",
@@ -148,7 +149,7 @@ def audit_params() -> dict[str, Param]:
         ),
         "share": _text(
             "Share",
-            "Look at a share of the data, such as 5%. For the levels sinks and full.",
+            "Look at a share of the data, such as 5%. For the levels sinks, full and recompute.",
             pattern=PATTERN,
             maxLength=10,
         ),

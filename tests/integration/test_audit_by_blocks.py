@@ -24,7 +24,7 @@ from tidemark_spark.audit.comparing import (
     sums_expected,
 )
 from tidemark_spark.audit.deleted import Forgotten, PlaceBlocks
-from tidemark_spark.columns import AT, DIGEST, INDEX, OFFSET
+from tidemark_spark.columns import AT, DIGEST, INDEX, OFFSET, row_hash
 from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST
 from tidemark_spark.rows.selecting import only
 
@@ -151,7 +151,7 @@ def place_of(spark: SparkSession, made: Case) -> tuple[Audit, DataFrame, RowsAt,
 
 def by_blocks(audit: Audit, expected: DataFrame, rows: RowsAt) -> Audited:
     blocks = PlaceBlocks(audit.forgotten.book, audit.forgotten.view, (), lambda *_: pytest.fail("no blocks"))
-    return compare_place(audit, "sink", lambda: expected, rows, blocks, None, None)
+    return compare_place(audit, "sink", lambda: expected, rows, blocks, None)
 
 
 @pytest.mark.covers("N28")
@@ -202,4 +202,4 @@ def test_a_row_with_other_contents_and_a_mark_that_agrees_is_found(spark: SparkS
 
 
 def test_the_sums_of_no_rows(spark: SparkSession) -> None:
-    assert sums_expected(spark.createDataFrame([], EXPECTED), SIZE) == {}
+    assert sums_expected(spark.createDataFrame([], EXPECTED), SIZE, row_hash()) == {}

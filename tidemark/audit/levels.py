@@ -16,13 +16,21 @@ class Level(StrEnum):
     SOURCE = "source"
     # The ledger, and the rows of the sinks. Messages are not read, so rows are compared with tallies, by blocks.
     SINKS = "sinks"
-    # The ledger, the messages that Kafka still holds, and the rows of the sinks.
+    # The ledger, the messages that Kafka still holds, and the rows of the sinks. Of messages that are as they were when a
+    # window of today's code and stream file read them, the window's tallies say what rows they give.
     FULL = "full"
+    # As full, and the rows of all messages are computed again.
+    RECOMPUTE = "recompute"
 
     @property
     def needs_spark(self) -> bool:
         """Whether the audit reads rows or messages. Only such an audit has findings, or takes ranges and records."""
-        return self in (Level.SINKS, Level.FULL)
+        return self is Level.SINKS or self.reads_messages
+
+    @property
+    def reads_messages(self) -> bool:
+        """Whether the audit compares rows with messages, and so can name each record."""
+        return self in (Level.FULL, Level.RECOMPUTE)
 
     @property
     def piece(self) -> int:
@@ -44,10 +52,12 @@ _LOOKED_AT = {
     Level.SOURCE: "the ledger, and where the logs of Kafka begin and end",
     Level.SINKS: "the ledger, and the rows of the sinks against the tallies of their windows, block by block",
     Level.FULL: "the ledger, the messages that Kafka still holds, and the rows of the sinks",
+    Level.RECOMPUTE: "the ledger, the rows that the messages in Kafka give today, and the rows of the sinks",
 }
 _LEFT_OUT = {
     Level.LEDGER: "Kafka and the sinks: rows may be missing, and offsets may be gone",
     Level.SOURCE: "the messages and the sinks: rows may be missing or different",
     Level.SINKS: "aggregates, and messages: rows are compared with what was stored, not with messages",
     Level.FULL: "messages that Kafka has deleted: their rows are compared with tallies",
+    Level.RECOMPUTE: "messages that Kafka has deleted: their rows are compared with tallies",
 }

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from html import escape
 
-from tidemark.audit.levels import Level
 from tidemark.audit.repair import verdict
 from tidemark.audit.report import AuditReport, PlaceReport
 
@@ -94,7 +93,7 @@ def _audit(report: AuditReport) -> Iterable[str]:
 
 def _places(report: AuditReport) -> Iterable[str]:
     yield _heading("Sinks and dead letters")
-    rows = ("expected", "found", *_KINDS) if report.level == Level.FULL else ()
+    rows = ("expected", "found", *_KINDS) if report.level.reads_messages else ()
     yield _fields(("name", *rows, "debris", "compacted", "expired", "replaced", "blocks", "unproven"), report.places)
     if report.not_compared:
         yield f"<p>Not compared: {escape(', '.join(report.not_compared))}.</p>"

@@ -114,12 +114,14 @@ class TombstoneReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The outcome of an audit. `level` says what it has looked at: the numbers of all else are 0, and mean nothing.
 
-    Messages (`expected`, `stored`, `dead_letters`, `skipped`) are those that Kafka still holds, at the level `full` alone.
+    Messages (`expected`, `stored`, `dead_letters`, `skipped`) are those that Kafka still holds, at the levels `full` and
+    `recompute` alone. Of these messages, `unchanged` were as their windows had read them, so that the windows' tallies were
+    compared with the rows, and no row was computed again.
 
     For offsets whose messages were not read: `by_tallies` were compared with the tallies of their blocks, in every place.
-    `unproven` are the others. At the level `full` those are the offsets below the log starts, at `sinks` all of them.
+    `unproven` are the others. At the level `sinks` those are all offsets, at the deeper ones those below the log starts.
     `gone` offsets are in blocks with differences, and no replay of the block can repair them: Kafka has deleted their
-    messages. At the level `sinks`, also offsets of compacted topics: only `full` tells which of them a replay can repair.
+    messages. At the level `sinks`, also offsets of compacted topics: the deeper ones tell which of them a replay can repair.
 
     With a `share`, all counts of messages, rows and offsets are of that share alone. The ledger is always looked at whole.
 
@@ -146,6 +148,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     stored: int = 0
     dead_letters: int = 0
     skipped: int = 0
+    unchanged: int = 0
     unproven: int = 0
     by_tallies: int = 0
     gone: int = 0
@@ -183,7 +186,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         overlaps = sum(len(one.overlaps) for one in self.coverage)
         if holes or overlaps:
             text += f"; coverage: {holes} holes, {overlaps} overlaps"
-        if self.level == Level.FULL and (self.unproven or self.by_tallies):
+        if self.level.reads_messages and (self.unproven or self.by_tallies):
             text += f"; {self.unproven + self.by_tallies} offsets are no longer in Kafka"
             if self.by_tallies:
                 text += f", {self.by_tallies} of them were compared with the tallies of their blocks"
@@ -198,10 +201,14 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             text += f"; {self.erased} offsets are erased"
         if self.unfinished:
             text += f"; {self.unfinished} offsets were committed before they were read, by attempts that did not finish"
+        if self.unchanged:
+            text += (
+                f"; {self.unchanged} messages are as they were read, and were compared by the tallies of their windows"
+            )
         return text + "".join(f"; {problem}" for problem in self.problems)
 
     def _counted(self) -> str:
-        """What the level has counted. Every level but `full` says what it has looked at."""
+        """What the level has counted. The levels that read no message say what they have looked at."""
         covered = sum(one.covered for one in self.coverage)
         if self.level in (Level.LEDGER, Level.SOURCE):
             text = f"{self.level}: {self.windows} windows cover {covered} offsets"
@@ -228,7 +235,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return f"expected {self.expected}, stored {self.stored}, {skipped}dead letters {self.dead_letters}, {counted}"
 
     def _not_computed(self) -> str:
-        return "could not be computed again" if self.level == Level.FULL else "were not computed again"
+        return "could not be computed again" if self.level.reads_messages else "were not computed again"
 
     def naming(self, most: int) -> AuditReport:
         """The same report with at most so many names of each kind, for a ledger that takes no larger value."""

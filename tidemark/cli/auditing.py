@@ -46,7 +46,8 @@ def audit(
     level: Annotated[
         str,
         typer.Option(
-            help="how deep: ledger alone, source (and Kafka's offsets), sinks (rows against tallies), or full"
+            help="how deep: ledger alone, source (and Kafka's offsets), sinks (rows against tallies), full (and messages), "
+            "or recompute (every row made again)"
         ),
     ] = "full",
     repair: Annotated[
@@ -55,7 +56,9 @@ def audit(
             help="plan: show what a replay of the differences would read; execute: replay them, and audit them again"
         ),
     ] = "none",
-    share: Annotated[str, typer.Option(help="look at a share of the data, such as 5% (levels sinks and full)")] = "",
+    share: Annotated[
+        str, typer.Option(help="look at a share of the data, such as 5% (levels sinks, full and recompute)")
+    ] = "",
     seed: Annotated[
         int | None,
         typer.Option(help="chooses the share: the next number is the next share; without it, the number of the day"),
@@ -241,7 +244,7 @@ def _show(report: AuditReport) -> None:
         rows = [[getattr(one, name) for name in _SOURCE] for one in report.source]
         data(None, as_json=False, rows=rows, columns=_SOURCE)
     if report.places:
-        columns = _PLACE if report.level == Level.FULL else _PLACE_BY_BLOCKS
+        columns = _PLACE if report.level.reads_messages else _PLACE_BY_BLOCKS
         places = [[getattr(one, name) for name in columns] for one in report.places]
         data(None, as_json=False, rows=places, columns=columns)
     for place in report.places:

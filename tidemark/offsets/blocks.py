@@ -34,6 +34,16 @@ class BlockTally(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
     def of(cls, block: int, tally: PartitionTally) -> BlockTally:
         return cls(block, tally.stored, tally.rows, tally.content, tally.invalid + tally.failed)
 
+    def __add__(self, other: BlockTally) -> BlockTally:
+        """The sum of two tallies of one block, whose messages were counted apart."""
+        return BlockTally(
+            self.block,
+            self.stored + other.stored,
+            self.rows + other.rows,
+            f"{int(self.content, 16) ^ int(other.content, 16):016x}",
+            self.dead_letters + other.dead_letters,
+        )
+
 
 class PartitionBlocks(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The blocks of one partition that have messages, ascending."""

@@ -13,7 +13,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.merging import merged, microseconds
 
 # Small enough that a partition with most of the lag keeps all cores busy, large enough that tasks do real work.
-_RECORDS_PER_TASK = 75_000
+RECORDS_PER_TASK = 75_000
 # A longer range has a task to itself. Shorter ones share tasks.
 _SHORT = 10_000
 # How long a task with short ranges takes: a few times as long as Spark needs to start it.
@@ -37,10 +37,12 @@ def reads(wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None)
 
     No two reads share an offset. Offsets between wanted ones may be read too.
     """
-    pieces = [one.range for one in merged(wanted, sizes)]
-    long = [
-        part for one in pieces if len(one) >= _SHORT for part in _even(one, math.ceil(len(one) / _RECORDS_PER_TASK))
-    ]
+    return in_tasks([one.range for one in merged(wanted, sizes)], sizes)
+
+
+def in_tasks(pieces: Sequence[OffsetRange], sizes: Mapping[TopicPartition, float] | None = None) -> list[Read]:
+    """How to read some ranges in few reads, none together with another: long ones are split, short ones share tasks."""
+    long = [part for one in pieces if len(one) >= _SHORT for part in _even(one, math.ceil(len(one) / RECORDS_PER_TASK))]
     short = [one for one in pieces if len(one) < _SHORT]
     found = [Read(some, len(some)) for some in _batches(long, _MOST_RANGES)]
     for some in _batches(short, _MOST_RANGES):

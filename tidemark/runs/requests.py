@@ -233,10 +233,13 @@ class AuditRequest(_Request):
                     f"level {self.level} looks at the whole ledger: leave ranges, records and records_file empty"
                 )
             if self.share:
-                raise ValueError(f"share: level {self.level} looks at the whole ledger; use level sinks or full")
+                raise ValueError(
+                    f"share: level {self.level} looks at the whole ledger; use level sinks, full or recompute"
+                )
             if self.repair != "none":
                 raise ValueError(
-                    f"repair: level {self.level} reads no rows, so it has no findings to replay; use level sinks or full"
+                    f"repair: level {self.level} reads no rows, so it has no findings to replay; use level sinks, full "
+                    "or recompute"
                 )
         if self.seed is not None and not self.share:
             raise ValueError("seed: it chooses the blocks of a share; give a share too, such as 5%")

@@ -10,7 +10,7 @@ from tidemark.offsets.shares import parts
 from tidemark.schemes.parts import Part
 from tidemark.streams.schedule import Cron
 
-LevelName = Literal["ledger", "source", "sinks", "full"]
+LevelName = Literal["ledger", "source", "sinks", "full", "recompute"]
 
 
 def _share(text: str) -> str:
@@ -42,8 +42,10 @@ class Audits(Part):
 
     @model_validator(mode="after")
     def _of_rows(self) -> Audits:
-        if self.share is not None and not {self.after_commit, self.level_by_clock} & {"sinks", "full"}:
-            raise ValueError("share: no audit here reads rows; give after_commit or cron with level sinks or full")
+        if self.share is not None and not {self.after_commit, self.level_by_clock} & {"sinks", "full", "recompute"}:
+            raise ValueError(
+                "share: no audit here reads rows; give after_commit or cron with level sinks, full or recompute"
+            )
         return self
 
     @property

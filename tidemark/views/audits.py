@@ -19,9 +19,11 @@ SHOWN, MOST = 20, 100
 # Of each kind in each place. The report's page names a hundred.
 SHOWN_COORDINATES = 20
 _KINDS = ("missing", "different", "extra", "twice")
+_OF_ROWS = ("expected", "found", *_KINDS, "debris", "blocks")
 # What the levels that compare results count in each place.
 _COUNTED = {
-    Level.FULL: ("expected", "found", *_KINDS, "debris", "blocks"),
+    Level.FULL: _OF_ROWS,
+    Level.RECOMPUTE: _OF_ROWS,
     Level.SINKS: ("debris", "blocks", "unproven"),
 }
 

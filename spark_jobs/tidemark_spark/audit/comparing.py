@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.audit.report import MOST_FINDINGS, SHOWN_COORDINATES, PlaceReport
@@ -18,7 +18,7 @@ from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.hbase.table import ResultTable
 from tidemark.sinks.reading import pieces
 from tidemark_spark.audit.deleted import ByBlocks, Forgotten, PlaceBlocks
-from tidemark_spark.columns import AT, BLOCK, COORDINATE, DIGEST, INDEX, row_hash
+from tidemark_spark.columns import AT, BLOCK, COORDINATE, DIGEST, INDEX, message_hash, row_hash
 from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST, Digested, hbase_places
 from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.selecting import marked, only
@@ -44,12 +44,12 @@ class Sums:
     """The rows of a block: their number, the XOR of their hashes, and that of the digests of their contents.
 
     A digest covers the coordinate, so rows that swap their contents have other digests. `unlike` rows have marks that do
-    not say the digest of their contents.
+    not say the digest of their contents. `content` is None where nobody has computed it; then those marks decide alone.
     """
 
     rows: int
     ack: int
-    content: int
+    content: int | None
     unlike: int = 0
 
     @classmethod
@@ -57,11 +57,24 @@ class Sums:
         """From Spark's signed XORs, which are null over nothing."""
         return cls(rows, unsigned(ack or 0), unsigned(content or 0), unlike)
 
+    def agree(self, found: Sums) -> bool:
+        """Whether these, which are expected, are those that were found."""
+        return self == (found if self.content is not None else replace(found, content=None))
+
 
 def sums_of(blocks: Iterable[PartitionBlocks]) -> dict[Block, Sums]:
     """The sums of the rows to expect, from the tallies of the blocks of all messages."""
     return {
         (one.at, tally.block): Sums(tally.rows.number, int(tally.rows.ack, 16), int(tally.content, 16))
+        for one in blocks
+        for tally in one.blocks
+    }
+
+
+def dead_letter_sums_of(blocks: Iterable[PartitionBlocks]) -> dict[Block, Sums]:
+    """The sums of the dead letters to expect, whose contents tallies do not have. `ack` is of the hashes of messages."""
+    return {
+        (one.at, tally.block): Sums(tally.dead_letters.number, int(tally.dead_letters.ack, 16), None)
         for one in blocks
         for tally in one.blocks
     }
@@ -111,6 +124,8 @@ class Audit:
     some: RangeSet | None = None
     # The sums of the blocks of `stored`, as the pass over the messages has given them.
     sums: Mapping[Block, Sums] | None = None
+    # The same of the dead letters, where no row of them was computed.
+    dead_letter_sums: Mapping[Block, Sums] | None = None
     # Offsets in a block whose digests are compared before its rows.
     block_size: int = BLOCK_OFFSETS
 
@@ -127,7 +142,15 @@ class Audit:
     def rows_of(self, sink: str, found: DataFrame | RowsAt, place: Mapping[str, str]) -> Audited:
         """Compare a sink's rows, with the columns of `readers.places`. `place` is the sink's place as receipts name it."""
         blocks = self.forgotten.of_sink(sink, place)
-        return compare_place(self, sink, lambda: self.stored, _at(found), blocks, None, self.sums)
+        return compare_place(self, sink, lambda: self.stored, _at(found), blocks, self.sums)
+
+    def dead_letters_of(self, table: str, expected: Callable[[], DataFrame], found: RowsAt) -> Audited:
+        """Compare the dead letters in a table. `expected` gives them, with their digests."""
+        blocks = self.forgotten.of_dead_letters(table)
+        # They are one for each message. Tallies have the hashes of messages.
+        return compare_place(
+            self, "dead letters", expected, found, blocks, self.dead_letter_sums, hashed=message_hash()
+        )
 
     def compare(
         self,
@@ -144,7 +167,7 @@ class Audit:
         `sums` are those of the `expected` rows, if they are known. `deleted` says which rows are not there because the
         place itself deletes rows.
         """
-        return compare_place(self, name, lambda: expected, _at(found), blocks, deleted, sums)
+        return compare_place(self, name, lambda: expected, _at(found), blocks, sums, deleted)
 
 
 def rows_of_table(audit: Audit, table: ResultTable, sink: str | None, digested: Digested) -> RowsAt:
@@ -176,10 +199,15 @@ def compare_place(
     expected: Callable[[], DataFrame],
     rows_at: RowsAt,
     by_tallies: PlaceBlocks,
-    deleted: Deleted | None,
     sums: Mapping[Block, Sums] | None,
+    deleted: Deleted | None = None,
+    hashed: Column | None = None,
 ) -> Audited:
-    """Compare one place: first sums of blocks, then the rows of the blocks that differ."""
+    """Compare one place: first sums of blocks, then the rows of the blocks that differ.
+
+    `hashed` is what the sums take for the hash of a row.
+    """
+    hashed = row_hash() if hashed is None else hashed
     there = rows_at(audit.some)
     if audit.some is not None:
         # Debris elsewhere is not counted: the audit has not looked at all of it.
@@ -189,11 +217,11 @@ def compare_place(
     twice = bool(by_tallies.blocks)
     there = there.persist() if twice else there
     size = audit.block_size
-    found, debris = sums_found(there, audit.in_kafka, size)
+    found, debris = sums_found(there, audit.in_kafka, size, hashed)
     compared = by_tallies.compare(there.where(COUNTS))
     if twice:
         there.unpersist()
-    wanted = sums_expected(expected(), size) if sums is None else sums
+    wanted = sums_expected(expected(), size, hashed) if sums is None else sums
     same, differing = _narrowed(wanted, found, audit.in_kafka, size)
     rows = compare_rows(audit, expected(), rows_at, differing, deleted) if differing else RowsCompared()
     report = PlaceReport(
@@ -218,7 +246,7 @@ def compare_place(
     return Audited(report, rows.findings, compared)
 
 
-def sums_found(rows: DataFrame, in_kafka: RangeSet, size: int) -> tuple[dict[Block, Sums], int]:
+def sums_found(rows: DataFrame, in_kafka: RangeSet, size: int, hashed: Column) -> tuple[dict[Block, Sums], int]:
     """The sums of the rows that count, at the offsets `in_kafka`, by blocks; and how much debris there is anywhere."""
     counts = F.col(COUNTS)
     by_block = (
@@ -227,7 +255,7 @@ def sums_found(rows: DataFrame, in_kafka: RangeSet, size: int) -> tuple[dict[Blo
         .groupBy(*AT, BLOCK, _INSIDE)
         .agg(
             F.count_if(counts).alias(_ROWS),
-            F.bit_xor(F.when(counts, row_hash())).alias("ack"),
+            F.bit_xor(F.when(counts, hashed)).alias("ack"),
             F.count_if(counts & ~F.col(DIGEST).eqNullSafe(F.col(FOUND_DIGEST))).alias(_SAID),
             F.bit_xor(F.when(counts, F.col(FOUND_DIGEST))).alias(_FOUND),
             F.count_if(~counts).alias("debris"),
@@ -238,9 +266,9 @@ def sums_found(rows: DataFrame, in_kafka: RangeSet, size: int) -> tuple[dict[Blo
     return found, sum(row["debris"] for row in by_block)
 
 
-def sums_expected(rows: DataFrame, size: int) -> dict[Block, Sums]:
+def sums_expected(rows: DataFrame, size: int, hashed: Column) -> dict[Block, Sums]:
     """The sums of the rows that should be there, by blocks."""
-    ack, content = F.bit_xor(row_hash()).alias("ack"), F.bit_xor(DIGEST).alias(_EXPECTED)
+    ack, content = F.bit_xor(hashed).alias("ack"), F.bit_xor(DIGEST).alias(_EXPECTED)
     by_block = (
         rows.select(*_KEY, DIGEST, block_of(size)).groupBy(*AT, BLOCK).agg(F.count("*").alias(_ROWS), ack, content)
     )
@@ -256,7 +284,7 @@ def _narrowed(
     same = 0
     for at, block in sorted({*expected, *found}):
         sums = expected.get((at, block), nothing)
-        if sums == found.get((at, block), nothing):
+        if sums.agree(found.get((at, block), nothing)):
             same += sums.rows
         else:
             differing.setdefault(at, []).append((block * size, min((block + 1) * size, MAX_OFFSET)))

@@ -1,9 +1,10 @@
 """The job that audits a stream: it compares the expected results with the stored ones.
 
-Today's code computes the expected rows again, from the messages that Kafka still holds. The found rows are read back from
-every sink. The job compares them row by row, so that every difference has a coordinate. Rows below the log starts can no
-longer be computed. The job compares them with the windows' tallies, block by block, and counts the rest as unproven.
-At the level `sinks` it compares all rows so.
+Today's code computes the expected rows again, from the messages that Kafka still holds. Where messages, code and stream
+file are as they were, the windows' tallies say the same, and only the digests of the messages are computed. The found rows
+are read back from every sink. Where the sums of a block differ, the job compares its rows one by one, so that every
+difference has a coordinate. Rows below the log starts can no longer be computed. The job compares them with the windows'
+tallies, block by block, and counts the rest as unproven. At the level `sinks` it compares all rows so.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport, tombstone_reports
+from tidemark.audit.unchanged import Stretch
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.ledger.book import View
 from tidemark.ledger.erased import erased
@@ -30,10 +32,12 @@ from tidemark.runs import auditing, discovery, lanes
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.sinks.dead_letters import digested
 from tidemark.sinks.kinds import kind_of
-from tidemark_spark.audit.comparing import Audit, Audited, rows_of_table, sums_of
+from tidemark_spark.audit.comparing import Audit, Audited, dead_letter_sums_of, rows_of_table, sums_of
 from tidemark_spark.audit.deleted import forgotten_blocks
 from tidemark_spark.audit.gaps import gap_reports
+from tidemark_spark.audit.unchanged import unchanged
 from tidemark_spark.jobs.expected import begin, expected_rows
+from tidemark_spark.rows.one_pass import takes_one_pass
 from tidemark_spark.rows.reading import whatever_time
 from tidemark_spark.runtime.session import stream_session
 from tidemark_spark.schemes.function import check_function
@@ -49,7 +53,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--stream-file", type=Path, required=True)
     parser.add_argument("--run", required=True, help="the name under which the report is stored")
     parser.add_argument("--selection", default="", help="digest of a stored selection: audit only these offsets")
-    parser.add_argument("--level", choices=[Level.SINKS.value, Level.FULL.value], default=Level.FULL.value)
+    parser.add_argument("--level", choices=[one.value for one in Level if one.needs_spark], default=Level.FULL.value)
     parser.add_argument("--share", default="", help="audit a share of the data, such as 5%%")
     parser.add_argument("--seed", default="", help="chooses the share; without it, the number of the day")
     options = parser.parse_args(arguments)
@@ -85,7 +89,7 @@ def audit(
     unfinished = not_finished & covered
     # Blocks are compared as a whole, also where `within` ends.
     held = _in_kafka(opened, everything.only(covered.partitions) - not_finished)
-    to_read = held & covered if level == Level.FULL else RangeSet()
+    to_read = held & covered if level.reads_messages else RangeSet()
     # Nothing is expected there, and its messages are read no more.
     without = erased(view.windows)
     readable = to_read - without
@@ -98,16 +102,30 @@ def audit(
     size = block_size(readable, _MOST_BLOCKS)
     # Where sums of blocks tell whether all is there, no row is kept.
     only_sums = all(audits_by_sums(kind_of(one.type).with_spark()) for one in opened.stream.sinks)
+    known: tuple[Stretch, ...] = ()
+    if level is Level.FULL and only_sums and takes_one_pass(opened.stream):
+        known = unchanged(spark, opened, view, readable, incarnations, size)
+        size = max([size, *(one.size for one in known)])
     rows = whatever_time(
         lambda any_time: expected_rows(
-            spark, opened, readable, incarnations, any_time=any_time, size=size, only_sums=only_sums
+            spark, opened, readable, incarnations, any_time=any_time, size=size, only_sums=only_sums, known=known
         )
     )
     counts = rows.tallies
     check_read(counts, readable)
     some = None if covered == everything else to_read | forgotten.compared
     compared = Audit(
-        spark, opened, rows, to_read, compacted, _uncommitted(opened), forgotten, some, sums_of(rows.blocks), size
+        spark,
+        opened,
+        rows,
+        to_read,
+        compacted,
+        _uncommitted(opened),
+        forgotten,
+        some,
+        sums=sums_of(rows.blocks),
+        dead_letter_sums=dead_letter_sums_of(rows.blocks) if known else None,
+        block_size=size,
     )
     places = list(_places(compared, run)) if to_read or not_read else []
     begin(opened, "audit", run, "checking the ledger")
@@ -134,6 +152,7 @@ def audit(
         stored=sum(tally.stored.number for tally in counts),
         dead_letters=sum(tally.dead_letters for tally in counts),
         skipped=sum(tally.skipped.number for tally in counts),
+        unchanged=sum(one.tally.read.number for one in known),
         unproven=not_read.count() - by_tallies,
         by_tallies=by_tallies,
         gone=gone.count(),
@@ -177,15 +196,16 @@ def _places(audit: Audit, run: str) -> Iterator[Audited]:
             yield audited
     begin(opened, "audit", run, "comparing dead letters")
     letters = opened.stream.dead_letters
-    expected = with_dead_letter_digest(audit.expected.dead_letters, letters)
-    table = opened.dead_letter_table()
-    found = rows_of_table(audit, table, None, digested)
-    yield audit.compare("dead letters", expected, found, audit.forgotten.of_dead_letters(letters.table))
+    yield audit.dead_letters_of(
+        letters.table,
+        lambda: with_dead_letter_digest(audit.expected.dead_letters, letters),
+        rows_of_table(audit, opened.dead_letter_table(), None, digested),
+    )
 
 
 def _not_compared(opened: OpenStream, places: Sequence[Audited], level: Level) -> tuple[str, ...]:
     """The sinks that this audit has not compared. Without messages, only blocks can be."""
-    compared = {one.report.name for one in places if level == Level.FULL or one.by_blocks is not None}
+    compared = {one.report.name for one in places if level.reads_messages or one.by_blocks is not None}
     return tuple(one.name for one in opened.stream.sinks if one.name not in compared)
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark.audit.unchanged import Stretch, counts_of
 from tidemark.errors import TidemarkError
 from tidemark.ledger.records import AUDIT, Heartbeat
 from tidemark.offsets.blocks import WHOLE, PartitionBlocks
@@ -43,14 +44,20 @@ def begin(opened: OpenStream, what: str, run: str, step: str) -> None:
 class Expected:
     """The rows that some messages should have become, and their tallies: of partitions, and of blocks.
 
-    `dead_letters` have what `outcomes` describes. `made` gives the rows.
+    `made` gives the rows. `counted_dead_letters` are the dead letters if the counting has given them.
     """
 
     tallies: tuple[PartitionTally, ...]
     blocks: tuple[PartitionBlocks, ...]
-    dead_letters: DataFrame
     made: Callable[[], Rows]
+    counted_dead_letters: DataFrame | None = None
     kept: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def dead_letters(self) -> DataFrame:
+        """The dead letters, as `outcomes` describes them. Asking for them may compute all rows."""
+        known = self.counted_dead_letters
+        return outcomes.dead_letters(self.frame) if known is None else known
 
     @cached_property
     def frame(self) -> DataFrame:
@@ -73,42 +80,48 @@ def expected_rows(
     any_time: bool,
     size: int = WHOLE,
     only_sums: bool = False,
+    known: Sequence[Stretch] = (),
 ) -> Expected:
     """The messages' rows, computed by today's code. Blocks have `size` offsets.
 
-    With `only_sums`, where one pass is enough, the rows are counted and not kept: `frame` computes them once more.
+    With `only_sums`, where one pass is enough, the rows are counted and not kept: `frame` computes them once more. Then
+    messages of which the counts are `known`, with blocks of that size, are not read for it.
     """
     stream, source = opened.stream, opened.stream.source
     limits = refusals(make_sinks(opened), stream.fields)
-    sizes = sizes_for(opened, in_kafka)
 
-    def messages(counted: Any = None) -> DataFrame:
+    def messages(wanted: RangeSet, counted: Any = None) -> DataFrame:
         return read_offsets(
             spark,
             opened.log.endpoint,
             source.isolation,
-            in_kafka,
+            wanted,
             incarnations,
             source.fetch,
             any_time=any_time,
-            sizes=sizes,
+            sizes=sizes_for(opened, wanted),
             counted=counted,
         )
 
     def made() -> Rows:
-        return rows_of(messages(), stream, limits, connections=opened.connections)
+        return rows_of(messages(in_kafka), stream, limits, connections=opened.connections)
 
     if only_sums and in_kafka and takes_one_pass(stream):
-        passed = _in_one_pass(one_pass(spark, messages, stream, limits, size))
+        unknown = in_kafka - RangeSet(one.offsets for one in known)
+        if not unknown:
+            return Expected(*counts_of(known), made)
+        passed = _in_one_pass(one_pass(spark, partial(messages, unknown), stream, limits, size))
         if passed is not None:
-            return Expected(*passed.tallies_and_blocks, passed.dead_letters, made)
+            tallies, blocks = passed.tallies_and_blocks
+            dead_letters = None if known else passed.dead_letters
+            return Expected(*counts_of(known, tallies, blocks), made, dead_letters)
     rows = made()
     try:
         counts = tallies_and_blocks(rows.frame, size, rows.read) if in_kafka else ((), ())
     except BaseException:
         rows.close()
         raise
-    return Expected(*counts, outcomes.dead_letters(rows.frame), lambda: rows)
+    return Expected(*counts, lambda: rows)
 
 
 def _in_one_pass(rows: OnePass | None) -> OnePass | None:

@@ -10,7 +10,7 @@ Spark takes each task's counts once, however often it runs. A second job on the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import pairwise
@@ -48,6 +48,7 @@ from tidemark_spark.columns import (
     row_hash,
 )
 from tidemark_spark.rows import outcomes
+from tidemark_spark.rows.reading import counted_ranges, lines_of
 from tidemark_spark.rows.row_by_row import row_by_row
 from tidemark_spark.rows.tallying import count_of, digest_of
 from tidemark_spark.runtime.compiling import compiled, new_instance
@@ -165,8 +166,8 @@ class OnePass:
     @cached_property
     def tallies_and_blocks(self) -> tuple[tuple[PartitionTally, ...], tuple[PartitionBlocks, ...]]:
         """As `tallying.tallies_and_blocks`. Raises VerificationFailed when a message was read twice."""
-        read = _read(self._lines(self.counts.read))
-        blocks = _blocks(self._lines(self.counts.separated))
+        read = _read(counted_ranges(lines_of(self.spark, self.counts.read)))
+        blocks = _blocks(lines_of(self.spark, self.counts.separated))
         became = [reduce(together, of_blocks.values()) for of_blocks in blocks.values()]
         by_partition = (
             PartitionBlocks(
@@ -189,33 +190,14 @@ class OnePass:
             rows = outcomes.dead_letters(self.again())
         return rows.withColumn(INDEX, F.lit(0)).withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})
 
-    def _lines(self, counted: Any) -> list[list[str]]:
-        jvm: Any = self.spark.sparkContext._jvm
-        text = jvm.java.lang.String.join("\n", counted.value())
-        return [line.split(" ") for line in text.splitlines()]
 
-
-def _read(lines: list[list[str]]) -> list[PartitionTally]:
-    """Tallies of messages as they were read, per partition, from what `Messages.java` gives for each range."""
+def _read(ranges: Iterable[tuple[PartitionTally, int]]) -> list[PartitionTally]:
+    """Tallies of messages as they were read, per partition, from those of the ranges that tasks have read."""
     found: dict[TopicPartition, list[PartitionTally]] = {}
     repeated: dict[TopicPartition, int] = {}
-    for topic, incarnation, partition, number, ack, source, size, first, last, again, *times in lines:
-        at = TopicPartition(topic, int(partition), int(incarnation))
-        repeated[at] = repeated.get(at, 0) + int(again)
-        earliest, latest = (None if time == "-" else int(time) for time in times)
-        tally = PartitionTally(
-            topic=topic,
-            incarnation=at.incarnation,
-            partition=at.partition,
-            read=count_of(int(number), int(ack)),
-            source=digest_of(int(source)),
-            first=int(first),
-            last=int(last),
-            bytes=int(size),
-            first_timestamp=earliest,
-            last_timestamp=latest,
-        )
-        found.setdefault(at, []).append(tally)
+    for tally, again in ranges:
+        repeated[tally.at] = repeated.get(tally.at, 0) + again
+        found.setdefault(tally.at, []).append(tally)
     for at, of_ranges in found.items():
         of_ranges.sort(key=_first)
         # Ranges are read once each, in their order: those that overlap were read twice.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark.clients.kafka.clients import java_settings
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.planning.splitting import Read, reads
+from tidemark.offsets.tallies import PartitionTally, check_once
+from tidemark.planning.splitting import Read, in_tasks, reads
 from tidemark.streams.fetch import FetchSettings
 from tidemark_spark.columns import (
     BEYOND_TIME,
@@ -34,6 +35,7 @@ from tidemark_spark.columns import (
     TOPIC,
     VALUE,
 )
+from tidemark_spark.rows.tallying import count_of, digest_of
 from tidemark_spark.runtime.compiling import compiled, new_instance
 from tidemark_spark.runtime.frames import frame_of
 
@@ -85,6 +87,58 @@ def read_offsets(
     return reduce(DataFrame.unionAll, frames) if frames else no_messages(spark)
 
 
+def count_ranges(
+    spark: SparkSession,
+    cluster: KafkaEndpoint,
+    isolation: str,
+    ranges: Sequence[OffsetRange],
+    incarnations: Mapping[str, int],
+    fetch: FetchSettings = _USUAL,
+) -> list[PartitionTally]:
+    """The messages of some ranges, as they are read and counted, and no more: tallies of ranges, or of parts of them.
+
+    A range without messages has no tally. Fails for offsets below the log start. Raises VerificationFailed when a message was
+    read twice.
+    """
+    context: Any = spark.sparkContext._jsc
+    counted = context.sc().collectionAccumulator()
+    params = _settings(cluster, isolation, fetch)
+    for one in in_tasks(ranges):
+        # A time that Spark cannot hold is no matter here.
+        _records(spark, params, one, RangeSet(one.ranges), incarnations, any_time=True, counted=counted).count()
+    found = counted_ranges(lines_of(spark, counted))
+    check_once(((tally.at, again) for tally, again in found), "messages")
+    return [tally for tally, _ in found]
+
+
+def lines_of(spark: SparkSession, counted: Any) -> list[list[str]]:
+    """The words of the lines that tasks have added to an accumulator."""
+    jvm: Any = spark.sparkContext._jvm
+    text = jvm.java.lang.String.join("\n", counted.value())
+    return [line.split(" ") for line in text.splitlines()]
+
+
+def counted_ranges(lines: Iterable[Sequence[str]]) -> list[tuple[PartitionTally, int]]:
+    """What `Messages.java` has counted of each range that a task has read, and how many messages came twice."""
+    found = []
+    for topic, incarnation, partition, number, ack, source, size, first, last, again, *times in lines:
+        earliest, latest = (None if time == "-" else int(time) for time in times)
+        tally = PartitionTally(
+            topic=topic,
+            incarnation=int(incarnation),
+            partition=int(partition),
+            read=count_of(int(number), int(ack)),
+            source=digest_of(int(source)),
+            first=int(first),
+            last=int(last),
+            bytes=int(size),
+            first_timestamp=earliest,
+            last_timestamp=latest,
+        )
+        found.append((tally, int(again)))
+    return found
+
+
 def whatever_time(read: Callable[[bool], Found]) -> Found:
     """The result of `read`, which takes `any_time`: first without it, and again with it if Spark could not hold a time."""
     try:
@@ -125,6 +179,21 @@ def _read(
     any_time: bool,
     counted: Any,
 ) -> DataFrame:
+    made = _records(spark, params, read, wanted, incarnations, any_time=any_time, counted=counted)
+    return frame_of(spark, made, f"{_COLUMNS}, {BEYOND_TIME} long" if any_time else _COLUMNS)
+
+
+def _records(
+    spark: SparkSession,
+    params: Mapping[str, str],
+    read: Read,
+    wanted: RangeSet,
+    incarnations: Mapping[str, int],
+    *,
+    any_time: bool,
+    counted: Any,
+) -> Any:
+    """The rows of `Messages.java`, as Java's RDD."""
     if read.tasks < len(read.ranges):
         params = {"max.partition.fetch.bytes": str(_FETCH_FOR_SHORT), **params}
     inside = RangeSet(read.ranges) & wanted
@@ -147,9 +216,7 @@ def _read(
         True,
     )
     made = records.toJavaRDD().mapPartitions(rows)
-    if read.tasks < len(read.ranges):
-        made = made.coalesce(read.tasks)
-    return frame_of(spark, made, f"{_COLUMNS}, {BEYOND_TIME} long" if any_time else _COLUMNS)
+    return made.coalesce(read.tasks) if read.tasks < len(read.ranges) else made
 
 
 def _lines(ranges: Iterable[OffsetRange], incarnations: Mapping[str, int]) -> str:

@@ -1,0 +1,52 @@
+"""The messages that an audit reads only to see that they are as their windows read them."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+
+from pyspark.sql import SparkSession
+
+from tidemark.audit.unchanged import Stretch, stretches
+from tidemark.ledger.book import View
+from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.tallies import PartitionTally, together
+from tidemark.planning.splitting import RECORDS_PER_TASK
+from tidemark.runs.lanes import code_version
+from tidemark.runs.open_stream import OpenStream
+from tidemark_spark.rows.reading import count_ranges
+
+_NOTHING_READ = PartitionTally(topic="", incarnation=0, partition=0)
+
+
+def unchanged(
+    spark: SparkSession,
+    opened: OpenStream,
+    view: View,
+    wanted: RangeSet,
+    incarnations: Mapping[str, int],
+    size: int,
+) -> tuple[Stretch, ...]:
+    """The stretches of the `wanted` offsets whose messages are as their windows, of today's code and file, read them.
+
+    Their blocks have one size, `size` or more. For streams whose code Tidemark knows: each row is an expression of one
+    message.
+    """
+    candidates = stretches(
+        view, wanted, code_version(), opened.file.digest, opened.book.blocks, size=size, enough=RECORDS_PER_TASK
+    )
+    source = opened.stream.source
+    ranges = [one.offsets for one in candidates]
+    now = count_ranges(spark, opened.log.endpoint, source.isolation, ranges, incarnations, source.fetch)
+    counted = _by_stretch(candidates, now)
+    return tuple(one for one, tally in zip(candidates, counted, strict=True) if one.is_as_read(tally))
+
+
+def _by_stretch(ascending: Sequence[Stretch], counted: Iterable[PartitionTally]) -> list[PartitionTally]:
+    """The tallies of parts of stretches, added up for each of them."""
+    starts = [(one.at, one.offsets.start) for one in ascending]
+    parts: list[list[PartitionTally]] = [[] for _ in ascending]
+    for tally in counted:
+        parts[bisect.bisect_right(starts, (tally.at, tally.first or 0)) - 1].append(tally)
+    return [reduce(together, of_one) if of_one else _NOTHING_READ for of_one in parts]

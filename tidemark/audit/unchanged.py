@@ -1,0 +1,152 @@
+"""What an audit need not compute again: rows of messages that are as they were, by code that is as it was.
+
+A window counts the messages that it reads, with the XORs of their hashes and of their source digests, and the rows that
+they give. Today's code and stream file may be those of the window. Then, as long as Kafka's messages have the same sums,
+the window's tallies are what today's code would count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from msgspec import structs
+
+from tidemark.errors import LedgerContradiction, LedgerUnreadable
+from tidemark.ledger.book import Committed, View
+from tidemark.ledger.records import Blocks, Record
+from tidemark.offsets.blocks import BlockTally, PartitionBlocks
+from tidemark.offsets.hashing import DIGESTS
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.tallies import PartitionTally, together
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Neighbouring offsets of one partition that windows have read whole, and what these windows counted there.
+
+    `blocks` are of `size` offsets, or of WHOLE.
+    """
+
+    offsets: OffsetRange
+    tally: PartitionTally
+    blocks: tuple[BlockTally, ...]
+    size: int
+
+    @property
+    def at(self) -> TopicPartition:
+        return self.offsets.partition
+
+    def is_as_read(self, now: PartitionTally) -> bool:
+        """Whether the messages that Kafka has now are those that the windows read. `now` counts all of the stretch."""
+        return (now.read, now.source) == (self.tally.read, self.tally.source)
+
+    def followed_by(self, other: Stretch) -> Stretch:
+        """Both, for neighbours of one partition with blocks of one size."""
+        return Stretch(
+            OffsetRange(self.at, self.offsets.start, other.offsets.until),
+            together(self.tally, other.tally),
+            _added((*self.blocks, *other.blocks)),
+            self.size,
+        )
+
+    def in_blocks_of(self, size: int) -> Stretch:
+        """The same with blocks of a multiple of the size, or of WHOLE."""
+        larger = (structs.replace(one, block=one.block * self.size // size) for one in self.blocks)
+        return replace(self, blocks=_added(larger), size=size)
+
+
+def stretches(
+    view: View,
+    wanted: RangeSet,
+    code_version: str,
+    stream_digest: str,
+    blocks_of: Callable[[Record], Blocks | None],
+    *,
+    size: int,
+    enough: int,
+) -> list[Stretch]:
+    """The stretches of the `wanted` offsets that windows have read by this code and stream file, ascending.
+
+    Takes what a window has read of a partition only if the window still decides all of it, and the ledger has its tallies.
+    `blocks_of` gives a window's
+    tallies by blocks, or None if each partition lies in one block. The stretches have blocks of one size: `size`, or more
+    if a window's blocks are larger. Neighbours are joined until they have `enough` offsets, so that many small windows make
+    few stretches.
+    """
+    found: list[Stretch] = []
+    for window in view.windows:
+        attempt = window.record.attempt
+        if (attempt.code_version, attempt.stream_digest) == (code_version, stream_digest):
+            found += _of_window(view, window, wanted, blocks_of, size)
+    largest = max((one.size for one in found), default=size)
+    found = [one.in_blocks_of(largest) for one in sorted(found, key=lambda one: one.offsets)]
+    return [one for _, same in groupby(found, key=lambda one: one.at) for one in _joined(same, enough)]
+
+
+def _of_window(
+    view: View, window: Committed, wanted: RangeSet, blocks_of: Callable[[Record], Blocks | None], size: int
+) -> Iterator[Stretch]:
+    receipt = window.record.receipt
+    if receipt is None or receipt.digests != DIGESTS or window.erased:
+        return
+    held = view.authority.held_by(window.generation, window.covers) & wanted
+    parts = [window.covers.only([at]) for at in window.covers.partitions]
+    whole = [tuple(mine) for mine in parts if len(tuple(mine)) == 1 and mine & held == mine]
+    if not whole:
+        return
+    try:
+        blocks = blocks_of(window.record)
+    except (LedgerContradiction, LedgerUnreadable):
+        return
+    tallies = {one.at: one for one in receipt.tallies}
+    by_block = {one.at: one.blocks for one in blocks.partitions} if blocks is not None else {}
+    for (offsets,) in whole:
+        at = offsets.partition
+        tally = tallies.get(at) or PartitionTally(topic=at.topic, incarnation=at.incarnation, partition=at.partition)
+        if blocks is None:
+            first, last = offsets.start // size, (offsets.until - 1) // size
+            if first == last:
+                yield Stretch(offsets, tally, (BlockTally.of(first, tally),), size)
+        else:
+            yield Stretch(offsets, tally, by_block.get(at, ()), blocks.size).in_blocks_of(max(size, blocks.size))
+
+
+def _added(tallies: Iterable[BlockTally]) -> tuple[BlockTally, ...]:
+    """Tallies of blocks, those of one block added."""
+    found: dict[int, BlockTally] = {}
+    for one in tallies:
+        found[one.block] = found[one.block] + one if one.block in found else one
+    return tuple(found[block] for block in sorted(found))
+
+
+def _joined(neighbours: Iterable[Stretch], enough: int) -> Iterator[Stretch]:
+    """Stretches of one partition, ascending: each joined with the next where they touch, until they are long enough."""
+    last: Stretch | None = None
+    for one in neighbours:
+        if last is not None and last.offsets.until == one.offsets.start and len(last.offsets) < enough:
+            last = last.followed_by(one)
+            continue
+        if last is not None:
+            yield last
+        last = one
+    if last is not None:
+        yield last
+
+
+def counts_of(
+    known: Iterable[Stretch], tallies: Iterable[PartitionTally] = (), blocks: Iterable[PartitionBlocks] = ()
+) -> tuple[tuple[PartitionTally, ...], tuple[PartitionBlocks, ...]]:
+    """Tallies of partitions and of blocks: those of stretches, and others, of messages elsewhere, added up."""
+    known = tuple(known)
+    by_partition: dict[TopicPartition, PartitionTally] = {}
+    for one in (*tallies, *(one.tally for one in known)):
+        by_partition[one.at] = together(by_partition[one.at], one) if one.at in by_partition else one
+    by_block: dict[TopicPartition, list[BlockTally]] = {}
+    for at, some in (*((one.at, one.blocks) for one in blocks), *((one.at, one.blocks) for one in known)):
+        by_block.setdefault(at, []).extend(some)
+    return (
+        tuple(by_partition[at] for at in sorted(by_partition)),
+        tuple(PartitionBlocks(at.topic, at.incarnation, at.partition, _added(by_block[at])) for at in sorted(by_block)),
+    )
