@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 from bench.pairs import Pairs, in_pairs
@@ -10,11 +11,12 @@ from tidemark_spark.jobs.audit import audit
 
 
 def against_a_read(bench: Workbench) -> Pairs:
-    """The stream has one sink, in Parquet. A read takes every column of the messages, and every column of the files."""
+    """The stream has one sink, in Parquet. A read takes all columns of the messages, of the files, and of the dead letters."""
     topic = bench.lines(bench.messages)
     opened = bench.stream(topic, {"type": "parquet"})
     window(opened)
     (committed,) = opened.book.committed()
+    letters = opened.stream.dead_letters.table
     folders = [one.place["folder"] for one in committed.record.places if one.type == "parquet"]
 
     def ours() -> None:
@@ -25,6 +27,9 @@ def against_a_read(bench: Workbench) -> Pairs:
     def bare() -> None:
         _computed(bench.source(topic))
         _computed(bench.spark.read.option("recursiveFileLookup", True).parquet(*folders))
+        with closing(bench.hbase()) as connection:
+            dead_letters = sum(1 for _ in connection.table(letters).scan(batch_size=1000))
+        assert dead_letters
 
     return in_pairs(bench.pairs, ours, bare)
 

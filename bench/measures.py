@@ -129,8 +129,9 @@ MEASURES = (
     Measure(
         "audit",
         "an audit of unchanged data (CDN lines in Parquet), level full, against a bare read of the same data",
-        "ours: the ledger, messages and their rows, tallies, the digests of both sides, dead letters, the report. Theirs: "
-        "Spark reads all columns of the topic, and then all columns of the Parquet files, and does nothing with them",
+        "ours: the ledger, messages and their digests, the digests of rows and dead letters, tallies, the report. Theirs: "
+        "Spark reads all columns of the topic and all columns of the Parquet files, and happybase scans the dead letters; "
+        "nothing is done with them",
         1.2,
         audits.against_a_read,
     ),

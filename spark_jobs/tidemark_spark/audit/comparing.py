@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from tidemark.offsets.blocks import BLOCK_OFFSETS, PartitionBlocks
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.hashing import unsigned
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.hbase.table import ResultTable
 from tidemark.sinks.reading import pieces
@@ -96,6 +97,9 @@ class ExpectedRows(Protocol):
     """What messages should have become."""
 
     @property
+    def tallies(self) -> Sequence[PartitionTally]: ...
+
+    @property
     def frame(self) -> DataFrame:
         """The rows of all messages, as `outcomes` describes them."""
         ...
@@ -170,13 +174,26 @@ class Audit:
         return compare_place(self, name, lambda: expected, _at(found), blocks, sums, deleted)
 
 
-def rows_of_table(audit: Audit, table: ResultTable, sink: str | None, digested: Digested) -> RowsAt:
-    """The rows of a table of results, or of dead letters (None), also where an attempt may have left debris."""
+def rows_of_table(
+    audit: Audit, table: ResultTable, sink: str | None, digested: Digested, rows: int | None = None
+) -> RowsAt:
+    """The rows of a table of results, or of dead letters (None), also where an attempt may have left debris.
+
+    `rows`: about how many there are in all, if that is known.
+    """
 
     def found(some: RangeSet | None) -> DataFrame:
         within = None if some is None else _cheapest(some)
         return hbase_places(
-            audit.spark, audit.opened.book, table, sink, (), audit.uncommitted, within=within, digested=digested
+            audit.spark,
+            audit.opened.book,
+            table,
+            sink,
+            (),
+            audit.uncommitted,
+            within=within,
+            digested=digested,
+            rows=rows,
         )
 
     return found

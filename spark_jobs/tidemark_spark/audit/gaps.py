@@ -15,8 +15,7 @@ from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.open_stream import OpenStream
 from tidemark_spark.audit.comparing import Audit
 from tidemark_spark.columns import AT, COORDINATE, OFFSET
-from tidemark_spark.rows import outcomes
-from tidemark_spark.rows.reading import read_offsets, whatever_time
+from tidemark_spark.rows.reading import read_offsets
 from tidemark_spark.rows.selecting import only
 
 _BEFORE = "_before"
@@ -34,22 +33,20 @@ def gap_reports(
 ) -> tuple[GapReport, ...]:
     """One report for each partition in which some of the offsets `in_kafka` have no message.
 
-    `counted` are the tallies of the visible messages there. Only partitions with gaps are read from Kafka once more.
+    `counted` are the tallies of the visible messages there. Only partitions with gaps are read from Kafka again.
     """
     visible = {tally.at: tally.read.number for tally in counted}
     gaps = [at for at in in_kafka.partitions if in_kafka.only([at]).count() > visible.get(at, 0)]
     if not gaps:
         return ()
     source, wanted = opened.stream.source, in_kafka.only(gaps)
-    messages = outcomes.each_message(audit.messages)
-    uncommitted = visible
-    if source.isolation != READ_UNCOMMITTED:
-        cluster = opened.log.endpoint
-        uncommitted = whatever_time(
-            lambda any_time: _count(
-                read_offsets(spark, cluster, READ_UNCOMMITTED, wanted, incarnations, any_time=any_time)
-            )
-        )
+
+    def messages_under(isolation: str) -> DataFrame:
+        # Only their coordinates matter, not their times.
+        return read_offsets(spark, opened.log.endpoint, isolation, wanted, incarnations, any_time=True)
+
+    messages = messages_under(source.isolation).select(*COORDINATE)
+    uncommitted = visible if source.isolation == READ_UNCOMMITTED else _count(messages_under(READ_UNCOMMITTED))
     read_before, where = _read_before(windows, wanted, source.isolation)
     now = _count(only(messages, where)) if where else {}
     empty = _empty(spark, messages, wanted)
@@ -96,7 +93,7 @@ def _empty(spark: SparkSession, messages: DataFrame, wanted: RangeSet) -> RangeS
         for one in wanted
         for offset in (one.start - 1, one.until)
     ]
-    known = spark.createDataFrame(edges, _PLACES).unionAll(only(messages, wanted).select(*COORDINATE)).distinct()
+    known = spark.createDataFrame(edges, _PLACES).unionAll(messages).distinct()
     before = F.lag(OFFSET).over(Window.partitionBy(*AT).orderBy(OFFSET))
     found = known.withColumn(_BEFORE, before).where(F.col(OFFSET) > F.col(_BEFORE) + 1).orderBy(*COORDINATE)
     # The spaces between wanted ranges are rows of `found` too, so the limit allows for them.

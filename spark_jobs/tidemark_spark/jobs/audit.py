@@ -196,10 +196,12 @@ def _places(audit: Audit, run: str) -> Iterator[Audited]:
             yield audited
     begin(opened, "audit", run, "comparing dead letters")
     letters = opened.stream.dead_letters
+    # Where Kafka has deleted messages, there may be more.
+    rows = None if audit.forgotten.offsets else sum(one.dead_letters for one in audit.expected.tallies)
     yield audit.dead_letters_of(
         letters.table,
         lambda: with_dead_letter_digest(audit.expected.dead_letters, letters),
-        rows_of_table(audit, opened.dead_letter_table(), None, digested),
+        rows_of_table(audit, opened.dead_letter_table(), None, digested, rows),
     )
 
 

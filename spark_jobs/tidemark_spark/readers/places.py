@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidemark.ledger.book import Book, View
 from tidemark.offsets.hashing import DIGESTS, Value, content_hash, coordinate_hash, row_hash
-from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.hbase.rows import Place
 from tidemark.sinks.hbase.table import ResultTable, StoredRow
@@ -27,6 +27,9 @@ COUNTS = "_counts"
 FOUND_DIGEST = "_found_digest"
 # The columns of a row that are none of the fields asked for.
 OTHERS = "_others"
+
+# A task with fewer rows takes longer to start than to read them.
+_ROWS_PER_TASK = 10_000
 
 # The values of a row that its digest covers.
 Digested = Callable[[Mapping[str, bytes]], Sequence[Value]]
@@ -69,6 +72,7 @@ def hbase_places(
     within: RangeSet | None = None,
     digested: Digested | None = None,
     others: bool = False,
+    rows: int | None = None,
 ) -> DataFrame:
     """Every place that has a row in the table of a sink, or of the dead letters (None).
 
@@ -76,19 +80,20 @@ def hbase_places(
     Columns: coordinate, `_index`, `_counts` (false: only debris), `_tombstone`, `_digest` (as the row's mark says),
     `_found_digest` (as the row's cells say, of what `digested` chooses; null without it), and the fields' bytes as
     `field_0`, `field_1`, ... With `others`, also the names of the columns that are not among `fields`, as `_others`.
+    `rows`: about how many there are, if that is known.
     """
     view = book.view(sink)
     covered = view.authority.covered() if within is None else view.authority.covered() & within
     wanted = covered | (more or RangeSet())
     schema = places_schema(fields, others=others)
-    reader = _Reader(book, table, replace(view, windows=[]), tuple(fields), schema, digested, others)
-    tasks = [
-        (one.partition.topic, one.partition.incarnation, one.partition.partition, one.start, one.until)
-        for one in pieces(wanted)
-    ]
-    asked = spark.createDataFrame(tasks, "topic string, incarnation int, partition int, start long, until long")
-    spread = max(1, min(len(tasks), 4 * spark.sparkContext.defaultParallelism))
-    return in_workers(asked.repartition(spread), reader, from_arrow_schema(schema))
+    scans = tuple(pieces(wanted))
+    cores = spark.sparkContext.defaultParallelism
+    enough = 4 * cores if rows is None else max(cores, min(4 * cores, rows // _ROWS_PER_TASK))
+    tasks = max(1, min(len(scans), enough))
+    # Each task takes its turn, so that neighbours, which may hold most of the rows, are in different tasks.
+    turns = tuple(one for start in range(tasks) for one in scans[start::tasks])
+    reader = _Reader(book, table, replace(view, windows=[]), turns, tuple(fields), schema, digested, others)
+    return in_workers(spark.range(0, len(turns), 1, tasks), reader, from_arrow_schema(schema))
 
 
 def contents_of(fields: Fields) -> Digested:
@@ -136,22 +141,19 @@ def place_row(
 
 @dataclass(frozen=True)
 class _Reader:
-    """Runs in Spark's Python workers: takes pieces to read, and gives rows."""
+    """Runs in Spark's Python workers: takes numbers of scans, and gives rows."""
 
     book: Book
     table: ResultTable
     view: View
+    scans: tuple[OffsetRange, ...]
     fields: tuple[str, ...]
     schema: pa.Schema
     digested: Digested | None
     others: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        wanted = (
-            OffsetRange(TopicPartition(one["topic"], one["partition"], one["incarnation"]), one["start"], one["until"])
-            for batch in batches
-            for one in batch.to_pylist()
-        )
+        wanted = (self.scans[number] for batch in batches for number in batch.column(0).to_pylist())
         for found in places_of_pieces(self.book, self.table, self.view, wanted):
             rows = [place_row(self.fields, place, row, self.digested, others=self.others) for place, row in found]
             yield batch_of(rows, self.schema)

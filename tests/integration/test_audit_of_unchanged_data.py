@@ -1,0 +1,156 @@
+"""An audit computes rows again where messages, code or stream file may have changed, and finds the same everywhere else."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+from msgspec import structs
+
+from tests.support.damage import delete_rows, place, rows_at
+from tests.support.oracle import CDN, ORDERS, Example
+from tests.support.playground import Make, Playground
+from tests.support.transactions import transaction
+from tidemark.audit.levels import Level
+from tidemark.audit.report import AuditReport
+from tidemark.clients.hbase.thrift import BatchMutation, Mutation
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.sinks.hbase.rows import PartitionKeys
+from tidemark_spark.jobs.audit import audit
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+DRAWN: dict[str, Any] = {
+    "source": {},
+    "scheme": {
+        "type": "function",
+        "function": "tests.support.own_functions:drawn",
+        "fields": {"number": "integer", "word": "string"},
+    },
+    "sinks": [{"type": "hbase", "table": "-"}],
+    "dead_letters": {"table": "-"},
+}
+
+
+# What becomes of a message, which differs each time.
+ANY: Any = None
+
+
+def audited(play: Playground, within: RangeSet | None = None, level: Level = Level.FULL) -> AuditReport:
+    return audit(play.opened, play.new_run(), within, level)
+
+
+def both(play: Playground) -> AuditReport:
+    """The report of `full`, after `recompute` has found the same."""
+    found, again = audited(play), audited(play, level=Level.RECOMPUTE)
+    assert again.unchanged == 0
+    same = {"run": found.run, "at": found.at, "level": found.level, "unchanged": found.unchanged}
+    assert structs.replace(again, **same) == found
+    return found
+
+
+def change_dead_letter(play: Playground, offset: int) -> None:
+    """Another reason in a dead letter, behind Tidemark's back: its mark still says the digest of the old one."""
+    at = TopicPartition(play.topics[0], 0)
+    generation = play.opened.book.authority().of(at, offset)
+    table = play.opened.dead_letter_table()
+    row = BatchMutation(
+        row=PartitionKeys(at).key(offset, 0), mutations=[Mutation(column=b"d:reason", value=b"none at all")]
+    )
+    name = play.opened.stream.dead_letters.table.encode()
+    table._gateway.once(lambda client: client.mutateRowsTs(name, [row], generation, {}))
+
+
+@pytest.mark.covers("N6")
+def test_the_same_is_found_with_and_without_computing_rows_again(make: Make) -> None:
+    play = make(ORDERS)
+    for _ in range(3):
+        play.produce(200)
+        play.ingest()
+    clean = both(play)
+    assert (clean.clean, clean.expected, clean.unchanged) == (True, 600, 600), clean.sentence()
+    assert clean.sentence().endswith(
+        "; 600 messages are as they were read, and were compared by the tallies of their windows"
+    )
+    assert clean.dead_letters > 0
+
+    (gone,) = rows_at(play, 0, 1, 1)
+    delete_rows(play, play.name, 0, 1, gone)
+    dead = min(offset for topic, partition, offset in play.expected().dead if (topic, partition) == (play.topics[0], 0))
+    change_dead_letter(play, dead)
+    broken = both(play)
+    assert broken.unchanged == 600
+    assert place(broken, "hbase").missing_at == (f"{play.topics[0]}/1@{gone}",)
+    assert place(broken, "dead letters").different_at == (f"{play.topics[0]}/0@{dead}",)
+    assert broken.findings is not None
+    play.select(LaneKind.REPLAY, play.opened.book.selection(broken.findings))
+    mended = both(play)
+    # The window of the lost offsets is no longer whole.
+    assert (mended.clean, 0 < mended.unchanged < 600) == (True, True), mended.sentence()
+
+
+@pytest.mark.covers("N6")
+def test_after_a_change_of_code_or_file_rows_are_computed_again(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    play = make(ORDERS)
+    play.produce(300)
+    play.ingest()
+    with monkeypatch.context() as patched:
+        patched.setenv("TIDEMARK_CODE_VERSION", "another")
+        assert audited(play).unchanged == 0
+    play.rewrite(description="Nothing of the rows has changed.")
+    report = both(play)
+    assert (report.clean, report.unchanged) == (True, 0)
+    # What the file of today has read is taken from its tallies.
+    play.produce(60)
+    play.ingest()
+    report = both(play)
+    assert (report.clean, report.expected, report.unchanged) == (True, 360, 60)
+    # A bug fix: what was read before it has other rows than today's code gives.
+    play.rewrite(checks=[{"invalid_when": "amount < 50", "reason": "too little"}])
+    report = both(play)
+    assert (report.clean, report.unchanged) == (False, 0)
+    assert place(report, "hbase").extra > 0
+    assert place(report, "dead letters").missing > 0
+
+
+@pytest.mark.covers("N6")
+def test_rows_of_a_function_are_always_computed_again(make: Make) -> None:
+    """Nobody knows what a user's function does today."""
+    play = make(Example("drawn", DRAWN, ("calls",), 1, lambda count, first: iter([(b"key", b"any")] * count), ANY))
+    play.produce(5)
+    play.ingest()
+    report = audited(play)
+    assert (report.unchanged, place(report, "hbase").different) == (0, 5)
+
+
+@pytest.mark.covers("N6")
+def test_offsets_that_kafka_has_deleted_and_a_part_of_all(make: Make) -> None:
+    play = make(CDN)
+    for _ in range(2):
+        play.produce(400)
+        play.ingest()
+    play.kafka.delete_records(play.topics[0], 0, 30)
+    report = both(play)
+    assert report.clean, report.sentence()
+    # Of partition 0, the first window is no longer there as a whole.
+    assert (report.expected, report.unchanged, report.by_tallies) == (770, 700, 30)
+    found = audited(play, play.ranges(0, 1, (0, 150)))
+    assert (found.clean, found.expected, found.unchanged) == (True, 150, 100)
+
+
+@pytest.mark.covers("N3")
+def test_offsets_without_a_message_are_explained_without_computing_rows(make: Make) -> None:
+    play = make(CDN)
+    with closing(KafkaProducer(bootstrap_servers=play.kafka.servers, transactional_id=play.name)) as producer:
+        producer.init_transactions()
+        transaction(play, producer, 10, end="commit")
+        transaction(play, producer, 7, end="abort")
+    play.kafka.wait_for_stable_end(play.topics[0], 0, 19)
+    play.ingest()
+    report = both(play)
+    assert (report.clean, report.expected, report.unchanged) == (True, 10, 10), report.sentence()
+    (gap,) = report.gaps
+    assert (gap.offsets, gap.messages, gap.aborted, gap.markers, gap.unexplained) == (19, 10, 7, 2, 0)
