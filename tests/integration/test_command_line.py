@@ -298,6 +298,6 @@ def test_a_replay_is_paused_goes_on_and_is_cancelled(make: Make) -> None:
     _, said = tidemark("replay", file, "--run", run, "--ranges", f"{play.topics[0]}/0@0-9", "--reason", "test", code=3)
     assert "was closed before it was done: asked for the wrong hour" in said
     text = "\n".join(f"{one['partition']}@{one['from']}-{one['until']}" for one in rest["ranges"])
-    again = play.select(LaneKind.REPLAY, lanes.with_incarnations(play.opened, RangeSet(parse_ranges(text))))
+    again = play.select(LaneKind.REPLAY, lanes.with_incarnations(play.opened, parse_ranges(text)))
     assert sum(tally.read.number for record in again for tally in record.tallies) == rest["offsets"]
     play.assert_exactly_what_was_read()

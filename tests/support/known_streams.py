@@ -167,7 +167,7 @@ class KnownStream(StreamInMemory):
         return lane
 
     def where(self, offset: int, partition: int = 0) -> where.Located:
-        return where.located(self.opened, Coordinate(at(partition), offset))
+        return where.located(self.opened, where.coordinate(self.opened, f"orders/{partition}@{offset}"))
 
 
 _WORLDS: dict[int, KnownStream] = {}

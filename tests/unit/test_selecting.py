@@ -14,7 +14,7 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.errors import LogTruncated, TopicGone, TopicRecreated, TopicUnknown, WrongUse
 from tidemark.ledger.records import LaneKind
-from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.offsets.coordinates import Named, parse_coordinates
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.inputs import Known
@@ -246,8 +246,8 @@ def test_records_out_of_a_file(orders: StreamInMemory, tmp_path: Path, monkeypat
     assert select(orders.opened, replay(records_file="records.csv")).ranges == offsets(
         (0, 12, 13), (0, 14, 15), (1, 2, 3)
     )
-    assert AuditRequest(records_file="records.csv", ranges="orders/0@20-22").offsets() == offsets(
-        (0, 12, 13), (0, 14, 15), (0, 20, 22), (1, 2, 3)
+    assert AuditRequest(records_file="records.csv", ranges="orders/0@20-22").offsets() == Named(
+        offsets((0, 12, 13), (0, 14, 15), (0, 20, 22), (1, 2, 3))
     )
 
 

@@ -10,7 +10,7 @@ from tidemark.audit.coverage import coverage
 from tidemark.errors import WrongUse
 from tidemark.ledger.erased import by_answer
 from tidemark.ledger.records import INGEST, LaneKind
-from tidemark.offsets.coordinates import Coordinate, parse_coordinates, parse_ranges
+from tidemark.offsets.coordinates import Coordinate, Named, parse_ranges, parse_records
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.planning import checking
@@ -122,7 +122,7 @@ def answered(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:
 
 def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> RangeSet:
     if request.ranges:
-        return _with_incarnations(opened, RangeSet(parse_ranges(request.ranges)))
+        return _with_incarnations(opened, parse_ranges(request.ranges))
     if isinstance(request, BackfillRequest):
         return _holes(opened) if request.holes else lanes.before_the_first_window(opened)
     if request.selection:
@@ -130,18 +130,22 @@ def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Rang
     if request.ignore_stored:
         return lanes.everything_from_the_start(opened)
     if request.records_file:
-        return _with_incarnations(opened, records_in(request.records_file))
-    return _with_incarnations(opened, RangeSet(one.as_range() for one in parse_coordinates(request.records)))
+        return _with_incarnations(opened, Named(records_in(request.records_file)))
+    return _with_incarnations(opened, parse_records(request.records))
 
 
-def _with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:
-    """Offsets in three parts, with the newest incarnation of each topic; the first one for topics that were never read."""
+def _with_incarnations(opened: OpenStream, named: Named) -> RangeSet:
+    """Offsets that people named; those in three parts in the newest incarnation of each topic, the only one to read.
+
+    So the answer to those below a cut is that they were cut. Topics that were never read have the first incarnation.
+    """
     register = opened.book.register()
     newest = newest_incarnations(register[1]) if register else {}
-    return RangeSet.of_intervals(
-        (TopicPartition(at.topic, at.partition, newest.get(at.topic, FIRST_INCARNATION)), ranges.of(at))
-        for at in ranges.partitions
+    filled = RangeSet.of_intervals(
+        (TopicPartition(at.topic, at.partition, newest.get(at.topic, FIRST_INCARNATION)), named.open.of(at))
+        for at in named.open.partitions
     )
+    return filled | named.exact
 
 
 def _dead_letters(opened: OpenStream, wanted: DeadLetters) -> Selected:
