@@ -14,7 +14,6 @@ from tidemark.errors import Fenced, LanePaused
 from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import parse_coordinates, parse_ranges
-from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import lanes
 from tidemark.views.message import as_values
 from tidemark.views.where import located

@@ -28,6 +28,7 @@ from tidemark.runs.answers import (
     NOT_YET,
     READ_ALREADY,
     THE_INGESTS,
+    UNIT_LOST,
 )
 from tidemark.runs.redriving import DeadLetters, Redrive, too_often
 from tidemark.runs.requests import AuditRequest, BackfillRequest, ReplayRequest
@@ -308,6 +309,35 @@ def test_a_replay_takes_whole_blocks_where_a_sink_needs_no_more(tmp_path: Path) 
         WrongUse, match=r"^aggregates are made of whole blocks of 4 offsets, .* without orders/0 \[12, 13\)"
     ):
         at_once(offsets((0, 13, 14)), offsets((0, 13, 20)))
+
+
+def test_what_a_sink_needs_whole_and_kafka_has_in_part_is_left_out(tmp_path: Path) -> None:
+    """The log begins at 9 now, within the block [8, 10), which the end of the first window closes."""
+    sums = StreamInMemory(tmp_path, text=BY_BLOCKS)
+    for end in (10, 20):
+        sums.ends((0, end), (0, 0))
+        sums.ingest(f"run {end}")
+    sums.ends((9, 20), (0, 0))
+    lost = {EXPIRED: offsets((0, 2, 3)), UNIT_LOST: offsets((0, 9, 10))}
+    records = "orders/0@2\norders/0@9\norders/0@13"
+    for dry_run in (True, False):
+        found = select(sums.opened, replay(records=records, dry_run=dry_run))
+        assert (found.ranges, dict(found.left_out)) == (offsets((0, 12, 16)), lost)
+        # A backfill that reads again is a replay too.
+        again = select(sums.opened, backfill(ranges="orders/0@9-14", mode="reprocess", dry_run=dry_run))
+        assert (again.ranges, again.again) == (RangeSet(), offsets((0, 10, 16)))
+        assert dict(again.left_out) == {UNIT_LOST: offsets((0, 9, 10))}
+        with pytest.raises(
+            WrongUse, match=r"^strict: 2 offsets cannot be read by a replay.*holds all of these: orders/0 \[9"
+        ):
+            select(sums.opened, replay(records=records, strict=True, dry_run=dry_run))
+    with pytest.raises(WrongUse, match=r"^there is nothing to replay: a sink needs their whole windows or blocks"):
+        select(sums.opened, replay(records="orders/0@9", dry_run=False))
+    # The other sinks need no more than the offset.
+    (tmp_path / "two").mkdir()
+    text = BY_BLOCKS.replace("sinks:\n", "sinks:\n  - {type: hbase, name: rows, table: orders}\n")
+    two = StreamInMemory(tmp_path / "two", sums.kafka, text, sums.store)
+    assert select(two.opened, replay(records="orders/0@9", sinks=["rows"])).ranges == offsets((0, 9, 10))
 
 
 def test_two_sinks_with_other_blocks_both_have_whole_ones(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from tidemark.audit.coverage import coverage
@@ -17,6 +17,7 @@ from tidemark.planning import checking
 from tidemark.planning.inputs import Known
 from tidemark.runs import answers, into_sinks, lanes, redriving, resolved, whole_windows
 from tidemark.runs.discovery import known_now, newest_incarnations, topics_now
+from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.record_files import records_in
 from tidemark.runs.redriving import DeadLetters
@@ -60,12 +61,23 @@ def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Sele
 
 def _widened(opened: OpenStream, request: BackfillRequest | ReplayRequest, found: Selected) -> Selected:
     sinks = into_sinks.named(opened, request.sinks)
+    if isinstance(request, ReplayRequest):
+        found = without_lost(opened, found, sinks)
+    elif lost := whole_windows.lost_with(opened, found.again, sinks):
+        found = replace(found, again=found.again - lost, left_out={**found.left_out, answers.UNIT_LOST: lost})
     _check(request, found)
     if isinstance(request, ReplayRequest):
         wide = whole_windows.widened(opened, found.ranges, sinks) if found.ranges else found.ranges
         return Selected(wide, found.left_out, wide - found.ranges)
     wide = whole_windows.widened(opened, found.again, sinks) if found.again else found.again
     return Selected(found.ranges, found.left_out, wide - found.again, wide)
+
+
+def without_lost(opened: OpenStream, found: Selected, sinks: Sinks) -> Selected:
+    """What a replay can read of its offsets: not those of windows or blocks that a sink needs whole and Kafka has in part."""
+    if not (lost := whole_windows.lost_with(opened, found.ranges, sinks)):
+        return found
+    return replace(found, ranges=found.ranges - lost, left_out={**found.left_out, answers.UNIT_LOST: lost})
 
 
 def selected_before(opened: OpenStream, kind: LaneKind, run: str) -> Selected | None:
