@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -235,10 +236,15 @@ def test_dead_letters_of_a_window_and_between_two_times(
         return Redrive(offsets((0, 12, 13)), RangeSet(), RangeSet())
 
     monkeypatch.setattr(redriving, "redrive", redrive)
-    between_times = {"since": "1970-01-01T00:00:12Z", "until_time": "1970-01-01T00:00:15Z", "if_none": "end"}
+    # Whatever Kafka has at these times, also nothing: `if_none` is for messages that are looked up there.
+    between_times = {"since": "1990-01-01T00:00:12Z", "until_time": "1990-01-01T00:00:15Z", "if_none": "fail"}
     select(orders.opened, replay(dead_letters="too old", dead_letters_window="ingest/2", **between_times))
     select(orders.opened, replay(dead_letters="*", dead_letters_window="replay-1"))
-    assert heard == [DeadLetters("too old", "ingest/2", offsets((0, 12, 15))), DeadLetters(None, "replay-1")]
+    since, until = (datetime(1990, 1, 1, 0, 0, second, tzinfo=UTC) for second in (12, 15))
+    assert heard == [DeadLetters("too old", "ingest/2", since, until), DeadLetters(None, "replay-1")]
+    turned = {"since": between_times["until_time"], "until_time": between_times["since"]}
+    with pytest.raises(WrongUse, match="the first has to lie before the second"):
+        select(orders.opened, replay(dead_letters="*", **turned))
 
 
 def test_records_out_of_a_file(orders: StreamInMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,12 +102,13 @@ def _check(request: BackfillRequest | ReplayRequest, found: Selected) -> None:
 
 
 def _selected(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
+    if isinstance(request, ReplayRequest) and request.dead_letters:
+        reason = None if request.dead_letters == "*" else request.dead_letters
+        bounds = times(request.since, request.until_time)
+        return _dead_letters(opened, DeadLetters(reason, request.dead_letters_window, *bounds))
     within = None
     if request.since or request.until_time:
         within = within_times(opened, request.since, request.until_time, request.if_none)
-    if isinstance(request, ReplayRequest) and request.dead_letters:
-        reason = None if request.dead_letters == "*" else request.dead_letters
-        return _dead_letters(opened, DeadLetters(reason, request.dead_letters_window, within))
     found = answered(opened, request.kind, _named(opened, request) if within is None else within)
     if isinstance(request, BackfillRequest) and request.reprocess:
         left_out = dict(found.left_out)
@@ -198,13 +199,19 @@ def within_times(opened: OpenStream, since: str, until: str, if_none: str) -> Ra
 
     The ends of the logs are taken first, so messages that arrive meanwhile are left out. Raises WrongUse.
     """
+    bounds = times(since, until)
     topics = topics_now(opened)
     known = known_now(opened, topics, learn=False)
     checking.check_topics(known, topics, set())
-    bounds = [read_time(text) if text else None for text in (since, until)]
-    if bounds[0] is not None and bounds[1] is not None and bounds[0] >= bounds[1]:
-        raise WrongUse(f"since {since} until {until}: the first has to lie before the second")
     return between(known, *(_at(opened, known, time) for time in bounds), since=since, if_none=if_none)
+
+
+def times(since: str, until: str) -> tuple[datetime | None, datetime | None]:
+    """Two bounds in time; None for an empty text. Raises WrongUse."""
+    lower, upper = (read_time(text) if text else None for text in (since, until))
+    if lower is not None and upper is not None and lower >= upper:
+        raise WrongUse(f"since {since} until {until}: the first has to lie before the second")
+    return lower, upper
 
 
 FirstAt = Mapping[tuple[str, int], int | None]
