@@ -72,7 +72,7 @@ class NotAuthorized(WrongUse):
 
 
 class NotApproved(WrongUse):
-    """Raised when a replay or backfill takes more offsets than `limits.approve_above`, and no second person approved it.
+    """Raised when a request takes more offsets than `limits.approve_above`, and no second person approved it.
 
     To do: trigger the DAG, where [another person approves](replay.md#approval); on the command line, `--approved-by`.
     """

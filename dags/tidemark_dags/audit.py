@@ -59,7 +59,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
         allowed_run_types=[*ON_REQUEST, *(kind for kind, level in by_itself.items() if level)],
     ) as dag:
 
-        @task.branch(retries=0)
+        @task.branch
         def check(**context: Any) -> str:
             """Check the request, and go on to the task for it. Pushes the level, and the digest of the offsets.
 
@@ -150,7 +150,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
             return _report(file, stream, name_after_repair(run_name(context)), run_name(context))
 
         # Without a report, as when there was nothing to look at, there is no verdict either.
-        @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS, retries=0)
+        @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
         def verdict(**context: Any) -> str:
             """Fail when anything is wrong, and no repair has mended it, so that the run is red and alerts go out."""
             return _verdict(file, run_name(context))

@@ -62,7 +62,7 @@ def selected_dag(
         allowed_run_types=ON_REQUEST,
     ) as dag:
 
-        @task.branch(retries=0)
+        @task.branch
         def check(**context: Any) -> str:
             """Check the request and find its offsets, and go on to `compare` if that was asked for.
 

@@ -233,8 +233,8 @@ def test_owner_tags_queue_access_and_callbacks_are_those_of_the_stream_file(tmp_
         dag, other = found[f"orders__{kind}"], found[f"others__{kind}"]
         assert dag.owner == "payments"
         assert dag.tags == {"tidemark", "orders", "payments", "pii"}
-        assert {(task.queue, task.retries) for task in dag.tasks if task.task_id == "process"} <= {("large", 1)}
-        assert {task.queue for task in dag.tasks} == {"large"}
+        # Also those that only look: a server may not answer once. What no retry mends is not retried.
+        assert {(task.queue, task.retries) for task in dag.tasks} == {("large", 1)}
         assert dag.access_control == {"payments_team": {"DAGs": {"can_read", "can_edit"}, "DAG Runs": {"can_create"}}}
         assert (dag.on_failure_callback, dag.on_success_callback) == (
             Callback("on_failure", "tests.support.run_callbacks:failed"),

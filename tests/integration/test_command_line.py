@@ -14,7 +14,6 @@ from tidemark.errors import Fenced, LanePaused
 from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import parse_coordinates, parse_ranges
-from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import lanes
 from tidemark.views.message import as_values
 from tidemark.views.where import located
@@ -298,6 +297,6 @@ def test_a_replay_is_paused_goes_on_and_is_cancelled(make: Make) -> None:
     _, said = tidemark("replay", file, "--run", run, "--ranges", f"{play.topics[0]}/0@0-9", "--reason", "test", code=3)
     assert "was closed before it was done: asked for the wrong hour" in said
     text = "\n".join(f"{one['partition']}@{one['from']}-{one['until']}" for one in rest["ranges"])
-    again = play.select(LaneKind.REPLAY, lanes.with_incarnations(play.opened, RangeSet(parse_ranges(text))))
+    again = play.select(LaneKind.REPLAY, lanes.with_incarnations(play.opened, parse_ranges(text)))
     assert sum(tally.read.number for record in again for tally in record.tallies) == rest["offsets"]
     play.assert_exactly_what_was_read()

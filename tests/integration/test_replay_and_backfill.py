@@ -19,7 +19,7 @@ from tidemark.commit.protocol import Step
 from tidemark.errors import ClaimOverlap, Conflict, LaneClosed, OffsetsOutOfRange, WrongUse
 from tidemark.ledger.records import INGEST, LaneKind, LaneState
 from tidemark.ledger.register import close_lane
-from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.offsets.coordinates import Named, parse_records
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import lanes
@@ -39,7 +39,7 @@ def test_a_replay_of_single_records_touches_those_alone(play: Playground) -> Non
     play.ingest()
     position = play.positions()
     text = f"{play.topics[0]}/0@3\n{play.topics[0]}/0@4\n{play.topics[-1]}/2@9\n{play.topics[0]},0,30\n"
-    chosen = lanes.with_incarnations(play.opened, RangeSet(one.as_range() for one in parse_coordinates(text)))
+    chosen = lanes.with_incarnations(play.opened, parse_records(text))
     (replayed,) = play.select(LaneKind.REPLAY, chosen)
     assert sum(tally.read.number for tally in replayed.tallies) == 4
     assert play.positions() == position
@@ -277,7 +277,7 @@ def test_a_lane_takes_only_what_is_its_kind_and_nobody_elses(play: Playground) -
     with pytest.raises(WrongUse, match="nothing to replay: the selection is empty"):
         lanes.open_selected(opened, LaneKind.REPLAY, "c", RangeSet(), "test")
     with pytest.raises(WrongUse, match="never read this topic"):
-        lanes.with_incarnations(opened, RangeSet([OffsetRange(TopicPartition("elsewhere", 0), 0, 1)]))
+        lanes.with_incarnations(opened, Named(RangeSet([OffsetRange(TopicPartition("elsewhere", 0), 0, 1)])))
     lane = lanes.open_selected(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 5)), "test")
     with pytest.raises(ClaimOverlap, match=rf"claimed by the open lane {lane} \(run d\)") as caught:
         lanes.open_selected(opened, LaneKind.REPLAY, "e", play.ranges(0, 0, (4, 6)), "test")

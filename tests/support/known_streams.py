@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -62,12 +63,16 @@ class Rows:
     """A table of results or dead letters of partition 0, with what each row says, by offset."""
 
     held: dict[int, StoredRow] = field(default_factory=dict)
+    # What was read of it: the fields, and the places at which a row counted.
+    read: list[tuple[frozenset[str], int]] = field(default_factory=list)
+    fields: frozenset[str] = frozenset({"everything"})
 
     def put(self, window: Window, lane: str, attempt: Attempt, offset: int) -> None:
         mark = Mark(attempt.generation, 0, lane, window.seq)
         before = self.held.get(offset)
         again = 0 if before is None else int(before.fields["redrives"]) + 1
         fields = {"reason": b"bad %d" % (offset % 2), "value": b"secret", "redrives": b"%d" % again}
+        fields["timestamp"] = datetime.fromtimestamp(offset, UTC).isoformat().encode()
         self.held[offset] = StoredRow(Place(at(0), offset, 0), mark, fields)
 
     def only(self, fields: Iterable[str]) -> Rows:
@@ -76,7 +81,9 @@ class Rows:
             {
                 offset: replace(row, fields={name: value for name, value in row.fields.items() if name in kept})
                 for offset, row in self.held.items()
-            }
+            },
+            self.read,
+            frozenset(kept),
         )
 
     def rows_at(self, place: Coordinate, generation: int) -> list[StoredRow]:
@@ -89,6 +96,7 @@ class Rows:
         for offset, row in sorted(self.held.items()):
             counts = authority.of(wanted.partition, offset) == row.mark.generation
             if wanted.start <= offset < wanted.until and row.place.partition == wanted.partition and counts:
+                self.read.append((self.fields, offset))
                 yield row.place, row
 
 
@@ -128,6 +136,8 @@ class Work:
             stored=Count.of(numbers[Fate.STORED], 0),
             invalid=Count.of(numbers[Fate.DEAD_LETTER], 0),
             skipped=Count.of(numbers[Fate.SKIPPED], 0),
+            first_timestamp=min(self.offsets(), default=0) * 1_000,
+            last_timestamp=max(self.offsets(), default=0) * 1_000,
         )
         sinks = (SinkReceipt(name="hbase", type="hbase", place={}),) if self.writes_rows else ()
         dead = SinkReceipt(name="dead_letters", type="hbase", place={}) if self.window.counts_for(None) else None
@@ -167,7 +177,7 @@ class KnownStream(StreamInMemory):
         return lane
 
     def where(self, offset: int, partition: int = 0) -> where.Located:
-        return where.located(self.opened, Coordinate(at(partition), offset))
+        return where.located(self.opened, where.coordinate(self.opened, f"orders/{partition}@{offset}"))
 
 
 _WORLDS: dict[int, KnownStream] = {}

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
+from tidemark.audit.report import AuditReport, PlaceReport
+from tidemark.cli import auditing as cli_auditing
 from tidemark.cli import finding, selected
+from tidemark.cli.app import app
 from tidemark.errors import InvalidStreamFile, NotApproved
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import LaneEntry, LaneKind
 from tidemark.ledger.register import close_lane
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import lanes
+from tidemark.runs import auditing, lanes, steering
 from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved, needs_approval
 
+TWO_SINKS = TEXT.replace("dead_letters:", "  - {type: hbase, name: second, table: more}\ndead_letters:")
 NAMES = st.one_of(st.none(), st.sampled_from(["ann", "bob"]))
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> StreamInMemory:
-    stream = StreamInMemory(tmp_path, text=f"{TEXT}limits:\n  approve_above: 4\n")
+    stream = StreamInMemory(tmp_path, text=f"{TWO_SINKS}limits:\n  approve_above: 4\n")
     stream.ends((0, 10))
     stream.ingest()
     return stream
@@ -90,6 +96,63 @@ def test_on_the_command_line_a_person_names_who_has_approved(
     replay("bob")
     entry = all_lanes(made.opened.book)[lanes.lane_name(LaneKind.REPLAY, "mine")]
     assert (entry.asked_by, entry.approved_by) == (me, "bob")
+
+
+def test_a_repair_that_nobody_has_approved_leaves_the_report_and_says_how_to_go_on(
+    made: StreamInMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    findings = made.opened.book.store_selection(offsets((0, 0, 5)))
+    place = PlaceReport(name="hbase", expected=10, found=5, missing=5, different=0, extra=0, twice=0, debris=0)
+
+    def audited(opened: object, name: str, *_: object, **__: object) -> AuditReport:
+        """No Spark here: the first audit finds five rows missing, the one after the repair nothing."""
+        wrong = not name.endswith("again") and "repair" not in name
+        found = AuditReport(
+            stream="orders",
+            run=name,
+            at=1,
+            code_version="1",
+            coverage=(),
+            ledger_problems=(),
+            places=(place,) if wrong else (),
+            findings=findings if wrong else None,
+        )
+        auditing.store_report(made.opened, found)
+        return found
+
+    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    monkeypatch.setattr(cli_auditing, "_audited", audited)
+    monkeypatch.setattr(selected, "process", lambda *_, **__: None)
+    me, page = pwd.getpwuid(os.getuid()).pw_name, tmp_path / "report.html"
+    for approved_by, why in (("", "5 offsets are more than 4"), (me, f"{me} has asked for it")):
+        with pytest.raises(NotApproved, match=why) as caught:
+            cli_auditing.audit("orders", repair="execute", run_name="mine", html=page, approved_by=approved_by)
+        assert "missing 5" in capsys.readouterr().out
+        assert "missing" in page.read_text()
+        page.unlink()
+        # The command that the error names does the same, and needs no more than a name.
+        _, _, command = str(caught.value).partition("without another audit first: ")
+        words = shlex.split(command)
+        assert words[:3] + words[-2:] == ["tidemark", "replay", "orders", "--approved-by", "NAME"]
+        assert words[3:-2] == [
+            "--selection",
+            findings.digest,
+            "--sink",
+            "hbase",
+            "--reason",
+            "repair of what mine found",
+        ]
+    assert not all_lanes(made.opened.book).keys() - {"ingest"}
+    CliRunner().invoke(app, [*words[1:-1], "bob", "--json"], catch_exceptions=False)
+    (lane,) = all_lanes(made.opened.book).keys() - {"ingest"}
+    first = all_lanes(made.opened.book)[lane]
+    assert first.selection is not None
+    assert (made.opened.book.selection(first.selection), first.sinks) == (offsets((0, 0, 5)), ("hbase",))
+    steering.cancel(made.opened, lane, "a test")
+    cli_auditing.audit("orders", repair="execute", run_name="mine", approved_by="bob", as_json=True)
+    (entry,) = (one for name, one in all_lanes(made.opened.book).items() if name not in ("ingest", lane))
+    people = (entry.asked_by, entry.approved_by, entry.sinks)
+    assert (people, entry.reason) == ((me, "bob", ("hbase",)), "repair of what mine found")
 
 
 @given(limit=st.one_of(st.none(), st.integers(0, 20)), number=st.integers(0, 20), asked=NAMES, approved=NAMES)

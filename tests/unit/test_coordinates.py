@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidemark.errors import WrongUse
-from tidemark.offsets.coordinates import Coordinate, parse_coordinates, parse_ranges
-from tidemark.offsets.ranges import OffsetRange, TopicPartition
+from tidemark.offsets.coordinates import Coordinate, Named, parse_coordinates, parse_ranges, parse_records
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 
 def test_records_one_a_line() -> None:
@@ -23,7 +23,28 @@ def test_records_one_a_line() -> None:
 
 
 def test_ranges_one_a_line() -> None:
-    assert parse_ranges("logs/0@5-9") == [OffsetRange(TopicPartition("logs", 0), 5, 9)]
+    assert parse_ranges("logs/0@5-9") == Named(RangeSet([OffsetRange(TopicPartition("logs", 0), 5, 9)]))
+
+
+def test_an_incarnation_is_said_or_left_to_the_ledger() -> None:
+    """As Tidemark prints it, and also the first one."""
+    second, first = (RangeSet([OffsetRange(TopicPartition("logs", 3, one), 17, 18)]) for one in (2, 1))
+    for said in (
+        "logs#2/3@17",
+        "  logs#2/3@17#17",
+        "logs#2,3,17",
+        "topic,partition,offset\nlogs#2,3,17",
+        '["logs#2", 3, 17]',
+    ):
+        assert parse_records(said) == Named(exact=second)
+    assert parse_records("logs#1/3@17\nlogs/3@17 #2/3@18") == Named(first, first)
+    assert parse_records("logs/3@17#1/3@18") == Named(first)
+    assert parse_ranges("logs#2/3@17-18\nlogs/3@17-18") == Named(first, second)
+    for wrong in ("logs#0/3@17", "logs#/3@17", "logs#2#2/3@17", "logs#1234567890/3@17"):
+        with pytest.raises(WrongUse, match=r"line 1: .* is not a coordinate"):
+            parse_records(wrong)
+    with pytest.raises(WrongUse, match="logs#2/3@17: leave the incarnation out here"):
+        parse_coordinates("logs#2/3@17")
 
 
 @pytest.mark.parametrize(

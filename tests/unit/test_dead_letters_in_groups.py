@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.support.known_streams import OUTCOMES, KnownStream, tables
-from tests.support.streams_in_memory import at
-from tidemark.runs.redriving import DeadLetters
+from tests.support.streams_in_memory import at, offsets
+from tidemark.errors import WrongUse
+from tidemark.runs import selecting
+from tidemark.runs.answering import answers_of
+from tidemark.runs.answers import EXPIRED, totals
+from tidemark.runs.redriving import DeadLetters, redrive
 from tidemark.runs.requests import ReplayRequest, checked
+from tidemark.runs.selecting import select
 from tidemark.views.dead_letters import dead_letters, selects
 from tidemark.views.fates import Fate
+from tidemark.views.summary import committed_by
 
 __all__ = ["tables"]
 
@@ -70,6 +79,69 @@ def test_the_newest_windows_come_first_when_there_is_no_time_for_all(tmp_path: P
     assert (found["windows"], found["windows_counted"], found["not_counted"]) == (3, 1, 10)
     windows = {part["window"]: part["number"] for one in found["groups"] for part in one["windows"]}
     assert windows.keys() == {"ingest/3", "ingest/2"}
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> KnownStream:
+    """Fifteen dead letters in three windows; Kafka has only those from 7 on."""
+    world = KnownStream(tmp_path, [Fate.DEAD_LETTER] * 15)
+    world.ends((0, 15))
+    while world.ingest() is not None:
+        pass
+    world.ends((7, 15))
+    return world
+
+
+@pytest.mark.covers("U8")
+def test_a_redrive_by_time_names_those_that_have_expired(many: KnownStream) -> None:
+    """Offset n has the time n seconds, in its dead letter too."""
+    times: dict[str, Any] = {"since": "1970-01-01T00:00:04Z", "until_time": "1970-01-01T00:00:09Z"}
+    found = select(many.opened, ReplayRequest(dead_letters="*", reason="a test", **times))
+    assert (found.ranges, dict(found.left_out)) == (offsets((0, 7, 9)), {EXPIRED: offsets((0, 4, 7))})
+    with pytest.raises(WrongUse, match=r"strict: 3 offsets cannot be read by a replay. expired"):
+        select(many.opened, ReplayRequest(dead_letters="*", reason="a test", strict=True, **times))
+    shown = dead_letters(many.opened, DeadLetters(None, "", *selecting.times(*times.values())))
+    assert (shown["counted"], shown["windows"]) == (5, 2)
+
+
+def test_a_redrive_reads_no_messages_and_only_where_dead_letters_may_be(many: KnownStream) -> None:
+    since, until = (datetime.fromtimestamp(second, UTC) for second in (4, 5))
+    for wanted, places in (
+        (DeadLetters(), range(15)),
+        (DeadLetters(None, "ingest/2"), range(5, 10)),
+        (DeadLetters(None, "", since, until), range(5)),
+        (DeadLetters(None, "", until), range(5, 15)),
+    ):
+        many.dead.read.clear()
+        redrive(many.opened, wanted)
+        assert many.dead.read == [(frozenset({"reason", "error", "redrives", "timestamp"}), one) for one in places]
+    # Nothing is there: all are looked at for their reasons alone.
+    many.dead.read.clear()
+    said = r"no dead letter of orders has the reason 'bad 2' .* ingest/2; reasons are: 'bad 0' \(8\), 'bad 1' \(7\)"
+    with pytest.raises(WrongUse, match=said):
+        redrive(many.opened, DeadLetters("bad 2", "ingest/2"))
+    assert many.dead.read[5:] == [(frozenset({"reason"}), one) for one in range(15)]
+
+
+def test_a_window_without_counts_may_have_made_any(many: KnownStream) -> None:
+    """As of a ledger that was made anew out of the sinks."""
+    record = many.opened.book.committed()[0].record
+    assert record.receipt is not None
+    without = structs.replace(record, receipt=structs.replace(record.receipt, tallies=()))
+    later = datetime.fromtimestamp(9, UTC)
+    assert [DeadLetters(since=later).may_be_in(one) for one in (record, without)] == [[], [at(0)]]
+    assert [DeadLetters(window="ingest/2").may_be_in(one) for one in (record, without)] == [[], []]
+    alone = structs.replace(without, window=structs.replace(without.window, sinks=("hbase",)))
+    assert DeadLetters().may_be_in(alone) == []
+
+
+def test_the_answers_of_a_replay_read_no_messages(many: KnownStream) -> None:
+    lane = many.replay("again", (8, 11))
+    many.dead.read.clear()
+    assert totals(answers_of(many.opened, committed_by(many.opened, lane, "again"))) == {
+        "found, a dead letter again: redrive 1 of 3": 3
+    }
+    assert {fields for fields, _ in many.dead.read} == {frozenset({"redrives"})}
 
 
 def test_those_that_were_redriven_too_often_are_counted(tmp_path: Path) -> None:

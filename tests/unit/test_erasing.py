@@ -22,13 +22,14 @@ from tidemark.ledger.records import LaneKind, Record, SinkReceipt, positions
 from tidemark.ledger.register import open_lane
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs import erasing, keys, lanes, steering
 from tidemark.runs.approval import People
-from tidemark.runs.requests import BackfillRequest, ReplayRequest
+from tidemark.runs.requests import BackfillRequest, EraseRequest, ReplayRequest
 from tidemark.runs.selecting import divided, select
 from tidemark.sinks.aggregates.rows import block_qualifier
 from tidemark.sinks.aggregates.table import counting, place_of
+from tidemark.views import where
 from tidemark.views.fates import Covering, Fate, possible
 
 LATER = TEXT.replace("start: earliest", "start: {offsets: {orders/0: 20}}")
@@ -305,6 +306,69 @@ def test_an_erasure_whose_first_window_reads_nothing_goes_on(tmp_path: Path) -> 
     done = erasing.done(made.opened, lane)
     assert (done.erased, done.read_again) == (wanted, offsets((0, 30, 35), (0, 36, 40)))
     assert lanes.is_done(made.opened, lane)
+
+
+ACCEPTING = TEXT.replace("start: earliest", "start: earliest\n  on_recreated: accept\n  on_truncated: accept")
+
+
+@pytest.fixture
+def anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
+    """The first incarnation was read from 0 to 20 in partition 0, and was cut at 8. Of the second, [8, 12) was read."""
+    monkeypatch.setattr("tidemark.runs.discovery._STALE_PAUSE_SECONDS", 0)
+    made = StreamInMemory(tmp_path, text=ACCEPTING)
+    made.ends((0, 20))
+    made.ingest("run 1")
+    made.ends((0, 8))
+    made.ingest("run 2")
+    made.ends((0, 12))
+    made.ingest("run 3")
+    return made
+
+
+def named(made: StreamInMemory, records: str) -> list[str]:
+    found, _ = erasing.wanted(made.opened, EraseRequest(records=records, reason=REASON))
+    return [str(one) for one in found]
+
+
+@pytest.mark.covers("N27")
+def test_what_is_erased_is_what_show_shows(anew: StreamInMemory) -> None:
+    """Below the cut it is the message of the first incarnation, above it that of the second."""
+    said = [f"orders/0@{offset}" for offset in (3, 9)] + ["orders#1/0@9", "orders#2/0@9"]
+    assert named(anew, "\n".join(said[:2])) == ["orders/0 [3, 4)", "orders#2/0 [9, 10)"]
+    for one in said:
+        (erased_one,) = named(anew, one)
+        shown = where.coordinate(anew.opened, one)
+        assert erased_one == str(shown.as_range())
+    record = erase(anew, erasing.wanted(anew.opened, EraseRequest(records="orders/0@3", reason=REASON))[0])
+    authority = anew.opened.book.authority()
+    assert authority.of(at(0), 3) == record.attempt.generation
+    assert look_up(anew.opened.book, Coordinate(at(0), 3)).counting() == record
+    # Kafka still has the message below the cut, and not the one that was written over.
+    kafka = {
+        offset: erasing.remaining(anew.opened, offsets((0, offset, offset + 1)))[-1].remains.partition(" ")[0]
+        for offset in (3, 9)
+    }
+    assert kafka == {3: "1", 9: ""}
+
+
+@pytest.mark.covers("N27")
+def test_an_offset_that_only_another_incarnation_has_is_refused_until_it_is_named(anew: StreamInMemory) -> None:
+    said = (
+        r"^orders#2/0@15: no window has read this message, but one has read orders#1/0@15. Nothing was changed. Say which "
+        r"you mean: orders#1/0@15 \(tidemark show orders orders#1/0@15\), or orders#2/0@15$"
+    )
+    with pytest.raises(WrongUse, match=said):
+        named(anew, "orders/0@3\norders/0@15")
+    assert named(anew, "orders#1/0@15") == ["orders/0 [15, 16)"]
+    record = erase(anew, RangeSet([OffsetRange(at(0), 15, 16)]))
+    assert erased([one for one in anew.opened.book.committed() if one.record == record]) == offsets((0, 15, 16))
+    # Of a topic that was created again, the first incarnation has what the third has not.
+    anew.kafka.ids["orders"] = "created again"
+    anew.ends((0, 2))
+    anew.ingest("run 4")
+    with pytest.raises(WrongUse, match=r"^orders#3/0@3: .* one has read orders#1/0@3"):
+        named(anew, "orders/0@3")
+    assert named(anew, "orders/0@1") == ["orders#3/0 [1, 2)"]
 
 
 def test_the_fate_of_an_erased_offset() -> None:

@@ -82,6 +82,12 @@ def test_scattered_offsets_take_longer() -> None:
     assert (found["records"], found["between"], alone["between"]) == (alone["records"], 100, 0)
     assert found["seconds"] == round(alone["seconds"] + 99 * 0.004 + 100 * 4.5e-6, 1)
     assert said(found).startswith("estimate: 81 records and 100 between them that are only read, ")
+    took = {seconds: said({**found, "seconds": seconds}).split(", ")[2] for seconds in (59.9, 60.0, 11223.4)}
+    assert took == {
+        59.9: "59.9 seconds and the start of Spark",
+        60.0: "1 min and the start of Spark",
+        11223.4: "3 h 7 min and the start of Spark",
+    }
 
 
 def test_what_is_stored_already() -> None:

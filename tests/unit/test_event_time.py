@@ -14,8 +14,8 @@ from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
 from tidemark.errors import TopicUnknown
 from tidemark.ledger.records import LaneKind
-from tidemark.offsets.ranges import TopicPartition
-from tidemark.runs import lanes
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.runs import erasing, lanes
 from tidemark.views.completeness import Answer, Missing, Span
 from tidemark.views.event_time import (
     answer_shown,
@@ -106,6 +106,56 @@ def test_a_backfill_completes_an_hour_before_the_stream_began(tmp_path: Path) ->
     made.selected(LaneKind.BACKFILL, offsets((0, 0, 2)))
     assert rules(made) == ["passed"]
     assert [hour for hour, _ in progress(made.opened).became_complete(seen.watermark(), [])] == [HOUR]
+
+
+def erase(made: Timed, *found: tuple[int, int, int]) -> None:
+    run = f"erasure {found}"
+    lane = erasing.open_erasure(made.opened, run, erasing.choose(made.opened, offsets(*found)), "request 4711")
+    assert erasing.erase_without_spark(made.opened, lane, run) is None
+
+
+@pytest.mark.covers("N27")
+def test_an_erasure_leaves_no_hole_and_moves_nothing(tmp_path: Path) -> None:
+    text = TEXT.replace("start: earliest", "start: {offsets: {orders/0: 2}}")
+    made = Timed(tmp_path, kafka=TimedKafka(logs={}), text=text)
+    made.now = minutes(90)
+    made.kafka.send(0, *(minutes(one) for one in (1, 2, 3, 61, 70, 4)))
+    made.ingest()
+    before = answers(made)[at(0)]
+    assert [str(one) for _, one in before.missing] == ["orders/0 [0, 2)"]
+    # What was read and is erased stays passed, and the number of late messages is the same.
+    made.now = minutes(95)
+    erase(made, (0, 3, 4), (0, 5, 6))
+    assert answers(made)[at(0)] == before
+    assert progress(made.opened).watermark() == minutes(95 - 5)
+    # What no window has read is not waited for once it is erased.
+    erase(made, (0, 0, 1))
+    assert [str(one) for _, one in answers(made)[at(0)].missing] == ["orders/0 [1, 2)"]
+    erase(made, (0, 1, 2))
+    assert rules(made) == ["passed"]
+    assert progress(made.opened).passed_over() == RangeSet()
+
+
+@pytest.mark.covers("N27")
+def test_an_erasure_is_no_sign_that_a_partition_is_still_read(tmp_path: Path) -> None:
+    made = stream(tmp_path)
+    made.now = minutes(90)
+    made.kafka.send(0, minutes(1), minutes(70))
+    made.kafka.send(1, minutes(2), minutes(80))
+    made.ingest()
+    fewer = Timed(
+        tmp_path,
+        made.kafka,
+        made.text.replace("topics: [orders]", "partitions: {orders: [0]}"),
+        made.store,
+    )
+    fewer.now = minutes(200)
+    # The second hour ended after the stream had left partition 1 alone, whatever is erased there since.
+    later = Span(minutes(120), minutes(180))
+    assert list(answers(fewer, later)) == [at(0)]
+    erase(fewer, (1, 0, 1))
+    assert list(answers(fewer, later)) == [at(0)]
+    assert list(answers(fewer)) == [at(0), at(1)]
 
 
 def test_what_a_policy_passed_over_is_named_and_holds_nothing_back(tmp_path: Path) -> None:

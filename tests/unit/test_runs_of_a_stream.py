@@ -16,6 +16,7 @@ from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import ClaimOverlap, Conflict, OffsetsOutOfRange, WrongUse
 from tidemark.ledger.records import INGEST, LaneKind, Window, positions
 from tidemark.ledger.register import open_lane
+from tidemark.offsets.coordinates import Named
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import lanes
 from tidemark.views import summary
@@ -312,19 +313,23 @@ def test_a_replay_that_cannot_be_planned_says_in_the_ledger_why_it_was_closed(tm
     assert str(head.head.closed_early).startswith("OffsetsOutOfRange: ")
 
 
-def test_ranges_of_people_are_of_the_newest_incarnation(tmp_path: Path) -> None:
+def test_ranges_of_people_are_of_the_incarnation_that_they_belong_to(tmp_path: Path) -> None:
     made = StreamInMemory(tmp_path, text=TEXT.replace("start: earliest", "start: earliest\n  on_recreated: accept"))
     made.kafka.ids["orders"] = "first"
     made.ends((0, 9))
     made.ingest("run 1")
-    assert lanes.with_incarnations(made.opened, offsets((0, 1, 2))) == offsets((0, 1, 2))
+    named = Named(offsets((0, 1, 2)))
+    assert lanes.with_incarnations(made.opened, named) == offsets((0, 1, 2))
     made.kafka.ids["orders"] = "second"
     made.ends((0, 5))
     made.ingest("run 2")
-    (one,) = lanes.with_incarnations(made.opened, offsets((0, 1, 2)))
+    (one,) = lanes.with_incarnations(made.opened, named)
     assert (one.partition, one.start, one.until) == (at(0, 2), 1, 2)
+    assert lanes.with_incarnations(made.opened, Named(exact=named.open)) == offsets((0, 1, 2))
+    with pytest.raises(WrongUse, match="orders has no incarnation 3; known are 1, 2"):
+        lanes.with_incarnations(made.opened, Named(exact=RangeSet([OffsetRange(at(0, 3), 1, 2)])))
     with pytest.raises(WrongUse, match="other: the stream orders has never read this topic"):
-        lanes.with_incarnations(made.opened, RangeSet([OffsetRange(TopicPartition("other", 0), 0, 1)]))
+        lanes.with_incarnations(made.opened, Named(RangeSet([OffsetRange(TopicPartition("other", 0), 0, 1)])))
 
 
 # What else a run says

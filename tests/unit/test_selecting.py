@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.errors import LogTruncated, TopicGone, TopicRecreated, TopicUnknown, WrongUse
 from tidemark.ledger.records import LaneKind
-from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.offsets.coordinates import Named, parse_coordinates
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.inputs import Known
@@ -28,6 +29,7 @@ from tidemark.runs.answers import (
     NOT_YET,
     READ_ALREADY,
     THE_INGESTS,
+    UNIT_LOST,
 )
 from tidemark.runs.redriving import DeadLetters, Redrive, too_often
 from tidemark.runs.requests import AuditRequest, BackfillRequest, ReplayRequest
@@ -234,10 +236,15 @@ def test_dead_letters_of_a_window_and_between_two_times(
         return Redrive(offsets((0, 12, 13)), RangeSet(), RangeSet())
 
     monkeypatch.setattr(redriving, "redrive", redrive)
-    between_times = {"since": "1970-01-01T00:00:12Z", "until_time": "1970-01-01T00:00:15Z", "if_none": "end"}
+    # Whatever Kafka has at these times, also nothing: `if_none` is for messages that are looked up there.
+    between_times = {"since": "1990-01-01T00:00:12Z", "until_time": "1990-01-01T00:00:15Z", "if_none": "fail"}
     select(orders.opened, replay(dead_letters="too old", dead_letters_window="ingest/2", **between_times))
     select(orders.opened, replay(dead_letters="*", dead_letters_window="replay-1"))
-    assert heard == [DeadLetters("too old", "ingest/2", offsets((0, 12, 15))), DeadLetters(None, "replay-1")]
+    since, until = (datetime(1990, 1, 1, 0, 0, second, tzinfo=UTC) for second in (12, 15))
+    assert heard == [DeadLetters("too old", "ingest/2", since, until), DeadLetters(None, "replay-1")]
+    turned = {"since": between_times["until_time"], "until_time": between_times["since"]}
+    with pytest.raises(WrongUse, match="the first has to lie before the second"):
+        select(orders.opened, replay(dead_letters="*", **turned))
 
 
 def test_records_out_of_a_file(orders: StreamInMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,8 +253,8 @@ def test_records_out_of_a_file(orders: StreamInMemory, tmp_path: Path, monkeypat
     assert select(orders.opened, replay(records_file="records.csv")).ranges == offsets(
         (0, 12, 13), (0, 14, 15), (1, 2, 3)
     )
-    assert AuditRequest(records_file="records.csv", ranges="orders/0@20-22").offsets() == offsets(
-        (0, 12, 13), (0, 14, 15), (0, 20, 22), (1, 2, 3)
+    assert AuditRequest(records_file="records.csv", ranges="orders/0@20-22").offsets() == Named(
+        offsets((0, 12, 13), (0, 14, 15), (0, 20, 22), (1, 2, 3))
     )
 
 
@@ -308,6 +315,35 @@ def test_a_replay_takes_whole_blocks_where_a_sink_needs_no_more(tmp_path: Path) 
         WrongUse, match=r"^aggregates are made of whole blocks of 4 offsets, .* without orders/0 \[12, 13\)"
     ):
         at_once(offsets((0, 13, 14)), offsets((0, 13, 20)))
+
+
+def test_what_a_sink_needs_whole_and_kafka_has_in_part_is_left_out(tmp_path: Path) -> None:
+    """The log begins at 9 now, within the block [8, 10), which the end of the first window closes."""
+    sums = StreamInMemory(tmp_path, text=BY_BLOCKS)
+    for end in (10, 20):
+        sums.ends((0, end), (0, 0))
+        sums.ingest(f"run {end}")
+    sums.ends((9, 20), (0, 0))
+    lost = {EXPIRED: offsets((0, 2, 3)), UNIT_LOST: offsets((0, 9, 10))}
+    records = "orders/0@2\norders/0@9\norders/0@13"
+    for dry_run in (True, False):
+        found = select(sums.opened, replay(records=records, dry_run=dry_run))
+        assert (found.ranges, dict(found.left_out)) == (offsets((0, 12, 16)), lost)
+        # A backfill that reads again is a replay too.
+        again = select(sums.opened, backfill(ranges="orders/0@9-14", mode="reprocess", dry_run=dry_run))
+        assert (again.ranges, again.again) == (RangeSet(), offsets((0, 10, 16)))
+        assert dict(again.left_out) == {UNIT_LOST: offsets((0, 9, 10))}
+        with pytest.raises(
+            WrongUse, match=r"^strict: 2 offsets cannot be read by a replay.*holds all of these: orders/0 \[9"
+        ):
+            select(sums.opened, replay(records=records, strict=True, dry_run=dry_run))
+    with pytest.raises(WrongUse, match=r"^there is nothing to replay: a sink needs their whole windows or blocks"):
+        select(sums.opened, replay(records="orders/0@9", dry_run=False))
+    # The other sinks need no more than the offset.
+    (tmp_path / "two").mkdir()
+    text = BY_BLOCKS.replace("sinks:\n", "sinks:\n  - {type: hbase, name: rows, table: orders}\n")
+    two = StreamInMemory(tmp_path / "two", sums.kafka, text, sums.store)
+    assert select(two.opened, replay(records="orders/0@9", sinks=["rows"])).ranges == offsets((0, 9, 10))
 
 
 def test_two_sinks_with_other_blocks_both_have_whole_ones(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,15 +17,16 @@ from tidemark.audit.repair import name_after_repair, verdict
 from tidemark.audit.report import AuditReport
 from tidemark.cli import finding
 from tidemark.cli.comparing import show_comparison
-from tidemark.cli.options import Html, Json, Ranges, Records, RecordsFile, RunName, Stream, Verbose
+from tidemark.cli.options import ApprovedBy, Html, Json, Ranges, Records, RecordsFile, RunName, Stream, Verbose
 from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.progress import of_audit
-from tidemark.cli.selected import lines
+from tidemark.cli.selected import lines, user
 from tidemark.cli.selected import repair as replay_findings
 from tidemark.cli.submitting import new_run, submit
-from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, ProcessingFailed, WrongUse
+from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, NotApproved, ProcessingFailed, WrongUse
 from tidemark.ledger.records import AUDIT
 from tidemark.runs import auditing, lanes
+from tidemark.runs.approval import People, check_approved
 from tidemark.runs.auditing import Repair
 from tidemark.runs.comparing import as_value, find_comparison
 from tidemark.runs.open_stream import OpenStream
@@ -63,6 +65,7 @@ def audit(
         int | None,
         typer.Option(help="chooses the share: the next number is the next share; without it, the number of the day"),
     ] = None,
+    approved_by: ApprovedBy = "",
     run_name: RunName = "",
     html: Html = None,
     verbose: Verbose = False,
@@ -70,7 +73,7 @@ def audit(
 ) -> None:
     """Compare what should be in the results with what is there. Ends with 1 when there are differences.
 
-    After `--repair execute`, with 1 if anything is still wrong.
+    After `--repair execute`, with 1 if anything is still wrong. `--approved-by` is for this repair.
 
     Example: tidemark audit orders --ranges orders/3@0-5000 --repair plan
     """
@@ -91,13 +94,15 @@ def audit(
         selection = opened.book.store_selection(lanes.with_incarnations(opened, offsets)).digest
     first = _audited(opened, name, asked.depth, selection, _share(asked), verbose=verbose)
     planned = auditing.repair_of(opened, first) if asked.repair != "none" else None
-    again = None
+    again = refused = None
     if asked.repair == "execute" and planned is not None:
         error(first.sentence())
         error(planned.sentence())
-        if planned.replays:
-            reason, again_by = f"repair of what {name} found", f"tidemark replay {stream}"
-            replay_findings(opened, new_run(), planned.replays, planned.sinks, reason, again_by, verbose=verbose)
+        reason, replay = f"repair of what {name} found", f"tidemark replay {stream}"
+        people = People(user(), approved_by or None)
+        refused = _not_approved(opened, planned, people, f"{replay} {_options(planned)} --reason {shlex.quote(reason)}")
+        if planned.replays and refused is None:
+            replay_findings(opened, new_run(), planned.replays, planned.sinks, reason, people, replay, verbose=verbose)
             again = _audited(opened, name_after_repair(name), Level.FULL, planned.audit_after, verbose=verbose)
     _write(html, first, again)
     outcome = verdict(first, again)
@@ -114,8 +119,28 @@ def audit(
         if again is not None:
             line(outcome.sentence)
         error(f"The report is kept as {name}: tidemark report {stream} {name}")
+    if refused is not None:
+        raise refused
     if not outcome.clean:
         raise typer.Exit(EXIT_DIFFERENCES)
+
+
+def _not_approved(opened: OpenStream, planned: Repair, people: People, replay: str) -> NotApproved | None:
+    """Why a repair needs another person first, as an error with the replay that does the same. None: it does not."""
+    try:
+        check_approved(opened.stream.limits.approve_above, planned.reads.count(), people)
+    except NotApproved as problem:
+        return NotApproved(
+            f"{problem}. Nothing was replayed. To repair without another audit first: {replay} --approved-by NAME"
+        )
+    return None
+
+
+def _options(planned: Repair) -> str:
+    """What a replay of a repair is asked for."""
+    return " ".join(
+        [f"--selection {planned.selection}", *(f"--sink {shlex.quote(one)}" for one in planned.sinks or ())]
+    )
 
 
 def report(

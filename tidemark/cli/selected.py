@@ -246,10 +246,18 @@ def _selected(
 
 
 def repair(
-    opened: OpenStream, run: str, findings: RangeSet, sinks: Sinks, reason: str, command: str, *, verbose: bool
+    opened: OpenStream,
+    run: str,
+    findings: RangeSet,
+    sinks: Sinks,
+    reason: str,
+    people: People,
+    command: str,
+    *,
+    verbose: bool,
 ) -> None:
     """Replay an audit's findings."""
-    lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason, People(user()), sinks=sinks)
+    lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason, people, sinks=sinks)
     process(opened, command, lane, run, _planned(opened, lane, run), verbose=verbose)
 
 

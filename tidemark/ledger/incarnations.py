@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from tidemark.ledger.records import Accepted, Raised, TopicChange, TopicIncarnation
-from tidemark.offsets.ranges import FIRST_INCARNATION
+from tidemark.offsets.ranges import FIRST_INCARNATION, MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 
 # As in the register.
 Topics = dict[str, tuple[TopicIncarnation, ...]]
@@ -29,6 +29,23 @@ class Change:
 
 def newest(topics: Topics, topic: str) -> TopicIncarnation:
     return max(topics[topic], key=lambda one: one.incarnation)
+
+
+def by_cuts(topics: Topics, offsets: RangeSet) -> RangeSet:
+    """Offsets that were named without an incarnation, in those to which they belong: below the cut of a log, an earlier one.
+
+    Those of a topic that the ledger does not know stay as they are.
+    """
+    placed = []
+    for at in offsets.partitions:
+        rest = offsets.only([at])
+        for one in sorted(topics.get(at.topic, ()), key=lambda one: -one.incarnation):
+            start = dict(one.starts).get(at.partition, 0)
+            above = rest & RangeSet([OffsetRange(at, start, MAX_OFFSET)])
+            placed.append((TopicPartition(at.topic, at.partition, one.incarnation), above.of(at)))
+            rest -= above
+        placed.append((at, rest.of(at)))
+    return RangeSet.of_intervals(placed)
 
 
 def learned(topics: Topics, topic_ids: Mapping[str, str], now: int) -> Topics:

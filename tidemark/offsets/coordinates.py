@@ -6,14 +6,14 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tidemark.errors import WrongUse
-from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, TopicPartition
+from tidemark.offsets.ranges import FIRST_INCARNATION, MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 
 # Kafka's own rule for topic names (org.apache.kafka.common.internals.Topic).
-_TOPIC = r"(?P<topic>[A-Za-z0-9._-]{1,249})"
+_TOPIC = r"(?P<topic>[A-Za-z0-9._-]{1,249})(#(?P<incarnation>[1-9]\d{0,8}))?"
 _WITH_AT = re.compile(rf"{_TOPIC}/(?P<partition>\d{{1,10}})@(?P<offset>\d{{1,19}})")
 _WITH_COMMAS = re.compile(rf"{_TOPIC}\s*,\s*(?P<partition>\d{{1,10}})\s*,\s*(?P<offset>\d{{1,19}})")
 _RANGE = re.compile(rf"{_TOPIC}/(?P<partition>\d{{1,10}})@(?P<start>\d{{1,19}})-(?P<until>\d{{1,19}})")
@@ -23,6 +23,8 @@ _MAX_PARTITION = 2**31 - 1
 _COLUMNS = (("topic", "partition", "offset"), ("_topic", "_partition", "_offset"))
 _ARRAY = re.compile(r"\s*\[\s*(?=[\[{\]])")
 _SPACE = re.compile(r"\s*")
+# Here # begins no comment.
+_WITH_INCARNATION = re.compile(r"\s*[A-Za-z0-9._-]+#\d+(?=[/,])")
 # How much of a wrong line an error shows.
 _MOST_SHOWN = 100
 
@@ -41,6 +43,30 @@ class Coordinate:
         return OffsetRange(self.partition, self.offset, self.offset + 1)
 
 
+@dataclass(frozen=True)
+class Named:
+    """Offsets as people name them: `open` in three parts, whose incarnation the ledger fills in, and `exact` in four."""
+
+    open: RangeSet = field(default_factory=RangeSet)
+    exact: RangeSet = field(default_factory=RangeSet)
+
+    def __bool__(self) -> bool:
+        return bool(self.open or self.exact)
+
+    def __or__(self, other: Named) -> Named:
+        return Named(self.open | other.open, self.exact | other.exact)
+
+
+def in_four_parts(at: Coordinate) -> str:
+    """A coordinate with its incarnation, also the first one, which `str` leaves out."""
+    return f"{at.partition.topic}#{at.partition.incarnation}/{at.partition.partition}@{at.offset}"
+
+
+def parse_records(text: str) -> Named:
+    """Coordinates as `parse_coordinates` reads them, of which each may have its incarnation, as `topic#2/partition@offset`."""
+    return _named(_matched(_said_in(text), (_WITH_AT, _WITH_COMMAS), "offset"), singly=True)
+
+
 def parse_coordinates(text: str) -> list[Coordinate]:
     """Coordinates as lines, CSV or JSON; the text itself shows which.
 
@@ -48,19 +74,26 @@ def parse_coordinates(text: str) -> list[Coordinate]:
     names the columns topic, partition and offset, among others. JSON: an array, or one value a line; each is an object with
     these names, or `["topic", partition, offset]`.
 
-    People write three parts; a caller that knows the ledger adds the incarnation. Raises WrongUse naming the line.
+    They have three parts; a caller that knows the ledger adds the incarnation. Raises WrongUse naming the line.
     """
-    text = text.removeprefix("\ufeff")
-    if text.lstrip().startswith(("[", "{")):
-        found = _of_json(text)
-    else:
-        found = _of_csv(text) if _names_columns(text) else _of_lines(text)
-    return [Coordinate(partition, start) for partition, start, _ in _matched(found, (_WITH_AT, _WITH_COMMAS), "offset")]
+    found = []
+    for partition, start, _, exact in _matched(_said_in(text), (_WITH_AT, _WITH_COMMAS), "offset"):
+        if exact:
+            raise WrongUse(f"{Coordinate(partition, start)}: leave the incarnation out here; the newest one is meant")
+        found.append(Coordinate(partition, start))
+    return found
 
 
-def parse_ranges(text: str) -> list[OffsetRange]:
-    """Half-open ranges, one per line: `topic/partition@from-until`. Raises WrongUse naming the line."""
-    return [OffsetRange(*parts) for parts in _matched(_of_lines(text), (_RANGE,), "from-until")]
+def parse_ranges(text: str) -> Named:
+    """Half-open ranges, one per line: `topic/partition@from-until`, or with an incarnation. Raises WrongUse naming the line."""
+    return _named(_matched(_of_lines(text), (_RANGE,), "from-until"))
+
+
+def _named(found: _Matched, *, singly: bool = False) -> Named:
+    parts: dict[bool, list[OffsetRange]] = {False: [], True: []}
+    for partition, start, until, exact in found:
+        parts[exact].append(OffsetRange(partition, start, start + 1 if singly else until))
+    return Named(RangeSet(parts[False]), RangeSet(parts[True]))
 
 
 def columns(there: Iterable[str]) -> tuple[str, str, str] | None:
@@ -71,11 +104,22 @@ def columns(there: Iterable[str]) -> tuple[str, str, str] | None:
 
 # Each form gives the number of a line, and what it says of a coordinate.
 _Said = Iterator[tuple[int, str]]
+# Partition, first offset and until, and whether the incarnation was said.
+_Matched = Iterator[tuple[TopicPartition, int, int, bool]]
+
+
+def _said_in(text: str) -> _Said:
+    text = text.removeprefix("\ufeff")
+    if text.lstrip().startswith(("[", "{")):
+        return _of_json(text)
+    return _of_csv(text) if _names_columns(text) else _of_lines(text)
 
 
 def _of_lines(text: str) -> _Said:
     for number, line in enumerate(text.splitlines(), start=1):
-        if words := line.split("#", 1)[0].strip():
+        named = _WITH_INCARNATION.match(line)
+        comment = line.find("#", named.end() if named else 0)
+        if words := line[: comment if comment >= 0 else None].strip():
             yield number, words
 
 
@@ -154,7 +198,7 @@ def _shown(text: str) -> str:
     return repr(first[:_MOST_SHOWN] + ("..." if len(first) > _MOST_SHOWN else ""))
 
 
-def _matched(said: _Said, forms: Iterable[re.Pattern[str]], last: str) -> Iterator[tuple[TopicPartition, int, int]]:
+def _matched(said: _Said, forms: Iterable[re.Pattern[str]], last: str) -> _Matched:
     for number, words in said:
         match = next((found for form in forms if (found := form.fullmatch(words))), None)
         if match is None:
@@ -171,4 +215,6 @@ def _matched(said: _Said, forms: Iterable[re.Pattern[str]], last: str) -> Iterat
             )
         if parts["topic"] in (".", ".."):
             raise WrongUse(f"line {number}: {parts['topic']!r} is not a topic name")
-        yield TopicPartition(parts["topic"], int(parts["partition"])), start, until
+        incarnation = parts["incarnation"]
+        at = TopicPartition(parts["topic"], int(parts["partition"]), int(incarnation or FIRST_INCARNATION))
+        yield at, start, until, incarnation is not None

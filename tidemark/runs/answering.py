@@ -10,7 +10,7 @@ from tidemark.runs import answers
 from tidemark.runs.answers import Answer
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.dead_letters import redrives
-from tidemark.sinks.reading import pieces, rows_of_pieces
+from tidemark.sinks.reading import fewest_scans, pieces, rows_of_pieces
 
 
 def answers_of(opened: OpenStream, records: Sequence[Record]) -> list[Answer]:
@@ -29,12 +29,13 @@ def _dead_letters(opened: OpenStream, records: Sequence[Record], covers: RangeSe
     if not tallies:
         return {}
     covers = covers.only(tally.at for tally in tallies)
-    # One scan over the hull is cheaper than one for each offset, unless the offsets lie far apart too.
-    wanted = min((covers, covers.hull()), key=lambda ranges: sum(1 for _ in pieces(ranges)))
+    wanted = fewest_scans(covers, covers.hull())
+    # Not the messages, which may be large.
+    table = opened.dead_letter_table().only(("redrives",))
     book, most = opened.book, opened.stream.dead_letters.max_redrives
     generations = {record.attempt.generation for record in records}
     found: dict[str, list[OffsetRange]] = {}
-    for row in rows_of_pieces(book, opened.dead_letter_table(), book.view(), pieces(wanted)):
+    for row in rows_of_pieces(book, table, book.view(), pieces(wanted)):
         if row.mark.generation in generations:
             at = OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1)
             found.setdefault(answers.dead_letter(redrives(row), most), []).append(at)

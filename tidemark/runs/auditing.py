@@ -32,7 +32,6 @@ from tidemark.runs.open_stream import OpenStream
 _HOUR_MS = 3_600_000
 # Of a report's sentence beside its report: enough for a line of a page.
 _MOST_SENTENCE = 500
-_UNIT_LOST = "a sink needs their whole windows or blocks, and Kafka no longer holds all of these"
 
 
 @dataclass(frozen=True)
@@ -202,16 +201,15 @@ def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
         return None
     sinks = differing(opened, report)
     findings = lanes.stored_selection(opened, report.findings.digest)
-    found = selecting.answered(opened, LaneKind.REPLAY, findings)
-    lost = whole_windows.lost_with(opened, found.ranges, sinks)
-    replays = found.ranges - lost
+    found = selecting.without_lost(opened, selecting.answered(opened, LaneKind.REPLAY, findings), sinks)
+    replays = found.ranges
     reads = whole_windows.widened(opened, replays, sinks) if replays else replays
     return Repair(
         # The replay and the audit after it take them from the ledger.
         selection=opened.book.store_selection(replays).digest if replays else "",
         findings=findings,
         replays=replays,
-        left_out={**found.left_out, _UNIT_LOST: lost} if lost else found.left_out,
+        left_out=found.left_out,
         sinks=sinks,
         reads=reads,
         audit_after=opened.book.store_selection(reads | findings).digest,

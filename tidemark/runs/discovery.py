@@ -10,10 +10,10 @@ from functools import partial
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import TopicUnknown
 from tidemark.ledger import ordering
-from tidemark.ledger.incarnations import Topics, accepted, learned, newest
+from tidemark.ledger.incarnations import Topics, accepted, by_cuts, learned, newest
 from tidemark.ledger.records import INGEST, Head, Register
 from tidemark.ledger.register import change_topics
-from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning import checking
 from tidemark.planning.inputs import Known, Request
 from tidemark.runs.open_stream import OpenStream
@@ -54,6 +54,26 @@ def known_now(opened: OpenStream, topics: tuple[str, ...], *, learn: bool = True
     if learn and not missing:
         return _known(opened, logs, change_topics(opened.book, partial(_learned, opened, logs)))
     return _known(opened, logs, _learned(opened, logs, known))
+
+
+def held_now(opened: OpenStream, topics: tuple[str, ...]) -> RangeSet:
+    """The offsets that Kafka holds of these topics. Below the cut of a log, they belong to an earlier incarnation."""
+    logs = opened.log.topics(topics, opened.stream.source.isolation)
+    register = opened.book.register()
+    known = register[1].topics if register else {}
+    there = RangeSet(
+        OffsetRange(TopicPartition(topic, number), log.start, log.end)
+        for topic, found in logs.items()
+        for number, log in found.partitions.items()
+    )
+    ours = {
+        (topic, one.incarnation)
+        for topic, found in logs.items()
+        for one in known.get(topic, ())
+        if one.topic_id == found.topic_id
+    }
+    found = by_cuts(known, there)
+    return found.only(at for at in found.partitions if (at.topic, at.incarnation) in ours)
 
 
 def note_partitions(opened: OpenStream, known: Known, ingest: Head | None) -> None:

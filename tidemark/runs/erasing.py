@@ -26,12 +26,11 @@ from tidemark.ledger.records import (
     positions,
 )
 from tidemark.ledger.register import NewLane, open_together
-from tidemark.offsets.coordinates import parse_coordinates
+from tidemark.offsets.coordinates import Coordinate, Named, in_four_parts, parse_records
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.planning.planner import offsets_within
 from tidemark.runs import answers, keys, lanes, whole_windows
 from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved
-from tidemark.runs.discovery import known_now
+from tidemark.runs.discovery import held_now
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.record_files import records_in
 from tidemark.runs.requests import EraseRequest
@@ -61,15 +60,31 @@ class Chosen:
 def wanted(opened: OpenStream, asked: EraseRequest) -> tuple[RangeSet, str]:
     """The offsets that a request names, and how they were found, in words: empty where the request names them itself.
 
-    For a key, reads what Kafka holds of the stream. Raises WrongUse, which names the line.
+    For a key, reads what Kafka holds of the stream. Raises WrongUse, which names the line; also for an offset in three
+    parts that no window has read where it belongs now, while another incarnation of the topic has it.
     """
     if asked.key:
         found = keys.with_key(opened, keys.parse_key(asked.key))
         return found.offsets, found.sentence()
-    named = records_in(asked.records_file) if asked.records_file else None
-    if named is None:
-        named = RangeSet(one.as_range() for one in parse_coordinates(asked.records))
-    return lanes.with_incarnations(opened, named), ""
+    named = Named(records_in(asked.records_file)) if asked.records_file else parse_records(asked.records)
+    offsets = lanes.with_incarnations(opened, named)
+    _check_the_one_meant(opened, offsets - named.exact)
+    return offsets, ""
+
+
+def _check_the_one_meant(opened: OpenStream, offsets: RangeSet) -> None:
+    """Raises WrongUse for offsets that no window has read, where windows have read them in another incarnation."""
+    covered = opened.book.authority().covered()
+    unread = offsets - covered
+    for at in unread.partitions:
+        for other in covered.partitions:
+            there = (other.topic, other.partition) == (at.topic, at.partition)
+            if there and (shared := (covered & RangeSet.of_intervals([(other, unread.of(at))])).of(other)):
+                named, meant = (in_four_parts(Coordinate(one, shared[0][0])) for one in (at, other))
+                raise WrongUse(
+                    f"{Coordinate(at, shared[0][0])}: no window has read this message, but one has read {meant}. Nothing was "
+                    f"changed. Say which you mean: {meant} (tidemark show {opened.book.stream} {meant}), or {named}"
+                )
 
 
 def choose(opened: OpenStream, wanted: RangeSet) -> Chosen:
@@ -227,7 +242,7 @@ def _in_kafka(opened: OpenStream, erased: RangeSet) -> Iterable[Remaining]:
     for topic in sorted({at.topic for at in erased.partitions}):
         offsets = erased.only(at for at in erased.partitions if at.topic == topic)
         try:
-            held = offsets_within(known_now(opened, (topic,), learn=False), offsets).count()
+            held = (held_now(opened, (topic,)) & offsets).count()
             said = f"{held} of {offsets.count()} offsets, until Kafka deletes them" if held else ""
         except (Unreachable, NotAuthorized, AuthenticationFailed, TopicUnknown) as problem:
             said = f"not known: {type(problem).__name__}: {problem}"

@@ -7,6 +7,7 @@ from typing import Any
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.times import in_words
 from tidemark.planning.estimating import estimate
 from tidemark.planning.merging import scatter
 from tidemark.runs import pacing
@@ -42,7 +43,9 @@ def said(found: dict[str, Any] | None) -> str:
     if found is None:
         return "estimate: unknown, since no window has been read yet"
     between = f" and {found['between']} between them that are only read" if found["between"] else ""
+    seconds = found["seconds"]
+    took = f"{seconds} seconds" if seconds < 60 else in_words(round(seconds * 1_000))
     return (
-        f"estimate: {found['records']} records{between}, {found['bytes']} bytes, {found['seconds']} seconds "
+        f"estimate: {found['records']} records{between}, {found['bytes']} bytes, {took} "
         "and the start of Spark, by the windows before"
     )

@@ -11,8 +11,7 @@ from tidemark.clients.kafka.consuming import consumer_of, reads_topic, records_o
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.planning.planner import offsets_within
-from tidemark.runs.discovery import known_now, topics_now
+from tidemark.runs.discovery import held_now, topics_now
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.reading import hbase_rows
 
@@ -60,7 +59,7 @@ def with_key(opened: OpenStream, key: bytes) -> WithKey:
     if head is None:
         raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to erase")
     below = RangeSet(OffsetRange(at, 0, offset) for at, offset in head.head.offsets().items())
-    held = offsets_within(known_now(opened, topics_now(opened), learn=False), below)
+    held = held_now(opened, topics_now(opened)) & below
     found = RangeSet(_in_kafka(opened, held, key))
     letters = RangeSet(
         OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1)

@@ -18,6 +18,7 @@ from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.commit import protocol
 from tidemark.errors import Conflict, LaneClosed, SourceChanged, TidemarkError, WrongUse
 from tidemark.ledger.erased import erased
+from tidemark.ledger.incarnations import by_cuts
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import (
     INGEST,
@@ -43,6 +44,7 @@ from tidemark.ledger.register import (
     open_together,
     required_head,
 )
+from tidemark.offsets.coordinates import Named
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds
@@ -408,20 +410,21 @@ def finish(opened: OpenStream, lane: str) -> None:
         close_lane(opened.book, lane)
 
 
-def with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:
-    """Offsets that people wrote in three parts, with the newest incarnation of each topic filled in.
+def with_incarnations(opened: OpenStream, named: Named) -> RangeSet:
+    """Offsets that people named, in the incarnations to which they belong, as `tidemark show` finds them.
 
-    Raises WrongUse for a topic that the stream has never read.
+    Raises WrongUse for a topic that the stream has never read, and for an incarnation that the ledger does not know.
     """
     found = opened.book.register()
-    filled = []
-    for at in ranges.partitions:
-        known = found[1].topics.get(at.topic) if found else None
-        if not known:
+    topics = found[1].topics if found else {}
+    for at in (*named.open.partitions, *named.exact.partitions):
+        if not topics.get(at.topic):
             raise WrongUse(f"{at.topic}: the stream {opened.book.stream} has never read this topic")
-        newest = TopicPartition(at.topic, at.partition, max(topic.incarnation for topic in known))
-        filled.append((newest, ranges.of(at)))
-    return RangeSet.of_intervals(filled)
+    for at in named.exact.partitions:
+        known = sorted(one.incarnation for one in topics[at.topic])
+        if at.incarnation not in known:
+            raise WrongUse(f"{at.topic} has no incarnation {at.incarnation}; known are {', '.join(map(str, known))}")
+    return by_cuts(topics, named.open) | named.exact
 
 
 def everything_from_the_start(opened: OpenStream) -> RangeSet:

@@ -13,8 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from tidemark.audit.levels import Level
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
-from tidemark.offsets.coordinates import parse_coordinates, parse_ranges
-from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.coordinates import Named, parse_ranges, parse_records
 from tidemark.offsets.shares import MOST_SEED, share_or_none
 from tidemark.offsets.times import read_time
 from tidemark.runs.record_files import records_in
@@ -249,11 +248,10 @@ class AuditRequest(_Request):
     def depth(self) -> Level:
         return Level(self.level)
 
-    def offsets(self) -> RangeSet:
-        """The requested offsets, in the newest incarnations. Empty: everything. Raises WrongUse naming the line."""
-        records = (one.as_range() for one in parse_coordinates(self.records))
-        found = RangeSet([*parse_ranges(self.ranges), *records])
-        return found | records_in(self.records_file) if self.records_file else found
+    def offsets(self) -> Named:
+        """The requested offsets. Empty: everything. Raises WrongUse naming the line."""
+        found = parse_ranges(self.ranges) | parse_records(self.records)
+        return found | Named(records_in(self.records_file)) if self.records_file else found
 
 
 Request = TypeVar("Request", bound=_Request)

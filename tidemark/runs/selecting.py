@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from tidemark.audit.coverage import coverage
 from tidemark.errors import WrongUse
 from tidemark.ledger.erased import by_answer
 from tidemark.ledger.records import INGEST, LaneKind
-from tidemark.offsets.coordinates import Coordinate, parse_coordinates, parse_ranges
+from tidemark.offsets.coordinates import Coordinate, Named, parse_ranges, parse_records
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.planning import checking
 from tidemark.planning.inputs import Known
 from tidemark.runs import answers, into_sinks, lanes, redriving, resolved, whole_windows
 from tidemark.runs.discovery import known_now, newest_incarnations, topics_now
+from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.record_files import records_in
 from tidemark.runs.redriving import DeadLetters
@@ -60,12 +61,23 @@ def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Sele
 
 def _widened(opened: OpenStream, request: BackfillRequest | ReplayRequest, found: Selected) -> Selected:
     sinks = into_sinks.named(opened, request.sinks)
+    if isinstance(request, ReplayRequest):
+        found = without_lost(opened, found, sinks)
+    elif lost := whole_windows.lost_with(opened, found.again, sinks):
+        found = replace(found, again=found.again - lost, left_out={**found.left_out, answers.UNIT_LOST: lost})
     _check(request, found)
     if isinstance(request, ReplayRequest):
         wide = whole_windows.widened(opened, found.ranges, sinks) if found.ranges else found.ranges
         return Selected(wide, found.left_out, wide - found.ranges)
     wide = whole_windows.widened(opened, found.again, sinks) if found.again else found.again
     return Selected(found.ranges, found.left_out, wide - found.again, wide)
+
+
+def without_lost(opened: OpenStream, found: Selected, sinks: Sinks) -> Selected:
+    """What a replay can read of its offsets: not those of windows or blocks that a sink needs whole and Kafka has in part."""
+    if not (lost := whole_windows.lost_with(opened, found.ranges, sinks)):
+        return found
+    return replace(found, ranges=found.ranges - lost, left_out={**found.left_out, answers.UNIT_LOST: lost})
 
 
 def selected_before(opened: OpenStream, kind: LaneKind, run: str) -> Selected | None:
@@ -90,12 +102,13 @@ def _check(request: BackfillRequest | ReplayRequest, found: Selected) -> None:
 
 
 def _selected(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
+    if isinstance(request, ReplayRequest) and request.dead_letters:
+        reason = None if request.dead_letters == "*" else request.dead_letters
+        bounds = times(request.since, request.until_time)
+        return _dead_letters(opened, DeadLetters(reason, request.dead_letters_window, *bounds))
     within = None
     if request.since or request.until_time:
         within = within_times(opened, request.since, request.until_time, request.if_none)
-    if isinstance(request, ReplayRequest) and request.dead_letters:
-        reason = None if request.dead_letters == "*" else request.dead_letters
-        return _dead_letters(opened, DeadLetters(reason, request.dead_letters_window, within))
     found = answered(opened, request.kind, _named(opened, request) if within is None else within)
     if isinstance(request, BackfillRequest) and request.reprocess:
         left_out = dict(found.left_out)
@@ -122,7 +135,7 @@ def answered(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:
 
 def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> RangeSet:
     if request.ranges:
-        return _with_incarnations(opened, RangeSet(parse_ranges(request.ranges)))
+        return _with_incarnations(opened, parse_ranges(request.ranges))
     if isinstance(request, BackfillRequest):
         return _holes(opened) if request.holes else lanes.before_the_first_window(opened)
     if request.selection:
@@ -130,18 +143,22 @@ def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Rang
     if request.ignore_stored:
         return lanes.everything_from_the_start(opened)
     if request.records_file:
-        return _with_incarnations(opened, records_in(request.records_file))
-    return _with_incarnations(opened, RangeSet(one.as_range() for one in parse_coordinates(request.records)))
+        return _with_incarnations(opened, Named(records_in(request.records_file)))
+    return _with_incarnations(opened, parse_records(request.records))
 
 
-def _with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:
-    """Offsets in three parts, with the newest incarnation of each topic; the first one for topics that were never read."""
+def _with_incarnations(opened: OpenStream, named: Named) -> RangeSet:
+    """Offsets that people named; those in three parts in the newest incarnation of each topic, the only one to read.
+
+    So the answer to those below a cut is that they were cut. Topics that were never read have the first incarnation.
+    """
     register = opened.book.register()
     newest = newest_incarnations(register[1]) if register else {}
-    return RangeSet.of_intervals(
-        (TopicPartition(at.topic, at.partition, newest.get(at.topic, FIRST_INCARNATION)), ranges.of(at))
-        for at in ranges.partitions
+    filled = RangeSet.of_intervals(
+        (TopicPartition(at.topic, at.partition, newest.get(at.topic, FIRST_INCARNATION)), named.open.of(at))
+        for at in named.open.partitions
     )
+    return filled | named.exact
 
 
 def _dead_letters(opened: OpenStream, wanted: DeadLetters) -> Selected:
@@ -182,13 +199,19 @@ def within_times(opened: OpenStream, since: str, until: str, if_none: str) -> Ra
 
     The ends of the logs are taken first, so messages that arrive meanwhile are left out. Raises WrongUse.
     """
+    bounds = times(since, until)
     topics = topics_now(opened)
     known = known_now(opened, topics, learn=False)
     checking.check_topics(known, topics, set())
-    bounds = [read_time(text) if text else None for text in (since, until)]
-    if bounds[0] is not None and bounds[1] is not None and bounds[0] >= bounds[1]:
-        raise WrongUse(f"since {since} until {until}: the first has to lie before the second")
     return between(known, *(_at(opened, known, time) for time in bounds), since=since, if_none=if_none)
+
+
+def times(since: str, until: str) -> tuple[datetime | None, datetime | None]:
+    """Two bounds in time; None for an empty text. Raises WrongUse."""
+    lower, upper = (read_time(text) if text else None for text in (since, until))
+    if lower is not None and upper is not None and lower >= upper:
+        raise WrongUse(f"since {since} until {until}: the first has to lie before the second")
+    return lower, upper
 
 
 FirstAt = Mapping[tuple[str, int], int | None]

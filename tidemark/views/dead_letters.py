@@ -10,7 +10,7 @@ from typing import Any
 from tidemark.ledger.book import Committed, View
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.redriving import DeadLetters
+from tidemark.runs.redriving import READ, DeadLetters
 from tidemark.sinks.dead_letters import redrives
 from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.reading import fewest_scans, pieces, places_of_pieces
@@ -18,8 +18,6 @@ from tidemark.sinks.reading import fewest_scans, pieces, places_of_pieces
 # What a request for a replay takes as the name of dead letters (`requests.ReplayRequest.dead_letters`).
 _MOST_OF_A_NAME = 200
 EVERYTHING = "*"
-# Read of each dead letter. Keys and values, which may be large, are left where they are.
-_FIELDS = ("reason", "error", "redrives")
 _EXAMPLES = 5
 MOST_GROUPS = 200
 _MOST_WINDOWS = 50
@@ -49,7 +47,7 @@ def dead_letters(
     got. Raises Unreachable and the ledger's errors.
     """
     view = opened.book.view()
-    windows = [one for one in _newest_first(view) if _is_of(wanted, one)]
+    windows = [one for one in _newest_first(view) if wanted.may_be_in(one.record)]
     groups: dict[tuple[str, str | None], _Group] = {}
     counted = done = 0
     most = opened.stream.dead_letters.max_redrives
@@ -112,7 +110,7 @@ def selects(reason: str) -> str | None:
 def _newest_first(view: View) -> list[Committed]:
     """The windows that wrote dead letters, the one that was committed last first."""
     return sorted(
-        (one for one in view.windows if _number(one) and one.record.window.counts_for(None)),
+        (one for one in view.windows if _number(one)),
         key=lambda one: -one.generation,
     )
 
@@ -121,21 +119,10 @@ def _number(window: Committed) -> int:
     return sum(tally.dead_letters for tally in window.record.tallies)
 
 
-def _is_of(wanted: DeadLetters, window: Committed) -> bool:
-    """Whether a window may have made dead letters that are asked for."""
-    named = (window.record.lane, f"{window.record.lane}/{window.record.seq}")
-    if wanted.window and wanted.window not in named:
-        return False
-    return wanted.within is None or bool(window.covers & wanted.within)
-
-
 def _rows(opened: OpenStream, view: View, window: Committed, wanted: DeadLetters) -> Iterator[StoredRow | None]:
     """The window's dead letters that still count; None after each scan, for callers who may have waited long enough."""
-    there = [tally.at for tally in window.record.tallies if tally.dead_letters]
-    own = view.authority.held_by(window.generation, window.covers.only(there))
-    if wanted.within is not None:
-        own &= wanted.within
-    table = opened.dead_letter_table().only(_FIELDS)
+    own = view.authority.held_by(window.generation, window.covers.only(wanted.may_be_in(window.record)))
+    table = opened.dead_letter_table().only(READ)
     for found in places_of_pieces(opened.book, table, view, pieces(fewest_scans(own, own.hull()))):
         yield from (row for _, row in found if row is not None and row.mark.generation == window.generation)
         yield None

@@ -16,12 +16,12 @@ from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.errors import AuthenticationFailed, NotAuthorized, TidemarkError, Unreachable, WrongUse
 from tidemark.ledger.book import Stored
 from tidemark.ledger.erased import is_erased
-from tidemark.ledger.incarnations import Topics
+from tidemark.ledger.incarnations import by_cuts
 from tidemark.ledger.lookup import Found
 from tidemark.ledger.newest import open_heads
 from tidemark.ledger.records import INGEST, Gap, Pending, Record, Register
-from tidemark.offsets.coordinates import Coordinate, parse_coordinates
-from tidemark.offsets.ranges import FIRST_INCARNATION, TopicPartition
+from tidemark.offsets.coordinates import Coordinate, Named, parse_records
+from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.contract import PlainSink, SinkSettings, UnderKey
@@ -69,17 +69,23 @@ class Located:
 def coordinate(opened: OpenStream, said: str) -> Coordinate:
     """The one coordinate that people name: topic/partition@offset, or with a time the first message at or after it.
 
-    Raises WrongUse, also where the partition has no message at or after the time.
+    Below the cut of a truncated log, an offset belongs to an earlier incarnation. With its incarnation, topic#2/0@5, it is
+    taken as it is. Raises WrongUse, also where the partition has no message at or after the time.
     """
-    if (named := _AT.fullmatch(said.strip())) is not None:
-        return _at_time(opened, named["topic"], int(named["partition"]), named["time"])
-    wanted = parse_coordinates(said)
-    if len(wanted) != 1:
+    if (timed := _AT.fullmatch(said.strip())) is not None:
+        found = _at_time(opened, timed["topic"], int(timed["partition"]), timed["time"])
+        named = Named(RangeSet([found.as_range()]))
+    else:
+        named = parse_records(said)
+    register = opened.book.register()
+    wanted = by_cuts(register[1].topics if register else {}, named.open) | named.exact
+    if wanted.count() != 1:
         raise WrongUse(f"{said!r}: expected one coordinate, topic/partition@offset")
-    return wanted[0]
+    (one,) = wanted
+    return Coordinate(one.partition, one.start)
 
 
-def located(opened: OpenStream, wanted: Coordinate, *, all_sinks: bool = True) -> Located:
+def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Located:
     """Ask ledger, sinks and Kafka of a coordinate. If Kafka or a sink does not answer, the rest does.
 
     Without `all_sinks`, only sinks are asked that answer as quickly as the ledger. Raises the ledger's errors, and those of
@@ -87,8 +93,6 @@ def located(opened: OpenStream, wanted: Coordinate, *, all_sinks: bool = True) -
     """
     book, source = opened.book, opened.stream.source
     register = book.register()
-    known = register[1].topics if register else {}
-    at = Coordinate(_incarnation(known, wanted.partition, wanted.offset), wanted.offset)
     heads = open_heads(book, register[1]) if register else {}
     found, answers, not_asked = _stored(opened, at, all_sinks=all_sinks)
     rows = {name: answer for name, answer in answers.items() if not isinstance(answer, str)}
@@ -168,14 +172,6 @@ def _under_keys(
 def newest_gap(found: Found) -> tuple[Record, Gap]:
     """The newest window that jumped over the coordinate, and its gap. Only where there is one."""
     return max(found.gaps, key=lambda one: one[0].attempt.generation)
-
-
-def _incarnation(topics: Topics, at: TopicPartition, offset: int) -> TopicPartition:
-    """The partition in the incarnation that the offset belongs to: below the cut of a truncated log, an earlier one."""
-    for one in sorted(topics.get(at.topic, ()), key=lambda one: -one.incarnation):
-        if offset >= dict(one.starts).get(at.partition, 0):
-            return TopicPartition(at.topic, at.partition, one.incarnation)
-    return TopicPartition(at.topic, at.partition, FIRST_INCARNATION)
 
 
 def _at_time(opened: OpenStream, topic: str, partition: int, said: str) -> Coordinate:

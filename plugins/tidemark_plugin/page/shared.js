@@ -142,8 +142,8 @@ export function span(ms) {
 // What reading some offsets takes, in a sentence.
 export function estimated(found) {
   if (!found) return "No window has been read yet, so there is no estimate.";
-  const minutes = found.seconds < 60 ? "less than a minute" : `${(found.seconds / 60).toFixed(1)} minutes`;
-  return `About ${grouped(found.records)} records, ${grouped(found.bytes)} bytes and ${minutes}, with the start of Spark besides.`;
+  const took = found.seconds < 60 ? "less than a minute" : span(found.seconds * 1000);
+  return `About ${grouped(found.records)} records, ${grouped(found.bytes)} bytes and ${took}, with the start of Spark besides.`;
 }
 
 // A link to one of our own pages.

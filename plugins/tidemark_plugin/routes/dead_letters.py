@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.redriving import DeadLetters
 from tidemark.runs.requests import MOST_TIME, WINDOW_PATTERN
-from tidemark.runs.selecting import within_times
+from tidemark.runs.selecting import times
 from tidemark.streams.loading import StreamFile
 from tidemark.views.dead_letters import dead_letters
 from tidemark_plugin import serving
@@ -57,8 +57,8 @@ def routes(viewing: Viewing) -> APIRouter:
             return serving.as_json(await viewing.asking.answer(file, everything))
 
         def question(opened: OpenStream) -> dict[str, Any]:
-            within = within_times(opened, since, until, "end") if since or until else None
-            return _counted(opened, replace(wanted, within=within), seconds)
+            lower, upper = times(since, until)
+            return _counted(opened, replace(wanted, since=lower, until=upper), seconds)
 
         return JSONResponse(await viewing.ask(name, user, question, "no dead letters"))
 

@@ -41,7 +41,7 @@ FAMILIES = {
     MARK_FAMILY: {"maxVersions": ALL_VERSIONS, "timeToLive": FOR_EVER},
 }
 
-# For rows of some hundred bytes: few enough round trips, and small enough for a gateway's memory. With 2,000 rows, all
+# For rows of some hundred bytes: few enough round trips, and small enough for a gateway's memory.
 WRITE_ROWS = 5_000
 _SWEEP_ROWS = 5_000
 
