@@ -182,6 +182,8 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     def sentence(self) -> str:
         """The outcome in one line, for people."""
         text = self._counted() if self.share is None else f"{self.share}; {self._counted()}"
+        if self.level.reads_messages and self.not_compared:
+            text += f"; not compared: {', '.join(self.not_compared)}"
         holes = sum(len(one.holes) for one in self.coverage)
         overlaps = sum(len(one.overlaps) for one in self.coverage)
         if holes or overlaps:
