@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tidemark.cli.coordinates import coordinates, ranges, records
 from tidemark.errors import WrongUse
 from tidemark.offsets.coordinate_files import lines_of
 from tidemark.offsets.coordinates import Coordinate, parse_coordinates
@@ -52,7 +54,6 @@ def test_a_file_and_a_folder_of_parquet(tmp_path: Path, prefix: str) -> None:
             "expected the columns topic, partition and offset; it has topic, partition",
         ),
         ("records.csv", "", "it has none"),
-        ("records.csv", "topic,partition,offset\na,1,2\na,1\n", "records.csv:3: the line has fewer columns"),
         ("records.parquet", "topic", "not Parquet"),
     ],
 )
@@ -61,6 +62,34 @@ def test_what_is_no_such_table_is_refused(tmp_path: Path, name: str, text: str, 
     path.write_text(text)
     with pytest.raises(WrongUse, match=said):
         lines_of(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("topic,partition,offset\n\na,1,2\n\na,1,x\n", "line 5: 'a,1,x' is not a coordinate"),
+        ("topic,partition,offset\n\na,1\n", "line 3: has fewer columns"),
+    ],
+)
+def test_an_error_names_the_file_and_its_own_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "records.csv"
+    path.write_text(text)
+    with pytest.raises(WrongUse, match=rf"^{re.escape(str(path))}: {said}"):
+        records(["a/1@1", "a/1@2\na/1@3", f"@{path}"])
+
+
+def test_each_value_of_an_option_is_read_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "records.csv").write_text("offset,topic,partition\n7,a,1\n")
+    (tmp_path / "ranges.txt").write_text("a/1@5-9 # these\n")
+    assert records([f"@{tmp_path}/records.csv", "a,1,8", '["a", 0, 9]']) == "a/1@7\na/1@8\na/0@9"
+    assert ranges([f"@{tmp_path}/ranges.txt", "a/0@0-3"]) == "a/1@5-9\na/0@0-3"
+    assert (records(None), ranges(None)) == ("", "")
+    with pytest.raises(WrongUse, match=r"^--records: line 1: 'a/1@x' is not a coordinate"):
+        records([f"@{tmp_path}/records.csv", "a/1@x"])
+    with pytest.raises(WrongUse, match=r"^--ranges: line 2: 'a/1@x-5' is not a coordinate"):
+        ranges([f"@{tmp_path}/ranges.txt", "a/0@0-3\na/1@x-5"])
+    with pytest.raises(WrongUse, match=r"^--until: line 1: 'a/1' is not a coordinate"):
+        coordinates("--until", ["a/1"])
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:

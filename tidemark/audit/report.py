@@ -182,8 +182,6 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     def sentence(self) -> str:
         """The outcome in one line, for people."""
         text = self._counted() if self.share is None else f"{self.share}; {self._counted()}"
-        if self.level.reads_messages and self.not_compared:
-            text += f"; not compared: {', '.join(self.not_compared)}"
         holes = sum(len(one.holes) for one in self.coverage)
         overlaps = sum(len(one.overlaps) for one in self.coverage)
         if holes or overlaps:
@@ -234,7 +232,8 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         }
         counted = ", ".join(f"{name} {number}" for name, number in total.items())
         skipped = f"skipped {self.skipped}, " if self.skipped else ""
-        return f"expected {self.expected}, stored {self.stored}, {skipped}dead letters {self.dead_letters}, {counted}"
+        left = f"; not compared: {', '.join(self.not_compared)}" if self.not_compared else ""
+        return f"expected {self.expected}, stored {self.stored}, {skipped}dead letters {self.dead_letters}, {counted}{left}"
 
     def _not_computed(self) -> str:
         return "could not be computed again" if self.level.reads_messages else "were not computed again"

@@ -14,12 +14,11 @@ from tidemark.audit.levels import Level
 from tidemark.audit.page import page_of
 from tidemark.audit.repair import name_after_repair, verdict
 from tidemark.audit.report import AuditReport
-from tidemark.cli import finding
+from tidemark.cli import coordinates, finding
 from tidemark.cli.comparing import show_comparison
 from tidemark.cli.options import Html, Json, Ranges, Records, RecordsFile, RunName, Stream, Verbose
 from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.progress import of_audit
-from tidemark.cli.selected import lines
 from tidemark.cli.selected import repair as replay_findings
 from tidemark.cli.submitting import new_run, submit
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, ProcessingFailed, WrongUse
@@ -76,8 +75,8 @@ def audit(
     """
     opened = finding.opened(stream)
     values = {
-        "ranges": lines(ranges),
-        "records": lines(records),
+        "ranges": coordinates.ranges(ranges),
+        "records": coordinates.records(records),
         "records_file": records_file,
         "level": level,
         "repair": repair,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import pwd
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tidemark.audit.comparison import ReplayComparison
-from tidemark.cli import finding
+from tidemark.cli import coordinates, finding
 from tidemark.cli.comparing import compared, show_comparison
 from tidemark.cli.estimates import counted, show_estimate
 from tidemark.cli.options import (
@@ -41,8 +40,6 @@ from tidemark.cli.output import data, error
 from tidemark.cli.submitting import new_run, process, show_answers, show_committed
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind, Pending
-from tidemark.offsets.coordinate_files import lines_of
-from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import stored_before
@@ -166,7 +163,7 @@ def replay(
     """
     opened = finding.opened(stream)
     values = {
-        "records": lines(records),
+        "records": coordinates.records(records),
         "records_file": records_file,
         "ranges": _ranges(opened, ranges, from_, until),
         "dead_letters": dead_letters,
@@ -335,25 +332,13 @@ def _show_more_or_less(opened: OpenStream, chosen: Selected, sinks: Sinks) -> No
 
 
 def _ranges(opened: OpenStream, given: list[str] | None, lower: list[str] | None, upper: list[str] | None) -> str:
-    said = lines(given)
     if not lower and not upper:
-        return said
-    if said:
+        return coordinates.ranges(given)
+    if given:
         raise WrongUse("--ranges and --from, --until say the same in two ways: use one of them")
-    bounds = (parse_coordinates(lines(found)) for found in (lower, upper))
+    bounds = coordinates.coordinates("--from", lower), coordinates.coordinates("--until", upper)
     # As people write coordinates, in three parts: the incarnation is filled in as for all requests.
     return "\n".join(
         f"{one.partition.topic}/{one.partition.partition}@{one.start}-{one.until}"
         for one in between_offsets(opened, *bounds)
     )
-
-
-def lines(given: list[str] | None) -> str:
-    """The values of an option, one per line; `@FILE` stands for a file's lines. Raises WrongUse."""
-    said = []
-    for one in given or ():
-        if not one.startswith("@"):
-            said.append(one)
-            continue
-        said.append(lines_of(Path(one[1:])))
-    return "\n".join(said)

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,26 +42,37 @@ class Coordinate:
         return OffsetRange(self.partition, self.offset, self.offset + 1)
 
 
-def parse_coordinates(text: str) -> list[Coordinate]:
+def parse_coordinates(text: str, where: str = "") -> list[Coordinate]:
     """Coordinates as lines, CSV or JSON; the text itself shows which.
 
     Lines: `topic/partition@offset` or `topic,partition,offset`; empty lines and `#` comments are skipped. CSV: the first line
     names the columns topic, partition and offset, among others. JSON: an array, or one value a line; each is an object with
     these names, or `["topic", partition, offset]`.
 
-    People write three parts; a caller that knows the ledger adds the incarnation. Raises WrongUse naming the line.
+    People write three parts; a caller that knows the ledger adds the incarnation. Raises WrongUse naming the line, and
+    `where` it stands: a field, an option, or a file.
     """
     text = text.removeprefix("\ufeff")
     if text.lstrip().startswith(("[", "{")):
         found = _of_json(text)
     else:
         found = _of_csv(text) if _names_columns(text) else _of_lines(text)
-    return [Coordinate(partition, start) for partition, start, _ in _matched(found, (_WITH_AT, _WITH_COMMAS), "offset")]
+    with _standing(where):
+        return [Coordinate(at, start) for at, start, _ in _matched(found, (_WITH_AT, _WITH_COMMAS), "offset")]
 
 
-def parse_ranges(text: str) -> list[OffsetRange]:
-    """Half-open ranges, one per line: `topic/partition@from-until`. Raises WrongUse naming the line."""
-    return [OffsetRange(*parts) for parts in _matched(_of_lines(text), (_RANGE,), "from-until")]
+def parse_ranges(text: str, where: str = "") -> list[OffsetRange]:
+    """Half-open ranges, one per line: `topic/partition@from-until`. Raises WrongUse naming the line, and `where` it stands."""
+    with _standing(where):
+        return [OffsetRange(*parts) for parts in _matched(_of_lines(text), (_RANGE,), "from-until")]
+
+
+@contextmanager
+def _standing(where: str) -> Iterator[None]:
+    try:
+        yield
+    except WrongUse as problem:
+        raise WrongUse(f"{where}: {problem}" if where else str(problem)) from problem
 
 
 def columns(there: Iterable[str]) -> tuple[str, str, str] | None:
@@ -169,6 +181,8 @@ def _matched(said: _Said, forms: Iterable[re.Pattern[str]], last: str) -> Iterat
             raise WrongUse(
                 f"line {number}: {_shown(words)} is beyond Kafka's numbers (partition 2^31-1, offset 2^63-2)"
             )
+        if until < start:
+            raise WrongUse(f"line {number}: {_shown(words)}: from {start} until {until} runs backwards")
         if parts["topic"] in (".", ".."):
             raise WrongUse(f"line {number}: {parts['topic']!r} is not a topic name")
         yield TopicPartition(parts["topic"], int(parts["partition"])), start, until

@@ -68,7 +68,7 @@ def wanted(opened: OpenStream, asked: EraseRequest) -> tuple[RangeSet, str]:
         return found.offsets, found.sentence()
     named = records_in(asked.records_file) if asked.records_file else None
     if named is None:
-        named = RangeSet(one.as_range() for one in parse_coordinates(asked.records))
+        named = RangeSet(one.as_range() for one in parse_coordinates(asked.records, "records"))
     return lanes.with_incarnations(opened, named), ""
 
 

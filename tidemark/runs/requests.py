@@ -251,8 +251,8 @@ class AuditRequest(_Request):
 
     def offsets(self) -> RangeSet:
         """The requested offsets, in the newest incarnations. Empty: everything. Raises WrongUse naming the line."""
-        records = (one.as_range() for one in parse_coordinates(self.records))
-        found = RangeSet([*parse_ranges(self.ranges), *records])
+        records = (one.as_range() for one in parse_coordinates(self.records, "records"))
+        found = RangeSet([*parse_ranges(self.ranges, "ranges"), *records])
         return found | records_in(self.records_file) if self.records_file else found
 
 

@@ -122,7 +122,7 @@ def answered(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:
 
 def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> RangeSet:
     if request.ranges:
-        return _with_incarnations(opened, RangeSet(parse_ranges(request.ranges)))
+        return _with_incarnations(opened, RangeSet(parse_ranges(request.ranges, "ranges")))
     if isinstance(request, BackfillRequest):
         return _holes(opened) if request.holes else lanes.before_the_first_window(opened)
     if request.selection:
@@ -131,7 +131,8 @@ def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Rang
         return lanes.everything_from_the_start(opened)
     if request.records_file:
         return _with_incarnations(opened, records_in(request.records_file))
-    return _with_incarnations(opened, RangeSet(one.as_range() for one in parse_coordinates(request.records)))
+    records = parse_coordinates(request.records, "records")
+    return _with_incarnations(opened, RangeSet(one.as_range() for one in records))
 
 
 def _with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:
