@@ -13,7 +13,7 @@ from tidemark.audit.comparison import ReplayComparison
 from tidemark.audit.levels import Level
 from tidemark.audit.page import page_of
 from tidemark.audit.repair import name_after_repair, verdict
-from tidemark.audit.report import AuditReport
+from tidemark.audit.report import SHOWN_COORDINATES, AuditReport
 from tidemark.cli import coordinates, finding
 from tidemark.cli.comparing import show_comparison
 from tidemark.cli.options import Html, Json, Ranges, Records, RecordsFile, RunName, Stream, Verbose
@@ -252,12 +252,27 @@ def _show(report: AuditReport) -> None:
                 line(f"{place.name}: {kind} {coordinate}")
         for block in place.blocks_at:
             line(f"{place.name}: block {block}")
+    _show_coverage(report)
     for stone in report.tombstones:
         by = f", asked by {stone.asked_by}" if stone.asked_by else ""
         ranges = ", ".join(stone.ranges[:_MOST_RANGES]) + (" ..." if len(stone.ranges) > _MOST_RANGES else "")
         line(f"erased: {stone.offsets} offsets by {stone.window}, {moment(stone.at)}, {stone.reason!r}{by}: {ranges}")
     if report.findings is not None:
         error(f"All findings are the selection {report.findings.digest}; a replay takes it.")
+
+
+def _show_coverage(report: AuditReport) -> None:
+    """The holes and overlaps, the first of each kind."""
+    for kind, found in (
+        ("hole", [at for one in report.coverage for at in one.holes]),
+        ("overlap", [at for one in report.coverage for at in one.overlaps]),
+    ):
+        for at in found[:SHOWN_COORDINATES]:
+            line(f"coverage: {kind} {at}")
+        if (more := len(found) - SHOWN_COORDINATES) > 0:
+            line(f"coverage: {more} more {kind}s")
+        if found and kind == "hole":
+            error(f"No window has read the holes. To read them: tidemark backfill {report.stream} --holes")
 
 
 def _show_repair(planned: Repair | None, again: AuditReport | None) -> None:
