@@ -53,6 +53,8 @@ def backfill_params(approve_above: int | None = None, sinks: Sequence[str] = ())
         "reason": _reason(approve_above),
         "dry_run": _switch("Dry run", "Only show what would be read", on=False),
         "strict": _strict(),
+        "records": _lines("Records", f"{_RECORDS}. Only those that no window has read yet.", section=OTHER_WAYS),
+        "records_file": _records_file(section=OTHER_WAYS),
         "everything_before": _switch(
             "Everything before",
             "Everything that Kafka still holds below the offsets that the ingest began with",
@@ -61,8 +63,8 @@ def backfill_params(approve_above: int | None = None, sinks: Sequence[str] = ())
         "holes": _switch("Holes", "Offsets between windows that are in no window", section=OTHER_WAYS),
         "mode": _choice(
             "Mode",
-            "only_missing: only offsets that no window has read yet. reprocess: what windows have read of the ranges or the "
-            "time is read again as well, after the others.",
+            "only_missing: only offsets that no window has read yet. reprocess: what windows have read of the ranges, "
+            "the records or the time is read again as well, after the others.",
             ["only_missing", "reprocess"],
             section=OTHER_WAYS,
         ),
@@ -162,8 +164,8 @@ def audit_params() -> dict[str, Param]:
     }
 
 
-def _lines(title: str, description: str) -> Param:
-    return _text(title, description, format="multiline", maxLength=MOST_TEXT)
+def _lines(title: str, description: str, **schema: Any) -> Param:
+    return _text(title, description, format="multiline", maxLength=MOST_TEXT, **schema)
 
 
 def _text(title: str, description: str, **schema: Any) -> Param:

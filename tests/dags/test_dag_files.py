@@ -83,7 +83,7 @@ FORMS = {
     },
     "backfill": {
         "": ["ranges", "reason", "dry_run", "strict"],
-        "What": ["everything_before", "holes", "mode"],
+        "What": ["records", "records_file", "everything_before", "holes", "mode"],
         "Where": ["sinks"],
         "When": ["since", "until_time", "if_none"],
         "How": ["order", "rate", "plan"],
@@ -145,7 +145,7 @@ def test_the_fields_of_a_form_are_typed(dags: dict[str, DAG]) -> None:
     assert dags["cdn_logs__backfill"].params["dry_run"] is False
     assert dags["cdn_logs__backfill"].params.get_param("mode").schema["enum"] == ["only_missing", "reprocess"]
     audit = dags["cdn_logs__audit"].params
-    assert audit.get_param("level").schema["enum"] == ["full", "sinks", "source", "ledger"]
+    assert audit.get_param("level").schema["enum"] == ["full", "recompute", "sinks", "source", "ledger"]
     assert audit.get_param("repair").schema["enum"] == ["none", "plan", "execute"]
 
 

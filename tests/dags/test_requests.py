@@ -71,8 +71,9 @@ def test_a_replay_that_makes_no_sense_is_refused(values: dict[str, Any], sent: d
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({}, "exactly one of ranges, everything_before, holes, since/until_time; found none"),
+        ({}, "exactly one of ranges, records, records_file, everything_before, holes, since/until_time; found none"),
         ({"ranges": "logs/0@0-5", "everything_before": True}, "found ranges and everything_before"),
+        ({"records": "logs/0@5", "records_file": "a.csv"}, "found records and records_file"),
     ],
 )
 def test_a_backfill_that_makes_no_sense_is_refused(values: dict[str, Any], said: str) -> None:

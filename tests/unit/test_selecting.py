@@ -251,6 +251,37 @@ def test_records_out_of_a_file(orders: StreamInMemory, tmp_path: Path, monkeypat
     )
 
 
+@pytest.mark.parametrize("field", ["records", "records_file"])
+def test_a_backfill_of_scattered_records_reads_each_of_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    begins = "{offsets: {orders/0: 900}, others: earliest}"
+    stream = StreamInMemory(tmp_path, text=f"{TEXT.replace('earliest', begins)}limits:\n  max_records: 100\n")
+    stream.ends((0, 1_000), (0, 6))
+    while stream.ingest():
+        pass
+    scattered = [("orders", 0, offset) for offset in range(0, 990, 3)]
+    monkeypatch.setenv("TIDEMARK_SELECTIONS", str(tmp_path))
+    table = "\n".join(["topic,partition,offset", *(",".join(map(str, one)) for one in scattered)])
+    (tmp_path / "scattered.csv").write_text(table)
+    asked = backfill(**{field: {"records": table, "records_file": "scattered.csv"}[field]})
+    found = select(stream.opened, asked)
+    wanted = RangeSet(OffsetRange(at(0), offset, offset + 1) for offset in range(0, 900, 3))
+    assert (found.ranges, list(found.left_out), found.left_out[READ_ALREADY].count()) == (wanted, [READ_ALREADY], 30)
+    (lane,) = lanes.open_request(stream.opened, LaneKind.BACKFILL, "a run", found.ranges, "a test")
+    read = []
+    while lanes.plan_lane(stream.opened, lane, "a run") is not None:
+        read.append(stream.opened.book.covers(stream.process(lane, "a run").window))
+    assert [one.count() for one in read] == [100, 100, 100]
+    assert RangeSet(one for covers in read for one in covers) == wanted
+    # The same request again has nothing left to read.
+    lanes.finish(stream.opened, lane)
+    with pytest.raises(WrongUse, match="nothing to backfill: a window has read them"):
+        select(stream.opened, asked)
+    again = select(stream.opened, backfill(records="orders/0@3\norders/0@4", mode="reprocess"))
+    assert (again.ranges, again.again) == (offsets((0, 4, 5)), offsets((0, 3, 4)))
+
+
 AGGREGATES = TEXT.replace(
     "  - type: hbase\n    table: orders\n",
     """\

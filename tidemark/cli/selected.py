@@ -61,6 +61,8 @@ Requests = type[BackfillRequest] | type[ReplayRequest]
 
 def backfill(
     stream: Stream,
+    records: Records = None,
+    records_file: RecordsFile = "",
     ranges: Ranges = None,
     from_: From = None,
     until: Until = None,
@@ -73,7 +75,9 @@ def backfill(
     holes: Annotated[bool, typer.Option("--holes", help="the offsets between windows that are in no window")] = False,
     mode: Annotated[
         str,
-        typer.Option(help="only_missing, or reprocess: read again what windows have read of the ranges or the time"),
+        typer.Option(
+            help="only_missing, or reprocess: read again what windows have read of the ranges, the records or the time"
+        ),
     ] = "only_missing",
     sink: IntoSinks = None,
     since: Since = "",
@@ -97,6 +101,8 @@ def backfill(
     """
     opened = finding.opened(stream)
     values = {
+        "records": coordinates.records(records),
+        "records_file": records_file,
         "ranges": _ranges(opened, ranges, from_, until),
         "everything_before": everything_before,
         "holes": holes,

@@ -96,13 +96,15 @@ class _Request(BaseModel):
 
 
 class BackfillRequest(_Request):
-    """What a backfill reads: ranges, all before the first window, holes between windows, or the unread part of a time.
+    """What a backfill reads: ranges, records, all before the first window, holes between windows, or the unread part of a time.
 
-    With `mode` reprocess it also reads again what windows have read of the ranges or the time. With `sinks` it reads only
-    that, into these sinks alone.
+    With `mode` reprocess it also reads again what windows have read of the ranges, the records or the time. With `sinks` it
+    reads only that, into these sinks alone.
     """
 
     ranges: _Lines = ""
+    records: _Lines = ""
+    records_file: _Path = ""
     everything_before: bool = False
     holes: bool = False
     mode: Literal["only_missing", "reprocess"] = "only_missing"
@@ -121,14 +123,21 @@ class BackfillRequest(_Request):
     plan: _Digest = ""
 
     kind: ClassVar[LaneKind] = LaneKind.BACKFILL
-    _ways = (("ranges",), ("everything_before",), ("holes",), ("since", "until_time"))
+    _ways = (
+        ("ranges",),
+        ("records",),
+        ("records_file",),
+        ("everything_before",),
+        ("holes",),
+        ("since", "until_time"),
+    )
 
     @model_validator(mode="after")
     def _something_to_read_again(self) -> BackfillRequest:
         if self.reprocess and (self.everything_before or self.holes):
             raise ValueError(
-                "mode reprocess needs ranges, or since/until_time: everything_before and holes name offsets that no window "
-                "has read, so nothing of them can be read again"
+                "mode reprocess needs ranges, records, records_file, or since/until_time: everything_before and holes name "
+                "offsets that no window has read, so nothing of them can be read again"
             )
         if self.sinks and not self.reprocess:
             raise ValueError(

@@ -123,16 +123,16 @@ def answered(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:
 def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> RangeSet:
     if request.ranges:
         return _with_incarnations(opened, RangeSet(parse_ranges(request.ranges, "ranges")))
+    if request.records:
+        records = parse_coordinates(request.records, "records")
+        return _with_incarnations(opened, RangeSet(one.as_range() for one in records))
+    if request.records_file:
+        return _with_incarnations(opened, records_in(request.records_file))
     if isinstance(request, BackfillRequest):
         return _holes(opened) if request.holes else lanes.before_the_first_window(opened)
     if request.selection:
         return lanes.stored_selection(opened, request.selection)
-    if request.ignore_stored:
-        return lanes.everything_from_the_start(opened)
-    if request.records_file:
-        return _with_incarnations(opened, records_in(request.records_file))
-    records = parse_coordinates(request.records, "records")
-    return _with_incarnations(opened, RangeSet(one.as_range() for one in records))
+    return lanes.everything_from_the_start(opened)
 
 
 def _with_incarnations(opened: OpenStream, ranges: RangeSet) -> RangeSet:

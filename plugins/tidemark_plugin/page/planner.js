@@ -24,7 +24,7 @@ const WAYS = {
 };
 const OF_KIND = {
   replay: ["records", "records_file", "ranges", "time", "dead_letters", "selection", "ignore_stored"],
-  backfill: ["ranges", "time", "holes", "everything_before"],
+  backfill: ["ranges", "records", "records_file", "time", "holes", "everything_before"],
 };
 const DEFAULTS = { mode: "only_missing", if_none: "fail", order: "oldest", rate: "" };
 // The longest text that a request takes, in characters, and what an address has room for.
