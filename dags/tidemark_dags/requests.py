@@ -26,6 +26,7 @@ from tidemark.runs.requests import (
     MOST_SINKS,
     MOST_TEXT,
     MOST_TIME,
+    MOST_WINDOW,
     WINDOW_PATTERN,
 )
 
@@ -37,6 +38,10 @@ _RECORDS = (
 _FILE = (
     "A file below the folder TIDEMARK_SELECTIONS, with any number of records: CSV, JSON lines or Parquet with the columns "
     "topic, partition and offset"
+)
+_WINDOW = (
+    "What committed windows have read: a lane, such as ingest; a window of it, such as ingest/17; or the name of the run that "
+    "committed them"
 )
 
 OTHER_WAYS = "What: other ways to choose offsets"
@@ -85,6 +90,7 @@ def replay_params(approve_above: int | None = None, sinks: Sequence[str] = ()) -
             "Before anything is committed, say what will be the same, changed, new and gone. Spark computes the rows for it.",
         ),
         "strict": _strict(),
+        "window": _text("Window", f"{_WINDOW}.", section=OTHER_WAYS, maxLength=MOST_WINDOW),
         "dead_letters": _text(
             "Dead letters",
             "Dead letters with exactly this reason or this error class; * for all of them. The times choose among them.",
@@ -137,6 +143,7 @@ def audit_params() -> dict[str, Param]:
         "ranges": _lines("Ranges", f"{_RANGES}. Without ranges and records, the audit covers everything."),
         "records": _lines("Records", f"{_RECORDS}."),
         "records_file": _records_file(),
+        "window": _text("Window", f"{_WINDOW}.", maxLength=MOST_WINDOW),
         "level": _choice(
             "Level",
             "How deep. ledger: the ledger alone, in seconds. source: and Kafka's offsets. sinks: the rows against their "

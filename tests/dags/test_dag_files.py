@@ -76,7 +76,7 @@ def test_the_others_run_on_request(dags: dict[str, DAG], name: str) -> None:
 FORMS = {
     "replay": {
         "": ["records", "ranges", "reason", "dry_run", "compare", "strict"],
-        "What": ["dead_letters", "dead_letters_window", "records_file", "selection", "ignore_stored"],
+        "What": ["window", "dead_letters", "dead_letters_window", "records_file", "selection", "ignore_stored"],
         "Where": ["sinks"],
         "When": ["since", "until_time", "if_none"],
         "How": ["order", "rate", "plan"],
@@ -89,7 +89,7 @@ FORMS = {
         "How": ["order", "rate", "plan"],
     },
     "erase": {"": ["records", "key", "records_file", "reason", "dry_run"]},
-    "audit": {"": ["ranges", "records", "records_file", "level", "repair", "share", "seed"]},
+    "audit": {"": ["ranges", "records", "records_file", "window", "level", "repair", "share", "seed"]},
 }
 REQUESTS: dict[str, Any] = {
     "replay": ReplayRequest,

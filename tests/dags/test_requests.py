@@ -38,7 +38,7 @@ def test_a_time_has_two_bounds_at_most_and_one_at_least() -> None:
         (
             {},
             {},
-            "exactly one of records, records_file, ranges, dead_letters, selection, ignore_stored, "
+            "exactly one of records, records_file, ranges, window, dead_letters, selection, ignore_stored, "
             "since/until_time; found none of them",
         ),
         ({"records": "a", "ranges": "b"}, {}, "found records and ranges"),
@@ -95,6 +95,7 @@ NEVER: dict[str, list[Any]] = {
     "key": [5, b"me", "a" * 10_001],
     "records_file": [5, "a" * 1_001],
     "selection": ["abc", "0" * 65],
+    "window": [5, "a" * 502],
     "since": [1795244400, "2" * 41],
     "if_none": ["start", True],
     "dry_run": ["yes", 1],
@@ -170,6 +171,10 @@ def test_an_audit_needs_nothing() -> None:
         ({"repair": True}, "repair: Input should be 'none', 'plan' or 'execute'"),
         ({"level": "rows"}, "level: Input should be 'ledger', 'source', 'sinks', 'full' or 'recompute'"),
         ({"level": "ledger", "ranges": "logs/0@0-5"}, "level ledger looks at the whole ledger: leave ranges"),
+        (
+            {"level": "ledger", "window": "ingest/1"},
+            "level ledger looks at the whole ledger: leave .* and window empty",
+        ),
         ({"level": "source", "records": "logs/0@5"}, "level source looks at the whole ledger"),
         ({"level": "ledger", "share": "5%"}, "share: level ledger .*; use level sinks, full or recompute"),
         ({"share": "0.00%"}, "share: expected more than 0%"),

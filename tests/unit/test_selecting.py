@@ -29,6 +29,7 @@ from tidemark.runs.answers import (
     READ_ALREADY,
     THE_INGESTS,
 )
+from tidemark.runs.auditing import requested
 from tidemark.runs.redriving import DeadLetters, Redrive, too_often
 from tidemark.runs.requests import AuditRequest, BackfillRequest, ReplayRequest
 from tidemark.runs.selecting import between, between_offsets, divided, select
@@ -280,6 +281,48 @@ def test_a_backfill_of_scattered_records_reads_each_of_them_once(
         select(stream.opened, asked)
     again = select(stream.opened, backfill(records="orders/0@3\norders/0@4", mode="reprocess"))
     assert (again.ranges, again.again) == (offsets((0, 4, 5)), offsets((0, 3, 4)))
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ("ingest/2", offsets((0, 18, 30))),
+        ("ingest", offsets((0, 10, 30), (1, 0, 6))),
+        ("run 1", offsets((0, 10, 18), (1, 0, 6))),
+        ("DAG/run/3", offsets((0, 12, 14), (1, 3, 4))),
+        ("lane of DAG/run/3", offsets((0, 12, 14), (1, 3, 4))),
+    ],
+)
+def test_what_windows_have_read_is_read_again(orders: StreamInMemory, named: str, expected: RangeSet) -> None:
+    """By lane, window, or run. The name of a run may look like that of a window."""
+    lane = lanes.open_selected(orders.opened, LaneKind.REPLAY, "DAG/run/3", offsets((0, 12, 14), (1, 3, 4)), "a test")
+    lanes.plan_lane(orders.opened, lane, "DAG/run/3")
+    orders.process(lane, "DAG/run/3")
+    lanes.finish(orders.opened, lane)
+    named = lane if named.startswith("lane of") else named
+    assert select(orders.opened, replay(window=named)).ranges == expected
+    assert requested(orders.opened, AuditRequest(window=named)) == expected
+    # An audit takes what is named in several ways together.
+    more = requested(orders.opened, AuditRequest(window=named, records="orders/1@5"))
+    assert more == expected | offsets((1, 5, 6))
+
+
+@pytest.mark.parametrize("named", ["ingest/3", "ingest/x", "inges", "run", "replay-1", "ingest/0"])
+def test_a_window_that_is_not_there_is_an_error_that_says_what_is(orders: StreamInMemory, named: str) -> None:
+    said = (
+        f"window {named}: orders has no committed window of this name. Expected LANE, such as ingest; .*"
+        "`tidemark ledger show orders --closed` lists"
+    )
+    with pytest.raises(WrongUse, match=said):
+        select(orders.opened, replay(window=named))
+    with pytest.raises(WrongUse, match=said):
+        requested(orders.opened, AuditRequest(window=named))
+
+
+def test_what_kafka_no_longer_holds_of_a_window_gets_its_answer(orders: StreamInMemory) -> None:
+    orders.ends((20, 40), (0, 9))
+    found = select(orders.opened, replay(window="ingest/2"))
+    assert (found.ranges, dict(found.left_out)) == (offsets((0, 20, 30)), {EXPIRED: offsets((0, 18, 20))})
 
 
 AGGREGATES = TEXT.replace(

@@ -16,14 +16,15 @@ from tidemark.audit.repair import name_after_repair, verdict
 from tidemark.audit.report import SHOWN_COORDINATES, AuditReport
 from tidemark.cli import coordinates, finding
 from tidemark.cli.comparing import show_comparison
-from tidemark.cli.options import Html, Json, Ranges, Records, RecordsFile, RunName, Stream, Verbose
+from tidemark.cli.options import Html, Json, OfWindow, Ranges, Records, RecordsFile, RunName, Stream, Verbose
 from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.progress import of_audit
 from tidemark.cli.selected import repair as replay_findings
 from tidemark.cli.submitting import new_run, submit
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, ProcessingFailed, WrongUse
 from tidemark.ledger.records import AUDIT
-from tidemark.runs import auditing, lanes
+from tidemark.runs import auditing
+from tidemark.runs.answers import said
 from tidemark.runs.auditing import Repair
 from tidemark.runs.comparing import as_value, find_comparison
 from tidemark.runs.open_stream import OpenStream
@@ -42,6 +43,7 @@ def audit(
     ranges: Ranges = None,
     records: Records = None,
     records_file: RecordsFile = "",
+    window: OfWindow = "",
     level: Annotated[
         str,
         typer.Option(
@@ -78,6 +80,7 @@ def audit(
         "ranges": coordinates.ranges(ranges),
         "records": coordinates.records(records),
         "records_file": records_file,
+        "window": window,
         "level": level,
         "repair": repair,
         "share": share,
@@ -86,8 +89,9 @@ def audit(
     asked = checked(AuditRequest, values, {})
     name = run_name or new_run()
     selection = None
-    if offsets := asked.offsets():
-        selection = opened.book.store_selection(lanes.with_incarnations(opened, offsets)).digest
+    if offsets := auditing.requested(opened, asked):
+        error(said({f"an audit of {offsets.count()} offsets": offsets}))
+        selection = opened.book.store_selection(offsets).digest
     first = _audited(opened, name, asked.depth, selection, _share(asked), verbose=verbose)
     planned = auditing.repair_of(opened, first) if asked.repair != "none" else None
     again = None

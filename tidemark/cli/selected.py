@@ -20,6 +20,7 @@ from tidemark.cli.options import (
     IfNone,
     IntoSinks,
     Json,
+    OfWindow,
     OrderName,
     PlanDigest,
     Ranges,
@@ -131,6 +132,7 @@ def replay(
     ranges: Ranges = None,
     from_: From = None,
     until: Until = None,
+    window: OfWindow = "",
     dead_letters: Annotated[
         str,
         typer.Option(
@@ -172,6 +174,7 @@ def replay(
         "records": coordinates.records(records),
         "records_file": records_file,
         "ranges": _ranges(opened, ranges, from_, until),
+        "window": window,
         "dead_letters": dead_letters,
         "dead_letters_window": dead_letters_window,
         "selection": selection,

@@ -38,6 +38,8 @@ MOST_REASON = 500
 
 MOST_PATH = 1_000
 MOST_KEY = 10_000
+# A run of Airflow is `DAG/RUN`, of up to 250 characters each.
+MOST_WINDOW = 501
 MOST_SINK = 200
 MOST_SINKS = 100
 DIGEST_PATTERN = r"^([0-9a-f]{64})?$"
@@ -55,6 +57,7 @@ _OrderName = Literal["oldest", "newest"]
 # Names of sinks; those of the stream file are known to `into_sinks`.
 _Sinks = Annotated[list[Annotated[str, Field(max_length=MOST_SINK)]], Field(max_length=MOST_SINKS)]
 _Rate = Annotated[int, Field(ge=1, le=MOST_RATE)]
+_Window = Annotated[str, Field(max_length=MOST_WINDOW)]
 
 
 def _time(text: str) -> str:
@@ -158,6 +161,8 @@ class ReplayRequest(_Request):
     records: _Lines = ""
     records_file: _Path = ""
     ranges: _Lines = ""
+    # What committed windows have read: LANE, LANE/NUMBER, or the name of the run that committed them.
+    window: _Window = ""
     dead_letters: Annotated[str, Field(max_length=200)] = ""
     # Only with `dead_letters`, as are the two times if both are given: of those that this lane or window made.
     dead_letters_window: Annotated[str, Field(pattern=WINDOW_PATTERN)] = ""
@@ -183,6 +188,7 @@ class ReplayRequest(_Request):
         ("records",),
         ("records_file",),
         ("ranges",),
+        ("window",),
         ("dead_letters",),
         ("selection",),
         ("ignore_stored",),
@@ -229,6 +235,7 @@ class AuditRequest(_Request):
     ranges: _Lines = ""
     records: _Lines = ""
     records_file: _Path = ""
+    window: _Window = ""
     level: LevelName = "full"
     repair: Literal["none", "plan", "execute"] = "none"
     share: _Share = ""
@@ -237,9 +244,9 @@ class AuditRequest(_Request):
     @model_validator(mode="after")
     def _possible_at_this_level(self) -> AuditRequest:
         if not self.depth.needs_spark:
-            if self.ranges or self.records or self.records_file:
+            if self.ranges or self.records or self.records_file or self.window:
                 raise ValueError(
-                    f"level {self.level} looks at the whole ledger: leave ranges, records and records_file empty"
+                    f"level {self.level} looks at the whole ledger: leave ranges, records, records_file and window empty"
                 )
             if self.share:
                 raise ValueError(
@@ -259,7 +266,7 @@ class AuditRequest(_Request):
         return Level(self.level)
 
     def offsets(self) -> RangeSet:
-        """The requested offsets, in the newest incarnations. Empty: everything. Raises WrongUse naming the line."""
+        """The offsets that are written out, without incarnations; empty where none are. Raises WrongUse naming the line."""
         records = (one.as_range() for one in parse_coordinates(self.records, "records"))
         found = RangeSet([*parse_ranges(self.ranges, "ranges"), *records])
         return found | records_in(self.records_file) if self.records_file else found

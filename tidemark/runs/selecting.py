@@ -15,7 +15,7 @@ from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, To
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.planning import checking
 from tidemark.planning.inputs import Known
-from tidemark.runs import answers, into_sinks, lanes, redriving, resolved, whole_windows
+from tidemark.runs import answers, into_sinks, lanes, of_windows, redriving, resolved, whole_windows
 from tidemark.runs.discovery import known_now, newest_incarnations, topics_now
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.record_files import records_in
@@ -132,6 +132,8 @@ def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Rang
         return _holes(opened) if request.holes else lanes.before_the_first_window(opened)
     if request.selection:
         return lanes.stored_selection(opened, request.selection)
+    if request.window:
+        return of_windows.read_by(opened, request.window)
     return lanes.everything_from_the_start(opened)
 
 
