@@ -140,7 +140,7 @@ def erase_params(approve_above: int | None = None) -> dict[str, Param]:
 
 def audit_params() -> dict[str, Param]:
     return {
-        "ranges": _lines("Ranges", f"{_RANGES}. Without ranges and records, the audit covers everything."),
+        "ranges": _lines("Ranges", f"{_RANGES}. Without a choice of offsets, the audit covers everything."),
         "records": _lines("Records", f"{_RECORDS}."),
         "records_file": _records_file(),
         "window": _text("Window", f"{_WINDOW}.", maxLength=MOST_WINDOW),
@@ -148,7 +148,7 @@ def audit_params() -> dict[str, Param]:
             "Level",
             "How deep. ledger: the ledger alone, in seconds. source: and Kafka's offsets. sinks: the rows against their "
             "windows' tallies, without reading Kafka. full: against the messages. recompute: and every row is made again, also "
-            "where nothing has changed. ledger and source take no ranges and records.",
+            "where nothing has changed. ledger and source take no choice of offsets.",
             ["full", "recompute", "sinks", "source", "ledger"],
         ),
         "repair": _choice(
@@ -168,6 +168,7 @@ def audit_params() -> dict[str, Param]:
             0,
             MOST_SEED,
         ),
+        **_times("Only offsets that a window has read and Kafka still holds."),
     }
 
 

@@ -89,7 +89,10 @@ FORMS = {
         "How": ["order", "rate", "plan"],
     },
     "erase": {"": ["records", "key", "records_file", "reason", "dry_run"]},
-    "audit": {"": ["ranges", "records", "records_file", "window", "level", "repair", "share", "seed"]},
+    "audit": {
+        "": ["ranges", "records", "records_file", "window", "level", "repair", "share", "seed"],
+        "When": ["since", "until_time", "if_none"],
+    },
 }
 REQUESTS: dict[str, Any] = {
     "replay": ReplayRequest,

@@ -190,6 +190,22 @@ def test_times_that_are_not_in_their_order_are_refused(orders: StreamInMemory, u
         select(orders.opened, replay(since="1970-01-01T00:00:05Z", until_time=until))
 
 
+def test_an_audit_between_two_times_looks_at_what_was_read_of_them(orders: StreamInMemory) -> None:
+    """An offset's time is a thousand times its number. The ingest has read 10 to 30, and 0 to 6."""
+
+    def looked_at(**asked: Any) -> RangeSet:
+        return requested(orders.opened, AuditRequest(if_none="end", **asked))
+
+    assert looked_at(since="1970-01-01T00:00:12Z", until_time="1970-01-01T00:00:20Z") == offsets((0, 12, 20))
+    assert looked_at(since="1970-01-01T00:00:25Z") == offsets((0, 25, 30))
+    assert looked_at(until_time="1970-01-01T00:00:04Z") == offsets((1, 0, 4))
+    # An empty selection is no audit of everything.
+    with pytest.raises(WrongUse, match="no window of orders has read an offset between these times"):
+        looked_at(since="1970-01-01T00:00:31Z")
+    with pytest.raises(WrongUse, match="no message at or after 1970-01-01T00:00:31Z in orders/1"):
+        requested(orders.opened, AuditRequest(since="1970-01-01T00:00:31Z"))
+
+
 def test_times_of_a_topic_that_is_not_there_are_refused(orders: StreamInMemory) -> None:
     orders.kafka.logs.clear()
     with pytest.raises(TopicUnknown, match="topic orders does not exist"):

@@ -16,7 +16,20 @@ from tidemark.audit.repair import name_after_repair, verdict
 from tidemark.audit.report import SHOWN_COORDINATES, AuditReport
 from tidemark.cli import coordinates, finding
 from tidemark.cli.comparing import show_comparison
-from tidemark.cli.options import Html, Json, OfWindow, Ranges, Records, RecordsFile, RunName, Stream, Verbose
+from tidemark.cli.options import (
+    Html,
+    IfNone,
+    Json,
+    OfWindow,
+    Ranges,
+    Records,
+    RecordsFile,
+    RunName,
+    Since,
+    Stream,
+    UntilTime,
+    Verbose,
+)
 from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.progress import of_audit
 from tidemark.cli.selected import repair as replay_findings
@@ -44,6 +57,9 @@ def audit(
     records: Records = None,
     records_file: RecordsFile = "",
     window: OfWindow = "",
+    since: Since = "",
+    until_time: UntilTime = "",
+    if_none: IfNone = "fail",
     level: Annotated[
         str,
         typer.Option(
@@ -81,6 +97,9 @@ def audit(
         "records": coordinates.records(records),
         "records_file": records_file,
         "window": window,
+        "since": since,
+        "until_time": until_time,
+        "if_none": if_none,
         "level": level,
         "repair": repair,
         "share": share,

@@ -55,6 +55,12 @@ def read_ledger(opened: OpenStream) -> Ledger:
 
 def requested(opened: OpenStream, asked: AuditRequest) -> RangeSet:
     """The offsets that an audit is asked to look at; empty for everything. Raises WrongUse."""
+    if asked.times:
+        within = selecting.within_times(opened, asked.since, asked.until_time, asked.if_none)
+        # No offset at all would be an audit of everything.
+        if found := within & opened.book.view().authority.covered():
+            return found
+        raise WrongUse(f"since/until_time: no window of {opened.book.stream} has read an offset between these times")
     found = lanes.with_incarnations(opened, asked.offsets())
     return found | of_windows.read_by(opened, asked.window) if asked.window else found
 

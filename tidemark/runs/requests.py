@@ -236,6 +236,9 @@ class AuditRequest(_Request):
     records: _Lines = ""
     records_file: _Path = ""
     window: _Window = ""
+    since: _Time = ""
+    until_time: _Time = ""
+    if_none: _IfNone = "fail"
     level: LevelName = "full"
     repair: Literal["none", "plan", "execute"] = "none"
     share: _Share = ""
@@ -244,9 +247,10 @@ class AuditRequest(_Request):
     @model_validator(mode="after")
     def _possible_at_this_level(self) -> AuditRequest:
         if not self.depth.needs_spark:
-            if self.ranges or self.records or self.records_file or self.window:
+            if self.times or self._other_ways:
                 raise ValueError(
-                    f"level {self.level} looks at the whole ledger: leave ranges, records, records_file and window empty"
+                    f"level {self.level} looks at the whole ledger: leave ranges, records, records_file, window and "
+                    "since/until_time empty"
                 )
             if self.share:
                 raise ValueError(
@@ -257,9 +261,23 @@ class AuditRequest(_Request):
                     f"repair: level {self.level} reads no rows, so it has no findings to replay; use level sinks, full "
                     "or recompute"
                 )
+        if self.times and self._other_ways:
+            raise ValueError(
+                "since/until_time: a time and other offsets are two audits; leave ranges, records, records_file and "
+                "window empty"
+            )
         if self.seed is not None and not self.share:
             raise ValueError("seed: it chooses the blocks of a share; give a share too, such as 5%")
         return self
+
+    @property
+    def times(self) -> bool:
+        """Whether the offsets between two times are asked for."""
+        return bool(self.since or self.until_time)
+
+    @property
+    def _other_ways(self) -> bool:
+        return bool(self.ranges or self.records or self.records_file or self.window)
 
     @property
     def depth(self) -> Level:
