@@ -9,6 +9,7 @@ from typing import Any
 
 from tidemark.errors import WrongUse
 from tidemark.offsets.coordinates import columns
+from tidemark.offsets.parquet_folders import files_in
 
 
 def lines_of(path: Path) -> str:
@@ -40,7 +41,9 @@ def _of_parquet(path: Path) -> str:
     from pyarrow import ArrowException
 
     try:
-        files = pyarrow.dataset.dataset(path, format="parquet")
+        files = pyarrow.dataset.dataset(
+            [str(one) for one in files_in(path)] if path.is_dir() else path, format="parquet"
+        )
         table = files.to_table(columns=list(_columns(path, files.schema.names)))
     except ArrowException as problem:
         raise WrongUse(f"{path}: not Parquet: {problem}") from problem
