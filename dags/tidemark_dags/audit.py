@@ -207,7 +207,7 @@ def _compare(file: str, stream: Stream, task_id: str, run: str, level: str, sele
             f"--selection={selection}",
             *more,
         ],
-        execution_timeout=timedelta(minutes=stream.engine.timeout_minutes),
+        execution_timeout=timedelta(minutes=stream.engine.replay_timeout_minutes),
         pool=stream.engine.pool_on_request,
     )
 

@@ -216,6 +216,26 @@ def test_what_is_triggered_has_the_pool_that_the_stream_file_gives_it(tmp_path: 
     }
 
 
+def test_what_is_triggered_has_a_longer_time_out_than_the_ingest(tmp_path: Path) -> None:
+    given = {"one": "timeout_minutes: 20", "two": "replay_timeout_minutes: 300"}
+    for name, engine in given.items():
+        text = MINIMAL.replace("stream: orders", f"stream: {name}")
+        (tmp_path / f"{name}.yaml").write_text(f"{text}engine:\n  {engine}\n")
+    found = {
+        (dag.dag_id, task.task_id): task.execution_timeout
+        for dag in build_dags(tmp_path)
+        for task in dag.tasks
+        if isinstance(task, SparkJob)
+    }
+    ingest, others = {"one": 20, "two": 50}, {"one": 24 * 60, "two": 300}
+    tasks = [("audit", "compare"), ("audit", "compare_again"), ("backfill", "process"), ("replay", "process")]
+    tasks += [("replay", "compare"), ("erase", "process")]
+    assert found == {
+        **{(f"{name}__ingest", "process"): timedelta(minutes=minutes) for name, minutes in ingest.items()},
+        **{(f"{name}__{kind}", task): timedelta(minutes=others[name]) for kind, task in tasks for name in given},
+    }
+
+
 OF_THE_TEAM = """\
 owner: payments
 tags: [payments, pii]
