@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
-from tidemark.errors import LogTruncated, TopicGone, TopicRecreated, TopicUnknown, WrongUse
+from tidemark.errors import ClaimOverlap, LogTruncated, TopicGone, TopicRecreated, TopicUnknown, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.order import Order
@@ -339,6 +339,26 @@ def test_what_kafka_no_longer_holds_of_a_window_gets_its_answer(orders: StreamIn
     orders.ends((20, 40), (0, 9))
     found = select(orders.opened, replay(window="ingest/2"))
     assert (found.ranges, dict(found.left_out)) == (offsets((0, 20, 30)), {EXPIRED: offsets((0, 18, 20))})
+
+
+def test_backfills_of_other_offsets_work_at_the_same_time(tmp_path: Path) -> None:
+    begins = "{offsets: {orders/0: 90}, others: earliest}"
+    stream = StreamInMemory(tmp_path, text=f"{TEXT.replace('earliest', begins)}limits:\n  max_records: 20\n")
+    stream.ends((0, 100))
+    stream.ingest()
+    parts = {"one": offsets((0, 0, 40)), "other": offsets((0, 40, 90))}
+    mine: dict[str, str] = {}
+    for run, part in parts.items():
+        (mine[run],) = lanes.open_request(stream.opened, LaneKind.BACKFILL, run, part, "a test")
+    read: dict[str, list[RangeSet]] = {run: [] for run in parts}
+    while planned := [run for run, lane in mine.items() if lanes.plan_lane(stream.opened, lane, run) is not None]:
+        # Both windows are pinned before either is processed.
+        for run in reversed(planned):
+            read[run].append(stream.opened.book.covers(stream.process(mine[run], run).window))
+    assert [sum(one.count() for one in found) for found in read.values()] == [40, 50]
+    assert {run: RangeSet(one for covers in found for one in covers) for run, found in read.items()} == parts
+    with pytest.raises(ClaimOverlap, match="claimed by the open lane"):
+        lanes.open_request(stream.opened, LaneKind.BACKFILL, "third", offsets((0, 39, 41)), "a test")
 
 
 AGGREGATES = TEXT.replace(

@@ -46,7 +46,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import stored_before
 from tidemark.runs import into_sinks, lanes, whole_windows
 from tidemark.runs.answering import answers_of
-from tidemark.runs.answers import exact
+from tidemark.runs.answers import exact, table
 from tidemark.runs.approval import People, check_approved
 from tidemark.runs.comparing import as_value, find_comparison
 from tidemark.runs.estimates import estimated
@@ -234,6 +234,9 @@ def _selected(
         if changes is not None and not as_json:
             show_comparison(changes)
         _show_more_or_less(opened, chosen, sinks)
+        # If the job fails, who goes on with `--run` gets the answers to what was read, and no longer these.
+        for said in table(exact(chosen.left_out)) if chosen.left_out else ():
+            error(said)
         mine = lanes.open_request(
             opened,
             kind,
