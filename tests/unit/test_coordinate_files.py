@@ -25,6 +25,7 @@ WANTED = [Coordinate(TopicPartition("a.b", 3), 17), Coordinate(TopicPartition("a
         ("records.csv", f"a.b,3,17\na.b,0,{2**62}\n"),
         ("records.csv", "a.b/3@17\n" + f"a.b,0,{2**62}\n"),
         ("records.csv", f"offset,what,topic,partition\r\n17,,a.b,3\r\n{2**62},more,a.b,0\r\n"),
+        ("records.csv", f"\n\ntopic,partition,offset\na.b,3,17\na.b,0,{2**62}\n"),
         ("records.csv", f"\ufeff_topic,_partition,_offset\na.b,3,17\n\na.b,0,{2**62}\n"),
     ],
 )

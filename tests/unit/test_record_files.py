@@ -152,6 +152,17 @@ def test_a_delta_table_that_its_files_do_not_show_is_refused(folder: Path, monke
         records_in("table")
 
 
+@pytest.mark.covers("Q9")
+@pytest.mark.parametrize("way", ["_delta_log", "_delta_log/00000000000000000000.json"])
+def test_the_log_of_a_delta_table_is_no_symbolic_link(folder: Path, way: str) -> None:
+    write_deltalake(str(folder / "table"), pa.table({"topic": ["a"], "partition": [1], "offset": [2]}))
+    (folder / "table" / way).rename(folder.parent / "elsewhere")
+    (folder / "table" / way).symlink_to(folder.parent / "elsewhere")
+    with pytest.raises(WrongUse, match=f"table/{way}: is a symbolic link"):
+        records_in("table")
+
+
+@pytest.mark.covers("Q9")
 @pytest.mark.parametrize("file", ["../secret.parquet", "below/../../secret.parquet", "/etc/secret.parquet"])
 def test_the_log_of_a_delta_table_leads_nowhere_else(folder: Path, file: str) -> None:
     write(folder / "secret.parquet", ROWS)

@@ -28,7 +28,7 @@ def lines_of(path: Path) -> str:
 
 def _with_header(path: Path, text: str) -> str:
     """A CSV file as it is, so that errors name its own lines. Raises WrongUse for a header without the columns."""
-    header = next(csv.reader(text.splitlines()), [])
+    header = next((row for row in csv.reader(text.splitlines()) if row), [])
     # No header: lines like those of other files.
     if not any("/" in cell or cell.strip().isdecimal() for cell in header):
         _columns(path, [cell.strip() for cell in header])

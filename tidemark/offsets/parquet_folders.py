@@ -40,6 +40,9 @@ def _of_delta(folder: Path) -> list[Path]:
             f"{folder}: is a Delta table, and some of its files may no longer count. Install the package deltalake "
             "(tidemark[delta]), or write the rows into a folder of plain Parquet files"
         ) from None
+    log = folder / _LOG
+    if link := next((one for one in (log, *log.rglob("*")) if one.is_symlink()), None):
+        raise WrongUse(f"{link}: is a symbolic link. Name the table where its log is")
     try:
         table = DeltaTable(folder.absolute().as_uri())
         beyond = {"deletionVectors", "columnMapping"} & {*(table.protocol().reader_features or ())}
