@@ -65,7 +65,8 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
 
             For a run that nobody has asked for, the stream file says what to look at.
             """
-            from tidemark.runs import lanes
+            from tidemark.runs.answers import said
+            from tidemark.runs.auditing import requested
             from tidemark_dags.connections import open_here
 
             given = by_itself.get(context["dag_run"].run_type)
@@ -77,9 +78,11 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
                 else:
                     asked = asked_of(context, AuditRequest)
                     opened, level = open_here(file), asked.depth
-                    offsets = lanes.with_incarnations(opened, asked.offsets())
+                    offsets = requested(opened, asked)
                     share, seed = asked.share, asked.seed
                 digest = opened.book.store_selection(offsets).digest if offsets else ""
+            if offsets:
+                log.info("%s", said({f"an audit of {offsets.count()} offsets": offsets}))
             context["ti"].xcom_push(key="selection", value=digest)
             context["ti"].xcom_push(key="level", value=level.value)
             # The day of the request, also if the job is tried again tomorrow.
@@ -204,7 +207,7 @@ def _compare(file: str, stream: Stream, task_id: str, run: str, level: str, sele
             f"--selection={selection}",
             *more,
         ],
-        execution_timeout=timedelta(minutes=stream.engine.timeout_minutes),
+        execution_timeout=timedelta(minutes=stream.engine.replay_timeout_minutes),
         pool=stream.engine.pool_on_request,
     )
 

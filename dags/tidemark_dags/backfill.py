@@ -11,7 +11,7 @@ from tidemark.streams.model import Stream
 from tidemark_dags.backfill_replay import selected_dag
 from tidemark_dags.requests import backfill_params
 
-DESCRIPTION = "Read offsets that no window has read yet: ranges, a time, or everything before the first window"
+DESCRIPTION = "Read offsets that no window has read yet: ranges, records, a time, or everything before the first window"
 
 
 def backfill_dag(path: Path, stream: Stream) -> DAG:

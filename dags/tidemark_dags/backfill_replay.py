@@ -137,6 +137,7 @@ def selected_dag(
             file,
             stream,
             pool=stream.engine.pool_on_request,
+            minutes=stream.engine.replay_timeout_minutes,
             lane="{{ ti.xcom_pull(task_ids='plan')['lane'] }}",
             seq="{{ ti.xcom_pull(task_ids='plan')['seq'] }}",
             then="{{ ti.xcom_pull(task_ids='plan')['then'] }}",
@@ -192,7 +193,7 @@ def _compare(file: str, stream: Stream) -> SparkJob:
             # Checked names of the stream file, not what a user has typed.
             "--sinks={{ ti.xcom_pull(task_ids='check', key='found')['sinks'] }}",
         ],
-        execution_timeout=timedelta(minutes=stream.engine.timeout_minutes),
+        execution_timeout=timedelta(minutes=stream.engine.replay_timeout_minutes),
         pool=stream.engine.pool_on_request,
     )
 

@@ -124,6 +124,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
             file,
             stream,
             pool=stream.engine.pool_on_request,
+            minutes=stream.engine.replay_timeout_minutes,
             lane="{{ ti.xcom_pull(task_ids='erase', key='lane') }}",
             seq="{{ ti.xcom_pull(task_ids='erase', key='seq') }}",
         )

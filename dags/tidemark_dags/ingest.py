@@ -72,14 +72,24 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
 
         pinned = plan()
         process = process_windows(
-            file, stream, pool=stream.engine.pool, lane=INGEST, seq="{{ ti.xcom_pull(task_ids='plan') }}"
+            file,
+            stream,
+            pool=stream.engine.pool,
+            minutes=stream.engine.timeout_minutes,
+            lane=INGEST,
+            seq="{{ ti.xcom_pull(task_ids='plan') }}",
         )
         pinned >> process >> publish(file, stream, INGEST) >> announce(file, stream)
     return dag
 
 
-def process_windows(file: str, stream: Stream, *, pool: str, lane: str, seq: str, then: str = "") -> LineageOfWindows:
-    """The task that processes a pinned window and those after it, in Spark. `then`: those of another lane of this run."""
+def process_windows(
+    file: str, stream: Stream, *, pool: str, minutes: int, lane: str, seq: str, then: str = ""
+) -> LineageOfWindows:
+    """The task that processes a pinned window and those after it, in Spark. `then`: those of another lane of this run.
+
+    `minutes` is its time-out.
+    """
     process = LineageOfWindows(
         task_id="process",
         script="process_window.py",
@@ -89,7 +99,7 @@ def process_windows(file: str, stream: Stream, *, pool: str, lane: str, seq: str
             *("--stream-file", file, "--lane", lane, "--seq", seq, "--run", RUN),
             *([f"--then={then}"] if then else []),
         ],
-        execution_timeout=timedelta(minutes=stream.engine.timeout_minutes),
+        execution_timeout=timedelta(minutes=minutes),
         pool=pool,
     )
     process.operator_extra_links = (RunPageLink(),)

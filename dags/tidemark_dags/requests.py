@@ -26,6 +26,7 @@ from tidemark.runs.requests import (
     MOST_SINKS,
     MOST_TEXT,
     MOST_TIME,
+    MOST_WINDOW,
     WINDOW_PATTERN,
 )
 
@@ -37,6 +38,10 @@ _RECORDS = (
 _FILE = (
     "A file below the folder TIDEMARK_SELECTIONS, with any number of records: CSV, JSON lines or Parquet with the columns "
     "topic, partition and offset"
+)
+_WINDOW = (
+    "What committed windows have read: a lane, such as ingest; a window of it, such as ingest/17; or the name of the run that "
+    "committed them"
 )
 
 OTHER_WAYS = "What: other ways to choose offsets"
@@ -53,6 +58,8 @@ def backfill_params(approve_above: int | None = None, sinks: Sequence[str] = ())
         "reason": _reason(approve_above),
         "dry_run": _switch("Dry run", "Only show what would be read", on=False),
         "strict": _strict(),
+        "records": _lines("Records", f"{_RECORDS}. Only those that no window has read yet.", section=OTHER_WAYS),
+        "records_file": _records_file(section=OTHER_WAYS),
         "everything_before": _switch(
             "Everything before",
             "Everything that Kafka still holds below the offsets that the ingest began with",
@@ -61,8 +68,8 @@ def backfill_params(approve_above: int | None = None, sinks: Sequence[str] = ())
         "holes": _switch("Holes", "Offsets between windows that are in no window", section=OTHER_WAYS),
         "mode": _choice(
             "Mode",
-            "only_missing: only offsets that no window has read yet. reprocess: what windows have read of the ranges or the "
-            "time is read again as well, after the others.",
+            "only_missing: only offsets that no window has read yet. reprocess: what windows have read of the ranges, "
+            "the records or the time is read again as well, after the others.",
             ["only_missing", "reprocess"],
             section=OTHER_WAYS,
         ),
@@ -83,6 +90,7 @@ def replay_params(approve_above: int | None = None, sinks: Sequence[str] = ()) -
             "Before anything is committed, say what will be the same, changed, new and gone. Spark computes the rows for it.",
         ),
         "strict": _strict(),
+        "window": _text("Window", f"{_WINDOW}.", section=OTHER_WAYS, maxLength=MOST_WINDOW),
         "dead_letters": _text(
             "Dead letters",
             "Dead letters with exactly this reason or this error class; * for all of them. The times choose among them.",
@@ -132,14 +140,15 @@ def erase_params(approve_above: int | None = None) -> dict[str, Param]:
 
 def audit_params() -> dict[str, Param]:
     return {
-        "ranges": _lines("Ranges", f"{_RANGES}. Without ranges and records, the audit covers everything."),
+        "ranges": _lines("Ranges", f"{_RANGES}. Without a choice of offsets, the audit covers everything."),
         "records": _lines("Records", f"{_RECORDS}."),
         "records_file": _records_file(),
+        "window": _text("Window", f"{_WINDOW}.", maxLength=MOST_WINDOW),
         "level": _choice(
             "Level",
             "How deep. ledger: the ledger alone, in seconds. source: and Kafka's offsets. sinks: the rows against their "
             "windows' tallies, without reading Kafka. full: against the messages. recompute: and every row is made again, also "
-            "where nothing has changed. ledger and source take no ranges and records.",
+            "where nothing has changed. ledger and source take no choice of offsets.",
             ["full", "recompute", "sinks", "source", "ledger"],
         ),
         "repair": _choice(
@@ -159,11 +168,12 @@ def audit_params() -> dict[str, Param]:
             0,
             MOST_SEED,
         ),
+        **_times("Only offsets that a window has read and Kafka still holds."),
     }
 
 
-def _lines(title: str, description: str) -> Param:
-    return _text(title, description, format="multiline", maxLength=MOST_TEXT)
+def _lines(title: str, description: str, **schema: Any) -> Param:
+    return _text(title, description, format="multiline", maxLength=MOST_TEXT, **schema)
 
 
 def _text(title: str, description: str, **schema: Any) -> Param:

@@ -76,20 +76,23 @@ def test_the_others_run_on_request(dags: dict[str, DAG], name: str) -> None:
 FORMS = {
     "replay": {
         "": ["records", "ranges", "reason", "dry_run", "compare", "strict"],
-        "What": ["dead_letters", "dead_letters_window", "records_file", "selection", "ignore_stored"],
+        "What": ["window", "dead_letters", "dead_letters_window", "records_file", "selection", "ignore_stored"],
         "Where": ["sinks"],
         "When": ["since", "until_time", "if_none"],
         "How": ["order", "rate", "plan"],
     },
     "backfill": {
         "": ["ranges", "reason", "dry_run", "strict"],
-        "What": ["everything_before", "holes", "mode"],
+        "What": ["records", "records_file", "everything_before", "holes", "mode"],
         "Where": ["sinks"],
         "When": ["since", "until_time", "if_none"],
         "How": ["order", "rate", "plan"],
     },
     "erase": {"": ["records", "key", "records_file", "reason", "dry_run"]},
-    "audit": {"": ["ranges", "records", "records_file", "level", "repair", "share", "seed"]},
+    "audit": {
+        "": ["ranges", "records", "records_file", "window", "level", "repair", "share", "seed"],
+        "When": ["since", "until_time", "if_none"],
+    },
 }
 REQUESTS: dict[str, Any] = {
     "replay": ReplayRequest,
@@ -145,7 +148,7 @@ def test_the_fields_of_a_form_are_typed(dags: dict[str, DAG]) -> None:
     assert dags["cdn_logs__backfill"].params["dry_run"] is False
     assert dags["cdn_logs__backfill"].params.get_param("mode").schema["enum"] == ["only_missing", "reprocess"]
     audit = dags["cdn_logs__audit"].params
-    assert audit.get_param("level").schema["enum"] == ["full", "sinks", "source", "ledger"]
+    assert audit.get_param("level").schema["enum"] == ["full", "recompute", "sinks", "source", "ledger"]
     assert audit.get_param("repair").schema["enum"] == ["none", "plan", "execute"]
 
 
@@ -210,6 +213,26 @@ def test_what_is_triggered_has_the_pool_that_the_stream_file_gives_it(tmp_path: 
     expected = {"one": ["spark"] * 5, "two": ["spark", *["replays"] * 4], "neither": ["default_pool"] * 5}
     assert pools == {
         (f"{name}__{kind}", pool) for name, found in expected.items() for kind, pool in zip(kinds, found, strict=True)
+    }
+
+
+def test_what_is_triggered_has_a_longer_time_out_than_the_ingest(tmp_path: Path) -> None:
+    given = {"one": "timeout_minutes: 20", "two": "replay_timeout_minutes: 300"}
+    for name, engine in given.items():
+        text = MINIMAL.replace("stream: orders", f"stream: {name}")
+        (tmp_path / f"{name}.yaml").write_text(f"{text}engine:\n  {engine}\n")
+    found = {
+        (dag.dag_id, task.task_id): task.execution_timeout
+        for dag in build_dags(tmp_path)
+        for task in dag.tasks
+        if isinstance(task, SparkJob)
+    }
+    ingest, others = {"one": 20, "two": 50}, {"one": 24 * 60, "two": 300}
+    tasks = [("audit", "compare"), ("audit", "compare_again"), ("backfill", "process"), ("replay", "process")]
+    tasks += [("replay", "compare"), ("erase", "process")]
+    assert found == {
+        **{(f"{name}__ingest", "process"): timedelta(minutes=minutes) for name, minutes in ingest.items()},
+        **{(f"{name}__{kind}", task): timedelta(minutes=others[name]) for kind, task in tasks for name in given},
     }
 
 

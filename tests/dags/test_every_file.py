@@ -167,6 +167,7 @@ ENGINES = st.fixed_dictionaries(
         "retries": st.integers(-1, 101),
         "retry_delay_seconds": st.integers(),
         "timeout_minutes": st.integers(),
+        "replay_timeout_minutes": st.integers(),
         "pool": st.text(max_size=20) | st.just("p" * 256),
         "master": st.text(max_size=20),
         "conf": st.dictionaries(st.text(max_size=10), st.text(max_size=10), max_size=2),

@@ -38,7 +38,7 @@ def test_a_time_has_two_bounds_at_most_and_one_at_least() -> None:
         (
             {},
             {},
-            "exactly one of records, records_file, ranges, dead_letters, selection, ignore_stored, "
+            "exactly one of records, records_file, ranges, window, dead_letters, selection, ignore_stored, "
             "since/until_time; found none of them",
         ),
         ({"records": "a", "ranges": "b"}, {}, "found records and ranges"),
@@ -71,8 +71,9 @@ def test_a_replay_that_makes_no_sense_is_refused(values: dict[str, Any], sent: d
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({}, "exactly one of ranges, everything_before, holes, since/until_time; found none"),
+        ({}, "exactly one of ranges, records, records_file, everything_before, holes, since/until_time; found none"),
         ({"ranges": "logs/0@0-5", "everything_before": True}, "found ranges and everything_before"),
+        ({"records": "logs/0@5", "records_file": "a.csv"}, "found records and records_file"),
     ],
 )
 def test_a_backfill_that_makes_no_sense_is_refused(values: dict[str, Any], said: str) -> None:
@@ -94,6 +95,7 @@ NEVER: dict[str, list[Any]] = {
     "key": [5, b"me", "a" * 10_001],
     "records_file": [5, "a" * 1_001],
     "selection": ["abc", "0" * 65],
+    "window": [5, "a" * 502],
     "since": [1795244400, "2" * 41],
     "if_none": ["start", True],
     "dry_run": ["yes", 1],
@@ -149,12 +151,12 @@ def test_an_unknown_key_is_refused(kind: Any) -> None:
 )
 def test_bad_topic_names_and_numbers_are_refused_by_their_line(line: str) -> None:
     asked = checked(AuditRequest, {"ranges": f"logs/0@1-2\n{line}"}, {})
-    with pytest.raises(WrongUse, match="line 2: "):
+    with pytest.raises(WrongUse, match=r"^ranges: line 2: "):
         asked.offsets()
     with pytest.raises(WrongUse, match="line 2: "):
         parse_ranges(f"logs/0@1-2\n{line}")
     single = line.partition("-")[0] if "@1-2" in line else line.replace("@1-", "@").replace("@2-", "@")
-    with pytest.raises(WrongUse, match="line 2: "):
+    with pytest.raises(WrongUse, match=r"^records: line 2: "):
         checked(AuditRequest, {"records": f"logs/0@5\n{single}"}, {}).offsets()
 
 
@@ -167,10 +169,17 @@ def test_an_audit_needs_nothing() -> None:
     ("values", "said"),
     [
         ({"repair": True}, "repair: Input should be 'none', 'plan' or 'execute'"),
-        ({"level": "rows"}, "level: Input should be 'ledger', 'source', 'sinks' or 'full'"),
+        ({"level": "rows"}, "level: Input should be 'ledger', 'source', 'sinks', 'full' or 'recompute'"),
         ({"level": "ledger", "ranges": "logs/0@0-5"}, "level ledger looks at the whole ledger: leave ranges"),
+        (
+            {"level": "ledger", "window": "ingest/1"},
+            "level ledger looks at the whole ledger: leave .*, window and since",
+        ),
+        ({"level": "source", "since": "2026-11-21T07:00:00Z"}, "level source looks at the whole ledger"),
+        ({"until_time": "2026-11-21T07:00:00Z", "records": "logs/0@5"}, "a time and other offsets are two audits"),
+        ({"since": "noon"}, "since: 'noon' is not a time"),
         ({"level": "source", "records": "logs/0@5"}, "level source looks at the whole ledger"),
-        ({"level": "ledger", "share": "5%"}, "share: level ledger looks at the whole ledger; use level sinks or full"),
+        ({"level": "ledger", "share": "5%"}, "share: level ledger .*; use level sinks, full or recompute"),
         ({"share": "0.00%"}, "share: expected more than 0%"),
         ({"share": "half"}, "share: expected a percentage such as 5% or 0.5%, found 'half'"),
         ({"seed": 5}, "seed: it chooses the blocks of a share; give a share too"),

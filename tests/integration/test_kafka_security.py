@@ -160,6 +160,7 @@ def test_all_that_people_do_with_a_stream(
         assert report.clean, report.sentence()
         # Whoever writes a topic need not have the right to read it. Then the audit says that it has not compared it.
         assert report.not_compared == ("kafka",)
+        assert report.sentence().endswith("debris 0; not compared: kafka")
         assert f"lacks the right Read on topic {play.name}-out" in caplog.text
         assert stored(play) == play.expected().rows
     assert len({one.attempt.generation for one in (first, replayed, redriven)}) == 3

@@ -25,6 +25,8 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import lanes
 from tidemark.runs.comparing import find_comparison
 from tidemark.runs.redriving import DeadLetters, redrive
+from tidemark.runs.requests import BackfillRequest
+from tidemark.runs.selecting import select
 from tidemark.sinks.parquet.settings import FolderSettings
 from tidemark_spark.jobs.compare import compare
 
@@ -334,7 +336,9 @@ def test_a_closed_lane_is_never_used_again(play: Playground) -> None:
 
 
 @pytest.mark.covers("N23")
-def test_a_backfill_fills_what_a_start_at_the_end_left_out(make: Make) -> None:
+def test_a_backfill_fills_what_a_start_at_the_end_left_out(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     play = make(CDN, source={"start": "latest"})
     play.produce(200)
     # The first run pins the position; there is nothing to read yet.
@@ -346,10 +350,16 @@ def test_a_backfill_fills_what_a_start_at_the_end_left_out(make: Make) -> None:
     assert {(one.partition.topic, one.partition.partition): (one.start, one.until) for one in before} == {
         place: (0, offset) for place, offset in start.items()
     }
-    # A part by its ranges, then the rest.
-    play.select(LaneKind.BACKFILL, play.ranges(0, 1, (10, 20)))
+    # Scattered records out of a file, then the rest.
+    monkeypatch.setenv("TIDEMARK_SELECTIONS", str(tmp_path))
+    lines = [f"{play.topics[0]},1,{offset}" for offset in range(2, 20, 3)]
+    (tmp_path / "some.csv").write_text("\n".join(["topic,partition,offset", *lines]))
+    some = select(play.opened, BackfillRequest(records_file="some.csv", reason="a test")).ranges
+    assert (some.count(), some - before) == (6, RangeSet())
+    (stored,) = play.select(LaneKind.BACKFILL, some)
+    assert (play.opened.book.covers(stored.window), sum(one.read.number for one in stored.tallies)) == (some, 6)
     rest = lanes.before_the_first_window(play.opened)
-    assert rest == before - play.ranges(0, 1, (10, 20))
+    assert rest == before - some
     # The newest first, killed while it writes the second of three windows, and taken over by another process.
     position, run = play.positions(), play.new_run()
     play.rewrite(limits={"max_records": 80})

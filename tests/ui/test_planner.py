@@ -41,6 +41,14 @@ def asked(airflow: Airflow, path: str, method: str = "GET", body: Any = None, to
     return status, answer
 
 
+def test_a_window_is_planned_from_its_own_page(airflow: Airflow, page: Page) -> None:
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs/windows/ingest/1")
+    page.click("text=Replay this window")
+    page.locator("#summary", has_text="would be read").wait_for()
+    assert page.locator("select[name=way]").input_value() == "window"
+    assert page.locator("input[name=window]").input_value() == "ingest/1"
+
+
 @pytest.mark.covers("U12", "U13")
 def test_records_are_planned_started_and_followed_to_their_answers(
     airflow: Airflow, page: Page, tmp_path: Path

@@ -229,6 +229,7 @@ def test_a_report_with_a_difference_is_not_clean_and_says_so(found: dict[str, An
         ({"unproven": 4, "by_tallies": 3}, "; 7 offsets are no longer in Kafka, 3 of them were compared"),
         ({"by_tallies": 3}, "; 3 offsets are no longer in Kafka, 3 of them were compared"),
         ({"places": (place(unproven=2), place(unproven=1))}, "; 3 contributions to aggregates"),
+        ({"not_compared": ("kafka", "own")}, f"{SENTENCE}; not compared: kafka, own"),
         ({"unfinished": 6}, "; 6 offsets were committed before they were read"),
         ({"gaps": (gap(compacted=3, aborted=1, markers=2),)}, SENTENCE),
     ],

@@ -181,3 +181,23 @@ def test_the_command_lists_the_audits(
     assert len(json.loads(capsys.readouterr().out)["audits"]) == MOST
     with pytest.raises(WrongUse, match="--html: say which run's report"):
         commands.report("orders", "", tmp_path / "page.html", as_json=False)
+
+
+def test_the_command_names_holes_and_overlaps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = StreamInMemory(tmp_path)
+    many = structs.replace(COVERAGE, holes=tuple(f"orders/1 [{at}, {at + 1})" for at in range(0, 250, 2)))
+    overlap = structs.replace(COVERAGE, holes=(), overlaps=("orders/2 [5, 9)",))
+    stored(made, "run 1", 1_000, coverage=(COVERAGE, many, overlap))
+    stored(made, "run 2", 2_000, coverage=(overlap,))
+    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    commands.report("orders", "run 1")
+    said = capsys.readouterr()
+    lines = [one for one in said.out.splitlines() if one.startswith("coverage: ")]
+    assert lines[:2] == ["coverage: hole orders/0 [3, 4)", "coverage: hole orders/1 [0, 1)"]
+    assert lines[-2:] == ["coverage: 26 more holes", "coverage: overlap orders/2 [5, 9)"]
+    assert len(lines) == 102
+    assert "To read them: tidemark backfill orders --holes" in said.err
+    commands.report("orders", "run 2")
+    assert "backfill" not in capsys.readouterr().err

@@ -76,8 +76,8 @@ def test_a_range_from_a_negative_offset_is_refused() -> None:
 
 @pytest.mark.covers("A26")
 def test_a_range_that_runs_backwards_is_refused() -> None:
-    with pytest.raises(WrongUse, match="from 3 until 1"):
-        parse_ranges("logs/0@3-1")
+    with pytest.raises(WrongUse, match="ranges: line 2: 'logs/0@3-1': from 3 until 1 runs backwards"):
+        parse_ranges("\nlogs/0@3-1", "ranges")
 
 
 def as_lines(found: list[Coordinate]) -> str:

@@ -16,7 +16,7 @@ from tests.support.protocol_world import AT, RUN, NoWork, World, hold, plan
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.cli import finding, selected
 from tidemark.commit import protocol
-from tidemark.errors import Conflict, LaneClosed, VerificationFailed, WrongUse
+from tidemark.errors import Conflict, LaneClosed, ProcessingFailed, VerificationFailed, WrongUse
 from tidemark.ledger.book import Committed, authority_of, record_key
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.lookup import look_up
@@ -256,6 +256,23 @@ def test_the_command_opens_a_lane_into_these_sinks_and_says_so(
         WrongUse, match=r"writes later alone, and the stream file .* has no sink later.*tidemark cancel"
     ):
         lanes.plan_lane(without, lanes.lane_name(LaneKind.REPLAY, "a run"), "a run")
+
+
+def test_what_is_left_out_has_its_table_before_the_job_begins(
+    made: StreamInMemory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever goes on after a failure sees the answers to what was read, and no longer these."""
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise ProcessingFailed("the job was killed")
+
+    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    monkeypatch.setattr(selected, "process", killed)
+    with pytest.raises(ProcessingFailed):
+        selected.replay("orders", ranges=["orders/0@38-45"], reason="a new sink")
+    said = capsys.readouterr()
+    assert "orders/0 40 45 5 not in the topic yet: at or above its end" in " ".join(said.err.split())
+    assert said.out == ""
 
 
 def test_what_a_window_into_some_sinks_leaves_out_is_an_answer_of_its_own() -> None:

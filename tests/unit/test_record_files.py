@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidemark.errors import WrongUse
+from tidemark.offsets.coordinate_files import lines_of
+from tidemark.offsets.coordinates import Coordinate, parse_coordinates
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.record_files import FOLDER, records_in
 
@@ -94,6 +99,80 @@ def test_a_folder_of_parquet(folder: Path) -> None:
     (folder / "table" / "_hidden.parquet").write_text("of another program")
     (folder / "table" / "_SUCCESS").touch()
     assert records_in("table") == ranges(ROWS)
+
+
+def test_what_is_no_data_of_a_folder_is_passed_over(folder: Path) -> None:
+    """A job that is writing, and what tools keep beside the data. Tidemark's own Delta tables have such partitions."""
+    write(folder / "table" / "_generation=7" / "a.parquet", ROWS)
+    for hidden in ("_temporary/0/part-0.parquet", ".spark-staging-1/part-0.parquet", "day=1/_temporary/x.parquet"):
+        (folder / "table" / hidden).parent.mkdir(parents=True)
+        (folder / "table" / hidden).write_text("half written")
+    assert records_in("table") == ranges(ROWS)
+    assert set(parse_coordinates(lines_of(folder / "table"))) == {
+        Coordinate(TopicPartition(topic, at), offset) for topic, at, offset in ROWS
+    }
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_of_a_delta_table_the_newest_version_counts(folder: Path, partitioned: bool) -> None:
+    place = folder / "a table"
+    columns: list[Any] = [list(found) for found in zip(*ROWS, strict=True)]
+    table = pa.table(
+        {**dict(zip(("topic", "partition", "offset"), columns, strict=True)), "by": ["x/y %", "z", "z", "z"]}
+    )
+    write_deltalake(str(place), table, partition_by=["by"] if partitioned else None)
+    DeltaTable(str(place)).delete("offset = 17")
+    DeltaTable(str(place)).create_checkpoint()
+    assert list(place.glob("_delta_log/*.checkpoint.parquet"))
+    assert records_in("a table") == ranges(ROWS[1:])
+    assert len(parse_coordinates(lines_of(place))) == 3
+    # A folder with such a table in it is no table.
+    (folder / "above").mkdir()
+    place.rename(folder / "above" / "table")
+    with pytest.raises(WrongUse, match=r"above/table: is a Delta table within the folder. Name the table itself"):
+        records_in("above")
+
+
+def test_a_delta_table_that_its_files_do_not_show_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder / "table" / "a.parquet", ROWS)
+    log = folder / "table" / "_delta_log" / "00000000000000000000.json"
+    log.parent.mkdir()
+    log.write_text("{what")
+    with pytest.raises(WrongUse, match=r"table: the Delta table cannot be read: "):
+        records_in("table")
+    shutil.rmtree(folder / "table")
+    table = pa.table({"topic": ["a"], "partition": [1], "offset": [2]})
+    write_deltalake(str(folder / "table"), table, configuration={"delta.enableDeletionVectors": "true"})
+    with pytest.raises(WrongUse, match=r"table: is a Delta table with deletionVectors.* plain Parquet files"):
+        records_in("table")
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    with pytest.raises(
+        WrongUse, match=r"table: is a Delta table, .* Install the package deltalake \(tidemark\[delta\]\)"
+    ):
+        records_in("table")
+
+
+@pytest.mark.covers("Q9")
+@pytest.mark.parametrize("way", ["_delta_log", "_delta_log/00000000000000000000.json"])
+def test_the_log_of_a_delta_table_is_no_symbolic_link(folder: Path, way: str) -> None:
+    write_deltalake(str(folder / "table"), pa.table({"topic": ["a"], "partition": [1], "offset": [2]}))
+    (folder / "table" / way).rename(folder.parent / "elsewhere")
+    (folder / "table" / way).symlink_to(folder.parent / "elsewhere")
+    with pytest.raises(WrongUse, match=f"table/{way}: is a symbolic link"):
+        records_in("table")
+
+
+@pytest.mark.covers("Q9")
+@pytest.mark.parametrize("file", ["../secret.parquet", "below/../../secret.parquet", "/etc/secret.parquet"])
+def test_the_log_of_a_delta_table_leads_nowhere_else(folder: Path, file: str) -> None:
+    write(folder / "secret.parquet", ROWS)
+    table = pa.table({"topic": ["a"], "partition": [1], "offset": [2]})
+    write_deltalake(str(folder / "table"), table)
+    log = folder / "table" / "_delta_log" / "00000000000000000000.json"
+    (name,) = [one.name for one in (folder / "table").glob("*.parquet")]
+    log.write_text(log.read_text().replace(name, file))
+    with pytest.raises(WrongUse, match=r"which is not below its folder"):
+        records_in("table")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
-from tidemark.errors import LogTruncated, TopicGone, TopicRecreated, TopicUnknown, WrongUse
+from tidemark.errors import ClaimOverlap, LogTruncated, TopicGone, TopicRecreated, TopicUnknown, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import Named, parse_coordinates
 from tidemark.offsets.order import Order
@@ -31,6 +31,7 @@ from tidemark.runs.answers import (
     THE_INGESTS,
     UNIT_LOST,
 )
+from tidemark.runs.auditing import requested
 from tidemark.runs.redriving import DeadLetters, Redrive, too_often
 from tidemark.runs.requests import AuditRequest, BackfillRequest, ReplayRequest
 from tidemark.runs.selecting import between, between_offsets, divided, select
@@ -191,6 +192,22 @@ def test_times_that_are_not_in_their_order_are_refused(orders: StreamInMemory, u
         select(orders.opened, replay(since="1970-01-01T00:00:05Z", until_time=until))
 
 
+def test_an_audit_between_two_times_looks_at_what_was_read_of_them(orders: StreamInMemory) -> None:
+    """An offset's time is a thousand times its number. The ingest has read 10 to 30, and 0 to 6."""
+
+    def looked_at(**asked: Any) -> RangeSet:
+        return requested(orders.opened, AuditRequest(if_none="end", **asked))
+
+    assert looked_at(since="1970-01-01T00:00:12Z", until_time="1970-01-01T00:00:20Z") == offsets((0, 12, 20))
+    assert looked_at(since="1970-01-01T00:00:25Z") == offsets((0, 25, 30))
+    assert looked_at(until_time="1970-01-01T00:00:04Z") == offsets((1, 0, 4))
+    # An empty selection is no audit of everything.
+    with pytest.raises(WrongUse, match="no window of orders has read an offset between these times"):
+        looked_at(since="1970-01-01T00:00:31Z")
+    with pytest.raises(WrongUse, match="no message at or after 1970-01-01T00:00:31Z in orders/1"):
+        requested(orders.opened, AuditRequest(since="1970-01-01T00:00:31Z"))
+
+
 def test_times_of_a_topic_that_is_not_there_are_refused(orders: StreamInMemory) -> None:
     orders.kafka.logs.clear()
     with pytest.raises(TopicUnknown, match="topic orders does not exist"):
@@ -256,6 +273,99 @@ def test_records_out_of_a_file(orders: StreamInMemory, tmp_path: Path, monkeypat
     assert AuditRequest(records_file="records.csv", ranges="orders/0@20-22").offsets() == Named(
         offsets((0, 12, 13), (0, 14, 15), (0, 20, 22), (1, 2, 3))
     )
+
+
+@pytest.mark.parametrize("field", ["records", "records_file"])
+def test_a_backfill_of_scattered_records_reads_each_of_them_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    begins = "{offsets: {orders/0: 900}, others: earliest}"
+    stream = StreamInMemory(tmp_path, text=f"{TEXT.replace('earliest', begins)}limits:\n  max_records: 100\n")
+    stream.ends((0, 1_000), (0, 6))
+    while stream.ingest():
+        pass
+    scattered = [("orders", 0, offset) for offset in range(0, 990, 3)]
+    monkeypatch.setenv("TIDEMARK_SELECTIONS", str(tmp_path))
+    table = "\n".join(["topic,partition,offset", *(",".join(map(str, one)) for one in scattered)])
+    (tmp_path / "scattered.csv").write_text(table)
+    asked = backfill(**{field: {"records": table, "records_file": "scattered.csv"}[field]})
+    found = select(stream.opened, asked)
+    wanted = RangeSet(OffsetRange(at(0), offset, offset + 1) for offset in range(0, 900, 3))
+    assert (found.ranges, list(found.left_out), found.left_out[READ_ALREADY].count()) == (wanted, [READ_ALREADY], 30)
+    (lane,) = lanes.open_request(stream.opened, LaneKind.BACKFILL, "a run", found.ranges, "a test")
+    read = []
+    while lanes.plan_lane(stream.opened, lane, "a run") is not None:
+        read.append(stream.opened.book.covers(stream.process(lane, "a run").window))
+    assert [one.count() for one in read] == [100, 100, 100]
+    assert RangeSet(one for covers in read for one in covers) == wanted
+    # The same request again has nothing left to read.
+    lanes.finish(stream.opened, lane)
+    with pytest.raises(WrongUse, match="nothing to backfill: a window has read them"):
+        select(stream.opened, asked)
+    again = select(stream.opened, backfill(records="orders/0@3\norders/0@4", mode="reprocess"))
+    assert (again.ranges, again.again) == (offsets((0, 4, 5)), offsets((0, 3, 4)))
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ("ingest/2", offsets((0, 18, 30))),
+        ("ingest", offsets((0, 10, 30), (1, 0, 6))),
+        ("run 1", offsets((0, 10, 18), (1, 0, 6))),
+        ("DAG/run/3", offsets((0, 12, 14), (1, 3, 4))),
+        ("lane of DAG/run/3", offsets((0, 12, 14), (1, 3, 4))),
+    ],
+)
+def test_what_windows_have_read_is_read_again(orders: StreamInMemory, named: str, expected: RangeSet) -> None:
+    """By lane, window, or run. The name of a run may look like that of a window."""
+    lane = lanes.open_selected(orders.opened, LaneKind.REPLAY, "DAG/run/3", offsets((0, 12, 14), (1, 3, 4)), "a test")
+    lanes.plan_lane(orders.opened, lane, "DAG/run/3")
+    orders.process(lane, "DAG/run/3")
+    lanes.finish(orders.opened, lane)
+    named = lane if named.startswith("lane of") else named
+    assert select(orders.opened, replay(window=named)).ranges == expected
+    assert requested(orders.opened, AuditRequest(window=named)) == expected
+    # An audit takes what is named in several ways together.
+    more = requested(orders.opened, AuditRequest(window=named, records="orders/1@5"))
+    assert more == expected | offsets((1, 5, 6))
+
+
+@pytest.mark.parametrize("named", ["ingest/3", "ingest/x", "inges", "run", "replay-1", "ingest/0"])
+def test_a_window_that_is_not_there_is_an_error_that_says_what_is(orders: StreamInMemory, named: str) -> None:
+    said = (
+        f"window {named}: orders has no committed window of this name. Expected LANE, such as ingest; .*"
+        "`tidemark ledger show orders --closed` lists"
+    )
+    with pytest.raises(WrongUse, match=said):
+        select(orders.opened, replay(window=named))
+    with pytest.raises(WrongUse, match=said):
+        requested(orders.opened, AuditRequest(window=named))
+
+
+def test_what_kafka_no_longer_holds_of_a_window_gets_its_answer(orders: StreamInMemory) -> None:
+    orders.ends((20, 40), (0, 9))
+    found = select(orders.opened, replay(window="ingest/2"))
+    assert (found.ranges, dict(found.left_out)) == (offsets((0, 20, 30)), {EXPIRED: offsets((0, 18, 20))})
+
+
+def test_backfills_of_other_offsets_work_at_the_same_time(tmp_path: Path) -> None:
+    begins = "{offsets: {orders/0: 90}, others: earliest}"
+    stream = StreamInMemory(tmp_path, text=f"{TEXT.replace('earliest', begins)}limits:\n  max_records: 20\n")
+    stream.ends((0, 100))
+    stream.ingest()
+    parts = {"one": offsets((0, 0, 40)), "other": offsets((0, 40, 90))}
+    mine: dict[str, str] = {}
+    for run, part in parts.items():
+        (mine[run],) = lanes.open_request(stream.opened, LaneKind.BACKFILL, run, part, "a test")
+    read: dict[str, list[RangeSet]] = {run: [] for run in parts}
+    while planned := [run for run, lane in mine.items() if lanes.plan_lane(stream.opened, lane, run) is not None]:
+        # Both windows are pinned before either is processed.
+        for run in reversed(planned):
+            read[run].append(stream.opened.book.covers(stream.process(mine[run], run).window))
+    assert [sum(one.count() for one in found) for found in read.values()] == [40, 50]
+    assert {run: RangeSet(one for covers in found for one in covers) for run, found in read.items()} == parts
+    with pytest.raises(ClaimOverlap, match="claimed by the open lane"):
+        lanes.open_request(stream.opened, LaneKind.BACKFILL, "third", offsets((0, 39, 41)), "a test")
 
 
 AGGREGATES = TEXT.replace(

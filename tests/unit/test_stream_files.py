@@ -175,6 +175,7 @@ def test_each_mistake_has_one_line_whatever_characters_its_key_has(tmp_path: Pat
         ("audit:\n  hours: 0", r":15: audit.hours: .*equal to 1"),
         ("engine:\n  retry_delay_seconds: 99999999999999", r":15: engine.retry_delay_seconds: .*equal to 604800"),
         ("engine:\n  timeout_minutes: 99999999999999", r":15: engine.timeout_minutes: .*equal to 44640"),
+        ("engine:\n  replay_timeout_minutes: 0", r":15: engine.replay_timeout_minutes: .*equal to 1"),
         ("engine:\n  pool: ''", r":15: engine.pool: .*at least 1 character"),
         ("engine:\n  replay_pool: ''", r":15: engine.replay_pool: .*at least 1 character"),
         ('description: "\\0"', r":14: description: .*pattern"),

@@ -232,7 +232,8 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         }
         counted = ", ".join(f"{name} {number}" for name, number in total.items())
         skipped = f"skipped {self.skipped}, " if self.skipped else ""
-        return f"expected {self.expected}, stored {self.stored}, {skipped}dead letters {self.dead_letters}, {counted}"
+        left = f"; not compared: {', '.join(self.not_compared)}" if self.not_compared else ""
+        return f"expected {self.expected}, stored {self.stored}, {skipped}dead letters {self.dead_letters}, {counted}{left}"
 
     def _not_computed(self) -> str:
         return "could not be computed again" if self.level.reads_messages else "were not computed again"

@@ -14,18 +14,33 @@ from tidemark.audit.comparison import ReplayComparison
 from tidemark.audit.levels import Level
 from tidemark.audit.page import page_of
 from tidemark.audit.repair import name_after_repair, verdict
-from tidemark.audit.report import AuditReport
-from tidemark.cli import finding
+from tidemark.audit.report import SHOWN_COORDINATES, AuditReport
+from tidemark.cli import coordinates, finding
 from tidemark.cli.comparing import show_comparison
-from tidemark.cli.options import ApprovedBy, Html, Json, Ranges, Records, RecordsFile, RunName, Stream, Verbose
+from tidemark.cli.options import (
+    ApprovedBy,
+    Html,
+    IfNone,
+    Json,
+    OfWindow,
+    Ranges,
+    Records,
+    RecordsFile,
+    RunName,
+    Since,
+    Stream,
+    UntilTime,
+    Verbose,
+)
 from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.progress import of_audit
-from tidemark.cli.selected import lines, user
 from tidemark.cli.selected import repair as replay_findings
+from tidemark.cli.selected import user
 from tidemark.cli.submitting import new_run, submit
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, NotApproved, ProcessingFailed, WrongUse
 from tidemark.ledger.records import AUDIT
-from tidemark.runs import auditing, lanes
+from tidemark.runs import auditing
+from tidemark.runs.answers import said
 from tidemark.runs.approval import People, check_approved
 from tidemark.runs.auditing import Repair
 from tidemark.runs.comparing import as_value, find_comparison
@@ -45,6 +60,10 @@ def audit(
     ranges: Ranges = None,
     records: Records = None,
     records_file: RecordsFile = "",
+    window: OfWindow = "",
+    since: Since = "",
+    until_time: UntilTime = "",
+    if_none: IfNone = "fail",
     level: Annotated[
         str,
         typer.Option(
@@ -79,9 +98,13 @@ def audit(
     """
     opened = finding.opened(stream)
     values = {
-        "ranges": lines(ranges),
-        "records": lines(records),
+        "ranges": coordinates.ranges(ranges),
+        "records": coordinates.records(records),
         "records_file": records_file,
+        "window": window,
+        "since": since,
+        "until_time": until_time,
+        "if_none": if_none,
         "level": level,
         "repair": repair,
         "share": share,
@@ -90,8 +113,9 @@ def audit(
     asked = checked(AuditRequest, values, {})
     name = run_name or new_run()
     selection = None
-    if offsets := asked.offsets():
-        selection = opened.book.store_selection(lanes.with_incarnations(opened, offsets)).digest
+    if offsets := auditing.requested(opened, asked):
+        error(said({f"an audit of {offsets.count()} offsets": offsets}))
+        selection = opened.book.store_selection(offsets).digest
     first = _audited(opened, name, asked.depth, selection, _share(asked), verbose=verbose)
     planned = auditing.repair_of(opened, first) if asked.repair != "none" else None
     again = refused = None
@@ -278,12 +302,27 @@ def _show(report: AuditReport) -> None:
                 line(f"{place.name}: {kind} {coordinate}")
         for block in place.blocks_at:
             line(f"{place.name}: block {block}")
+    _show_coverage(report)
     for stone in report.tombstones:
         by = f", asked by {stone.asked_by}" if stone.asked_by else ""
         ranges = ", ".join(stone.ranges[:_MOST_RANGES]) + (" ..." if len(stone.ranges) > _MOST_RANGES else "")
         line(f"erased: {stone.offsets} offsets by {stone.window}, {moment(stone.at)}, {stone.reason!r}{by}: {ranges}")
     if report.findings is not None:
         error(f"All findings are the selection {report.findings.digest}; a replay takes it.")
+
+
+def _show_coverage(report: AuditReport) -> None:
+    """The holes and overlaps, the first of each kind."""
+    for kind, found in (
+        ("hole", [at for one in report.coverage for at in one.holes]),
+        ("overlap", [at for one in report.coverage for at in one.overlaps]),
+    ):
+        for at in found[:SHOWN_COORDINATES]:
+            line(f"coverage: {kind} {at}")
+        if (more := len(found) - SHOWN_COORDINATES) > 0:
+            line(f"coverage: {more} more {kind}s")
+        if found and kind == "hole":
+            error(f"No window has read the holes. To read them: tidemark backfill {report.stream} --holes")
 
 
 def _show_repair(planned: Repair | None, again: AuditReport | None) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli import finding
+from tidemark.cli import coordinates, finding
 from tidemark.cli.estimates import counted
 from tidemark.cli.options import (
     ApprovedBy,
@@ -20,7 +20,7 @@ from tidemark.cli.options import (
     Verbose,
 )
 from tidemark.cli.output import data, error
-from tidemark.cli.selected import lines, user
+from tidemark.cli.selected import user
 from tidemark.cli.submitting import new_run, process, show_answers
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
@@ -63,7 +63,7 @@ def erase(
         (lane,) = mine
     else:
         values = {
-            "records": lines(records),
+            "records": coordinates.records(records),
             "records_file": records_file,
             "key": key,
             "reason": reason,

@@ -40,6 +40,14 @@ Ranges = Annotated[
     list[str] | None,
     typer.Option(help="topic/partition@from-until, or @FILE with one a line; may be repeated"),
 ]
+OfWindow = Annotated[
+    str,
+    typer.Option(
+        "--window",
+        help="what windows have read: LANE, LANE/NUMBER, or the name of the run that committed them; `ledger show --closed` "
+        "lists them",
+    ),
+]
 Since = Annotated[
     str, typer.Option(help="from the first message at or after this time, like 2026-11-21T07:00:00Z, per partition")
 ]

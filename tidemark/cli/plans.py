@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tidemark.cli.coordinates import coordinates
 from tidemark.cli.estimates import counted, show_estimate
 from tidemark.cli.output import data, error
 from tidemark.errors import WrongUse
-from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.splitting import share_of, tasks
 from tidemark.runs import saved_plans
@@ -56,7 +56,7 @@ def show_within(
     if if_none not in ("fail", "end"):
         raise WrongUse(f"--if-none {if_none!r}: expected fail or end")
     if lower or upper:
-        bounds = (parse_coordinates("\n".join(found or ())) for found in (lower, upper))
+        bounds = coordinates("--from", lower), coordinates("--until", upper)
         wanted = between_offsets(opened, *bounds, to_the_end=True)
     else:
         wanted = within_times(opened, since, until_time, if_none)

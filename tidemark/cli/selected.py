@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import pwd
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tidemark.audit.comparison import ReplayComparison
-from tidemark.cli import finding
+from tidemark.cli import coordinates, finding
 from tidemark.cli.comparing import compared, show_comparison
 from tidemark.cli.estimates import counted, show_estimate
 from tidemark.cli.options import (
@@ -21,6 +20,7 @@ from tidemark.cli.options import (
     IfNone,
     IntoSinks,
     Json,
+    OfWindow,
     OrderName,
     PlanDigest,
     Ranges,
@@ -41,14 +41,12 @@ from tidemark.cli.output import data, error
 from tidemark.cli.submitting import new_run, process, show_answers, show_committed
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind, Pending
-from tidemark.offsets.coordinate_files import lines_of
-from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import stored_before
 from tidemark.runs import into_sinks, lanes, whole_windows
 from tidemark.runs.answering import answers_of
-from tidemark.runs.answers import exact
+from tidemark.runs.answers import exact, table
 from tidemark.runs.approval import People, check_approved
 from tidemark.runs.comparing import as_value, find_comparison
 from tidemark.runs.estimates import estimated
@@ -64,6 +62,8 @@ Requests = type[BackfillRequest] | type[ReplayRequest]
 
 def backfill(
     stream: Stream,
+    records: Records = None,
+    records_file: RecordsFile = "",
     ranges: Ranges = None,
     from_: From = None,
     until: Until = None,
@@ -76,7 +76,9 @@ def backfill(
     holes: Annotated[bool, typer.Option("--holes", help="the offsets between windows that are in no window")] = False,
     mode: Annotated[
         str,
-        typer.Option(help="only_missing, or reprocess: read again what windows have read of the ranges or the time"),
+        typer.Option(
+            help="only_missing, or reprocess: read again what windows have read of the ranges, the records or the time"
+        ),
     ] = "only_missing",
     sink: IntoSinks = None,
     since: Since = "",
@@ -100,6 +102,8 @@ def backfill(
     """
     opened = finding.opened(stream)
     values = {
+        "records": coordinates.records(records),
+        "records_file": records_file,
         "ranges": _ranges(opened, ranges, from_, until),
         "everything_before": everything_before,
         "holes": holes,
@@ -128,6 +132,7 @@ def replay(
     ranges: Ranges = None,
     from_: From = None,
     until: Until = None,
+    window: OfWindow = "",
     dead_letters: Annotated[
         str,
         typer.Option(
@@ -166,9 +171,10 @@ def replay(
     """
     opened = finding.opened(stream)
     values = {
-        "records": lines(records),
+        "records": coordinates.records(records),
         "records_file": records_file,
         "ranges": _ranges(opened, ranges, from_, until),
+        "window": window,
         "dead_letters": dead_letters,
         "dead_letters_window": dead_letters_window,
         "selection": selection,
@@ -228,6 +234,9 @@ def _selected(
         if changes is not None and not as_json:
             show_comparison(changes)
         _show_more_or_less(opened, chosen, sinks)
+        # If the job fails, who goes on with `--run` gets the answers to what was read, and no longer these.
+        for said in table(exact(chosen.left_out)) if chosen.left_out else ():
+            error(said)
         mine = lanes.open_request(
             opened,
             kind,
@@ -343,25 +352,13 @@ def _show_more_or_less(opened: OpenStream, chosen: Selected, sinks: Sinks) -> No
 
 
 def _ranges(opened: OpenStream, given: list[str] | None, lower: list[str] | None, upper: list[str] | None) -> str:
-    said = lines(given)
     if not lower and not upper:
-        return said
-    if said:
+        return coordinates.ranges(given)
+    if given:
         raise WrongUse("--ranges and --from, --until say the same in two ways: use one of them")
-    bounds = (parse_coordinates(lines(found)) for found in (lower, upper))
+    bounds = coordinates.coordinates("--from", lower), coordinates.coordinates("--until", upper)
     # As people write coordinates, in three parts: the incarnation is filled in as for all requests.
     return "\n".join(
         f"{one.partition.topic}/{one.partition.partition}@{one.start}-{one.until}"
         for one in between_offsets(opened, *bounds)
     )
-
-
-def lines(given: list[str] | None) -> str:
-    """The values of an option, one per line; `@FILE` stands for a file's lines. Raises WrongUse."""
-    said = []
-    for one in given or ():
-        if not one.startswith("@"):
-            said.append(one)
-            continue
-        said.append(lines_of(Path(one[1:])))
-    return "\n".join(said)

@@ -9,12 +9,13 @@ from typing import Any
 
 from tidemark.errors import WrongUse
 from tidemark.offsets.coordinates import columns
+from tidemark.offsets.parquet_folders import files_in
 
 
 def lines_of(path: Path) -> str:
-    """A file's coordinates, one per line. The text of a file that is no table is given unchanged. Raises WrongUse.
+    """A file's coordinates, as a text. The text of a file is given unchanged, that of Parquet has one a line.
 
-    Tables are Parquet files, folders of them, and CSV files whose first line names the columns.
+    Raises WrongUse for a file that cannot be read, and for a table without the columns.
     """
     try:
         if path.is_dir() or path.suffix == ".parquet":
@@ -22,20 +23,16 @@ def lines_of(path: Path) -> str:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as problem:
         raise WrongUse(f"{path}: cannot be read: {problem}") from problem
-    return _of_csv(path, text) if path.suffix == ".csv" else text
+    return _with_header(path, text) if path.suffix == ".csv" else text
 
 
-def _of_csv(path: Path, text: str) -> str:
-    rows = csv.reader(text.splitlines())
-    header = next(rows, [])
-    if any("/" in cell or cell.strip().isdecimal() for cell in header):
-        # No header: lines like those of other files.
-        return text
-    places = [header.index(name) for name in _columns(path, header)]
-    short = next((number for number, row in enumerate(rows, 2) if row and len(row) <= max(places)), None)
-    if short is not None:
-        raise WrongUse(f"{path}:{short}: the line has fewer columns than the first one, which names them")
-    return _lines([row[place] for place in places] for row in csv.reader(text.splitlines()[1:]) if row)
+def _with_header(path: Path, text: str) -> str:
+    """A CSV file as it is, so that errors name its own lines. Raises WrongUse for a header without the columns."""
+    header = next((row for row in csv.reader(text.splitlines()) if row), [])
+    # No header: lines like those of other files.
+    if not any("/" in cell or cell.strip().isdecimal() for cell in header):
+        _columns(path, [cell.strip() for cell in header])
+    return text
 
 
 def _of_parquet(path: Path) -> str:
@@ -44,7 +41,9 @@ def _of_parquet(path: Path) -> str:
     from pyarrow import ArrowException
 
     try:
-        files = pyarrow.dataset.dataset(path, format="parquet")
+        files = pyarrow.dataset.dataset(
+            [str(one) for one in files_in(path)] if path.is_dir() else path, format="parquet"
+        )
         table = files.to_table(columns=list(_columns(path, files.schema.names)))
     except ArrowException as problem:
         raise WrongUse(f"{path}: not Parquet: {problem}") from problem

@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,37 +57,55 @@ class Named:
     def __or__(self, other: Named) -> Named:
         return Named(self.open | other.open, self.exact | other.exact)
 
+    def ranges(self) -> Iterator[tuple[str, OffsetRange]]:
+        """All ranges, each after its partition as it was named: with or without an incarnation."""
+        yield from ((str(one.partition), one) for one in self.open)
+        yield from ((_exactly(one.partition), one) for one in self.exact)
+
 
 def in_four_parts(at: Coordinate) -> str:
     """A coordinate with its incarnation, also the first one, which `str` leaves out."""
-    return f"{at.partition.topic}#{at.partition.incarnation}/{at.partition.partition}@{at.offset}"
+    return f"{_exactly(at.partition)}@{at.offset}"
 
 
-def parse_records(text: str) -> Named:
+def _exactly(at: TopicPartition) -> str:
+    return f"{at.topic}#{at.incarnation}/{at.partition}"
+
+
+def parse_records(text: str, where: str = "") -> Named:
     """Coordinates as `parse_coordinates` reads them, of which each may have its incarnation, as `topic#2/partition@offset`."""
-    return _named(_matched(_said_in(text), (_WITH_AT, _WITH_COMMAS), "offset"), singly=True)
+    with _standing(where):
+        return _named(_matched(_said_in(text), (_WITH_AT, _WITH_COMMAS), "offset"), singly=True)
 
 
-def parse_coordinates(text: str) -> list[Coordinate]:
+def parse_coordinates(text: str, where: str = "") -> list[Coordinate]:
     """Coordinates as lines, CSV or JSON; the text itself shows which.
 
     Lines: `topic/partition@offset` or `topic,partition,offset`; empty lines and `#` comments are skipped. CSV: the first line
     names the columns topic, partition and offset, among others. JSON: an array, or one value a line; each is an object with
     these names, or `["topic", partition, offset]`.
 
-    They have three parts; a caller that knows the ledger adds the incarnation. Raises WrongUse naming the line.
+    They have three parts; a caller that knows the ledger adds the incarnation. Raises WrongUse naming the line,
+    and `where` it stands: a field, an option, or a file.
     """
     found = []
-    for partition, start, _, exact in _matched(_said_in(text), (_WITH_AT, _WITH_COMMAS), "offset"):
-        if exact:
-            raise WrongUse(f"{Coordinate(partition, start)}: leave the incarnation out here; the newest one is meant")
-        found.append(Coordinate(partition, start))
+    with _standing(where):
+        for partition, start, _, exact in _matched(_said_in(text), (_WITH_AT, _WITH_COMMAS), "offset"):
+            if exact:
+                raise WrongUse(
+                    f"{Coordinate(partition, start)}: leave the incarnation out here; the newest one is meant"
+                )
+            found.append(Coordinate(partition, start))
     return found
 
 
-def parse_ranges(text: str) -> Named:
-    """Half-open ranges, one per line: `topic/partition@from-until`, or with an incarnation. Raises WrongUse naming the line."""
-    return _named(_matched(_of_lines(text), (_RANGE,), "from-until"))
+def parse_ranges(text: str, where: str = "") -> Named:
+    """Half-open ranges, one per line: `topic/partition@from-until`, or with an incarnation.
+
+    Raises WrongUse naming the line, and `where` it stands.
+    """
+    with _standing(where):
+        return _named(_matched(_of_lines(text), (_RANGE,), "from-until"))
 
 
 def _named(found: _Matched, *, singly: bool = False) -> Named:
@@ -94,6 +113,14 @@ def _named(found: _Matched, *, singly: bool = False) -> Named:
     for partition, start, until, exact in found:
         parts[exact].append(OffsetRange(partition, start, start + 1 if singly else until))
     return Named(RangeSet(parts[False]), RangeSet(parts[True]))
+
+
+@contextmanager
+def _standing(where: str) -> Iterator[None]:
+    try:
+        yield
+    except WrongUse as problem:
+        raise WrongUse(f"{where}: {problem}" if where else str(problem)) from problem
 
 
 def columns(there: Iterable[str]) -> tuple[str, str, str] | None:
@@ -213,6 +240,8 @@ def _matched(said: _Said, forms: Iterable[re.Pattern[str]], last: str) -> _Match
             raise WrongUse(
                 f"line {number}: {_shown(words)} is beyond Kafka's numbers (partition 2^31-1, offset 2^63-2)"
             )
+        if until < start:
+            raise WrongUse(f"line {number}: {_shown(words)}: from {start} until {until} runs backwards")
         if parts["topic"] in (".", ".."):
             raise WrongUse(f"line {number}: {parts['topic']!r} is not a topic name")
         incarnation = parts["incarnation"]

@@ -25,9 +25,10 @@ from tidemark.ledger.records import INGEST, Audited, Guarantee, Head, LaneKind, 
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import stored_before
-from tidemark.runs import answers, discovery, lanes, selecting, whole_windows
+from tidemark.runs import answers, discovery, lanes, of_windows, selecting, whole_windows
 from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.requests import AuditRequest
 
 _HOUR_MS = 3_600_000
 # Of a report's sentence beside its report: enough for a line of a page.
@@ -49,6 +50,18 @@ def read_ledger(opened: OpenStream) -> Ledger:
     if found is None or ingest is None:
         raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to audit")
     return Ledger(found[1], ingest.head, opened.book.view())
+
+
+def requested(opened: OpenStream, asked: AuditRequest) -> RangeSet:
+    """The offsets that an audit is asked to look at; empty for everything. Raises WrongUse."""
+    if asked.times:
+        within = selecting.within_times(opened, asked.since, asked.until_time, asked.if_none)
+        # No offset at all would be an audit of everything.
+        if found := within & opened.book.view().authority.covered():
+            return found
+        raise WrongUse(f"since/until_time: no window of {opened.book.stream} has read an offset between these times")
+    found = lanes.with_incarnations(opened, asked.offsets())
+    return found | of_windows.read_by(opened, asked.window) if asked.window else found
 
 
 def committed_within(opened: OpenStream, hours: int) -> RangeSet:

@@ -66,7 +66,7 @@ def wanted(opened: OpenStream, asked: EraseRequest) -> tuple[RangeSet, str]:
     if asked.key:
         found = keys.with_key(opened, keys.parse_key(asked.key))
         return found.offsets, found.sentence()
-    named = Named(records_in(asked.records_file)) if asked.records_file else parse_records(asked.records)
+    named = Named(records_in(asked.records_file)) if asked.records_file else parse_records(asked.records, "records")
     offsets = lanes.with_incarnations(opened, named)
     _check_the_one_meant(opened, offsets - named.exact)
     return offsets, ""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.errors import WrongUse
+from tidemark.offsets.parquet_folders import files_in
 from tidemark.offsets.ranges import MAX_OFFSET, Interval, RangeSet, TopicPartition
 
 # The environment variable that names the folder.
@@ -31,7 +32,7 @@ _Rows = Iterator[tuple[str, Sequence[Any]]]
 
 
 def records_in(name: str) -> RangeSet:
-    """The records in a file, or in a folder of Parquet files, below the folder that TIDEMARK_SELECTIONS names.
+    """The records in a file, or in a folder of Parquet files or a Delta table, below the folder that TIDEMARK_SELECTIONS names.
 
     Nobody writes incarnations into files, so all of them are the first. Raises WrongUse naming the file, and the line of
     what is wrong in it.
@@ -114,11 +115,7 @@ def _of_json_lines(path: Path) -> _Rows:
 
 
 def _of_parquet_folder(path: Path) -> _Rows:
-    # Names that begin so are of no data, as Spark and Hive have it.
-    files = sorted(one for one in path.rglob("*.parquet") if not one.name.startswith(("_", ".")))
-    if not files:
-        raise WrongUse(f"{path}: the folder has no file that ends in .parquet")
-    for file in files:
+    for file in files_in(path):
         if file.resolve() != file:
             raise WrongUse(f"{file}: is a symbolic link, or below one. Name the folder itself")
         yield from _of_parquet(file)

@@ -37,6 +37,8 @@ MOST_REASON = 500
 
 MOST_PATH = 1_000
 MOST_KEY = 10_000
+# A run of Airflow is `DAG/RUN`, of up to 250 characters each.
+MOST_WINDOW = 501
 MOST_SINK = 200
 MOST_SINKS = 100
 DIGEST_PATTERN = r"^([0-9a-f]{64})?$"
@@ -54,6 +56,7 @@ _OrderName = Literal["oldest", "newest"]
 # Names of sinks; those of the stream file are known to `into_sinks`.
 _Sinks = Annotated[list[Annotated[str, Field(max_length=MOST_SINK)]], Field(max_length=MOST_SINKS)]
 _Rate = Annotated[int, Field(ge=1, le=MOST_RATE)]
+_Window = Annotated[str, Field(max_length=MOST_WINDOW)]
 
 
 def _time(text: str) -> str:
@@ -95,13 +98,15 @@ class _Request(BaseModel):
 
 
 class BackfillRequest(_Request):
-    """What a backfill reads: ranges, all before the first window, holes between windows, or the unread part of a time.
+    """What a backfill reads: ranges, records, all before the first window, holes between windows, or the unread part of a time.
 
-    With `mode` reprocess it also reads again what windows have read of the ranges or the time. With `sinks` it reads only
-    that, into these sinks alone.
+    With `mode` reprocess it also reads again what windows have read of the ranges, the records or the time. With `sinks` it
+    reads only that, into these sinks alone.
     """
 
     ranges: _Lines = ""
+    records: _Lines = ""
+    records_file: _Path = ""
     everything_before: bool = False
     holes: bool = False
     mode: Literal["only_missing", "reprocess"] = "only_missing"
@@ -120,14 +125,21 @@ class BackfillRequest(_Request):
     plan: _Digest = ""
 
     kind: ClassVar[LaneKind] = LaneKind.BACKFILL
-    _ways = (("ranges",), ("everything_before",), ("holes",), ("since", "until_time"))
+    _ways = (
+        ("ranges",),
+        ("records",),
+        ("records_file",),
+        ("everything_before",),
+        ("holes",),
+        ("since", "until_time"),
+    )
 
     @model_validator(mode="after")
     def _something_to_read_again(self) -> BackfillRequest:
         if self.reprocess and (self.everything_before or self.holes):
             raise ValueError(
-                "mode reprocess needs ranges, or since/until_time: everything_before and holes name offsets that no window "
-                "has read, so nothing of them can be read again"
+                "mode reprocess needs ranges, records, records_file, or since/until_time: everything_before and holes name "
+                "offsets that no window has read, so nothing of them can be read again"
             )
         if self.sinks and not self.reprocess:
             raise ValueError(
@@ -148,6 +160,8 @@ class ReplayRequest(_Request):
     records: _Lines = ""
     records_file: _Path = ""
     ranges: _Lines = ""
+    # What committed windows have read: LANE, LANE/NUMBER, or the name of the run that committed them.
+    window: _Window = ""
     dead_letters: Annotated[str, Field(max_length=200)] = ""
     # Only with `dead_letters`, as are the two times if both are given: of those that this lane or window made.
     dead_letters_window: Annotated[str, Field(pattern=WINDOW_PATTERN)] = ""
@@ -173,6 +187,7 @@ class ReplayRequest(_Request):
         ("records",),
         ("records_file",),
         ("ranges",),
+        ("window",),
         ("dead_letters",),
         ("selection",),
         ("ignore_stored",),
@@ -219,6 +234,10 @@ class AuditRequest(_Request):
     ranges: _Lines = ""
     records: _Lines = ""
     records_file: _Path = ""
+    window: _Window = ""
+    since: _Time = ""
+    until_time: _Time = ""
+    if_none: _IfNone = "fail"
     level: LevelName = "full"
     repair: Literal["none", "plan", "execute"] = "none"
     share: _Share = ""
@@ -227,9 +246,10 @@ class AuditRequest(_Request):
     @model_validator(mode="after")
     def _possible_at_this_level(self) -> AuditRequest:
         if not self.depth.needs_spark:
-            if self.ranges or self.records or self.records_file:
+            if self.times or self._other_ways:
                 raise ValueError(
-                    f"level {self.level} looks at the whole ledger: leave ranges, records and records_file empty"
+                    f"level {self.level} looks at the whole ledger: leave ranges, records, records_file, window and "
+                    "since/until_time empty"
                 )
             if self.share:
                 raise ValueError(
@@ -240,17 +260,31 @@ class AuditRequest(_Request):
                     f"repair: level {self.level} reads no rows, so it has no findings to replay; use level sinks, full "
                     "or recompute"
                 )
+        if self.times and self._other_ways:
+            raise ValueError(
+                "since/until_time: a time and other offsets are two audits; leave ranges, records, records_file and "
+                "window empty"
+            )
         if self.seed is not None and not self.share:
             raise ValueError("seed: it chooses the blocks of a share; give a share too, such as 5%")
         return self
+
+    @property
+    def times(self) -> bool:
+        """Whether the offsets between two times are asked for."""
+        return bool(self.since or self.until_time)
+
+    @property
+    def _other_ways(self) -> bool:
+        return bool(self.ranges or self.records or self.records_file or self.window)
 
     @property
     def depth(self) -> Level:
         return Level(self.level)
 
     def offsets(self) -> Named:
-        """The requested offsets. Empty: everything. Raises WrongUse naming the line."""
-        found = parse_ranges(self.ranges) | parse_records(self.records)
+        """The offsets that are written out; empty where none are. Raises WrongUse naming the line."""
+        found = parse_ranges(self.ranges, "ranges") | parse_records(self.records, "records")
         return found | Named(records_in(self.records_file)) if self.records_file else found
 
 

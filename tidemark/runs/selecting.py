@@ -15,7 +15,7 @@ from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, To
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.planning import checking
 from tidemark.planning.inputs import Known
-from tidemark.runs import answers, into_sinks, lanes, redriving, resolved, whole_windows
+from tidemark.runs import answers, into_sinks, lanes, of_windows, redriving, resolved, whole_windows
 from tidemark.runs.discovery import known_now, newest_incarnations, topics_now
 from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
@@ -135,16 +135,18 @@ def answered(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:
 
 def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> RangeSet:
     if request.ranges:
-        return _with_incarnations(opened, parse_ranges(request.ranges))
+        return _with_incarnations(opened, parse_ranges(request.ranges, "ranges"))
+    if request.records:
+        return _with_incarnations(opened, parse_records(request.records, "records"))
+    if request.records_file:
+        return _with_incarnations(opened, Named(records_in(request.records_file)))
     if isinstance(request, BackfillRequest):
         return _holes(opened) if request.holes else lanes.before_the_first_window(opened)
     if request.selection:
         return lanes.stored_selection(opened, request.selection)
-    if request.ignore_stored:
-        return lanes.everything_from_the_start(opened)
-    if request.records_file:
-        return _with_incarnations(opened, Named(records_in(request.records_file)))
-    return _with_incarnations(opened, parse_records(request.records))
+    if request.window:
+        return of_windows.read_by(opened, request.window)
+    return lanes.everything_from_the_start(opened)
 
 
 def _with_incarnations(opened: OpenStream, named: Named) -> RangeSet:

@@ -82,8 +82,17 @@ class Engine(Part):
         int, Field(ge=1, le=604_800, description="The wait before a retry, at most a week.")
     ] = 60
     timeout_minutes: Annotated[
-        int, Field(ge=1, le=44_640, description="The time-out of the Spark task, at most 31 days.")
+        int, Field(ge=1, le=44_640, description="The time-out of the ingest's Spark task, at most 31 days.")
     ] = 50
+    replay_timeout_minutes: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=44_640,
+            description="The time-out of the Spark tasks of replays, backfills, audits and erasures, at most 31 days. An audit "
+            "begins anew with each try, so it has to end within this time.",
+        ),
+    ] = 1_440
 
     @property
     def pool_on_request(self) -> str:

@@ -15,6 +15,7 @@ const WAYS = {
   records: ["Records", ["records"]],
   records_file: ["Records in a file on the server", ["records_file"]],
   ranges: ["Offset ranges", ["ranges"]],
+  window: ["Windows", ["window"]],
   time: ["Time", ["since", "until_time"]],
   dead_letters: ["Dead letters", ["dead_letters", "dead_letters_window", "since", "until_time"]],
   selection: ["Findings of an audit", ["selection"]],
@@ -23,8 +24,8 @@ const WAYS = {
   everything_before: ["Everything before the first window", []],
 };
 const OF_KIND = {
-  replay: ["records", "records_file", "ranges", "time", "dead_letters", "selection", "ignore_stored"],
-  backfill: ["ranges", "time", "holes", "everything_before"],
+  replay: ["records", "records_file", "ranges", "window", "time", "dead_letters", "selection", "ignore_stored"],
+  backfill: ["ranges", "records", "records_file", "time", "holes", "everything_before"],
 };
 const DEFAULTS = { mode: "only_missing", if_none: "fail", order: "oldest", rate: "" };
 // The longest text that a request takes, in characters, and what an address has room for.

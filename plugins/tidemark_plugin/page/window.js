@@ -100,6 +100,12 @@ function facts(found) {
   }
 }
 
+// The planner shows what a replay would read and replace. It starts nothing by itself.
+function actions(found) {
+  const url = withQuery(`${address("streams", stream)}/plan`, { kind: "replay", window: found.window });
+  document.getElementById("actions").replaceChildren(...(found.committed_at === null ? [] : [link("Replay this window", url)]));
+}
+
 async function refresh() {
   try {
     const found = await load(address("api", "streams", stream, "windows", lane, seq));
@@ -109,6 +115,7 @@ async function refresh() {
     state.className = `badge ${found.state === "committed" ? "good" : "busy"}`;
     document.getElementById("sentence").textContent = sentence(found);
     facts(found);
+    actions(found);
     fill(document.getElementById("partitions"), found.partitions, partitionRow, "Nothing to read");
     totals(found);
     fill(document.getElementById("gaps"), found.gaps, gapRow, "None");
