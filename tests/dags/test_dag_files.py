@@ -319,6 +319,20 @@ def test_the_tasks_log_says_what_a_person_should_know(
     ]
 
 
+def test_a_task_leads_to_the_page_of_its_run(dags: dict[str, DAG], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever Airflow is served, and whatever the run is called."""
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://air.flow/below/")
+    for kind in ("ingest", "backfill", "replay"):
+        task = dags[f"cdn_logs__{kind}"].get_task("process")
+        (link,) = task.operator_extra_links
+        assert link.name == "Offsets"
+        key = SimpleNamespace(dag_id=f"cdn_logs__{kind}", run_id="manual__2026-11-21T07:00:00+00:00 & more")
+        asked = f"dag_id=cdn_logs__{kind}&run_id=manual__2026-11-21T07%3A00%3A00%2B00%3A00+%26+more"
+        assert (
+            link.get_link(cast("Any", task), ti_key=cast("Any", key)) == f"https://air.flow/below/tidemark/run?{asked}"
+        )
+
+
 def test_in_one_pool_the_ingest_comes_first(dags: dict[str, DAG]) -> None:
     """A task weighs as much as all that its DAG still has to run."""
     most = {name: sum(task.priority_weight for task in dag.tasks) for name, dag in dags.items()}

@@ -129,7 +129,7 @@ def test_what_is_asked_is_answered_with_exact_offsets(
     orders = StreamInMemory(tmp_path, kafka=LookedAt(), text=TEXT)
     orders.ends((far + 1, far + 11))
     orders.ingest("orders__ingest/first")
-    orders.ends((far + 1, far + 12))
+    orders.ends((far + 1, far + 12), (0, 5))
     monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
     monkeypatch.setattr(Servers, "open", lambda *_: orders.opened)
 
@@ -142,7 +142,12 @@ def test_what_is_asked_is_answered_with_exact_offsets(
     line = asked("/line")
     assert (line["lag"], line["last_commit"]["run"]) == ("1", "orders__ingest/first")
     assert line["unread_since"] == (far + 11) * 1000
-    (bar,) = asked("/coverage")["bars"]
+    # Of too many partitions, the worst: here the one with a lag.
+    worst = asked("?partitions=1")
+    assert ([one["lag"] for one in worst["partitions"]], worst["more_partitions"]) == (["1"], 1)
+    (bar, _) = asked("/coverage")["bars"]
+    without = asked("/coverage?gaps=true")
+    assert (without["bars"], without["partitions"], without["of"]) == ([], 0, 2)
     assert [(one["state"], one["from"], one["until"]) for one in bar["blocks"]] == [
         ("ingest", str(far + 1), str(far + 11)),
         ("unread", str(far + 11), str(far + 12)),
@@ -298,7 +303,7 @@ def test_the_description_names_what_there_is_to_ask(client: TestClient) -> None:
     assert {"plan", "partitions", "left_out", "replaces", "estimate"} <= set(answers["Plan"]["properties"])
     assert {"lanes", "may_steer"} <= set(answers["Progress"]["properties"])
     names = {one["name"] for one in described["paths"]["/api/streams/{name}/coverage"]["get"]["parameters"]}
-    assert {"name", "width", "first", "count", "partition", "from", "until"} == names
+    assert {"name", "width", "first", "count", "partition", "from", "until", "gaps"} == names
 
 
 @pytest.mark.covers("U4")

@@ -22,10 +22,10 @@ EACH, SIZE = 10, 1_000
 _AT_ONCE = 500
 
 
-def give_history(opened: OpenStream, windows: int) -> None:
+def give_history(opened: OpenStream, windows: int, each: int = EACH) -> None:
     """Commit a first window for real, without rows, and then so many more as if others had followed it.
 
-    Each moves ten partitions in turn by a thousand offsets. The topic needs messages in all of its partitions.
+    Each moves `each` partitions in turn by a thousand offsets. The topic needs messages in all of its partitions.
     """
     run = lanes.this_run(opened, "history")
     pending = lanes.plan_ingest(opened, "history")
@@ -36,7 +36,7 @@ def give_history(opened: OpenStream, windows: int) -> None:
     last = found.head.last
     assert last is not None
     batch: dict[Key, bytes] = {record_key(INGEST, last.seq): encode(last)}
-    for record in _following(last, found.head.offsets(), windows):
+    for record in _following(last, found.head.offsets(), windows, each):
         last = record
         batch[record_key(INGEST, record.seq)] = encode(record)
         if len(batch) == _AT_ONCE:
@@ -48,10 +48,10 @@ def give_history(opened: OpenStream, windows: int) -> None:
     assert opened.book.store.swap(head_key(INGEST), found.bytes, encode(head))
 
 
-def _following(first: Record, offsets: dict[TopicPartition, int], windows: int) -> Iterator[Record]:
+def _following(first: Record, offsets: dict[TopicPartition, int], windows: int, each: int) -> Iterator[Record]:
     now, partitions = dict(offsets), sorted(offsets)
     for number in range(1, windows + 1):
-        moved = [partitions[(number * EACH + one) % len(partitions)] for one in range(min(EACH, len(partitions)))]
+        moved = [partitions[(number * each + one) % len(partitions)] for one in range(min(each, len(partitions)))]
         ranges = tuple(
             WindowRange(
                 topic=at.topic,

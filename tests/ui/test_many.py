@@ -21,6 +21,8 @@ STREAMS = 200
 # Of the streams, the one with a history, and unread messages.
 WIDE, PARTITIONS, WINDOWS = "many_150", 60, 3_000
 RARE = "the only one of its kind"
+# The one whose windows have all of its many partitions.
+DENSE, ALL = "many_151", 1_000
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +47,15 @@ def wide(many: list[str], streams: dict[str, Path]) -> OpenStream:
     opened = open_stream(streams["unknown"] / f"{WIDE}.yaml")
     give_history(opened, WINDOWS)
     return opened
+
+
+@pytest.fixture(scope="module")
+def dense(many: list[str], kafka: Kafka, streams: dict[str, Path]) -> Iterator[None]:
+    kafka.create(DENSE, ALL)
+    kafka.send((DENSE, number, None, b"{}") for number in range(ALL))
+    give_history(open_stream(streams["unknown"] / f"{DENSE}.yaml"), 60, ALL)
+    yield
+    kafka.admin.delete_topics([DENSE])
 
 
 @pytest.fixture
@@ -81,6 +92,30 @@ def test_two_hundred_streams_are_filtered_ordered_and_paged(airflow: Airflow, pa
     page.goto(page.url)
     expect(rows).to_have_count(25)
     assert page.locator("#filter").input_value() == "many_"
+
+
+@pytest.mark.covers("U16")
+@pytest.mark.usefixtures("dense")
+def test_windows_of_a_thousand_partitions_are_a_small_answer(airflow: Airflow, page: Page) -> None:
+    """The page asks every five seconds. Its table has the worst partitions, and each leads to its picture."""
+    sizes: list[int] = []
+    page.on("response", lambda one: sizes.append(len(one.body())) if "partitions=100" in one.url and one.ok else None)
+    page.goto(f"{airflow.url}/tidemark/streams/{DENSE}")
+    rows = page.locator("#partitions tbody tr")
+    expect(rows).to_have_count(100)
+    assert 10_000 < max(sizes) < 150_000
+    expect(page.locator("#more-partitions")).to_contain_text("The worst 100 of 1 000")
+    expect(page.locator("#windows tbody tr").first).to_contain_text("and 990 more")
+    page.screenshot(path=SCREENSHOTS / "dense.png", full_page=True)
+    page.get_by_role("button", name="Show all").click()
+    expect(rows).to_have_count(ALL)
+    # Which of forty pages of the picture has the hole? None has one here.
+    page.get_by_label("Only partitions with a hole").check()
+    expect(page.locator("#coverage-bars")).to_contain_text("No partition has a hole")
+    page.wait_for_url("**gaps=true")
+    rows.nth(777).get_by_role("link").click()
+    expect(page.locator(".bar-row")).to_have_count(1)
+    assert page.locator(".bar-row").get_attribute("data-partition") == f"{DENSE}/777"
 
 
 @pytest.mark.covers("U16", "U2")

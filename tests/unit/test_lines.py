@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.streams_in_memory import StreamInMemory
+from tests.support.known_streams import KnownLog, KnownStream, tables
+from tests.support.streams_in_memory import LookedAt, StreamInMemory
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import INGEST
+from tidemark.views.fates import Fate
 from tidemark.views.line import line_of
+from tidemark.views.overview import overview as shown_of
 from tidemark.views.trend import trend
+
+__all__ = ["tables"]
 
 
 def partition(**given: Any) -> dict[str, Any]:
@@ -29,13 +34,9 @@ def overview(*partitions: dict[str, Any], **given: Any) -> dict[str, Any]:
         "audit": None,
         "unread_since": None,
         "partitions": list(partitions),
-        "windows": [],
+        "ingest": {"windows": 0, "dead_letters": 0, "last_commit": None},
         **given,
     }
-
-
-def window(**given: Any) -> dict[str, Any]:
-    return {"lane": "ingest", "seq": 1, "state": "committed", "at": 1, "run": "r", "dead_letters": 0, **given}
 
 
 @pytest.mark.covers("U1")
@@ -64,16 +65,19 @@ def test_a_line_of_a_stream_that_was_never_read() -> None:
 
 
 @pytest.mark.covers("U1")
-def test_a_line_names_the_last_commit_of_the_ingest() -> None:
-    windows = [
-        window(seq=9, state="pending: read", dead_letters=None),
-        window(lane="replay-x", seq=1, at=30, dead_letters=2),
-        window(seq=8, at=20, run="orders__ingest/r8", dead_letters=5),
-        window(seq=7, at=10),
-    ]
-    line = line_of(overview(partition(), windows=windows))
-    assert line["last_commit"] == {"window": 8, "at": 20, "run": "orders__ingest/r8"}
-    assert (line["dead_letters"], line["windows"]) == (7, 3)
+def test_a_line_says_what_the_last_windows_of_the_ingest_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also after a redrive, whose windows write them once more."""
+    for name in ("open_transactions", "retention", "timestamps"):
+        monkeypatch.setattr(KnownLog, name, getattr(LookedAt, name), raising=False)
+    world = KnownStream(tmp_path, [Fate.STORED, Fate.DEAD_LETTER, Fate.DEAD_LETTER])
+    for end in (2, 3):
+        world.ends((0, end))
+        world.ingest(f"run {end}")
+    line = line_of(shown_of(world.opened))
+    assert (line["dead_letters"], line["windows"]) == (2, 2)
+    assert (line["last_commit"]["window"], line["last_commit"]["run"]) == (2, "run 3")
+    world.replay("dag/redrive", (1, 3))
+    assert line_of(shown_of(world.opened)) == line
 
 
 def test_the_trend_of_the_last_windows(tmp_path: Path) -> None:

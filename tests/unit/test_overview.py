@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,9 @@ from tidemark.ledger.book import head_key
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.ledger.store import Key
 from tidemark.runs import lanes
-from tidemark.views.overview import overview
+from tidemark.views.overview import overview, worst_partitions
+
+PARTITIONS = 1_000
 
 
 class Cut(Exception):
@@ -55,6 +59,63 @@ def test_looking_at_a_stream_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(Cut):
         lanes.open_selected(opened, LaneKind.REPLAY, "mine", offsets((0, 3, 5)), "a test")
     looked_at()
+
+
+def test_an_answer_stays_small_though_each_window_has_a_thousand_partitions(tmp_path: Path) -> None:
+    orders = StreamInMemory(tmp_path, kafka=LookedAt(), text=TEXT)
+    for number in range(1, 61):
+        orders.ends(*((0, 10 * number) for _ in range(PARTITIONS)))
+        orders.ingest()
+    orders.ends(*((0, 700 if partition in (7, 300) else 600) for partition in range(PARTITIONS)))
+    found = overview(orders.opened)
+    newest = found["windows"][0]
+    assert (newest["ranges"][0], len(newest["ranges"]), newest["more_ranges"]) == (
+        {"partition": "orders/0", "from": "590", "until": "600"},
+        10,
+        PARTITIONS - 10,
+    )
+    assert len(found["partitions"]) == PARTITIONS
+    shown = worst_partitions(found, 100)
+    assert (len(shown["partitions"]), shown["more_partitions"]) == (100, PARTITIONS - 100)
+    # Those with a lag, and then the first ones.
+    assert [one["partition"] for one in shown["partitions"][:4]] == [7, 300, 0, 1]
+    # What the page asks for every five seconds.
+    assert len(json.dumps(shown)) < 150_000 < len(json.dumps(found))
+    assert worst_partitions(found, PARTITIONS)["partitions"] == found["partitions"]
+
+
+def test_the_worst_partitions_are_those_of_retention_then_of_status_then_of_lag() -> None:
+    def row(
+        partition: int, lag: str | None = "0", status: str | None = "OK", retention: str = "safe"
+    ) -> dict[str, Any]:
+        return {"partition": partition, "lag": lag, "status": status, "retention": retention}
+
+    far = 2**62
+    rows = [
+        row(0),
+        row(1, None, None),
+        row(2, str(far)),
+        row(3, str(far + 1)),
+        row(4, "1", "STOPPED"),
+        row(5, retention="lost"),
+    ]
+    shown = worst_partitions({"partitions": rows}, 5)
+    assert [one["partition"] for one in shown["partitions"]] == [5, 4, 3, 2, 0]
+    assert shown["more_partitions"] == 1
+
+
+def test_counts_of_offsets_are_texts_as_offsets_are(tmp_path: Path) -> None:
+    far = 2**60
+    text = TEXT.replace("  start: earliest\n", "  start: earliest\n  on_out_of_range: earliest\n")
+    orders = StreamInMemory(tmp_path, kafka=LookedAt(), text=text)
+    orders.ends((0, 10))
+    orders.ingest()
+    orders.ends((far, far + 5))
+    orders.ingest()
+    assert overview(orders.opened)["windows"][0]["passed_over"] == {"lost": str(far - 10), "skipped": "0"}
+    lane = lanes.open_selected(orders.opened, LaneKind.REPLAY, "mine", offsets((0, far, far + 5)), "a test")
+    lanes.plan_lane(orders.opened, lane, "mine")
+    assert overview(orders.opened)["windows"][0]["selected"] == "5"
 
 
 def _cut(step: Step) -> None:

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.counting import CountingStore
-from tests.support.streams_in_memory import StreamInMemory, at, offsets
+from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import LaneKind
+from tidemark.offsets.authority import Segment
+from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs import lanes
 from tidemark.views.coverage_bars import Asked, coverage_bars
 from tidemark.views.window_index import WindowIndex
 
 
+def merged(found: Iterable[Segment]) -> list[tuple[int, int]]:
+    return list(RangeSet(OffsetRange(at(0), one.start, one.until) for one in found).of(at(0)))
+
+
 def as_the_ledger_has(index: WindowIndex, book: Book) -> bool:
     view = book.view()
     kept = {part: tuple(index.segments(part)) for part in index.partitions}
+    assert all(merged(found) == merged(index.runs(part)) for part, found in kept.items())
     named = {one.generation: (one.record.lane, one.record.seq) for one in view.windows}
     return named == index.names and all(found == view.authority.segments(part) for part, found in kept.items())
 
@@ -99,6 +106,8 @@ def test_the_bars_of_a_stream(tmp_path: Path) -> None:
     assert bars(partition="orders/0", start=50, until=50)[0]["blocks"] == []
     with pytest.raises(WrongUse, match="the stream has no partition orders/7 now"):
         bars(partition="orders/7")
+    assert bars(gaps=True) == []
+    assert len(bars(partition="orders/0", gaps=True)) == 1
     # A replay of committed offsets.
     orders.process("ingest", "run 2")
     lane = replayed(orders, "mine", LaneKind.REPLAY, (0, 10, 20))
@@ -116,3 +125,48 @@ def test_the_bars_of_a_stream(tmp_path: Path) -> None:
         index.refresh(orders.opened.book)
         assert as_the_ledger_has(index, orders.opened.book)
     assert [one.start for one in index.segments(at(0))] == [0, 10, 12, 13, 14, 15, 20, 40]
+
+
+@pytest.mark.covers("U2")
+def test_only_the_partitions_with_offsets_that_the_ingest_is_past_and_no_window_has_read(tmp_path: Path) -> None:
+    text = TEXT.replace("  start: earliest\n", "  start: earliest\n  on_out_of_range: earliest\n")
+    orders = StreamInMemory(tmp_path, text=text)
+    orders.ends((0, 10), (0, 10), (8, 10), (0, 10))
+    orders.ingest()
+    # Partition 1 loses five offsets, and 3 has some that are not read yet.
+    orders.ends((0, 20), (15, 20), (8, 20), (0, 10))
+    orders.ingest()
+    orders.ends((0, 20), (15, 20), (8, 20), (0, 30))
+    index = WindowIndex()
+    index.refresh(orders.opened.book)
+
+    def found() -> tuple[list[str], int, int]:
+        shown = coverage_bars(orders.opened, index, Asked(width=100, gaps=True))
+        return [one["partition"] for one in shown["bars"]], shown["partitions"], shown["of"]
+
+    assert found() == (["orders/1"], 1, 4)
+    # Windows that follow each other are told apart, and no hole is between them.
+    replayed(orders, "mine", LaneKind.REPLAY, (0, 3, 15))
+    index.refresh(orders.opened.book)
+    assert [len(index.segments(at(0))), len(index.runs(at(0)))] == [3, 1]
+    assert found() == (["orders/1"], 1, 4)
+    # Kafka deletes offsets that no window has read.
+    orders.ends((0, 20), (15, 20), (8, 20), (25, 30))
+    assert found() == (["orders/1", "orders/3"], 2, 4)
+
+
+def test_a_partition_is_found_without_its_incarnation(tmp_path: Path) -> None:
+    """The table of partitions has topics as Kafka names them."""
+    orders = StreamInMemory(
+        tmp_path, text=TEXT.replace("  start: earliest\n", "  start: earliest\n  on_recreated: accept\n")
+    )
+    orders.ends((0, 10))
+    orders.ingest()
+    orders.kafka.ids["orders"] = "another"
+    orders.ends((0, 5))
+    orders.ingest()
+    index = WindowIndex()
+    index.refresh(orders.opened.book)
+    for named in ("orders/0", "orders#2/0"):
+        (bar,) = coverage_bars(orders.opened, index, Asked(width=10, partition=named))["bars"]
+        assert (bar["partition"], bar["until"]) == ("orders#2/0", "5")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,11 @@ from tidemark.clients.kafka.topics import PartitionLog
 from tidemark.errors import WrongUse
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.records import INGEST, GapKind, Head, Register
+from tidemark.offsets.authority import Segment
 from tidemark.offsets.ranges import Interval, RangeSet, TopicPartition
 from tidemark.runs.discovery import topics_now
 from tidemark.runs.open_stream import OpenStream
-from tidemark.views.coverage_picture import Block, Log, Name, bar, bounds, stretches
+from tidemark.views.coverage_picture import GAPS, Block, Log, Name, bar, bounds, stretches
 from tidemark.views.window_index import WindowIndex
 
 MOST_BARS = 50
@@ -23,7 +24,10 @@ MOST_PARTITIONS = 1_000_000
 
 @dataclass(frozen=True)
 class Asked:
-    """Which bars: `count` partitions from number `first` on, or one partition, of which a part may be chosen. In pixels."""
+    """Which bars: `count` partitions from number `first` on, or one partition, of which a part may be chosen. In pixels.
+
+    `gaps`: only among partitions with a hole, or with lost, skipped or expired offsets.
+    """
 
     width: int
     first: int = 0
@@ -31,10 +35,11 @@ class Asked:
     partition: str | None = None
     start: int | None = None
     until: int | None = None
+    gaps: bool = False
 
 
 def coverage_bars(opened: OpenStream, index: WindowIndex, asked: Asked) -> dict[str, Any]:
-    """The bars, and how many partitions there are, by the windows that the index has.
+    """The bars, how many partitions there are to choose from, and `of` how many, by the windows that the index has.
 
     Raises WrongUse for a partition that the stream does not have, Unreachable, and the ledger's errors.
     """
@@ -45,11 +50,14 @@ def coverage_bars(opened: OpenStream, index: WindowIndex, asked: Asked) -> dict[
     found = {
         _now(register, topic, number): log for topic, one in logs.items() for number, log in one.partitions.items()
     }
-    chosen = _chosen(sorted(found), asked)
+    of_gaps = asked.gaps and asked.partition is None
+    partitions = sorted(at for at, log in found.items() if not of_gaps or _has_gaps(index, log, at))
+    chosen = _chosen(partitions, asked)
     pending = _pending(opened, heads, set(chosen))
     positions = heads[INGEST].offsets() if INGEST in heads else {}
     return {
-        "partitions": len(found),
+        "partitions": len(partitions),
+        "of": len(found),
         "first": asked.first,
         "bars": [
             {
@@ -74,10 +82,30 @@ def _now(register: Register | None, topic: str, number: int) -> TopicPartition:
 def _chosen(partitions: list[TopicPartition], asked: Asked) -> list[TopicPartition]:
     if asked.partition is None:
         return partitions[asked.first : asked.first + min(asked.count, MOST_BARS)]
-    one = [at for at in partitions if str(at) == asked.partition]
+    # Whoever does not know of incarnations means the newest one.
+    one = [at for at in partitions if asked.partition in (str(at), f"{at.topic}/{at.partition}")]
     if not one:
         raise WrongUse(f"partition: the stream has no partition {asked.partition} now")
     return one
+
+
+def _has_gaps(index: WindowIndex, log: PartitionLog, at: TopicPartition) -> bool:
+    """Whether the ingest is past offsets that no window has read. Takes little time, however many windows there are."""
+    known = _log(index, log, at, index.runs(at), [])
+    start, until = bounds(known)
+    # One pixel has the most remarkable state of all.
+    return any(one.state in GAPS for one in bar(stretches(known, index.kinds, start, until), start, until, 1))
+
+
+def _log(
+    index: WindowIndex,
+    log: PartitionLog,
+    at: TopicPartition,
+    segments: Sequence[Segment],
+    pending: list[tuple[int, int, tuple[str, int]]],
+) -> Log:
+    lost, skipped = (_gaps(index, at, kind) for kind in (GapKind.LOST, GapKind.SKIPPED))
+    return Log(log.start, log.end, segments, lost, skipped, pending)
 
 
 def _pending(
@@ -102,8 +130,7 @@ def _bar(
     pending: list[tuple[int, int, tuple[str, int]]],
     asked: Asked,
 ) -> dict[str, Any]:
-    lost, skipped = (_gaps(index, at, kind) for kind in (GapKind.LOST, GapKind.SKIPPED))
-    known = Log(log.start, log.end, index.segments(at), lost, skipped, pending)
+    known = _log(index, log, at, index.segments(at), pending)
     first, last = bounds(known)
     start = first if asked.start is None else max(first, asked.start)
     until = last if asked.until is None else min(last, asked.until)

@@ -40,6 +40,8 @@ class State(StrEnum):
     UNREAD = "unread"
 
 
+# No window has read these offsets, and the ingest is past them.
+GAPS = frozenset({State.HOLE, State.LOST, State.SKIPPED, State.EXPIRED})
 _ORDER = {state: number for number, state in enumerate(State)}
 _OF_LANES = {kind: State(kind.value) for kind in LaneKind}
 _UNTIL = itemgetter(1)

@@ -10,13 +10,12 @@ _SAME = ("stream", "description", "status", "missing_topics", "retention_alarms"
 
 
 def line_of(shown: Mapping[str, Any]) -> dict[str, Any]:
-    """Lag in records and since when, the next deletion, dead letters of the last windows, the last commit and audit.
+    """Lag in records and since when, the next deletion, the ingest's last commit and dead letters, the last audit.
 
-    The lag is None while no partition has a position. Offsets and counts of offsets are texts.
+    The lag is None while no partition has a position. Offsets and counts of offsets are texts. `dead_letters` is what the
+    last `windows` windows of the ingest have written, whatever replays have made of these since.
     """
     lags = [int(one["lag"]) for one in shown["partitions"] if one["lag"] is not None]
-    committed = [one for one in shown["windows"] if one["state"] == "committed"]
-    ingest = next((one for one in committed if one["lane"] == "ingest"), None)
     return {
         **{name: shown[name] for name in _SAME},
         "partitions": len(shown["partitions"]),
@@ -26,9 +25,7 @@ def line_of(shown: Mapping[str, Any]) -> dict[str, Any]:
             (one["retention_ms"] for one in shown["partitions"] if one["retention_ms"] is not None), default=None
         ),
         "retention": _worst_retention(shown),
-        "dead_letters": sum(one["dead_letters"] or 0 for one in committed),
-        "windows": len(committed),
-        "last_commit": ingest and {"window": ingest["seq"], "at": ingest["at"], "run": ingest["run"]},
+        **shown["ingest"],
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tidemark.clients.kafka.retention import Moment, alarm, headroom, in_table
@@ -30,11 +30,14 @@ from tidemark.runs.open_stream import OpenStream
 from tidemark.streams.alarm import LAST_WINDOWS
 from tidemark.views.judging import verdicts
 from tidemark.views.latency import latencies, latency_shown
-from tidemark.views.status import Verdict, worst
+from tidemark.views.status import Verdict, Word, worst
 from tidemark.views.summary import messages, passed_over
 
 _WINDOWS = 50
 _LANES = 20
+# Of a window; the page of the window has all of them.
+_RANGES = 10
+_WORDS = list(Word)
 
 
 def overview(opened: OpenStream) -> dict[str, Any]:
@@ -79,8 +82,25 @@ def overview(opened: OpenStream) -> dict[str, Any]:
         "open_transactions": transactions_shown(held, book.clock()),
         "lanes": [_lane(name, lanes[name], number) for name, number in windows.items() if number is not None],
         "windows": _windows(book, found[1], heads) if found else [],
+        "ingest": _ingest(lately),
         "audit": _audit(book),
     }
+
+
+def worst_partitions(shown: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """An overview with at most so many partitions: by retention, status and lag, the worst first. Pure.
+
+    `more_partitions` counts the others. Where all fit, they stay in their order.
+    """
+    rows = shown["partitions"]
+    if len(rows) > most:
+        rows = sorted(rows, key=_badness, reverse=True)[:most]
+    return {**shown, "partitions": rows, "more_partitions": len(shown["partitions"]) - len(rows)}
+
+
+def _badness(row: Mapping[str, Any]) -> tuple[bool, int, int]:
+    word = row["status"]
+    return row["retention"] == "lost", _WORDS.index(word) if word else 0, int(row["lag"] or 0)
 
 
 def transactions_shown(held: Iterable[OpenTransaction], now: int) -> list[dict[str, Any]]:
@@ -213,16 +233,26 @@ def _windows(book: Book, register: Register, heads: Mapping[str, Stored]) -> lis
     return [*pending, *committed][:_WINDOWS]
 
 
+def _ingest(lately: Sequence[Record]) -> dict[str, Any]:
+    """The dead letters that the last windows of the ingest wrote, how many windows these are, and the last commit."""
+    last = max(lately, key=lambda record: record.seq, default=None)
+    return {
+        "windows": len(lately),
+        "dead_letters": sum(messages(record)["dead_letters"] for record in lately),
+        "last_commit": last and {"window": last.seq, "at": last.committed_at, "run": last.attempt.run},
+    }
+
+
 def _committed(record: Record) -> dict[str, Any]:
     return {
         "lane": record.lane,
         "seq": record.seq,
         "state": "committed",
         "at": record.committed_at,
-        "ranges": _ranges(record.window.ranges),
+        **_ranges(record.window.ranges),
         "selected": _selected(record.window),
         **messages(record),
-        "passed_over": passed_over(record),
+        "passed_over": {kind: str(offsets) for kind, offsets in passed_over(record).items()},
         "generation": str(record.attempt.generation),
         "run": record.attempt.run,
     }
@@ -236,7 +266,7 @@ def _pending(book: Book, lane: str, pending: Pending) -> dict[str, Any]:
         "seq": pending.window.seq,
         "state": f"pending: {beat.step}" if beat is not None and working else "pending",
         "at": pending.window.pinned_at,
-        "ranges": _ranges(pending.window.ranges),
+        **_ranges(pending.window.ranges),
         "selected": _selected(pending.window),
         "read": None,
         "stored": sum(beat.done.values()) if beat is not None and working else None,
@@ -256,14 +286,12 @@ def _audit(book: Book) -> dict[str, Any] | None:
     return {"run": found.run, "at": found.at, "level": found.level, "clean": found.clean, "sentence": found.sentence}
 
 
-def _selected(window: Window) -> int | None:
+def _selected(window: Window) -> str | None:
     """How many offsets the window's lane has selected within its ranges; None for all of them."""
-    return None if window.selection is None else window.selection.offsets
+    return None if window.selection is None else str(window.selection.offsets)
 
 
-def _ranges(ranges: tuple[WindowRange, ...]) -> list[dict[str, str]]:
-    return [
-        {"partition": str(one.at), "from": str(one.start), "until": str(one.until)}
-        for one in ranges
-        if one.start < one.until
-    ]
+def _ranges(ranges: tuple[WindowRange, ...]) -> dict[str, Any]:
+    moved = [one for one in ranges if one.start < one.until]
+    shown = [{"partition": str(one.at), "from": str(one.start), "until": str(one.until)} for one in moved[:_RANGES]]
+    return {"ranges": shown, "more_ranges": len(moved) - len(shown)}

@@ -40,6 +40,8 @@ class WindowIndex:
     # Triples of start, until and generation.
     _covered: dict[TopicPartition, array[int]] = field(default_factory=dict)
     _segments: dict[TopicPartition, tuple[int, list[Segment]]] = field(default_factory=dict)
+    # Few, unlike segments: those of all partitions are kept.
+    _runs: dict[TopicPartition, tuple[int, list[Segment]]] = field(default_factory=dict)
     # The last window of each lane that is here; closed lanes whose windows are all here.
     _seqs: dict[str, int] = field(default_factory=dict)
     _closed: set[str] = field(default_factory=set)
@@ -92,6 +94,21 @@ class WindowIndex:
             triples = zip(*(iter(kept),) * 3, strict=True)
             known = self._segments[at] = (len(kept), segments_of(list(triples)))
         return known[1]
+
+    def runs(self, at: TopicPartition) -> list[Segment]:
+        """The covered offsets of a partition, ascending, with a gap between any two, each with one of its generations."""
+        kept = self._covered.get(at, array("q"))
+        count, found = self._runs.get(at, (0, []))
+        if count < len(kept):
+            new = zip(*(iter(kept[count:]),) * 3, strict=True)
+            merged: list[Segment] = []
+            for start, until, generation in sorted([*found, *new]):
+                if merged and start <= merged[-1].until:
+                    last = merged.pop()
+                    start, until = last.start, max(last.until, until)
+                merged.append(Segment(start, until, generation))
+            self._runs[at] = (len(kept), found := merged)
+        return found
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:

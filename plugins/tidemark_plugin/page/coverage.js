@@ -1,6 +1,6 @@
 // The coverage picture: where every offset of each partition is. What the server has put into blocks of pixels is drawn
 // here, and the pointer's or the keyboard's pixels are turned back into offsets, exactly.
-import { address, asked, button, drawing, element, grouped, load, remember, say, withQuery } from "./shared.js";
+import { address, asked, button, drawing, element, grouped, keepingFocus, loadPatiently, remember, say, withQuery } from "./shared.js";
 import { plan } from "./plan.js";
 
 const PAGE = 25;
@@ -19,7 +19,8 @@ const MEANINGS = [
 ];
 const WORDS = Object.fromEntries(MEANINGS);
 const REMARKABLE = new Set(["hole", "lost", "skipped", "expired"]);
-const COMMITTED = new Set(["ingest", "backfill", "replay", "erase"]);
+// What was erased is never read again.
+const REPLAYED = new Set(["ingest", "backfill", "replay", "pending"]);
 
 let stream;
 let drawn = null;
@@ -27,7 +28,9 @@ let dragging = false;
 let wanted = 0;
 // The partition of what is chosen.
 let chosenOf = null;
-const view = { first: Number(asked("first")) || 0, partition: asked("partition"), from: asked("from"), until: asked("until") };
+// What the keyboard has marked: { partition, at, anchor }, the first offsets of two blocks.
+let marked = null;
+const view = { first: Number(asked("first")) || 0, partition: asked("partition"), from: asked("from"), until: asked("until"), gaps: asked("gaps") === "true" };
 const place = (id) => document.getElementById(`coverage-${id}`);
 
 // The first offset of a pixel of a bar, as the server computes it.
@@ -125,12 +128,16 @@ function choose(bar, from, until) {
   const buttons = element("span", undefined, "buttons");
   buttons.append(
     act("Backfill …", planned("backfill"), states.some((one) => one === "hole" || one === "unread")),
-    act("Replay …", planned("replay"), states.some((one) => COMMITTED.has(one) || one === "pending")),
+    act("Replay …", planned("replay"), states.some((one) => REPLAYED.has(one))),
     act("Zoom in", () => zoom(bar, from, until)),
-    act("Clear", clear),
+    act("Clear", () => {
+      clear();
+      draw();
+    }),
   );
   const count = grouped(BigInt(until) - BigInt(from));
-  box.replaceChildren(range, element("span", `${count} offsets: ${states.map((one) => WORDS[one]).join(", ")}`, "quiet"), buttons);
+  const told = `${count} offsets: ${states.map((one) => WORDS[one]).join(", ")}. The picture stays as it is until you clear this.`;
+  box.replaceChildren(range, element("span", told, "quiet"), buttons);
   box.hidden = false;
 }
 
@@ -189,6 +196,7 @@ function steer(svg, bar) {
   let at = -1;
   let anchor = -1;
   const ends = () => [Math.min(anchor, at), Math.max(anchor, at)];
+  const blockOf = (offset) => bar.blocks.findLastIndex((one) => BigInt(one.from) <= BigInt(offset));
   const show = () => {
     const [from, until] = ends();
     mark(svg, bar.blocks[from].pixel, lastPixel(bar, until));
@@ -196,8 +204,16 @@ function steer(svg, bar) {
     const box = svg.getBoundingClientRect();
     showTip(bar, block, box.left + (box.width * block.pixel) / bar.pixels, box.top);
     const more = from === until ? [] : [`chosen from ${grouped(bar.blocks[from].from)} until ${grouped(bar.blocks[until].until)}`];
-    place("spoken").textContent = [...describe(bar, block), ...more].join(", ");
+    marked = { partition: bar.partition, at: block.from, anchor: bar.blocks[anchor].from };
+    const spoken = [...describe(bar, block), ...more].join(", ");
+    if (place("spoken").textContent !== spoken) place("spoken").textContent = spoken;
   };
+  // Where a person was who comes back, or whose picture was drawn anew.
+  svg.addEventListener("focus", () => {
+    if (marked?.partition !== bar.partition || !svg.matches(":focus-visible")) return;
+    [at, anchor] = [blockOf(marked.at), blockOf(marked.anchor)];
+    if (at >= 0 && anchor >= 0) show();
+  });
   svg.addEventListener("keydown", (event) => {
     const to = { ArrowRight: at + 1, ArrowLeft: at - 1, PageDown: at + 10, PageUp: at - 10, Home: 0, End: last }[event.key];
     if (to !== undefined && last >= 0) {
@@ -264,6 +280,8 @@ function row(bar) {
 function controls(found) {
   const bar = view.partition && found.bars[0];
   const box = place("controls");
+  place("only").hidden = Boolean(bar) || found.of < 2;
+  place("only").control.checked = view.gaps;
   if (bar) {
     const [first, last, from, until] = [bar.first, bar.last, bar.from, bar.until].map(BigInt);
     const size = until - from;
@@ -280,7 +298,7 @@ function controls(found) {
     return;
   }
   if (found.partitions <= PAGE) {
-    box.replaceChildren();
+    box.replaceChildren(...(view.gaps ? [element("span", `${found.partitions} of ${grouped(found.of)} partitions`, "quiet")] : []));
     return;
   }
   const to = (first) => () => {
@@ -297,23 +315,30 @@ function controls(found) {
 export async function draw() {
   const number = ++wanted;
   const problem = place("problem");
-  remember({ first: view.first || null, partition: view.partition, from: view.from, until: view.until });
+  remember({ first: view.first || null, gaps: view.gaps || null, partition: view.partition, from: view.from, until: view.until });
   // What the names and the bounds beside a bar leave of the page; on a narrow page they are above and below it.
   const beside = window.innerWidth > 900 ? 360 : 0;
   const width = Math.max(200, Math.min(2000, Math.round(place("bars").clientWidth) - beside));
-  const url = withQuery(address("api", "streams", stream, "coverage"), { width, first: view.first, count: PAGE, partition: view.partition, from: view.from, until: view.until });
+  const url = withQuery(address("api", "streams", stream, "coverage"), { width, first: view.first, count: PAGE, gaps: view.gaps || null, partition: view.partition, from: view.from, until: view.until });
   try {
-    const found = await load(url);
+    const found = await loadPatiently(url, () => {}, 2);
     // Another picture was asked for meanwhile, or somebody holds this one.
     if (number !== wanted || dragging) return;
     say(problem, "");
+    if (found.bars.length === 0 && view.first) {
+      // There are fewer partitions than before.
+      view.first = 0;
+      await draw();
+      return;
+    }
     drawn = found;
     place("bars").classList.toggle("alone", Boolean(view.partition));
+    const none = found.of ? "No partition has a hole, or lost, skipped or expired offsets" : "No topic yet";
+    const rows = found.partitions ? found.bars.map(row) : [element("p", none, "quiet")];
     const focused = document.activeElement?.closest?.(".bar-row")?.dataset.partition;
-    place("bars").replaceChildren(...found.bars.map(row));
-    if (focused) [...place("bars").children].find((one) => one.dataset.partition === focused)?.querySelector("svg").focus();
-    if (found.partitions === 0) place("bars").replaceChildren(element("p", "No topic yet", "quiet"));
-    controls(found);
+    const rowOf = () => [...place("bars").children].find((one) => one.dataset.partition === focused);
+    keepingFocus(rowOf, () => place("bars").replaceChildren(...rows));
+    keepingFocus(() => place("controls"), () => controls(found));
   } catch (error) {
     if (number === wanted) say(problem, error.message);
   }
@@ -335,13 +360,17 @@ function legend() {
 export function picture(name) {
   stream = name;
   legend();
+  place("only").control.addEventListener("change", (event) => {
+    Object.assign(view, { gaps: event.target.checked, first: 0 });
+    draw();
+  });
   let resized = 0;
   window.addEventListener("resize", () => {
     clearTimeout(resized);
     resized = setTimeout(draw, 250);
   });
   const again = async () => {
-    const busy = dragging || document.hidden || !place("chosen").hidden || document.querySelector("dialog") || document.activeElement?.matches?.("svg.bar");
+    const busy = dragging || document.hidden || !place("chosen").hidden || document.querySelector("dialog");
     if (!busy || drawn === null) await draw();
     setTimeout(again, REFRESH_MS);
   };

@@ -9,6 +9,9 @@ export const ROOT = new URL("..", import.meta.url);
 export const AIRFLOW = new URL("..", ROOT);
 export const STATUS = { OK: "good", WARNING: "busy", STALLED: "bad", REWOUND: "bad", STOPPED: "bad" };
 const NONE = "–";
+// The server answers within seconds. Without a limit, a request that hangs would hold up a page for good.
+const WAIT_MS = 60000;
+const USABLE = "a, button, svg[tabindex]";
 
 // The pages of a stream, for the navigation: name, and the address below the stream's.
 const PAGES = [
@@ -41,7 +44,10 @@ export function withQuery(url, values) {
 }
 
 async function answered(answer) {
-  const body = await answer.json().catch(() => ({}));
+  const body = await answer.json().catch((error) => {
+    if (error instanceof SyntaxError) return {};
+    throw error;
+  });
   if (answer.ok) return body;
   const detail = Array.isArray(body.detail) ? body.detail.map((one) => `${one.loc?.at(-1)}: ${one.msg}`).join("; ") : body.detail;
   throw new Refusal(answer.status, typeof detail === "string" ? detail : `${answer.status} ${answer.statusText}`);
@@ -49,8 +55,14 @@ async function answered(answer) {
 
 // What the server says, as JSON. Raises a Refusal with a sentence for people.
 export async function load(url, options = {}) {
-  const answer = await fetch(url, { credentials: "same-origin", headers: { Accept: "application/json" }, ...options });
-  return answered(answer);
+  const signal = AbortSignal.timeout(WAIT_MS);
+  try {
+    return await answered(await fetch(url, { credentials: "same-origin", headers: { Accept: "application/json" }, signal, ...options }));
+  } catch (error) {
+    // What browsers say then is for programmers: "Failed to fetch".
+    if (error instanceof TypeError || error.name === "TimeoutError") throw new Refusal(0, "Airflow did not answer.");
+    throw error;
+  }
 }
 
 // As load, but asks again while servers are only slow (504). `waiting` is told each time why there is no answer yet.
@@ -101,15 +113,61 @@ export function grouped(number) {
   return number === null || number === undefined ? null : String(number).replace(/\B(?=(\d{3})+(?!\d))/g, " ");
 }
 
+// The focus, which `draw` may take away with what has it, goes to the link or button of the same number in the same place.
+// `found` gives the place, before and after.
+export function keepingFocus(found, draw) {
+  const usable = () => [...(found()?.querySelectorAll(USABLE) || [])];
+  const held = document.activeElement;
+  const at = usable().indexOf(held);
+  draw();
+  if (at < 0 || document.activeElement === held) return;
+  const now = usable();
+  const same = held.isConnected ? held : now[Math.min(at, now.length - 1)];
+  (same?.disabled ? now.find((one) => !one.disabled) : same)?.focus({ preventScroll: true });
+}
+
+// Puts rows into a table's body. Those that are there already are not moved unless they must be.
+export function arrange(body, rows) {
+  for (const one of [...body.rows]) if (!rows.includes(one)) one.remove();
+  rows.forEach((row, at) => {
+    if (body.rows[at] !== row) body.insertBefore(row, body.rows[at] || null);
+  });
+}
+
+// What each row was made as, as a text.
+const madeAs = new WeakMap();
+
+// The rows of a table. A row that would look the same stays as it is, so that a text can be selected there and copied.
 export function fill(table, rows, columns, empty) {
   const body = table.tBodies[0];
-  body.replaceChildren();
-  for (const row of rows) columns(body.insertRow(), row);
-  if (rows.length === 0) {
-    const row = body.insertRow();
+  const old = new Map([...body.rows].map((row) => [madeAs.get(row), row]));
+  const rowOf = (draw) => {
+    const row = element("tr");
+    draw(row);
+    const text = row.outerHTML;
+    // What a button does may differ though it looks the same.
+    const same = row.querySelector("button") ? null : old.get(text);
+    old.delete(text);
+    madeAs.set(same || row, text);
+    return same || row;
+  };
+  const none = (row) => {
     row.className = "none";
     cell(row, empty).colSpan = table.tHead.rows[0].cells.length;
-  }
+  };
+  const wanted = rows.length ? rows.map((one) => rowOf((row) => columns(row, one))) : [rowOf(none)];
+  const at = [...body.rows].findIndex((row) => row.contains(document.activeElement));
+  keepingFocus(() => body.rows[at], () => arrange(body, wanted));
+}
+
+// As fill, for one row, or for another element.
+export function refill(place, draw) {
+  const wanted = element(place.tagName);
+  draw(wanted);
+  const text = wanted.innerHTML;
+  if (madeAs.get(place) === text) return;
+  madeAs.set(place, text);
+  keepingFocus(() => place, () => place.replaceChildren(...wanted.childNodes));
 }
 
 // Says when the page has asked the server last.
@@ -176,7 +234,12 @@ export function run(name) {
   const [dag, ...rest] = (name || "").split("/");
   if (rest.length === 0 || dag === "cli") return document.createTextNode(name || NONE);
   const id = rest.join("/");
-  return airflowLink(id, `dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(id)}`);
+  const made = airflowLink("", `dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(id)}`);
+  // A narrow column breaks an id between its parts: scheduled__, the date, the clock, the zone.
+  id.split(/(?<=__)|(?=T\d\d:)|(?=[+-]\d\d:\d\d$)/).forEach((part, at) => {
+    made.append(at ? element("wbr") : "", /^\d{4}-\d\d-\d\d$/.test(part) ? element("span", part, "date") : part);
+  });
+  return made;
 }
 
 // What the page of a message takes, of a coordinate as the ledger writes it.
@@ -211,7 +274,8 @@ export function button(text, act, kind, on = true) {
 // Shows a text in a place that is hidden while it has none.
 export function say(place, text) {
   place.hidden = !text;
-  place.textContent = text || "";
+  // A text that stays can be selected.
+  if (place.textContent !== (text || "")) place.textContent = text || "";
 }
 
 // The navigation: all streams, and the pages of the stream at hand, `here` being the name of the page.
@@ -262,10 +326,11 @@ export function remember(values) {
   window.history.replaceState(null, "", url);
 }
 
-// Calls something now and every few seconds, never twice at a time, and not while nobody can see the page.
+// Calls something now and every few seconds, never twice at a time, and not while nobody can see the page. An answer of
+// `false` ends it.
 export function repeat(call, ms) {
   const again = async () => {
-    if (!document.hidden) await call();
+    if (!document.hidden && (await call()) === false) return;
     setTimeout(again, ms);
   };
   again();

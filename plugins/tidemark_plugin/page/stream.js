@@ -1,15 +1,22 @@
 // One stream: where every offset is, its partitions and its windows.
-import { ROOT, STATUS, address, cell, fill, grouped, link, load, navigation, refreshed, repeat, run, say, streamOfAddress, time, withQuery } from "./shared.js";
+import {
+  ROOT, STATUS, address, button, cell, element, fill, grouped, keepingFocus, link, loadPatiently, navigation, refreshed, repeat, run, say,
+  streamOfAddress, time, withQuery,
+} from "./shared.js";
 import { picture } from "./coverage.js";
 import { plots } from "./plots.js";
 
 const REFRESH_MS = 5000;
 const TREND_MS = 30000;
+// Of a table of more, those for which there is most to do.
+const MOST_PARTITIONS = 100;
 const name = streamOfAddress();
+let all = false;
 
 function partitionRow(row, one) {
   cell(row, one.topic, "topic");
-  cell(row, one.partition, "number");
+  const picture = withQuery(address("streams", name), { partition: `${one.topic}/${one.partition}` });
+  cell(row, link(String(one.partition), picture), "number");
   cell(row, grouped(one.log_start), "number");
   cell(row, grouped(one.position), "number");
   cell(row, grouped(one.end), "number");
@@ -24,6 +31,7 @@ function windowRow(row, one) {
   cell(row, one.state, one.state === "committed" ? "good" : "busy");
   cell(row, time(one.at), "time");
   const ranges = one.ranges.map((range) => `${range.partition} [${range.from}, ${range.until})`);
+  if (one.more_ranges) ranges.push(`and ${grouped(one.more_ranges)} more`);
   if (one.selected !== null) ranges.push(`${grouped(one.selected)} offsets of these`);
   cell(row, ranges.join("\n"), "ranges");
   cell(row, grouped(one.read), "number");
@@ -31,7 +39,7 @@ function windowRow(row, one) {
   cell(row, grouped(one.skipped), "number");
   const dead = withQuery(address("streams", name, "dead-letters"), { window: `${one.lane}/${one.seq}` });
   cell(row, one.dead_letters ? link(grouped(one.dead_letters), dead) : grouped(one.dead_letters), "number");
-  const over = Object.entries(one.passed_over || {}).filter(([, offsets]) => offsets > 0);
+  const over = Object.entries(one.passed_over || {}).filter(([, offsets]) => offsets !== "0");
   cell(row, over.map(([why, offsets]) => `${grouped(offsets)} ${why}`).join(", ") || null, over.length ? "busy" : "");
   cell(row, run(one.run), "run");
 }
@@ -50,27 +58,39 @@ function laneRow(row, one) {
   cell(row, one.state, one.state === "open" ? "busy" : "");
   cell(row, grouped(one.windows), "number");
   cell(row, time(one.opened_at), "time");
-  cell(row, one.reason, "reason");
+  cell(row, one.reason, "words");
   cell(row, run(one.run), "run");
 }
 
 function showStatus(place, worst) {
-  place.hidden = !worst;
-  if (!worst) return;
-  place.className = `status ${STATUS[worst.word]}`;
-  place.textContent = `${worst.word} (${worst.rule}): ${worst.sentence}`;
+  if (worst) place.className = `status ${STATUS[worst.word]}`;
+  say(place, worst && `${worst.word} (${worst.rule}): ${worst.sentence}`);
+}
+
+function showPartitions(stream) {
+  fill(document.getElementById("partitions"), stream.partitions, partitionRow, "No topic yet");
+  const place = document.getElementById("more-partitions");
+  const shown = stream.partitions.length;
+  const turn = (title, to) => button(title, () => {
+    all = to;
+    refresh();
+  });
+  const more = [element("span", `The worst ${shown} of ${grouped(shown + stream.more_partitions)}, by retention, status and lag.`, "quiet"), turn("Show all", true)];
+  const fewer = all && shown > MOST_PARTITIONS ? [turn(`Only the worst ${MOST_PARTITIONS}`, false)] : [];
+  keepingFocus(() => place, () => place.replaceChildren(...(stream.more_partitions ? more : fewer)));
 }
 
 async function refresh() {
   const problem = document.getElementById("problem");
   try {
-    const stream = await load(address("api", "streams", name));
+    const url = withQuery(address("api", "streams", name), { partitions: all ? null : MOST_PARTITIONS });
+    const stream = await loadPatiently(url, () => {}, 2);
     const missing = stream.missing_topics.map((topic) => `Topic ${topic} does not exist.`);
     const late = stream.latency.sentence ? [`Latency: ${stream.latency.sentence}.`] : [];
     say(problem, [...missing, ...late, ...stream.retention_alarms].join("\n"));
     showStatus(document.getElementById("status"), stream.status);
-    document.getElementById("description").textContent = stream.description;
-    fill(document.getElementById("partitions"), stream.partitions, partitionRow, "No topic yet");
+    say(document.getElementById("description"), stream.description);
+    showPartitions(stream);
     fill(document.getElementById("lanes"), stream.lanes, laneRow, "No lane yet");
     fill(document.getElementById("windows"), stream.windows, windowRow, "No window yet");
     refreshed();
@@ -82,7 +102,7 @@ async function refresh() {
 async function refreshTrend() {
   const problem = document.getElementById("trend-problem");
   try {
-    plots(document.getElementById("plots"), name, (await load(address("api", "streams", name, "trend"))).windows);
+    plots(document.getElementById("plots"), name, (await loadPatiently(address("api", "streams", name, "trend"), () => {}, 2)).windows);
     say(problem, "");
   } catch (error) {
     say(problem, error.message);

@@ -1,8 +1,8 @@
 // All streams that the viewer may see, one line each. Each line asks by itself, so a server that is away costs its own
 // lines only. Only the lines of this page of the table are asked, unless the order needs those of all.
 import {
-  ROOT, STATUS, address, airflow, airflowLink, asked, button, cell, coordinateOf, element, grouped, link, load, navigation, refreshed,
-  remember, repeat, say, span, time, withQuery,
+  ROOT, STATUS, address, airflow, airflowLink, arrange, asked, button, cell, coordinateOf, element, grouped, keepingFocus, link, load,
+  loadPatiently, navigation, refill, refreshed, remember, repeat, say, span, time, withQuery,
 } from "./shared.js";
 
 const PAGE = 25;
@@ -51,7 +51,8 @@ async function work() {
 
 async function askLine(name, one) {
   try {
-    one.line = await load(address("api", "streams", name, "line"));
+    // A stream that is only slow is no problem yet.
+    one.line = await loadPatiently(address("api", "streams", name, "line"), () => {}, 2);
     one.problem = null;
   } catch (error) {
     one.problem = error.message;
@@ -124,6 +125,13 @@ function retentionOf(line) {
   return made;
 }
 
+function deadLettersOf(line, name) {
+  const written = link(grouped(line.dead_letters), address("streams", name, "dead-letters"));
+  written.title = "As many as these windows have written. The page Dead letters has those that are dead letters now.";
+  const by = { 0: "", 1: "written by the last window" }[line.windows];
+  return two(written, by ?? `written by the last ${line.windows} windows`);
+}
+
 function auditOf(name, audit) {
   if (!audit) return null;
   const report = link(audit.clean ? "clean" : "findings", withQuery(address("streams", name, "audit"), { run: audit.run }));
@@ -143,9 +151,12 @@ function runOf(one, name) {
 }
 
 function paint(row, name) {
-  const one = of(name);
-  row.replaceChildren();
   row.dataset.stream = name;
+  refill(row, (made) => cells(made, name));
+}
+
+function cells(row, name) {
+  const one = of(name);
   const first = cell(row, two(link(name, address("streams", name)), one.line?.description || ""), "topic");
   if (one.line?.description) first.lastElementChild.classList.add("description");
   if (one.problem) {
@@ -157,7 +168,7 @@ function paint(row, name) {
     cell(row, statusOf(one.line));
     cell(row, lagOf(one.line), "number");
     cell(row, retentionOf(one.line), one.line.retention_ms === null ? "" : "until");
-    cell(row, two(link(grouped(one.line.dead_letters), address("streams", name, "dead-letters")), `of ${one.line.windows} windows`), `number ${one.line.dead_letters ? "busy" : ""}`);
+    cell(row, deadLettersOf(one.line, name), `number ${one.line.dead_letters ? "busy" : ""}`);
     const last = one.line.last_commit;
     cell(row, last && two(time(last.at), link(`window ${last.window}`, address("streams", name, "windows", "ingest", String(last.window)))));
   }
@@ -178,7 +189,8 @@ function paging(found) {
   const all = names.length === 1 ? "1 stream" : `${names.length} streams`;
   const count = found.length === names.length ? all : `${found.length} of ${all}`;
   const shown = pages > 1 ? [turn("Previous", -1), element("span", `page ${view.page} of ${pages}, ${count}`, "quiet"), turn("Next", 1)] : [element("span", count, "quiet")];
-  document.getElementById("paging").replaceChildren(...shown);
+  const place = document.getElementById("paging");
+  keepingFocus(() => place, () => place.replaceChildren(...shown));
 }
 
 function draw() {
@@ -189,21 +201,21 @@ function draw() {
   for (const one of table.tHead.querySelectorAll("button")) {
     one.parentElement.setAttribute("aria-sort", one.dataset.sort === view.sort ? (view.down ? "descending" : "ascending") : "none");
   }
-  for (const one of known.values()) one.row = null;
   const shown = found.slice((view.page - 1) * PAGE, view.page * PAGE);
-  const focused = document.activeElement?.closest?.("tr")?.dataset.stream;
-  table.tBodies[0].replaceChildren();
-  for (const name of shown) {
-    const row = table.tBodies[0].insertRow();
-    of(name).row = row;
-    paint(row, name);
-    if (name === focused) row.querySelector("a").focus();
-  }
+  for (const [name, one] of known) if (!shown.includes(name)) one.row = null;
+  const rows = shown.map((name) => {
+    const one = of(name);
+    one.row ||= element("tr");
+    paint(one.row, name);
+    return one.row;
+  });
   if (shown.length === 0) {
-    const none = table.tBodies[0].insertRow();
-    none.className = "none";
+    const none = element("tr", undefined, "none");
     cell(none, names.length ? "No stream with these words." : "No stream that you may see.").colSpan = 8;
+    rows.push(none);
   }
+  const body = table.tBodies[0];
+  keepingFocus(() => body, () => arrange(body, rows));
   refreshLines(shown);
 }
 

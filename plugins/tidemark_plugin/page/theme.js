@@ -21,4 +21,11 @@ function takeTheme() {
 }
 
 takeTheme();
+// Where Airflow follows the system, nothing is kept: only the mark changes.
+try {
+  const root = window.parent.document.documentElement;
+  if (window.parent !== window) new MutationObserver(takeTheme).observe(root, { attributeFilter: ["class"] });
+} catch {
+  // The page around this one is not Airflow's.
+}
 window.addEventListener("storage", () => setTimeout(takeTheme, 50));

@@ -1,5 +1,5 @@
 // One window: what it covers, what became of its messages, what it passed over, its attempt and its times.
-import { address, airflowLink, cell, element, fill, grouped, link, load, navigation, repeat, rest, run, say, span, time, withQuery } from "./shared.js";
+import { address, airflowLink, cell, element, fill, grouped, link, loadPatiently, navigation, refill, repeat, rest, run, say, span, time, withQuery } from "./shared.js";
 
 const REFRESH_MS = 5000;
 const [, stream, , lane, seq] = rest();
@@ -27,17 +27,17 @@ function total(partitions, of) {
 
 function totals(found) {
   const foot = document.getElementById("partitions").tFoot;
-  foot.replaceChildren();
   if (found.partitions.length < 2) return;
-  const row = foot.insertRow();
-  cell(row, "total", "topic");
-  cell(row, "");
-  cell(row, "");
-  cell(row, total(found.partitions, (one) => one.offsets), "number");
-  for (const name of COUNTS) {
-    const known = found.partitions.every((one) => one.tally !== null);
-    cell(row, known ? total(found.partitions, (one) => one.tally[name]) : null, "number");
-  }
+  refill(foot.rows[0] || foot.insertRow(), (row) => {
+    cell(row, "total", "topic");
+    cell(row, "");
+    cell(row, "");
+    cell(row, total(found.partitions, (one) => one.offsets), "number");
+    for (const name of COUNTS) {
+      const known = found.partitions.every((one) => one.tally !== null);
+      cell(row, known ? total(found.partitions, (one) => one.tally[name]) : null, "number");
+    }
+  });
 }
 
 function gapRow(row, one) {
@@ -68,9 +68,7 @@ function sinkRow(row, one) {
   cell(row, Object.entries(one.place).map(([name, value]) => `${name} ${value}`).join(", "), "reason");
 }
 
-function facts(found) {
-  const place = document.getElementById("facts");
-  place.replaceChildren();
+function facts(place, found) {
   const fact = (name, content) => {
     if (content === null || content === undefined || content === "") return;
     const dd = element("dd");
@@ -88,7 +86,8 @@ function facts(found) {
   fact("Selected", found.selected === null ? null : `${grouped(found.selected)} offsets of the lane's selection`);
   fact("Guarantee", found.guarantee.replaceAll("_", " "));
   fact("Isolation", found.isolation.replaceAll("_", " "));
-  if (found.takes > 1) fact("Attempts", `${found.takes} until now`);
+  if (found.takes === null) fact("Attempt", "the one that has committed; the ledger keeps no earlier ones");
+  else if (found.takes > 1) fact("Attempt", `number ${found.takes}; the ledger keeps no earlier ones`);
   if (found.attempt) {
     fact("Generation", grouped(found.attempt.generation));
     fact("Code", found.attempt.code_version);
@@ -108,13 +107,13 @@ function actions(found) {
 
 async function refresh() {
   try {
-    const found = await load(address("api", "streams", stream, "windows", lane, seq));
+    const found = await loadPatiently(address("api", "streams", stream, "windows", lane, seq), () => {}, 2);
     document.getElementById("title").textContent = `Window ${found.window}`;
     const state = document.getElementById("state");
     state.textContent = found.state;
     state.className = `badge ${found.state === "committed" ? "good" : "busy"}`;
     document.getElementById("sentence").textContent = sentence(found);
-    facts(found);
+    refill(document.getElementById("facts"), (place) => facts(place, found));
     actions(found);
     fill(document.getElementById("partitions"), found.partitions, partitionRow, "Nothing to read");
     totals(found);
@@ -123,8 +122,11 @@ async function refresh() {
     fill(document.getElementById("sinks"), found.sinks, sinkRow, "Nothing yet");
     document.getElementById("answer").hidden = false;
     say(document.getElementById("problem"), "");
+    // A committed window does not change any more.
+    return found.state !== "committed";
   } catch (error) {
     say(document.getElementById("problem"), error.message);
+    return true;
   }
 }
 

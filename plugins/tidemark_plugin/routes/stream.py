@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -12,6 +13,7 @@ from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import MAX_OFFSET
 from tidemark.runs.open_stream import OpenStream
 from tidemark.views.coverage_bars import MOST_BARS, MOST_PARTITIONS, MOST_PIXELS, Asked
+from tidemark.views.overview import worst_partitions
 from tidemark.views.trend import LAST, trend
 from tidemark_plugin import serving
 from tidemark_plugin.asking import OK
@@ -26,9 +28,17 @@ def routes(viewing: Viewing) -> APIRouter:
         return await viewing.page("stream", request, name, user)
 
     @router.get("/api/streams/{name}", responses=serving.PROBLEMS)
-    async def one_stream(name: str, user: User) -> Response:
-        """Positions, ends, lag, status and retention per partition; the lanes; the newest windows. Offsets are texts."""
-        return serving.as_json(await viewing.asking.answer(await viewing.stream(name, user)))
+    async def one_stream(
+        name: str, user: User, partitions: Annotated[int, Query(ge=1, le=MOST_PARTITIONS)] = MOST_PARTITIONS
+    ) -> Response:
+        """Positions, ends, lag, status and retention per partition; the lanes; the newest windows. Offsets are texts.
+
+        Of more than so many `partitions`, those of the worst retention, status and lag.
+        """
+        answer = await viewing.asking.answer(await viewing.stream(name, user))
+        if answer.status == OK:
+            answer = replace(answer, fields=worst_partitions(answer.fields, partitions))
+        return serving.as_json(answer)
 
     @router.get("/api/streams/{name}/coverage", responses=serving.PROBLEMS)
     async def coverage(
@@ -40,17 +50,19 @@ def routes(viewing: Viewing) -> APIRouter:
         partition: Annotated[str | None, Query(max_length=300)] = None,
         start: Annotated[int | None, Query(alias="from", ge=0, le=MAX_OFFSET)] = None,
         until: Annotated[int | None, Query(ge=0, le=MAX_OFFSET)] = None,
+        gaps: bool = False,
     ) -> Response:
         """The coverage picture: for each partition a bar of blocks, `width` pixels wide, from the left to the right.
 
         `count` partitions from number `first` on, or one `partition`, written as topic/number, and of that the offsets
-        `[from, until)`. A pixel has the most remarkable state of its offsets.
+        `[from, until)`. A pixel has the most remarkable state of its offsets. With `gaps`, only of the partitions with a
+        hole, or with lost, skipped or expired offsets.
         """
         file = await viewing.stream(name, user)
         read = await viewing.asking.answer(file, viewing.servers.index)
         if read.status != OK:
             return serving.as_json(read)
-        asked = Asked(width, first, count, partition, start, until)
+        asked = Asked(width, first, count, partition, start, until, gaps)
         return JSONResponse(await viewing.ask(name, user, lambda _: viewing.servers.bars(file, asked), "no coverage"))
 
     @router.get("/api/streams/{name}/trend", responses=serving.PROBLEMS)

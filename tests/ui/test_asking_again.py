@@ -1,0 +1,235 @@
+"""Pages ask again every few seconds: what a person does there goes on, with the real Airflow, in a real browser."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from demo.airflow import Airflow
+from tests.support.browser import SCREENSHOTS, logged_in
+
+STREAM = re.compile(r"/api/streams/cdn_logs(\?.*)?$")
+COVERAGE = re.compile(r"/api/streams/cdn_logs/coverage\?")
+TREND = re.compile(r"/api/streams/cdn_logs/trend$")
+LINE = re.compile(r"/api/streams/cdn_logs/line$")
+PATIENCE_SECONDS = 90
+FAR = 2**53 + 1
+SELECT = """(one) => {
+    const range = document.createRange();
+    range.selectNodeContents(one);
+    getSelection().removeAllRanges();
+    getSelection().addRange(range);
+}"""
+HREF = "document.activeElement.getAttribute('href')"
+
+
+@pytest.fixture
+def page(ingested: Airflow) -> Iterator[Page]:
+    """A browser that is logged in, where an ingest has run."""
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    with logged_in(ingested, width=1280, patience_ms=60_000) as opened:
+        yield opened
+
+
+class Answers:
+    """The answers to a question, changed by `change` before the page has them. The first one comes late, as 504."""
+
+    def __init__(self, page: Page, question: re.Pattern[str]) -> None:
+        self.page, self.number, self.late = page, 0, 0
+        self.change: Callable[[Any], None] = lambda found: None
+        page.route(question, self._answer)
+
+    def _answer(self, route: Route) -> None:
+        if self.late == 0:
+            self.late += 1
+            route.fulfill(status=504, json={"detail": "HBase did not answer within 5 s; they are still being asked"})
+            return
+        answer = route.fetch()
+        if not answer.ok:
+            route.fulfill(response=answer)
+            return
+        found = answer.json()
+        self.change(found)
+        self.number += 1
+        route.fulfill(json=found)
+
+    def wait(self, more: int = 1) -> None:
+        """Until the page has shown so many answers more."""
+        until, deadline = self.number + more, time.monotonic() + PATIENCE_SECONDS
+        while self.number < until:
+            assert time.monotonic() < deadline, "the page asks no more"
+            self.page.wait_for_timeout(200)
+        self.page.wait_for_timeout(500)
+
+
+@pytest.mark.covers("U17")
+def test_a_text_stays_selected_and_a_link_has_the_focus_while_other_rows_change(airflow: Airflow, page: Page) -> None:
+    answers = Answers(page, STREAM)
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
+    page.locator("#windows td.run").first.wait_for()
+    # A stream that was only slow was no problem.
+    assert answers.late == 1
+    expect(page.locator("#problem")).to_be_hidden()
+    position = page.locator("#partitions tbody tr").first.locator("td").nth(3)
+    position.evaluate(SELECT)
+    page.locator("#windows td.number a").first.focus()
+    chosen, href = position.inner_text(), page.evaluate(HREF)
+    assert "/windows/" in href
+
+    def another(found: Any) -> None:
+        found["partitions"][1] |= {"end": str(FAR), "lag": str(FAR)}
+        newest = found["windows"][0]
+        found["windows"].insert(0, {**newest, "seq": 999_999, "passed_over": {"lost": str(FAR), "skipped": "0"}})
+
+    answers.change = another
+    answers.wait(2)
+    assert f"{FAR:,}".replace(",", " ") in page.locator("#partitions").inner_text()
+    assert f"{FAR:,} lost".replace(",", " ") in page.locator("#windows tbody tr").first.inner_text()
+    assert page.evaluate("getSelection().toString()") == chosen
+    assert page.evaluate(HREF) == href
+
+
+@pytest.mark.covers("U17")
+def test_the_focus_stays_at_the_same_link_of_a_stream(airflow: Airflow, page: Page) -> None:
+    answers = Answers(page, LINE)
+    page.goto(f"{airflow.url}/tidemark/")
+    line = page.locator("tr[data-stream=cdn_logs]")
+    line.locator("td").nth(5).wait_for()
+    assert answers.late == 1
+    line.locator("td").nth(4).get_by_role("link").focus()
+    href = page.evaluate(HREF)
+    assert href.endswith("/dead-letters")
+    answers.change = lambda found: found.update(lag="12345")
+    answers.wait()
+    assert "12 345" in line.inner_text()
+    assert page.evaluate(HREF) == href
+    assert re.search(r"written by the last (\d+ )?windows?", line.inner_text())
+
+
+@pytest.mark.covers("U17", "U2")
+def test_the_picture_goes_on_while_a_bar_has_the_focus_and_waits_while_offsets_are_chosen(
+    airflow: Airflow, page: Page
+) -> None:
+    answers = Answers(page, COVERAGE)
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
+    bar = page.locator(".bar-row").first.locator("svg")
+    bar.wait_for()
+    expect(page.locator("#coverage-problem")).to_be_hidden()
+    bar.focus()
+    page.keyboard.press("Home")
+    spoken = page.locator("#coverage-spoken").inner_text()
+
+    def grown(found: Any) -> None:
+        """As many unread offsets more as there are."""
+        first = found["bars"][0]
+        until, pixels = first["until"], first["pixels"]
+        unread = {"pixel": pixels, "state": "unread", "from": until, "until": str(2 * int(until))}
+        first["blocks"].append({**unread, "stretches": 1, "lane": None, "window": None, "windows": 0})
+        first |= {"until": str(2 * int(until)), "last": str(2 * int(until)), "pixels": 2 * pixels}
+
+    answers.change = grown
+    answers.wait()
+    bar.locator(".state-unread").wait_for()
+    assert page.evaluate("document.activeElement.classList.contains('bar')")
+    # Still marked, and the arrows go on from there.
+    expect(bar.locator(".marked")).to_have_count(1)
+    assert page.locator("#coverage-spoken").inner_text() == spoken
+    page.keyboard.press("End")
+    assert "unread" in page.locator("#coverage-spoken").inner_text()
+    page.keyboard.press(" ")
+    expect(page.locator("#coverage-chosen")).to_contain_text("The picture stays as it is until you clear this")
+    asked = answers.number
+    page.wait_for_timeout(17_000)
+    assert answers.number == asked
+    page.get_by_role("button", name="Clear").click()
+    answers.wait()
+
+
+@pytest.mark.covers("U3")
+def test_what_was_erased_is_not_offered_to_be_replayed(airflow: Airflow, page: Page) -> None:
+    answers = Answers(page, COVERAGE)
+
+    def erased(found: Any) -> None:
+        for block in found["bars"][0]["blocks"]:
+            block["state"] = "erase"
+
+    answers.change = erased
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
+    for number, offered in enumerate((False, True)):
+        bar = page.locator(".bar-row").nth(number).locator("svg")
+        bar.press("Home")
+        bar.press(" ")
+        assert page.get_by_role("button", name="Replay …").is_enabled() is offered
+        page.get_by_role("button", name="Clear").click()
+
+
+@pytest.mark.covers("U17")
+def test_a_hundred_windows_are_reached_in_a_plot_with_the_arrows(airflow: Airflow, page: Page) -> None:
+    answers = Answers(page, TREND)
+
+    def hundred(found: Any) -> None:
+        one = found["windows"][-1]
+        found["windows"] = [{**one, "window": number, "lag": str(FAR + number)} for number in range(1, 101)]
+
+    answers.change = hundred
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
+    lag = page.locator("#plots figure").first
+    lag.wait_for()
+    # Exact, though the columns are not.
+    assert f"{FAR + 100:,}".replace(",", " ") in lag.inner_text()
+    lag.locator("a[tabindex='0']").focus()
+    assert page.evaluate(HREF).endswith("/windows/ingest/100")
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate(HREF).endswith("/windows/ingest/99")
+    page.screenshot(path=SCREENSHOTS / "plots.png")
+    page.keyboard.press("Tab")
+    assert page.evaluate(HREF).endswith("/windows/ingest/100")
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/windows/ingest/1")
+
+
+@pytest.mark.covers("U7")
+def test_a_committed_window_is_asked_for_once_and_leads_to_its_log(airflow: Airflow, page: Page) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if "/api/" in request.url else None)
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs/windows/ingest/1")
+    page.locator("#state", has_text=re.compile(r"^committed$")).wait_for()
+    page.wait_for_timeout(6_000)
+    assert len(asked) == 1
+    log = page.locator("#facts a", has_text="the step that reads and stores")
+    dag, run = re.search(r"/dags/([^/]+)/runs/([^/]+)/tasks/process$", log.get_attribute("href") or "").groups()  # type: ignore[union-attr]
+    # And back, by the button of the task.
+    path = f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/process/links"
+    back = airflow.call("GET", path)[1]["extra_links"]["Offsets"]
+    log.click()
+    page.wait_for_url(f"**/dags/{dag}/runs/**/tasks/process**")
+    page.get_by_role("heading", name="process").or_(page.get_by_text("process", exact=True)).first.wait_for()
+    page.goto(f"{airflow.url}{back}" if back.startswith("/") else back)
+    page.locator("section a", has_text="ingest/1").first.wait_for()
+
+
+@pytest.mark.covers("U1")
+def test_a_page_says_when_airflow_does_not_answer_and_asks_on(airflow: Airflow, page: Page) -> None:
+    """When it refuses the connection, and when a request hangs for longer than a minute, which passes quickly here."""
+    page.add_init_script(
+        "const whole = AbortSignal.timeout; AbortSignal.timeout = (ms) => whole.call(AbortSignal, ms / 30)"
+    )
+    held: list[Route] = []
+    page.route(STREAM, lambda route: route.abort())
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs")
+    problem = page.locator("#problem")
+    expect(problem).to_have_text("Airflow did not answer.")
+    page.unroute(STREAM)
+    expect(problem).to_be_hidden()
+    page.route(STREAM, lambda route: held.append(route))
+    expect(problem).to_have_text("Airflow did not answer.")
+    page.unroute(STREAM)
+    expect(problem).to_be_hidden()
+    assert held
