@@ -16,6 +16,7 @@ from tidemark.runs.selecting import within_times
 from tidemark.streams.loading import StreamFile
 from tidemark.views.dead_letters import dead_letters
 from tidemark_plugin import serving
+from tidemark_plugin.asking import dead_letters_of
 from tidemark_plugin.viewing import User, Viewing
 
 # How much of the time that a person waits goes into counting; the rest is for opening the stream and for the answer.
@@ -53,14 +54,17 @@ def routes(viewing: Viewing) -> APIRouter:
         """
         file = await viewing.stream(name, user)
         wanted = DeadLetters(reason or None, window)
-        if wanted == DeadLetters() and not since and not until:
-            return serving.as_json(await viewing.asking.answer(file, everything))
+        table = dead_letters_of(file)
+        # Only Kafka knows which offsets are of a time.
+        timed = bool(since or until)
+        if wanted == DeadLetters() and not timed:
+            return serving.as_json(await viewing.asking.answer(file, everything, table, ledger_only=True))
 
         def question(opened: OpenStream) -> dict[str, Any]:
-            within = within_times(opened, since, until, "end") if since or until else None
+            within = within_times(opened, since, until, "end") if timed else None
             return _counted(opened, replace(wanted, within=within), seconds)
 
-        return JSONResponse(await viewing.ask(name, user, question, "no dead letters"))
+        return JSONResponse(await viewing.ask(name, user, question, "no dead letters", table, ledger_only=not timed))
 
     return router
 
