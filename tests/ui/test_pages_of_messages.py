@@ -146,7 +146,7 @@ def test_a_dead_letter_is_found_looked_at_and_replayed(airflow: Airflow, page: P
     page.locator("#title", has_text=f"@{sent.large}").wait_for()
     page.click("text=Show payloads")
     page.locator("#message .more", has_text="9 983 616 bytes more are not shown.").wait_for()
-    page.locator("#decoded", has_text="more than 1,000,000 bytes").wait_for()
+    page.locator("#decoded", has_text="more than 1 000 000 bytes").wait_for()
     # Offsets are exact beyond 2^53, also one after the other.
     far = 2**53 + 1
     page.fill("input[name=offset]", str(far))

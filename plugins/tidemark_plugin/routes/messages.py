@@ -14,6 +14,7 @@ from tidemark.views.decoded import decoded
 from tidemark.views.message import decoded_shown, page_of
 from tidemark_plugin import serving
 from tidemark_plugin.access import may_trigger, note_look
+from tidemark_plugin.answers import Message
 from tidemark_plugin.asking import dead_letters_of, kafka_of, sinks_of
 from tidemark_plugin.viewing import User, Viewing
 
@@ -51,7 +52,7 @@ def routes(viewing: Viewing) -> APIRouter:
     async def page(request: Request, name: str, user: User) -> Response:
         return await viewing.page("message", request, name, user)
 
-    @router.get("/api/streams/{name}/messages/{topic}/{partition}/{offset}", responses=serving.PROBLEMS)
+    @router.get("/api/streams/{name}/messages/{topic}/{partition}/{offset}", responses=serving.answers(Message), response_model=None)
     async def one_message(
         name: str,
         topic: Topic,
@@ -94,7 +95,7 @@ def _found(opened: OpenStream, named: str, *, payload: bool, whole: bool) -> dic
     found = where.located(opened, where.coordinate(opened, named), all_sinks=whole)
     read = decoded(opened.stream, opened.connections, found.at, found.message) if whole and found.message else None
     return {
-        **page_of(found, payload=payload),
+        **page_of(found, payload=payload, order=list(opened.stream.fields)),
         "decoded": None if read is None else decoded_shown(read, payload=payload),
         "again": again(found),
     }
