@@ -55,8 +55,8 @@ class Viewing:
     ) -> Found:
         """The answer to a question about a stream, which is asked in threads of the page's own and with a time limit.
 
-        With `ledger_only`, also while Kafka is away. `others` names further servers that it asks. 404 with the sentence `missing` for the answer None; 503, 504 or 500
-        with a sentence when there is no answer.
+        With `ledger_only`, also while Kafka is away. `others` names further servers that it asks. 404 with the
+        sentence `missing` for the answer None; 503, 504 or 500 with a sentence when there is no answer.
         """
         file = await self.stream(name, user)
         answer = await self.asking.once(

@@ -17,6 +17,7 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
+from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.routing import Match, Mount
 
@@ -73,10 +74,11 @@ class Described(TestClient):
 
     def request(self, method: str, url: Any, **more: Any) -> Any:
         answer = super().request(method, url, **more)
+        assert isinstance(self.app, FastAPI)
         asked = {"type": "http", "method": method, "path": answer.url.path}
         for route in routes(self.app):
             found = route.responses.get(answer.status_code, {}).get("model") or route.response_model
-            if route.matches(asked)[0] == Match.FULL and "/api/" in route.path and isinstance(found, type):
+            if route.matches(asked)[0] == Match.FULL and isinstance(found, type) and issubclass(found, BaseModel):
                 found.model_validate_json(answer.text, strict=True, extra="forbid")
         return answer
 
@@ -408,7 +410,7 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
 @pytest.fixture
 def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KnownStream:
     """Twelve dead letters, a row, and no Kafka any more; somebody may see them."""
-    made = KnownStream(tmp_path, [Fate.DEAD_LETTER] * 12 + [Fate.STORED])
+    made = KnownStream(tmp_path, [*[Fate.DEAD_LETTER] * 12, Fate.STORED])
     made.ends((0, 13))
     while made.ingest("orders__ingest/first") is not None:
         pass

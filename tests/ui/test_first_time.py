@@ -97,7 +97,7 @@ def test_how_to_replay_the_dead_letters_of_the_last_night(airflow: Airflow, clic
     # What is left is to say why; it begins as a dry run, which changes nothing.
     dialog.locator("input[name=reason]").fill("how it is done")
     dialog.locator("button.primary").click()
-    started = dialog.locator(".said a")
+    started = dialog.locator(".said a").last
     started.wait_for()
     run = started.inner_text()
     assert airflow.wait("cdn_logs__replay", run) == "success"

@@ -168,7 +168,10 @@ def test_each_mistake_has_one_line_whatever_characters_its_key_has(tmp_path: Pat
         ("schedule:\n  timezone: Europe/Atlantis", r":15: schedule.timezone: not a time zone; .*'Europe/Atlantis'"),
         ("schedule:\n  timezone: Europe", r":15: schedule.timezone: not a time zone"),
         ("audit:\n  cron: every night", r":15: audit.cron: expected five columns .*found 'every night'"),
-        ("audit:\n  after_commit: some", r":15: audit.after_commit: .*'ledger', 'source', 'sinks', 'full' or 'recompute'"),
+        (
+            "audit:\n  after_commit: some",
+            r":15: audit.after_commit: .*'ledger', 'source', 'sinks', 'full' or 'recompute'",
+        ),
         ("audit:\n  hours: 0", r":15: audit.hours: .*equal to 1"),
         ("engine:\n  retry_delay_seconds: 99999999999999", r":15: engine.retry_delay_seconds: .*equal to 604800"),
         ("engine:\n  timeout_minutes: 99999999999999", r":15: engine.timeout_minutes: .*equal to 44640"),

@@ -64,7 +64,8 @@ def as_values(found: Located) -> dict[str, Any]:
 def page_of(found: Located, *, payload: bool, order: Sequence[str] = ()) -> dict[str, Any]:
     """The same with the message, for people in a browser. Without `payload`, values are masked: only their sizes are there.
 
-    `order` names the stream's fields: the rows of all sinks have them in this order, so that they can be compared. Masked are key, value and headers of the message, the fields of result rows, and those of a dead letter that quote it.
+    `order` names the stream's fields: the rows of all sinks have them in this order, so that they can be compared.
+    Masked are key, value and headers of the message, the fields of result rows, and those of a dead letter that quote it.
     """
     look = shown if payload else masked
     values = as_values(found)

@@ -5,7 +5,7 @@ import {
 } from "./shared.js";
 import { text } from "./payload.js";
 import { plan } from "./plan.js";
-import { dayText, minuteText, momentOf } from "./times.js";
+import { showTime, timeOf } from "./times.js";
 
 const stream = streamOfAddress();
 const form = document.getElementById("which");
@@ -18,16 +18,8 @@ let asking = 0;
 // What was asked for, of what is shown.
 let shown = {};
 
-// The times of the form, as the server reads them. The form has those of the zone that all times are of.
-const timeOf = (name) => (form.elements[name].value ? momentOf(form.elements[name].value).toISOString().replace(/\.000Z$/, "Z") : "");
-
-function showTime(name, ms) {
-  const at = new Date(ms);
-  form.elements[name].value = Number.isNaN(at.getTime()) ? "" : `${dayText(at)}T${minuteText(at)}`;
-}
-
 const valuesNow = () => ({
-  reason: form.elements.reason.value, window: form.elements.window.value.trim(), since: timeOf("since"), until: timeOf("until"),
+  reason: form.elements.reason.value, window: form.elements.window.value.trim(), since: timeOf(form.elements.since), until: timeOf(form.elements.until),
   examples: asked("examples"),
 });
 
@@ -157,6 +149,9 @@ async function ask() {
   }
 }
 
+// The beginning of the minute some hours ago.
+const minuteBefore = (hours) => new Date(Math.floor(Date.now() / 60000 - hours * 60) * 60000).toISOString().replace(/\.000Z$/, "Z");
+
 navigation(stream, "Dead letters");
 form.addEventListener("submit", (event) => {
   event.preventDefault();
@@ -164,11 +159,11 @@ form.addEventListener("submit", (event) => {
 });
 for (const one of form.querySelectorAll("[data-hours]")) {
   one.addEventListener("click", () => {
-    showTime("since", Date.now() - one.dataset.hours * 3600000);
+    showTime(form.elements.since, minuteBefore(one.dataset.hours));
     form.elements.until.value = "";
     ask();
   });
 }
 for (const name of ["reason", "window"]) form.elements[name].value = asked(name) || "";
-for (const name of ["since", "until"]) if (asked(name)) showTime(name, asked(name));
+for (const name of ["since", "until"]) if (asked(name)) showTime(form.elements[name], asked(name));
 ask();

@@ -108,9 +108,9 @@ function remains(title, places) {
   for (const one of places) {
     const row = made.querySelector("tbody").insertRow();
     cell(row, one.name, "topic");
-    cell(row, one.type === one.name ? null : one.type, "");
+    cell(row, one.type, "");
     cell(row, Object.entries(one.place).map(([name, value]) => `${name} ${value}`).join(", ") || null, "run");
-    cell(row, one.remains || "Nothing", one.remains ? "" : "good");
+    cell(row, one.remains ? one.remains.charAt(0).toUpperCase() + one.remains.slice(1) : "Nothing", one.remains ? "" : "good");
   }
   document.getElementById("results").append(made);
 }

@@ -52,7 +52,11 @@ def routes(viewing: Viewing) -> APIRouter:
     async def page(request: Request, name: str, user: User) -> Response:
         return await viewing.page("message", request, name, user)
 
-    @router.get("/api/streams/{name}/messages/{topic}/{partition}/{offset}", responses=serving.answers(Message), response_model=None)
+    @router.get(
+        "/api/streams/{name}/messages/{topic}/{partition}/{offset}",
+        responses=serving.answers(Message),
+        response_model=None,
+    )
     async def one_message(
         name: str,
         topic: Topic,

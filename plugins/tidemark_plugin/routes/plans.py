@@ -24,6 +24,7 @@ _REQUESTS: dict[str, type[BackfillRequest] | type[ReplayRequest]] = {
 }
 _MOST_FIELDS = 40
 
+
 class Asked(BaseModel):
     """What to plan: the fields of the form of the DAG `NAME__replay` or `NAME__backfill`. The reason may be missing."""
 
