@@ -265,6 +265,31 @@ def test_reasons_are_text_and_messages_of_several_groups_are_picked(airflow: Air
     assert page.locator("dialog textarea").input_value() == f"{TOPIC}/0@3\n{TOPIC}/0@49\n{TOPIC}/0@71"
 
 
+@pytest.mark.covers("U11")
+def test_what_was_repaired_is_not_offered_to_be_repaired(airflow: Airflow, page: Page) -> None:
+    """Findings that the audit after a repair still had are offered again."""
+    none: dict[str, Any] = {"places": [], "holes": [], "overlaps": [], "problems": [], "sinks": None}
+    audit = {"level": "full", "clean": False, "sentence": "missing 2", "repair_of": None, "problem": None, "at": 1}
+    found = {"found": {**none, "selection": "0" * 64, "offsets": "2"}}
+    audits = [
+        {**audit, **found, "run": f"cdn_logs__audit/{name}", "repaired": repaired}
+        for name, repaired in {
+            "mended": {"run": "cdn_logs__audit/mended/after-repair", "at": 2, "clean": True},
+            "not mended": {"run": "cdn_logs__audit/not/after-repair", "at": 2, "clean": False},
+            "open": None,
+        }.items()
+    ]
+    page.route("**/api/streams/cdn_logs/audits*", lambda route: route.fulfill(json={"audits": audits, "more": False}))
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs/audits")
+    sections = page.locator("#audits section")
+    sections.nth(2).wait_for()
+    offered = [one.get_by_role("button", name="Repair").count() for one in sections.all()]
+    assert offered == [0, 1, 1]
+    # Also where there are some already, another one can be started.
+    page.get_by_role("link", name="Start an audit in Airflow").click()
+    page.wait_for_url("**/dags/cdn_logs__audit")
+
+
 @pytest.mark.covers("U14")
 def test_a_message_that_is_not_decoded_in_time_says_so(airflow: Airflow, page: Page, sent: Sent) -> None:
     """Also where no sink is left to be asked. Its times are those of the viewer."""
