@@ -69,7 +69,7 @@ def test_where_a_message_went(airflow: Airflow, clicks: Clicks) -> None:
     frame.locator("#coordinate").fill("cdn-logs/2@5")
     clicks.click(frame.locator("#find button"))
     frame.locator("#fate", has_text="stored").wait_for()
-    assert "window ingest/" in frame.locator("#sentence").inner_text()
+    assert "Window ingest/" in frame.locator("#sentence").inner_text()
     # Inside Airflow's frame, the address says what is shown.
     clicks.page.wait_for_url("**/plugin/tidemark/tidemark/streams/cdn_logs/messages?**offset=5**")
     clicks.page.screenshot(path=SCREENSHOTS / "first-message.png")

@@ -247,7 +247,9 @@ def test_reasons_are_text_and_messages_of_several_groups_are_picked(airflow: Air
     assert page.locator("img, main script").count() == 0
     # One button stands out, and the form is one line.
     assert page.locator("button.primary").all_inner_texts() == ["Replay all 62 …"]
-    last, first = (page.get_by_role("button", name=name).bounding_box() for name in ("Last 24 hours", "Show"))
+    last, first = (
+        page.get_by_role("button", name=name, exact=True).bounding_box() for name in ("Last 24 hours", "Show")
+    )
     assert last
     assert first
     assert abs(last["y"] - first["y"]) < 10
@@ -263,6 +265,34 @@ def test_reasons_are_text_and_messages_of_several_groups_are_picked(airflow: Air
     page.screenshot(path=SCREENSHOTS / "dead-letters-hostile.png", full_page=True)
     page.get_by_role("button", name="Replay the 3 picked messages …").click()
     assert page.locator("dialog textarea").input_value() == f"{TOPIC}/0@3\n{TOPIC}/0@49\n{TOPIC}/0@71"
+
+
+@pytest.mark.covers("U9", "U4")
+def test_a_run_shows_reasons_as_text_and_numbers_to_the_last_digit(airflow: Airflow, page: Page, sent: Sent) -> None:
+    """What its tasks have given, as Airflow keeps it: reasons of any content, and numbers that no browser's own has."""
+    far = 2**53
+    line = {"partition": f"{TOPIC}/0", "from": "0", "until": str(far), "offsets": str(far), "answer": "to be read"}
+    reason = f"{EVIL}\x1b[31mred\u202egnp.exe{'y' * 5_000}"
+    given = {
+        "found": {"totals": {"to be read": str(far + 1)}, "answers": [line]},
+        "diff": {
+            "messages": 1,
+            "not_compared": [],
+            "places": [],
+            "reasons": [{"reason": reason, "number": 1, "first": f"{TOPIC}/0@1"}],
+        },
+    }
+    for name, value in given.items():
+        page.route(f"**/xcomEntries/{name}", lambda route, value=value: route.fulfill(json={"value": value}))
+    dag, run = asked(airflow, sent.path(sent.hostile), airflow.token)[1]["windows"][-1]["run"].split("/", 1)
+    page.goto(f"{airflow.url}/tidemark/run?dag_id={dag}&run_id={quote(run)}")
+    found = page.locator("#results section", has_text="Before the run")
+    found.locator("tfoot td", has_text="9 007 199 254 740 993").wait_for()
+    assert "The first lines; the totals are of all." in found.inner_text()
+    said = page.locator("#results section", has_text="What the replay changes").locator(".description").inner_text()
+    assert f"“{EVIL}\\x1b[31mred\\u202egnp.exeyyy" in said
+    assert "more characters”: 1, such as" in said
+    assert (len(said) < 1_400, page.locator("img, main script").count()) == (True, 0)
 
 
 @pytest.mark.covers("U11")

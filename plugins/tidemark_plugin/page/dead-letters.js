@@ -1,6 +1,6 @@
 // The dead letters that count, in groups. Any group, window of a group or picked examples of any groups can be replayed.
 import {
-  address, asked, button, element, grouped, link, loadPatiently, messageOf, navigation, remember, run, say, streamOfAddress, time,
+  address, asked, button, cell, element, grouped, link, loadPatiently, messageOf, navigation, remember, run, say, streamOfAddress, time,
   windowLink, withQuery,
 } from "./shared.js";
 import { text } from "./payload.js";
@@ -43,12 +43,10 @@ function windowsOf(group) {
   const body = table.createTBody();
   for (const one of group.windows) {
     const row = body.insertRow();
-    row.insertCell().append(windowLink(stream, one.window));
-    const number = row.insertCell();
-    number.className = "number";
-    number.textContent = grouped(one.number);
-    row.insertCell().append(time(one.committed_at));
-    row.insertCell().append(run(one.run));
+    cell(row, windowLink(stream, one.window), "lane");
+    cell(row, grouped(one.number), "number");
+    cell(row, time(one.committed_at), "time");
+    cell(row, run(one.run), "run");
     const act = row.insertCell();
     if (group.selects !== null) act.append(button("Replay these …", () => replay(group.selects, one.window)));
   }
