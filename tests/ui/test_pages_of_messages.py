@@ -282,8 +282,12 @@ def test_a_run_shows_reasons_as_text_and_numbers_to_the_last_digit(airflow: Airf
             "reasons": [{"reason": reason, "number": 1, "first": f"{TOPIC}/0@1"}],
         },
     }
-    for name, value in given.items():
-        page.route(f"**/xcomEntries/{name}", lambda route, value=value: route.fulfill(json={"value": value}))
+
+    def answer(route: Route) -> None:
+        route.fulfill(json={"value": given[route.request.url.rpartition("/")[2]]})
+
+    for name in given:
+        page.route(f"**/xcomEntries/{name}", answer)
     dag, run = asked(airflow, sent.path(sent.hostile), airflow.token)[1]["windows"][-1]["run"].split("/", 1)
     page.goto(f"{airflow.url}/tidemark/run?dag_id={dag}&run_id={quote(run)}")
     found = page.locator("#results section", has_text="Before the run")
