@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlencode
 
 from playwright.sync_api import Page
 
@@ -49,7 +50,11 @@ def main() -> int:
 def pictures(site: Site) -> dict[str, tuple[str, str, Taken]]:
     """For each picture the address of its page, what has to be there, and what is done then."""
     opened = open_stream(site.folder("streams") / f"{FROM_NOW}.yaml")
-    replays = [one.record.lane for one in opened.book.committed() if one.record.kind == LaneKind.REPLAY]
+    replays = [one.record for one in opened.book.committed() if one.record.kind == LaneKind.REPLAY]
+    # That of Airflow, which has steps and a report; the demo has begun it.
+    dag, _, run = next(
+        one.attempt.run for one in reversed(replays) if one.attempt.run.startswith(f"{FROM_NOW}__")
+    ).partition("/")
     message = f"streams/{STREAM}/messages?topic={TOPIC}&partition=2&offset=1000"
     return {
         "streams": ("/plugin/tidemark", "iframe", nothing),
@@ -58,13 +63,23 @@ def pictures(site: Site) -> dict[str, tuple[str, str, Taken]]:
         "dead-letters": (f"/tidemark/streams/{FROM_NOW}/dead-letters", ".group, #counted", nothing),
         "audits": (f"/tidemark/streams/{STREAM}/audits", "#audits section", nothing),
         "plan": (f"/tidemark/streams/{STREAM}/plan?ranges={TOPIC}/0@100-200", "#summary:not(:empty)", nothing),
-        "run": (f"/tidemark/run?stream={FROM_NOW}&run={replays[-1]}", ".lane", nothing),
+        "window": (f"/tidemark/streams/{STREAM}/windows/ingest/1", "#times td", nothing),
+        "run": (f"/tidemark/run?{urlencode({'dag_id': dag, 'run_id': run})}", "#results section", nothing),
         "completeness": (f"/tidemark/streams/{STREAM}/completeness", "#calendar tr:nth-child(7) button", nothing),
+        # The last one: the choice is kept.
+        "stream-dark": (f"/tidemark/streams/{FROM_NOW}", "svg.bar", dark),
     }
 
 
 def nothing(page: Page) -> None:
     """The page as it opens."""
+
+
+def dark(page: Page) -> None:
+    """As dark as Airflow, for whoever has chosen that there."""
+    page.evaluate("localStorage.setItem('theme', 'dark')")
+    page.reload()
+    page.locator("html.dark svg.bar").first.wait_for()
 
 
 def show_payloads(page: Page) -> None:

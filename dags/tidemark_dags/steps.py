@@ -75,12 +75,15 @@ def describe(ranges: RangeSet) -> dict[str, Any]:
 
 
 def answered(answers: Sequence[Answer]) -> dict[str, Any]:
-    """The answers to the offsets of a request, for a task's result: totals, and the first lines. Logs them as a table."""
-    from tidemark.runs.answers import MOST_LINES, table, totals
+    """The answers to the offsets of a request, for a task's result: totals, and the first lines. Logs them as a table.
+
+    Numbers of offsets are texts: the page of the run reads them in a browser, which rounds numbers above 2^53.
+    """
+    from tidemark.runs.answers import MOST_LINES, as_texts, table
 
     for line in table(answers):
         log.info("%s", line)
-    return {"totals": totals(answers), "answers": [one.as_fields() for one in answers[:MOST_LINES]]}
+    return as_texts(answers, MOST_LINES)
 
 
 def _event_time(opened: OpenStream) -> dict[str, Any]:

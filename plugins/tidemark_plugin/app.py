@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import Depends, FastAPI, Response
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 
 from tidemark_plugin import serving, settings
 from tidemark_plugin.access import get_user
@@ -58,15 +59,17 @@ def build_app() -> FastAPI:
         openapi_url=None,
     )
     app.middleware("http")(serving.with_headers)
+    app.exception_handler(RequestValidationError)(serving.wrong_value)
 
     @app.get("/files/{name}", include_in_schema=False)
     async def file(name: str) -> Response:
         return serving.file(name)
 
     @app.get("/api/openapi.json")
-    async def description() -> dict[str, Any]:
+    async def description(request: Request) -> dict[str, Any]:
         """This API, described by OpenAPI."""
-        return app.openapi()
+        # Airflow mounts this app below a path of its own, and may be served below another.
+        return {**app.openapi(), "servers": [{"url": request.scope.get("root_path", "")}]}
 
     for routes in _ROUTES:
         app.include_router(routes(viewing))

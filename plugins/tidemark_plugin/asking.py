@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -67,12 +67,17 @@ class Asking:
     _long: OrderedDict[tuple[str, str, str], tuple[float, Future[Any]]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    async def answer(self, file: StreamFile, ask: Question | None = None) -> Answer:
+    async def answer(
+        self, file: StreamFile, ask: Question | None = None, *others: str, ledger_only: bool = False
+    ) -> Answer:
         """The newest answer, or an answer that says there is none yet. Comes within `page_wait_seconds`.
 
-        `ask` is another question than the first one. It is the same function at each call.
+        `ask` is another question than the first one. It is the same function at each call. With `ledger_only` it asks the
+        ledger, and not Kafka. `others` names further servers that it asks, as people read them.
         """
+        ledger_only = ledger_only or (ask is not None and ask == self.reach)
         ask = ask or self.ask
+        servers = self._servers(file, ledger_only=ledger_only)
         with self._lock:
             asked = self._streams.get((file.stream.name, ask))
             if asked is None or asked.digest != file.digest:
@@ -82,35 +87,35 @@ class Asking:
                 return asked.answer
             if asked.flight is None:
                 asked.began = now
-                asked.flight = self._threads_of(self._servers(file, ask)).submit(self._asked, file, ask, asked)
+                asked.flight = self._threads_of(servers).submit(self._asked, file, ask, asked)
             flight, left = asked.flight, asked.began + self.settings.page_wait_seconds - now
         if left > 0:
             # `wait` cancels nothing: a time-out, or a closed browser, does not end what others wait for.
             await asyncio.wait({asyncio.wrap_future(flight)}, timeout=left)
         if flight.done():
             return flight.result()
-        return self._too_late(self._servers(file, ask))
+        return self._too_late(servers, others)
 
     async def once(
-        self, file: StreamFile, question: Callable[[], Found], *, ledger_only: bool = False
+        self, file: StreamFile, question: Callable[[], Found], *others: str, ledger_only: bool = False
     ) -> Answer | Found:
         """The answer to a question about a stream that is not kept for others, or an answer that says why there is none.
 
         The question waits for the same servers as `answer`, in the same threads; with `ledger_only` for the ledger alone. It
-        is only asked when they answer.
+        is only asked when they answer. `others` names further servers that it asks, as people read them.
         """
         first = self._first(ledger_only=ledger_only)
         answer = await self.answer(file, first)
         if answer.status != OK:
             return answer
-        servers = self._servers(file, first)
+        servers = self._servers(file, ledger_only=ledger_only)
         with self._lock:
             flight = self._threads_of(servers).submit(_told, question, file)
         await asyncio.wait({asyncio.wrap_future(flight)}, timeout=self.settings.page_wait_seconds)
         if flight.done():
             return flight.result()
         flight.cancel()
-        return self._too_late(servers)
+        return self._too_late(servers, others)
 
     async def long(
         self, file: StreamFile, key: str, question: Callable[[], Found], *others: str, ledger_only: bool = False
@@ -118,13 +123,13 @@ class Asking:
         """As `once`, for a question that may take longer than a viewer waits: whoever asks again by `key` waits for the same.
 
         Long questions have a thread of their own for each set of servers, so that they hold up no other question. `others`
-        names the connections of further servers that it waits for.
+        names further servers that it waits for, as people read them.
         """
         first = self._first(ledger_only=ledger_only)
         answer = await self.answer(file, first)
         if answer.status != OK:
             return answer
-        servers = self._servers(file, first)
+        servers = self._servers(file, ledger_only=ledger_only)
         place, now = (file.stream.name, file.digest, key), time.monotonic()
         with self._lock:
             asked, flight = self._long.pop(place, (0.0, None))
@@ -135,7 +140,7 @@ class Asking:
                 self._long.popitem(last=False)[1][1].cancel()
         await asyncio.wait({asyncio.wrap_future(flight)}, timeout=self.settings.page_wait_seconds)
         if not flight.done():
-            return self._too_late(servers)
+            return self._too_late(servers, others)
         with self._lock:
             self._long.pop(place, None)
         found: Answer | Found = flight.result()
@@ -144,17 +149,19 @@ class Asking:
     def _first(self, *, ledger_only: bool) -> Question:
         return self.reach if ledger_only and self.reach is not None else self.ask
 
-    def _servers(self, file: StreamFile, ask: Question) -> tuple[str, ...]:
+    def _servers(self, file: StreamFile, *, ledger_only: bool) -> tuple[str, ...]:
         """The servers that a question is asked of, by the names of their connections."""
-        stream, ledger = file.stream, file.stream.ledger
+        ledger = file.stream.ledger
         found = f"{ledger.server} ({ledger.connection})"
-        return (found,) if ask == self.reach else (found, f"Kafka ({stream.source.kafka})")
+        return (found,) if ledger_only else (found, kafka_of(file))
 
-    def _too_late(self, servers: tuple[str, ...]) -> Answer:
+    def _too_late(self, servers: tuple[str, ...], others: Sequence[str] = ()) -> Answer:
+        *first, last = dict.fromkeys([*servers, *others])
+        named = f"{', '.join(first)} and {last}" if first else last
         return Answer(
             TOO_LATE,
             {
-                "detail": f"{' and '.join(servers)} did not answer within {self.settings.page_wait_seconds:g} s; "
+                "detail": f"{named} did not answer within {self.settings.page_wait_seconds:g} s; "
                 "they are still being asked"
             },
         )
@@ -182,6 +189,23 @@ class Asking:
             asked.answer = Answer(status, fields, now + fresh)
             asked.flight = None
             return asked.answer
+
+
+def kafka_of(file: StreamFile) -> str:
+    """The Kafka that a stream reads, as people read it."""
+    return f"Kafka ({file.stream.source.kafka})"
+
+
+def dead_letters_of(file: StreamFile) -> str:
+    """The server of a stream's dead letters, as people read it."""
+    return f"HBase ({file.stream.dead_letters.hbase})"
+
+
+def sinks_of(file: StreamFile) -> list[str]:
+    """The servers of a stream's sinks that are none of the others, by their connections."""
+    stream = file.stream
+    others = {stream.ledger.connection, stream.source.kafka, stream.dead_letters.hbase}
+    return [f"the sinks' {one}" for one in sorted({one.connection for one in stream.sinks} - others)]
 
 
 def _failed(file: StreamFile, problem: Exception) -> tuple[int, dict[str, Any]]:

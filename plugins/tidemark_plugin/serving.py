@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
+from pydantic import BaseModel
 
 from tidemark.runs.requests import MOST_TEXT
+from tidemark_plugin.answers import Problem
 from tidemark_plugin.asking import Answer
 
 _PAGE = Path(__file__).parent / "page"
@@ -24,23 +29,67 @@ _HEADERS = {
 # What a body may have: the longest text of a request, each character as six (\\uXXXX), and the other fields.
 MOST_BYTES = 6 * MOST_TEXT + 100_000
 # For the description of the API. Each of these has the field `detail`, a sentence for people.
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "What is asked for cannot be answered as it is asked."},
-    401: {"description": "Nobody is logged in."},
-    403: {"description": "The person may see this, and may not do it."},
-    404: {"description": "There is no such thing, or the person may not see the stream's ingest DAG."},
-    500: {"description": "A defect of Tidemark. Airflow's log has the error."},
-    503: {"description": "A server is away, or has answered with an error."},
-    504: {"description": "A server has not answered yet. It is still being asked."},
+_PROBLEMS = {
+    400: "What is asked for cannot be answered as it is asked.",
+    401: "Nobody is logged in.",
+    403: "The person may see this, and may not do it.",
+    404: "There is no such thing, or the person may not see the stream's ingest DAG.",
+    422: "A value of the request is out of bounds, or of another type.",
+    500: "A defect of Tidemark. Airflow's log has the error.",
+    503: "A server is away, or has answered with an error.",
+    504: "A server has not answered yet. It is still being asked.",
 }
+_OF_POST = {
+    411: "The length of the body is not given.",
+    413: f"The body has more than {MOST_BYTES} bytes.",
+    415: "The body is not of the type application/json.",
+}
+
+
+def _described(problems: dict[int, str]) -> dict[int | str, dict[str, Any]]:
+    return {status: {"description": said, "model": Problem} for status, said in problems.items()}
+
+
+PROBLEMS = _described(_PROBLEMS)
+PROBLEMS_OF_POST = {**PROBLEMS, **_described(_OF_POST)}
+
+
+def answers(model: type[BaseModel]) -> dict[int | str, dict[str, Any]]:
+    """What a question is answered by, for the description of the API."""
+    return {200: {"model": model, "description": "The answer."}, **PROBLEMS}
 
 
 async def with_headers(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
     """Adds the headers to any answer, also to a refusal. Keeps those that the route has set."""
     answer = _refusal(request) or await call(request)
+    if answer.status_code == 401 and request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+        answer = _log_in(request)
     for name, value in _HEADERS.items():
         answer.headers.setdefault(name, value)
     return answer
+
+
+def _log_in(request: Request) -> Response:
+    """For who opens an address in a browser: a page that leads to Airflow's login, and from there to the address.
+
+    Styles and scripts need a login too, so it has none.
+    """
+    url = request.url
+    airflow = request.scope.get("root_path", "").rpartition("/")[0]
+    target = f"{airflow}/api/v2/auth/login?{urlencode({'next': url.path + (f'?{url.query}' if url.query else '')})}"
+    text = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+        "<title>Tidemark</title></head><body><p>You are not logged in. "
+        f'<a href="{escape(target)}">Log in to Airflow</a>: then this page opens.</p></body></html>\n'
+    )
+    return HTMLResponse(text, 401)
+
+
+async def wrong_value(_: Request, problem: Exception) -> Response:
+    """What is wrong with the values of a request, in a sentence, as all other problems are."""
+    errors = problem.errors() if isinstance(problem, RequestValidationError) else []
+    said = "; ".join(f"{one['loc'][-1] if one['loc'] else 'request'}: {one['msg']}" for one in errors)
+    return JSONResponse({"detail": said}, 422)
 
 
 def _refusal(request: Request) -> Response | None:

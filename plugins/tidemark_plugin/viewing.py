@@ -50,16 +50,18 @@ class Viewing:
         user: Any,
         question: Callable[[OpenStream], Found | None],
         missing: str,
-        *,
+        *others: str,
         ledger_only: bool = False,
     ) -> Found:
         """The answer to a question about a stream, which is asked in threads of the page's own and with a time limit.
 
-        With `ledger_only`, also while Kafka is away. 404 with the sentence `missing` for the answer None; 503, 504 or 500
-        with a sentence when there is no answer.
+        With `ledger_only`, also while Kafka is away. `others` names further servers that it asks. 404 with the
+        sentence `missing` for the answer None; 503, 504 or 500 with a sentence when there is no answer.
         """
         file = await self.stream(name, user)
-        answer = await self.asking.once(file, lambda: question(self.servers.open(file)), ledger_only=ledger_only)
+        answer = await self.asking.once(
+            file, lambda: question(self.servers.open(file)), *others, ledger_only=ledger_only
+        )
         return _found(answer, missing)
 
     async def ask_long(

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 from airflow.api_fastapi.app import create_auth_manager
@@ -14,14 +17,18 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
+from pydantic import BaseModel
+from starlette.applications import Starlette
+from starlette.routing import Match, Mount
 
+from tests.support.known_streams import KnownStream, tables
 from tests.support.stream_text import MINIMAL
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
 from tests.support.timed_streams import Place, Timed, TimedKafka, minutes
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport, PlaceReport
 from tidemark.clients.kafka.topics import TopicLog
-from tidemark.errors import StaleLedger
+from tidemark.errors import StaleLedger, Unreachable
 from tidemark.ledger.records import LaneKind
 from tidemark.runs import answers, lanes
 from tidemark.runs.auditing import audit_without_spark, store_report
@@ -30,11 +37,15 @@ from tidemark.runs.resolved import digest_of
 from tidemark.runs.selecting import select
 from tidemark.views.completeness import Span
 from tidemark.views.event_time import hour_name, progress
+from tidemark.views.fates import Fate
 from tidemark_plugin import viewing
 from tidemark_plugin.access import get_user
 from tidemark_plugin.app import build_app
+from tidemark_plugin.routes import messages as messages_routes
 from tidemark_plugin.routes import steering as steering_routes
 from tidemark_plugin.streams import Servers
+
+__all__ = ["tables"]
 
 pytestmark = [pytest.mark.usefixtures("airflow_home"), pytest.mark.filterwarnings("ignore")]
 
@@ -54,8 +65,22 @@ def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
 def client(app: FastAPI) -> Iterator[TestClient]:
     """Somebody who is logged in, and may see no DAG."""
     app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="somebody", role="viewer")
-    with TestClient(app) as found:
+    with Described(app) as found:
         yield found
+
+
+class Described(TestClient):
+    """Looks at each answer of the API: it has what its description says, and nothing else."""
+
+    def request(self, method: str, url: Any, **more: Any) -> Any:
+        answer = super().request(method, url, **more)
+        assert isinstance(self.app, FastAPI)
+        asked = {"type": "http", "method": method, "path": answer.url.path}
+        for route in routes(self.app):
+            found = route.responses.get(answer.status_code, {}).get("model") or route.response_model
+            if route.matches(asked)[0] == Match.FULL and isinstance(found, type) and issubclass(found, BaseModel):
+                found.model_validate_json(answer.text, strict=True, extra="forbid")
+        return answer
 
 
 def routes(app: FastAPI) -> list[APIRoute]:
@@ -306,12 +331,60 @@ def test_the_description_names_what_there_is_to_ask(client: TestClient) -> None:
     assert {"name", "width", "first", "count", "partition", "from", "until", "gaps"} == names
 
 
+def mounted(app: FastAPI) -> Starlette:
+    """The app as Airflow mounts it, which is served below a path itself."""
+    return Starlette(routes=[Mount("/airflow/tidemark", app)])
+
+
+@pytest.mark.covers("U4")
+def test_the_description_says_of_every_answer_what_it_has(app: FastAPI, client: TestClient) -> None:
+    """Enough for a program that makes a client of it: where the API is, and the fields of each answer."""
+    described = client.get("/api/openapi.json").json()
+    operations = {
+        (path, method): found for path, methods in described["paths"].items() for method, found in methods.items()
+    }
+    assert len(operations) > 12
+    for (path, method), operation in operations.items():
+        for status, answer in operation["responses"].items():
+            ((kind, content),) = answer["content"].items()
+            if path == "/api/openapi.json" or (kind == "text/html" and status == "200"):
+                continue
+            name = content["schema"]["$ref"].rpartition("/")[2]
+            assert described["components"]["schemas"][name]["properties"], (path, status)
+            assert status == "200" or name == "Problem", (path, status)
+        wanted = {"411", "413", "415"} if method == "post" else set()
+        assert path == "/api/openapi.json" or wanted | {"401", "403", "404", "422", "503", "504"} <= set(
+            operation["responses"]
+        ), path
+    assert described["servers"] == [{"url": ""}]
+    with TestClient(mounted(app)) as below:
+        assert below.get("/airflow/tidemark/api/openapi.json").json()["servers"] == [{"url": "/airflow/tidemark"}]
+
+
+@pytest.mark.covers("Q11")
+def test_a_stranger_in_a_browser_is_led_to_the_login(app: FastAPI) -> None:
+    """Who follows a link that a colleague has sent. Programs get JSON, as before."""
+    page = "/airflow/tidemark/streams/orders"
+    with TestClient(mounted(app)) as stranger:
+        answer = stranger.get(f"{page}/messages?topic=a%22b&offset=1", headers={"Accept": "text/html,*/*"})
+        assert (answer.status_code, answer.headers["content-type"]) == (401, "text/html; charset=utf-8")
+        (link,) = re.findall(r'href="([^"]+)"', answer.text)
+        address, _, query = unescape(link).partition("?")
+        assert address == "/airflow/api/v2/auth/login"
+        (target,) = parse_qs(query)["next"]
+        assert target == f"{page}/messages?topic=a%22b&offset=1"
+        assert "orders" not in answer.text.replace(link, "")
+        assert answer.headers["content-security-policy"].startswith("default-src 'self'")
+        assert stranger.get(page).json() == {"detail": "Not authenticated"}
+
+
 @pytest.mark.covers("U4")
 @pytest.mark.parametrize("asked", ["width=0", "width=9999999", "count=51", "from=-1", "until=9223372036854775808"])
 def test_a_question_out_of_bounds_is_refused_by_its_name(client: TestClient, asked: str) -> None:
     answer = client.get(f"/api/streams/orders/coverage?{asked}")
     assert answer.status_code == 422
-    assert answer.json()["detail"][0]["loc"] == ["query", asked.partition("=")[0]]
+    # A sentence, as for any other problem.
+    assert answer.json()["detail"].startswith(f"{asked.partition('=')[0]}: Input should be ")
 
 
 def test_only_the_files_of_the_pages_are_served(client: TestClient) -> None:
@@ -337,6 +410,68 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
     monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
     monkeypatch.setattr(Servers, "open", lambda *_: made.opened)
     return made
+
+
+@pytest.fixture
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KnownStream:
+    """Twelve dead letters, a row, and no Kafka any more; somebody may see them."""
+    made = KnownStream(tmp_path, [*[Fate.DEAD_LETTER] * 12, Fate.STORED])
+    made.ends((0, 13))
+    while made.ingest("orders__ingest/first") is not None:
+        pass
+    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
+    monkeypatch.setattr(Servers, "open", lambda *_: made.opened)
+    made.log.away = True
+    monkeypatch.setattr(made.log, "topics", _away)
+    return made
+
+
+def _away(*_: Any) -> Any:
+    raise Unreachable("Kafka at k:1 did not answer")
+
+
+@pytest.mark.covers("U8", "Q25")
+def test_dead_letters_are_filtered_while_kafka_is_away(client: TestClient, known: KnownStream) -> None:
+    api = "/api/streams/orders/dead-letters"
+
+    def asked(**query: Any) -> Any:
+        answer = client.get(api, params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    assert client.get("/api/streams/orders").status_code == 503
+    assert asked()["counted"] == 12
+    assert (asked(window="ingest/2")["counted"], asked(reason="bad 0")["counted"]) == (5, 6)
+    # So many are named as are asked for.
+    named = [sum(len(one["examples"]) for one in asked(**query)["groups"]) for query in ({}, {"examples": 50})]
+    assert named == [10, 12]
+    assert client.get(api, params={"examples": 51}).status_code == 422
+
+
+@pytest.mark.covers("U9")
+def test_a_hostile_reason_is_text_and_names_its_group(client: TestClient, known: KnownStream) -> None:
+    hostile = "\x1b[31mred\u202egnp"
+    for offset, row in known.dead.held.items():
+        reason = (hostile if offset % 2 else "y" * 100_000).encode()
+        known.dead.held[offset] = replace(row, fields={**row.fields, "reason": reason, "error": b"\xffError\x07"})
+    short, long = sorted(client.get("/api/streams/orders/dead-letters").json()["groups"], key=lambda one: one["reason"])
+    assert (short["selects"], short["shown"]["reason"]["text"]) == (hostile, "\\x1b[31mred\\u202egnp")
+    assert short["shown"]["error"]["text"].endswith("Error\\x07")
+    assert (long["selects"], long["shown"]["reason"]["more"]) == (None, 99_000)
+    assert client.get("/api/streams/orders/dead-letters", params={"reason": hostile}).json()["counted"] == 6
+
+
+@pytest.mark.covers("U4")
+def test_a_message_and_its_window_are_described(
+    client: TestClient, known: KnownStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(messages_routes, "may_trigger", lambda *_: False)
+    for offset in (0, 12, 99):
+        found = client.get(f"/api/streams/orders/messages/orders/0/{offset}")
+        assert found.status_code == 200, found.text
+        assert found.json()["kafka"]["sentence"] == "Unreachable: Kafka at k:1 did not answer"
+    window = client.get("/api/streams/orders/windows/ingest/1")
+    assert (window.status_code, window.json()["messages"]["dead_letters"]) == (200, 5)
 
 
 FAR = 2**53 + 1

@@ -21,18 +21,25 @@ FLAGS = [
 
 
 @contextmanager
-def logged_in(airflow: Airflow, width: int = 1400, patience_ms: int = 120_000, zone: str = "UTC") -> Iterator[Page]:
-    """A browser in which the administrator has logged in."""
+def browser(width: int = 1400, patience_ms: int = 120_000, zone: str = "UTC") -> Iterator[Page]:
+    """A browser in which nobody has logged in."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        opened = browser.new_context(viewport={"width": width, "height": 900}, timezone_id=zone).new_page()
+        found = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        opened = found.new_context(viewport={"width": width, "height": 900}, timezone_id=zone).new_page()
         opened.set_default_timeout(patience_ms)
         # `expect` has a patience of its own, of five seconds.
         expect.set_options(timeout=patience_ms)
+        yield opened
+        found.close()
+
+
+@contextmanager
+def logged_in(airflow: Airflow, width: int = 1400, patience_ms: int = 120_000, zone: str = "UTC") -> Iterator[Page]:
+    """A browser in which the administrator has logged in."""
+    with browser(width, patience_ms, zone) as opened:
         opened.goto(airflow.url)
         opened.fill("input[name=username]", environment.ADMIN)
         opened.fill("input[name=password]", airflow.password)
         opened.click("button[type=submit]")
         opened.wait_for_url(f"{airflow.url}/")
         yield opened
-        browser.close()

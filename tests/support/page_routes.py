@@ -65,7 +65,7 @@ def asked(
     run = values.pop("run", "nowhere")
     if path.startswith("/files/"):
         values["name"] = "shared.js"
-    url = f"{airflow.url}/tidemark{path.format(**{**VALUES, **values})}?run={run}"
+    url = f"{airflow.url}/tidemark{path.format(**{**VALUES, **values})}{'&' if '?' in path else '?'}run={run}"
     body = None if method == "GET" else json.dumps({**BODY, "run": run}).encode()
     given = {
         "Content-Type": "application/json",

@@ -69,7 +69,7 @@ def test_where_a_message_went(airflow: Airflow, clicks: Clicks) -> None:
     frame.locator("#coordinate").fill("cdn-logs/2@5")
     clicks.click(frame.locator("#find button"))
     frame.locator("#fate", has_text="stored").wait_for()
-    assert "window ingest/" in frame.locator("#sentence").inner_text()
+    assert "Window ingest/" in frame.locator("#sentence").inner_text()
     # Inside Airflow's frame, the address says what is shown.
     clicks.page.wait_for_url("**/plugin/tidemark/tidemark/streams/cdn_logs/messages?**offset=5**")
     clicks.page.screenshot(path=SCREENSHOTS / "first-message.png")
@@ -97,7 +97,7 @@ def test_how_to_replay_the_dead_letters_of_the_last_night(airflow: Airflow, clic
     # What is left is to say why; it begins as a dry run, which changes nothing.
     dialog.locator("input[name=reason]").fill("how it is done")
     dialog.locator("button.primary").click()
-    started = dialog.locator(".said a")
+    started = dialog.locator(".said a").last
     started.wait_for()
     run = started.inner_text()
     assert airflow.wait("cdn_logs__replay", run) == "success"

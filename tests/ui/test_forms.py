@@ -193,7 +193,7 @@ def test_a_backfill_of_a_range(airflow: Airflow, opened: OpenStream, page: Page)
     (window,), (again,) = published["windows"], published["then"]["windows"]
     assert (window["ranges"], window["stored"]) == ([f"{STREAM}/0 [10, {FIRST})"], FIRST - 10)
     assert (again["ranges"], again["stored"]) == ([f"{STREAM}/0 [{FIRST}, {FIRST + 2})"], 2)
-    assert published["totals"] == {"found and stored": FIRST - 8}
+    assert published["totals"] == {"found and stored": str(FIRST - 8)}
     for lane in (published["lane"], published["then"]["lane"]):
         entry = all_lanes(opened.book)[lane]
         assert (entry.order, entry.rate, entry.state) == ("newest", 1_000, "closed")
@@ -349,6 +349,10 @@ def test_an_erasure_of_a_record(airflow: Airflow, opened: OpenStream, page: Page
         f"{STREAM}/0 {ERASED} {ERASED + 1} 1 to be erased",
         "total 1 to be erased",
     }
+    frame = page.frame_locator("iframe[title=Offsets]")
+    assert frame.locator("#of-progress").inner_text() == f"Erasure, dry run: {run}"
+    places = frame.locator("section", has_text="Where the results are, and what would remain").locator("tbody tr")
+    assert {"hbase", "the source"} <= set(places.locator("td:first-child").all_inner_texts())
     form = open_form(page, airflow, "erase")
     form.locator("#element_records").fill(f"{STREAM}/0@{ERASED}")
     form.locator("#element_reason").fill("request 4711")
@@ -361,6 +365,10 @@ def test_an_erasure_of_a_record(airflow: Airflow, opened: OpenStream, page: Page
     assert any(
         f"{ERASED + 1} 1 erased by erase-" in line for line in answers(airflow, page, run, "After the run", "erase")
     )
+    expect(frame.locator("#told")).to_have_text("Finished. 1 of 1 offsets are erased.")
+    remains = frame.locator("section", has_text="What remains").locator("tbody tr", has_text="hbase").first
+    assert remains.locator("td").last.inner_text() == "Nothing"
+    page.screenshot(path=SCREENSHOTS / "erased.png")
 
 
 def open_form(page: Page, airflow: Airflow, kind: str) -> Locator:

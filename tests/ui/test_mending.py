@@ -78,7 +78,7 @@ def started(airflow: Airflow, page: Page, dag: str) -> dict[str, Any]:
     dialog.locator("input[name=reason]").fill("the test of mending")
     dialog.locator("input[name=dry_run]").uncheck()
     dialog.locator("button.primary").click()
-    link = dialog.locator(".said a")
+    link = dialog.locator(".said a").last
     link.wait_for()
     run = link.inner_text()
     page.click("dialog >> text=Close")
@@ -191,6 +191,16 @@ def test_a_row_that_was_deleted_is_found_and_repaired(
     for offset in gone:
         assert found.get_by_role("link", name=f"{STREAM}/0@{offset}").count() == 1
     page.screenshot(path=SCREENSHOTS / "audit-findings.png", full_page=True)
+    # The page of the audit's run leads to the report, while it is not repaired.
+    run = found.locator("p a").first.inner_text()
+    page.goto(f"{airflow.url}/tidemark/run?dag_id={STREAM}__audit&run_id={quote(run)}")
+    page.locator("#of-progress", has_text=f"Audit: {run}").wait_for()
+    page.locator("#told", has_text="The audit has found something").wait_for()
+    assert page.locator("#navigation .stream").inner_text() == STREAM
+    page.screenshot(path=SCREENSHOTS / "run-audit.png", full_page=True)
+    page.get_by_role("link", name="The report of the audit").click()
+    page.get_by_text(f"missing {STREAM}/0@44").wait_for()
+    page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/audits")
     # A finding leads to its message, which says the same.
     found.get_by_role("link", name=f"{STREAM}/0@44").click()
     page.locator("#fate", has_text="missing").wait_for()
@@ -204,6 +214,7 @@ def test_a_row_that_was_deleted_is_found_and_repaired(
     page.reload()
     page.locator("#audits section").first.get_by_text("✓ clean").wait_for()
     assert page.locator("#audits section").count() == 2
+    assert page.get_by_role("link", name="Start an audit in Airflow").count() == 1
     page.screenshot(path=SCREENSHOTS / "audits.png", full_page=True)
     page.locator("#audits section").last.get_by_text("the whole report").click()
     page.get_by_text(f"missing {STREAM}/0@44").wait_for()

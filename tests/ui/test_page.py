@@ -15,7 +15,7 @@ from playwright.sync_api import Page, Route
 from demo.airflow import Airflow
 from services import environment
 from services.site import Site
-from tests.support.browser import SCREENSHOTS, logged_in
+from tests.support.browser import SCREENSHOTS, browser, logged_in
 from tests.support.evil import EVIL
 
 
@@ -154,9 +154,10 @@ def test_what_is_chosen_in_the_picture_is_replayed(airflow: Airflow, page: Page,
     frame.locator("input[name=reason]").fill("seen in the picture")
     page.screenshot(path=SCREENSHOTS / "plan.png")
     frame.get_by_role("button", name="Start").click()
-    frame.locator(".said a").wait_for()
-    run = frame.locator(".said a").inner_text()
-    frame.locator(".said a").click()
+    # First to Tidemark's own page of the run, then to Airflow's.
+    assert "/tidemark/run?" in (frame.locator(".said a").first.get_attribute("href") or "")
+    run = frame.locator(".said a").last.inner_text()
+    frame.locator(".said a").last.click()
     page.wait_for_url(lambda url: f"/dags/cdn_logs__replay/runs/{run}" in unquote(url))
     assert airflow.wait("cdn_logs__replay", run) == "success"
     _, started = airflow.call("GET", f"/api/v2/dags/cdn_logs__replay/dagRuns/{run}")
@@ -195,6 +196,21 @@ def test_other_peoples_words_are_shown_as_text(airflow: Airflow, page: Page) -> 
     assert page.title() == "evil · Tidemark"
     assert page.locator("main img, main script").count() == 0
     assert all(url.startswith(airflow.url) for url in asked)
+
+
+@pytest.mark.covers("U1")
+def test_a_link_that_a_colleague_sends_leads_through_the_login(airflow: Airflow) -> None:
+    """Who is not logged in comes to the page, and sees no JSON."""
+    path = "/tidemark/streams/cdn_logs/messages?topic=cdn-logs&partition=1"
+    with browser() as page:
+        page.goto(f"{airflow.url}{path}")
+        page.get_by_text("You are not logged in.").wait_for()
+        page.get_by_role("link", name="Log in to Airflow").click()
+        page.fill("input[name=username]", environment.ADMIN)
+        page.fill("input[name=password]", airflow.password)
+        page.click("button[type=submit]")
+        page.wait_for_url(f"{airflow.url}{path}")
+        page.locator("#navigation [aria-current]", has_text="Message").wait_for()
 
 
 @pytest.mark.covers("U1")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 from kafka import KafkaProducer
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Route
 
 from demo.airflow import Airflow
 from services import environment
@@ -18,6 +19,7 @@ from services.site import Site
 from tests.support.browser import SCREENSHOTS, logged_in
 from tests.support.evil import EVIL
 from tests.support.playground import Kafka
+from tidemark.views.dead_letters import page_of, selects
 
 TOPIC, PARTITION = "cdn-logs", 2
 # Markup, escape codes, marks of direction, and bytes that are no UTF-8.
@@ -146,7 +148,7 @@ def test_a_dead_letter_is_found_looked_at_and_replayed(airflow: Airflow, page: P
     page.locator("#title", has_text=f"@{sent.large}").wait_for()
     page.click("text=Show payloads")
     page.locator("#message .more", has_text="9 983 616 bytes more are not shown.").wait_for()
-    page.locator("#decoded", has_text="more than 1,000,000 bytes").wait_for()
+    page.locator("#decoded", has_text="more than 1 000 000 bytes").wait_for()
     # Offsets are exact beyond 2^53, also one after the other.
     far = 2**53 + 1
     page.fill("input[name=offset]", str(far))
@@ -170,13 +172,18 @@ def test_a_dead_letter_is_found_looked_at_and_replayed(airflow: Airflow, page: P
     # From the run back to the window, as the tab of a run does.
     dag, run = asked(airflow, sent.path(sent.hostile), airflow.token)[1]["windows"][0]["run"].split("/", 1)
     page.goto(f"{airflow.url}/tidemark/run?dag_id={dag}&run_id={quote(run)}")
+    page.locator("section a", has_text="ingest/").first.wait_for()
+    assert page.locator("#of-progress").inner_text() == f"Ingest: {run}"
+    assert page.locator("#navigation .stream").inner_text() == "cdn_logs"
+    page.screenshot(path=SCREENSHOTS / "run-ingest.png", full_page=True)
     page.locator("section a", has_text="ingest/").first.click()
     page.locator("#state", has_text="committed").wait_for()
     page.locator("#facts a", has_text="were written").click()
     group = page.locator(".group").filter(has=page.locator(f"text={TOPIC}/{PARTITION}@{sent.hostile}"))
-    group.locator("button.primary").wait_for()
+    replay = group.locator("button", has_text="Replay").first
+    replay.wait_for()
     page.screenshot(path=SCREENSHOTS / "dead-letters.png", full_page=True)
-    group.locator("button.primary").click()
+    replay.click()
     dialog = page.locator("dialog")
     assert "Only of the lane or window ingest/" in dialog.inner_text()
     dialog.locator("input[name=reason]").fill("the ui test")
@@ -184,8 +191,11 @@ def test_a_dead_letter_is_found_looked_at_and_replayed(airflow: Airflow, page: P
     page.screenshot(path=SCREENSHOTS / "dead-letters-replay.png")
     dialog.locator("button.primary").click()
     started = dialog.locator(".said a")
-    started.wait_for()
-    run = started.inner_text()
+    run = started.last.inner_text()
+    # How far it is, which the page itself says to the end.
+    started.first.click()
+    page.wait_for_url("**/tidemark/run?dag_id=cdn_logs__replay&**")
+    page.locator("#told", has_text="Finished.").wait_for(timeout=300_000)
     assert airflow.wait("cdn_logs__replay", run) == "success"
     # In Airflow's own log it was this person's doing.
     _, found = airflow.call("GET", f"/api/v2/dags/cdn_logs__replay/dagRuns/{quote(run)}")
@@ -200,6 +210,144 @@ def test_a_dead_letter_is_found_looked_at_and_replayed(airflow: Airflow, page: P
     assert all(url.startswith((airflow.url, "data:")) for url in requests)
 
 
+def group(reason: str, number: int, offsets: range) -> dict[str, Any]:
+    """A group as the API gives it."""
+    return {
+        "reason": reason,
+        "error": "Error\u202e",
+        "number": number,
+        "too_often": 0,
+        "selects": selects(reason),
+        "examples": [f"{TOPIC}/0@{offset}" for offset in offsets],
+        "windows": [],
+        "more_windows": 0,
+    }
+
+
+@pytest.mark.covers("U9", "U8")
+def test_reasons_are_text_and_messages_of_several_groups_are_picked(airflow: Airflow, page: Page) -> None:
+    """With marks of direction and escape codes, and of any size: what the API says of them is made by its own view."""
+    asked_for: list[dict[str, str]] = []
+
+    def answer(route: Route) -> None:
+        query = dict(parse_qsl(urlsplit(route.request.url).query))
+        asked_for.append(query)
+        many = 50 if "examples" in query else 5
+        groups = [group(f"{EVIL}\x1b[31mred\u202egnp.exe", 60, range(many)), group("y" * 1_000_000, 2, range(70, 72))]
+        found = {"counted": 62, "windows": 1, "windows_counted": 1, "complete": True, "not_counted": 0}
+        route.fulfill(json=page_of({**found, "max_redrives": 3, "groups": groups, "more_groups": 0}))
+
+    page.route("**/api/streams/cdn_logs/dead-letters*", answer)
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs/dead-letters")
+    titles = page.locator(".group h2 .reason")
+    titles.nth(1).wait_for()
+    hostile, long = titles.all_inner_texts()
+    assert hostile == f"{EVIL}\\x1b[31mred\\u202egnp.exe"
+    assert (len(long) < 1_100, long.endswith("y … and 999 000 bytes more")) == (True, True)
+    assert page.locator(".group p.reason").first.inner_text() == "Error\\u202e"
+    assert page.locator("img, main script").count() == 0
+    # One button stands out, and the form is one line.
+    assert page.locator("button.primary").all_inner_texts() == ["Replay all 62 …"]
+    last, first = (
+        page.get_by_role("button", name=name, exact=True).bounding_box() for name in ("Last 24 hours", "Show")
+    )
+    assert last
+    assert first
+    assert abs(last["y"] - first["y"]) < 10
+    page.get_by_role("checkbox", name=f"Pick {TOPIC}/0@3", exact=True).check()
+    page.get_by_role("button", name="Show more").click()
+    more = page.get_by_role("checkbox", name=f"Pick {TOPIC}/0@49")
+    more.check()
+    assert asked_for == [{}, {"examples": "50"}]
+    page.get_by_text("10 more are not named").wait_for()
+    # What was picked stays so.
+    assert page.get_by_role("checkbox", name=f"Pick {TOPIC}/0@3", exact=True).is_checked()
+    page.get_by_role("checkbox", name=f"Pick {TOPIC}/0@71").check()
+    page.screenshot(path=SCREENSHOTS / "dead-letters-hostile.png", full_page=True)
+    page.get_by_role("button", name="Replay the 3 picked messages …").click()
+    assert page.locator("dialog textarea").input_value() == f"{TOPIC}/0@3\n{TOPIC}/0@49\n{TOPIC}/0@71"
+
+
+@pytest.mark.covers("U9", "U4")
+def test_a_run_shows_reasons_as_text_and_numbers_to_the_last_digit(airflow: Airflow, page: Page, sent: Sent) -> None:
+    """What its tasks have given, as Airflow keeps it: reasons of any content, and numbers that no browser's own has."""
+    far = 2**53
+    line = {"partition": f"{TOPIC}/0", "from": "0", "until": str(far), "offsets": str(far), "answer": "to be read"}
+    reason = f"{EVIL}\x1b[31mred\u202egnp.exe{'y' * 5_000}"
+    given = {
+        "found": {"totals": {"to be read": str(far + 1)}, "answers": [line]},
+        "diff": {
+            "messages": 1,
+            "not_compared": [],
+            "places": [],
+            "reasons": [{"reason": reason, "number": 1, "first": f"{TOPIC}/0@1"}],
+        },
+    }
+
+    def answer(route: Route) -> None:
+        route.fulfill(json={"value": given[route.request.url.rpartition("/")[2]]})
+
+    for name in given:
+        page.route(f"**/xcomEntries/{name}", answer)
+    dag, run = asked(airflow, sent.path(sent.hostile), airflow.token)[1]["windows"][-1]["run"].split("/", 1)
+    page.goto(f"{airflow.url}/tidemark/run?dag_id={dag}&run_id={quote(run)}")
+    found = page.locator("#results section", has_text="Before the run")
+    found.locator("tfoot td", has_text="9 007 199 254 740 993").wait_for()
+    assert "The first lines; the totals are of all." in found.inner_text()
+    said = page.locator("#results section", has_text="What the replay changes").locator(".description").inner_text()
+    assert f"“{EVIL}\\x1b[31mred\\u202egnp.exeyyy" in said
+    assert "more characters”: 1, such as" in said
+    assert (len(said) < 1_400, page.locator("img, main script").count()) == (True, 0)
+
+
+@pytest.mark.covers("U11")
+def test_what_was_repaired_is_not_offered_to_be_repaired(airflow: Airflow, page: Page) -> None:
+    """Findings that the audit after a repair still had are offered again."""
+    none: dict[str, Any] = {"places": [], "holes": [], "overlaps": [], "problems": [], "sinks": None}
+    audit = {"level": "full", "clean": False, "sentence": "missing 2", "repair_of": None, "problem": None, "at": 1}
+    found = {"found": {**none, "selection": "0" * 64, "offsets": "2"}}
+    audits = [
+        {**audit, **found, "run": f"cdn_logs__audit/{name}", "repaired": repaired}
+        for name, repaired in {
+            "mended": {"run": "cdn_logs__audit/mended/after-repair", "at": 2, "clean": True},
+            "not mended": {"run": "cdn_logs__audit/not/after-repair", "at": 2, "clean": False},
+            "open": None,
+        }.items()
+    ]
+    page.route("**/api/streams/cdn_logs/audits*", lambda route: route.fulfill(json={"audits": audits, "more": False}))
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs/audits")
+    sections = page.locator("#audits section")
+    sections.nth(2).wait_for()
+    offered = [one.get_by_role("button", name="Repair").count() for one in sections.all()]
+    assert offered == [0, 1, 1]
+    # Also where there are some already, another one can be started.
+    page.get_by_role("link", name="Start an audit in Airflow").click()
+    page.wait_for_url("**/dags/cdn_logs__audit")
+
+
+@pytest.mark.covers("U14")
+def test_a_message_that_is_not_decoded_in_time_says_so(airflow: Airflow, page: Page, sent: Sent) -> None:
+    """Also where no sink is left to be asked. Its times are those of the viewer."""
+    late = {"detail": "HBase (hbase_default) and Kafka (kafka_default) did not answer within 5 s"}
+
+    def answer(route: Route) -> None:
+        if "whole=true" in route.request.url:
+            route.fulfill(status=503, json=late)
+        else:
+            found = route.fetch()
+            route.fulfill(response=found, json={**found.json(), "not_asked": []})
+
+    page.route("**/api/streams/cdn_logs/messages/**", answer)
+    query = f"topic={TOPIC}&partition={PARTITION}&offset={sent.hostile}"
+    page.goto(f"{airflow.url}/tidemark/streams/cdn_logs/messages?{query}")
+    page.click("text=Show payloads")
+    page.locator("#decoded", has_text=f"Not decoded: {late['detail']}").wait_for()
+    at = asked(airflow, sent.path(sent.hostile), airflow.token)[1]["windows"][0]["committed_at"]
+    committed = page.locator("#sentence time").first
+    assert committed.get_attribute("datetime") == f"{datetime.fromtimestamp(at // 1000, UTC):%Y-%m-%dT%H:%M:%S}.000Z"
+    assert page.locator("#sentence").inner_text()[0].isupper()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_pages_are_readable_at_200_percent(airflow: Airflow, page: Page, sent: Sent, scheme: Any) -> None:
     """1,280 pixels at 200 % are 640: nothing is out of sight but what scrolls in a box of its own."""
@@ -208,9 +356,13 @@ def test_the_pages_are_readable_at_200_percent(airflow: Airflow, page: Page, sen
     query = f"topic={TOPIC}&partition={PARTITION}&offset={sent.hostile}"
     planned = {f"plan?ranges={TOPIC}/{PARTITION}@0-5": "#summary:not(:empty)"}
     pages = {f"messages?{query}": "#fate", "windows/ingest/1": "#state", "dead-letters": "h2"}
-    for place, ready in {**pages, "completeness": "button.hour", "audits": "#audits > *", **planned}.items():
+    dag, run = asked(airflow, sent.path(sent.hostile), airflow.token)[1]["windows"][-1]["run"].split("/", 1)
+    of_run = {f"../../run?dag_id={dag}&run_id={quote(run)}": "#results td"}
+    for place, ready in {**pages, "completeness": "button.hour", "audits": "#audits > *", **planned, **of_run}.items():
         page.goto(f"{airflow.url}/tidemark/streams/cdn_logs/{place}")
         page.locator(ready).first.wait_for()
-        page.screenshot(path=SCREENSHOTS / f"narrow-{scheme}-{place.split('?')[0].split('/')[0]}.png", full_page=True)
+        page.screenshot(
+            path=SCREENSHOTS / f"narrow-{scheme}-{place.split('?')[0].strip('./').split('/')[0]}.png", full_page=True
+        )
         size = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert size[0] <= size[1], place

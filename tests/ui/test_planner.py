@@ -166,3 +166,26 @@ def test_a_lane_is_paused_resumed_and_cancelled_by_those_who_may(
         if one["owner"] == environment.ADMIN and lane in (one["extra"] or "")
     ]
     assert sorted(events) == ["tidemark_cancel", "tidemark_pause", "tidemark_resume"]
+
+
+@pytest.mark.covers("U12", "U17")
+def test_times_are_planned_in_the_viewers_zone(ingested: Airflow) -> None:
+    """A time of the address stays as exact as it is, until somebody changes it."""
+    given = "2020-11-21T07:00:30.250Z"
+    with logged_in(ingested, zone="America/St_Johns", patience_ms=60_000) as page:
+        page.goto(f"{ingested.url}/tidemark/streams/cdn_logs/plan?since={given}")
+        page.locator("#summary", has_text="would be read").wait_for()
+        since, until = page.locator("input[name=since]"), page.locator("input[name=until_time]")
+        assert since.input_value() == "2020-11-21T03:30:30"
+        page.screenshot(path=SCREENSHOTS / "planner-times.png", full_page=True)
+        until.fill("2100-11-21T03:30")
+        with page.expect_request("**/plan") as asked_for:
+            page.click("#resolve")
+        assert asked_for.value.post_data_json == {
+            "kind": "replay",
+            "fields": {"since": given, "until_time": "2100-11-21T07:00:00Z"},
+        }
+        since.fill("2020-11-21T03:31:00")
+        with page.expect_request("**/plan") as asked_for:
+            page.click("#resolve")
+        assert asked_for.value.post_data_json["fields"]["since"] == "2020-11-21T07:01:00Z"

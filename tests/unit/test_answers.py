@@ -29,6 +29,7 @@ from tidemark.runs.answers import (
     TO_READ,
     Answer,
     after,
+    as_texts,
     before,
     dead_letter,
     exact,
@@ -177,3 +178,10 @@ def test_answers_as_people_and_programs_read_them() -> None:
     assert len(table(many[:-2])) == MOST_LINES + 1
     assert table(many)[-1] == "2 more lines"
     assert totals([one, *many[:3]]) == {NOT_YET: 5, STORED: 3}
+    far = Answer(OffsetRange(A, 0, 2**60), 2**53 + 1, STORED)
+    assert as_texts([far, one], 1) == {
+        "totals": {STORED: str(2**53 + 1), NOT_YET: "5"},
+        "answers": [
+            {"partition": "a/0", "from": "0", "until": str(2**60), "offsets": str(2**53 + 1), "answer": STORED}
+        ],
+    }

@@ -15,7 +15,7 @@ import pytest
 from tests.support.stream_text import MINIMAL
 from tidemark.errors import LedgerContradiction, StaleLedger, Unreachable, WrongUse
 from tidemark.streams.loading import StreamFile, load
-from tidemark_plugin.asking import Answer, Asking
+from tidemark_plugin.asking import Answer, Asking, dead_letters_of, kafka_of, sinks_of
 from tidemark_plugin.settings import Settings
 
 ZOOKEEPER = "ledger: {type: zookeeper}\n"
@@ -141,6 +141,34 @@ def test_what_needs_the_ledger_alone_is_answered_while_kafka_is_away(
     servers.broken["ledger"] = Unreachable("HBase at h:1 did not answer")
     away = told(ledger_only=True)
     assert (away.status, away.fields) == (503, {"detail": "Unreachable: HBase at h:1 did not answer"})
+
+
+@pytest.mark.covers("Q25")
+@pytest.mark.parametrize("way", ["answer", "once", "long"])
+def test_a_late_answer_names_the_servers_that_the_question_asks(tmp_path: Path, servers: Servers, way: str) -> None:
+    """A question of the ledger that asks others too is not said to wait for the ledger alone, nor for Kafka otherwise."""
+    file = stream(tmp_path, "orders")
+
+    def slow(*_: StreamFile) -> dict[str, Any]:
+        assert servers.back.wait(60)
+        return {}
+
+    def said(*others: str) -> str:
+        question = {"answer": (slow,), "once": (slow,), "long": (str(others), slow)}[way]
+        asking = Asking(servers.show, SETTINGS, lambda _: {})
+        late = asyncio.run(getattr(asking, way)(file, *question, *others, ledger_only=True))
+        assert late.status == 504
+        text: str = late.fields["detail"]
+        return text.partition(" did not answer")[0]
+
+    assert said() == "HBase (hbase_default)"
+    assert said(kafka_of(file), dead_letters_of(file)) == "HBase (hbase_default) and Kafka (kafka_default)"
+    more = stream(tmp_path, "more").path
+    more.write_text(MINIMAL.replace("dead_letters:", "  - {type: parquet, folder: x}\ndead_letters:"))
+    file = load(more)
+    assert said(kafka_of(file), *sinks_of(file)) == (
+        "HBase (hbase_default), Kafka (kafka_default) and the sinks' lake_default"
+    )
 
 
 @pytest.mark.covers("Q25")

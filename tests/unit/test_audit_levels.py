@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -344,3 +345,12 @@ def test_a_page_names_the_outcome_and_the_differences() -> None:
     assert "Repaired" in text
     assert "The audit after the repair" in text
     assert "'unsafe-inline'" not in CONTENT_SECURITY_POLICY
+
+
+def test_a_page_is_light_or_dark_as_the_readers_system() -> None:
+    """Each colour has one for either."""
+    style = page_of(report()).partition("<style>")[2].partition("</style>")[0]
+    assert "color-scheme: light dark" in style
+    pairs = re.findall(r"light-dark\((#\w+), (#\w+)\)", style)
+    assert sorted(re.findall(r"#\w+", style)) == sorted(one for pair in pairs for one in pair)
+    assert len(pairs) >= 4

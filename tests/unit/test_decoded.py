@@ -176,7 +176,7 @@ def test_what_only_runs_read_is_said_to_be_so(tmp_path: Path) -> None:
     found = read(stream(tmp_path, function), b"x")
     assert (found.said, found.pieces) == ("The function shop:rows makes the rows. Only runs call it.", ())
     large = read(stream(tmp_path, {"type": "string"}), b"x" * (MOST_BYTES + 1))
-    assert (large.said, large.pieces) == ("A value of more than 1,000,000 bytes is read by runs alone.", ())
+    assert (large.said, large.pieces) == ("A value of more than 1 000 000 bytes is read by runs alone.", ())
     deep = read(
         stream(tmp_path, {"type": "json", "fields": {"id": "integer"}}), b'{"id": ' + b"[" * 700 + b"]" * 700 + b"}"
     )

@@ -11,12 +11,15 @@ from html import escape
 from tidemark.audit.repair import verdict
 from tidemark.audit.report import AuditReport, PlaceReport
 
+# Light or dark as the reader's system: the page stands alone, and knows no other choice.
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #1c2024; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+body { background: light-dark(#fff, #18212a); color: light-dark(#1c2024, #e4e9ee); }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-.good { color: #18794e; } .bad { color: #b3261e; }
+.good { color: light-dark(#18794e, #5fd39a); } .bad { color: light-dark(#b3261e, #ff8a80); }
 table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #d7dbdf; vertical-align: top; }
+th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid light-dark(#d7dbdf, #33404c); vertical-align: top; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; }
 code, li { overflow-wrap: anywhere; }
 """

@@ -166,6 +166,15 @@ def totals(answers: Iterable[Answer]) -> dict[str, int]:
     return found
 
 
+def as_texts(answers: Sequence[Answer], most: int) -> dict[str, Any]:
+    """The totals and the first answers for browsers, which round large numbers: all of them are texts."""
+    fields = (one.as_fields() for one in answers[:most])
+    return {
+        "totals": {why: str(number) for why, number in totals(answers).items()},
+        "answers": [{**one, "offsets": str(one["offsets"])} for one in fields],
+    }
+
+
 def table(answers: Sequence[Answer]) -> list[str]:
     """The first answers as lines of a log, in columns."""
     names = ("partition", "from", "until", "offsets", "answer")

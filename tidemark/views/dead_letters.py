@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,19 +14,24 @@ from tidemark.runs.redriving import READ, DeadLetters
 from tidemark.sinks.dead_letters import redrives
 from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.reading import fewest_scans, pieces, places_of_pieces
+from tidemark.views.payloads import shown
 
 # What a request for a replay takes as the name of dead letters (`requests.ReplayRequest.dead_letters`).
 _MOST_OF_A_NAME = 200
 EVERYTHING = "*"
-_EXAMPLES = 5
+# Of each group: so many are enough to see what it is; and the most to pick from.
+EXAMPLES, MOST_EXAMPLES = 5, 50
 MOST_GROUPS = 200
 _MOST_WINDOWS = 50
+# Of a reason or an error class, in bytes.
+MOST_SHOWN = 1_000
 
 
 @dataclass
 class _Group:
     """The dead letters with one reason and one error class."""
 
+    most_examples: int
     numbers: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
     too_often: int = 0
@@ -34,14 +39,18 @@ class _Group:
     def add(self, row: StoredRow, window: str, most_redrives: int) -> None:
         self.numbers[window] += 1
         self.too_often += redrives(row) >= most_redrives
-        if len(self.examples) < _EXAMPLES:
+        if len(self.examples) < self.most_examples:
             self.examples.append(str(Coordinate(row.place.partition, row.place.offset)))
 
 
 def dead_letters(
-    opened: OpenStream, wanted: DeadLetters, *, enough: Callable[[int], bool] = lambda counted: False
+    opened: OpenStream,
+    wanted: DeadLetters,
+    *,
+    examples: int = EXAMPLES,
+    enough: Callable[[int], bool] = lambda counted: False,
 ) -> dict[str, Any]:
-    """The dead letters that are asked for, in groups, those of the newest windows first.
+    """The dead letters that are asked for, in groups with so many examples, those of the newest windows first.
 
     `enough` is asked again and again, with how many were counted: True ends the counting, and the answer says how far it
     got. Raises Unreachable and the ledger's errors.
@@ -59,13 +68,13 @@ def dead_letters(
                 break
             if row is not None and wanted.has(row):
                 counted += 1
-                groups.setdefault(_key(row), _Group()).add(row, name, most)
+                groups.setdefault(_key(row), _Group(examples)).add(row, name, most)
         if ended:
             break
         done += 1
     left = sum(_number(one) for one in windows[done:])
     committed = {f"{one.record.lane}/{one.record.seq}": one.record for one in windows}
-    shown = sorted(groups.items(), key=lambda one: (-one[1].numbers.total(), one[0][0], one[0][1] or ""))
+    largest = sorted(groups.items(), key=lambda one: (-one[1].numbers.total(), one[0][0], one[0][1] or ""))
     return {
         "counted": counted,
         "windows": len(windows),
@@ -95,9 +104,26 @@ def dead_letters(
                 ],
                 "more_windows": max(0, len(group.numbers) - _MOST_WINDOWS),
             }
-            for (reason, error), group in shown[:MOST_GROUPS]
+            for (reason, error), group in largest[:MOST_GROUPS]
         ],
-        "more_groups": max(0, len(shown) - MOST_GROUPS),
+        "more_groups": max(0, len(largest) - MOST_GROUPS),
+    }
+
+
+def page_of(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for people in a browser: reasons and error classes, which others wrote, also as they may be looked at."""
+    return {
+        **found,
+        "groups": [
+            {
+                **one,
+                "shown": {
+                    name: None if one[name] is None else shown(one[name].encode(), MOST_SHOWN)
+                    for name in ("reason", "error")
+                },
+            }
+            for one in found["groups"]
+        ],
     }
 
 

@@ -74,7 +74,7 @@ def decoded(stream: Stream, connections: Connections, at: Coordinate, message: M
     if type(scheme) not in _READERS:
         return Decoded(f"The scheme {scheme.type} is of a package, and is read by runs alone.")
     if len(message.value or b"") > MOST_BYTES:
-        return Decoded(f"A value of more than {MOST_BYTES:,} bytes is read by runs alone.")
+        return Decoded(f"A value of more than {MOST_BYTES:_} bytes is read by runs alone.".replace("_", " "))
     said = [f"By the scheme {scheme.type}{_HOW.get(type(scheme), '')}."]
     if stream.transform is not None:
         said.append("The transform then makes other rows of it.")

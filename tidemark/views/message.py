@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidemark.clients.kafka.slots import Found as InKafka
@@ -61,9 +61,10 @@ def as_values(found: Located) -> dict[str, Any]:
     }
 
 
-def page_of(found: Located, *, payload: bool) -> dict[str, Any]:
+def page_of(found: Located, *, payload: bool, order: Sequence[str] = ()) -> dict[str, Any]:
     """The same with the message, for people in a browser. Without `payload`, values are masked: only their sizes are there.
 
+    `order` names the stream's fields: the rows of all sinks have them in this order, so that they can be compared.
     Masked are key, value and headers of the message, the fields of result rows, and those of a dead letter that quote it.
     """
     look = shown if payload else masked
@@ -71,7 +72,8 @@ def page_of(found: Located, *, payload: bool) -> dict[str, Any]:
 
     def fields_of(name: str, row: StoredRow) -> dict[str, Any]:
         if name != DEAD_LETTERS:
-            return {field: look(value) for field, value in row.fields.items()}
+            known = [field for field in order if field in row.fields]
+            return {field: look(row.fields[field]) for field in dict.fromkeys([*known, *row.fields])}
         told = _in_order(row.fields)
         return {field: look(value) if field in _PAYLOADS else shown(value) for field, value in told}
 

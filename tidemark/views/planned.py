@@ -5,13 +5,12 @@ The same as a dry run on the command line or in Airflow. Plain values for JSON: 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.planning.estimating import stored_before
 from tidemark.runs import into_sinks, whole_windows
-from tidemark.runs.answers import Answer, exact, totals
+from tidemark.runs.answers import as_texts, exact
 from tidemark.runs.estimates import estimated
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import BackfillRequest, ReplayRequest
@@ -41,7 +40,7 @@ def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> dict[
             "offsets": str(chosen.added.count()),
             "because": whole_windows.because(opened, into_sinks.named(opened, asked.sinks)),
         },
-        "left_out": _answers(left_out),
+        "left_out": {**as_texts(left_out, MOST_LINES), "more_answers": max(0, len(left_out) - MOST_LINES)},
         "stored_before": str(stored_before(view, chosen.all)),
         "replaces": [_window(one) for one in windows[:MOST_LINES]],
         "more_replaced": max(0, len(windows) - MOST_LINES),
@@ -66,20 +65,6 @@ def _ranges(ranges: RangeSet) -> dict[str, Any]:
     found = list(ranges)
     shown = [{"partition": str(one.partition), "from": str(one.start), "until": str(one.until)} for one in found]
     return {"ranges": shown[:MOST_RANGES], "more_ranges": max(0, len(found) - MOST_RANGES)}
-
-
-def _answers(answers: list[Answer]) -> dict[str, Any]:
-    return {
-        "totals": {why: str(number) for why, number in totals(answers).items()},
-        "answers": list(_lines(answers[:MOST_LINES])),
-        "more_answers": max(0, len(answers) - MOST_LINES),
-    }
-
-
-def _lines(answers: Iterable[Answer]) -> Iterable[dict[str, Any]]:
-    for one in answers:
-        fields = one.as_fields()
-        yield {**fields, "offsets": str(fields["offsets"])}
 
 
 def _window(one: Replaced) -> dict[str, Any]:

@@ -70,12 +70,13 @@ function findings(found) {
 function repair(one) {
   const { found } = one;
   const made = element("p", undefined, "buttons");
-  if (found.selection) {
+  // What was repaired is no finding any more.
+  if (found.selection && !one.repaired?.clean) {
     const into = found.sinks ? ` Only ${found.sinks.join(", ")} would be written: the other sinks are right.` : "";
     const says = `All ${grouped(found.offsets)} offsets that the audit ${one.run} has found.${into} The dry run shows what has to be read besides.`;
     const conf = { selection: found.selection, ...(found.sinks ? { sinks: found.sinks } : {}) };
     const start = () => plan({ stream, kind: "replay", conf, says });
-    made.append(button(`Repair: replay ${found.offsets === "1" ? "the offset" : `the ${grouped(found.offsets)} offsets`} …`, start, one.repaired ? "" : "primary"));
+    made.append(button(`Repair: replay ${found.offsets === "1" ? "the offset" : `the ${grouped(found.offsets)} offsets`} …`, start, "primary"));
   }
   if (found.holes.length) {
     const says = "All offsets between windows that no window has read.";
@@ -113,9 +114,7 @@ async function show() {
     say(problem, "");
     place("audits").replaceChildren(...found.audits.map(section));
     if (!found.audits.length) {
-      const none = element("p", "No audit has ended yet. ", "quiet");
-      none.append(airflowLink(`${stream}__audit in Airflow`, `dags/${encodeURIComponent(`${stream}__audit`)}`));
-      place("audits").append(none);
+      place("audits").append(element("p", "No audit has ended yet.", "quiet"));
     }
     const more = button("Show more", () => {
       remember({ limit: MOST });
@@ -129,4 +128,5 @@ async function show() {
 }
 
 navigation(stream, "Audits");
+place("start").append(airflowLink("Start an audit in Airflow", `dags/${encodeURIComponent(`${stream}__audit`)}`));
 show();

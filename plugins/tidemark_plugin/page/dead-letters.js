@@ -1,28 +1,26 @@
-// The dead letters that count, in groups. Any group, window of a group or picked examples can be replayed.
+// The dead letters that count, in groups. Any group, window of a group or picked examples of any groups can be replayed.
 import {
-  address, asked, button, element, grouped, link, loadPatiently, messageOf, navigation, remember, run, say, streamOfAddress, time,
+  address, asked, button, cell, element, grouped, link, loadPatiently, messageOf, navigation, remember, run, say, streamOfAddress, time,
   windowLink, withQuery,
 } from "./shared.js";
+import { text } from "./payload.js";
 import { plan } from "./plan.js";
-import { dayText, minuteText, momentOf } from "./times.js";
+import { showTime, timeOf } from "./times.js";
 
 const stream = streamOfAddress();
 const form = document.getElementById("which");
 const ALL = "*";
+// Examples of each group, once it was chosen what to look at, or more were asked for.
+const MANY = 50;
+// The records that were picked, in whatever group. They stay picked when something else is asked for.
+const picked = new Set();
 let asking = 0;
 // What was asked for, of what is shown.
 let shown = {};
 
-// The times of the form, as the server reads them. The form has those of the zone that all times are of.
-const timeOf = (name) => (form.elements[name].value ? momentOf(form.elements[name].value).toISOString().replace(/\.000Z$/, "Z") : "");
-
-function showTime(name, ms) {
-  const at = new Date(ms);
-  form.elements[name].value = Number.isNaN(at.getTime()) ? "" : `${dayText(at)}T${minuteText(at)}`;
-}
-
 const valuesNow = () => ({
-  reason: form.elements.reason.value, window: form.elements.window.value.trim(), since: timeOf("since"), until: timeOf("until"),
+  reason: form.elements.reason.value, window: form.elements.window.value.trim(), since: timeOf(form.elements.since), until: timeOf(form.elements.until),
+  examples: asked("examples"),
 });
 
 // Replays what is shown of a name: of the window and of the times that were asked for.
@@ -45,12 +43,10 @@ function windowsOf(group) {
   const body = table.createTBody();
   for (const one of group.windows) {
     const row = body.insertRow();
-    row.insertCell().append(windowLink(stream, one.window));
-    const number = row.insertCell();
-    number.className = "number";
-    number.textContent = grouped(one.number);
-    row.insertCell().append(time(one.committed_at));
-    row.insertCell().append(run(one.run));
+    cell(row, windowLink(stream, one.window), "lane");
+    cell(row, grouped(one.number), "number");
+    cell(row, time(one.committed_at), "time");
+    cell(row, run(one.run), "run");
     const act = row.insertCell();
     if (group.selects !== null) act.append(button("Replay these …", () => replay(group.selects, one.window)));
   }
@@ -60,41 +56,55 @@ function windowsOf(group) {
   return box;
 }
 
+function showPicked() {
+  const place = document.getElementById("picked");
+  place.hidden = picked.size === 0;
+  const said = picked.size === 1 ? "Replay the picked message …" : `Replay the ${grouped(picked.size)} picked messages …`;
+  const act = button(said, () => plan({ stream, kind: "replay", conf: { records: [...picked].join("\n") }, text: "records" }));
+  const clear = button("Pick none", () => {
+    picked.clear();
+    for (const one of document.querySelectorAll(".examples input")) one.checked = false;
+    showPicked();
+  });
+  place.replaceChildren(act, clear);
+}
+
 function examplesOf(group) {
   const place = element("div");
-  const picked = new Set();
-  const act = button("Replay the picked ones …", () => plan({ stream, kind: "replay", conf: { records: [...picked].join("\n") }, text: "records" }));
-  act.disabled = true;
   const list = element("ul", undefined, "examples");
   for (const coordinate of group.examples) {
     const one = messageOf(coordinate);
     const record = `${one.topic}/${one.partition}@${one.offset}`;
     const pick = element("input");
     pick.type = "checkbox";
+    pick.checked = picked.has(record);
     pick.setAttribute("aria-label", `Pick ${record}`);
     pick.addEventListener("change", () => {
       if (pick.checked) picked.add(record);
       else picked.delete(record);
-      act.disabled = picked.size === 0;
+      showPicked();
     });
     const line = element("li");
     line.append(pick, link(coordinate, withQuery(address("streams", stream, "messages"), one)));
     list.append(line);
   }
-  place.append(list, act);
+  place.append(list);
+  const left = group.number - group.examples.length;
+  if (left > 0 && group.examples.length < MANY) place.append(button("Show more", () => { remember({ examples: MANY }); ask(); }));
+  else if (left > 0) place.append(element("p", `${grouped(left)} more are not named: choose one of the windows.`, "quiet"));
   return place;
 }
 
-function section(group, most) {
+function section(group, most, only) {
   const made = element("section", undefined, "group");
   const title = element("h2");
-  title.append(element("span", grouped(group.number), "number"), element("span", group.reason || "(no reason)", "reason"));
+  title.append(element("span", grouped(group.number), "number"), element("span", text(group.shown.reason) || "(no reason)", "reason"));
   made.append(title);
-  if (group.error) made.append(element("p", group.error, "quiet reason"));
+  if (group.error) made.append(element("p", text(group.shown.error), "quiet reason"));
   if (group.too_often) made.append(element("p", `${grouped(group.too_often)} of them were redriven ${most} times or more: a replay by reason leaves those out. Name them one by one.`, "busy"));
   const actions = element("p", undefined, "buttons");
   if (group.selects !== null) {
-    actions.append(button(`Replay ${group.number === 1 ? "it" : `all ${grouped(group.number)}`} …`, () => replay(group.selects), "primary"));
+    actions.append(button(`Replay ${group.number === 1 ? "it" : `all ${grouped(group.number)}`} …`, () => replay(group.selects), only ? "primary" : ""));
   } else {
     actions.append(element("span", "This reason cannot be written into a request: pick messages below.", "quiet"));
   }
@@ -110,7 +120,8 @@ function show(found) {
   const all = document.getElementById("all");
   all.replaceChildren();
   if (found.groups.length > 1 && !shown.reason) all.append(button(`Replay all ${grouped(found.counted)} …`, () => replay(ALL), "primary"));
-  document.getElementById("groups").replaceChildren(...found.groups.map((group) => section(group, found.max_redrives)));
+  document.getElementById("groups").replaceChildren(...found.groups.map((group) => section(group, found.max_redrives, found.groups.length === 1)));
+  showPicked();
 }
 
 async function ask() {
@@ -120,7 +131,8 @@ async function ask() {
   say(problem, "");
   document.getElementById("counted").textContent = "Counting …";
   try {
-    const url = withQuery(address("api", "streams", stream, "dead-letters"), values);
+    const examples = values.examples || (values.reason || values.window ? MANY : "");
+    const url = withQuery(address("api", "streams", stream, "dead-letters"), { ...values, examples });
     const found = await loadPatiently(url, (sentence) => mine === asking && say(problem, sentence));
     say(problem, "");
     if (mine !== asking) return;
@@ -135,6 +147,9 @@ async function ask() {
   }
 }
 
+// The beginning of the minute some hours ago.
+const minuteBefore = (hours) => new Date(Math.floor(Date.now() / 60000 - hours * 60) * 60000).toISOString().replace(/\.000Z$/, "Z");
+
 navigation(stream, "Dead letters");
 form.addEventListener("submit", (event) => {
   event.preventDefault();
@@ -142,11 +157,11 @@ form.addEventListener("submit", (event) => {
 });
 for (const one of form.querySelectorAll("[data-hours]")) {
   one.addEventListener("click", () => {
-    showTime("since", Date.now() - one.dataset.hours * 3600000);
+    showTime(form.elements.since, minuteBefore(one.dataset.hours));
     form.elements.until.value = "";
     ask();
   });
 }
 for (const name of ["reason", "window"]) form.elements[name].value = asked(name) || "";
-for (const name of ["since", "until"]) if (asked(name)) showTime(name, asked(name));
+for (const name of ["since", "until"]) if (asked(name)) showTime(form.elements[name], asked(name));
 ask();

@@ -10,8 +10,24 @@ const FATES = {
   stored: "good", erased: "good", skipped: "good", "no message": "good", "dead letter": "bad", missing: "bad", lost: "bad", expired: "bad",
   gone: "bad", hole: "bad", unproven: "bad",
 };
+// As the server writes times in sentences.
+const TIME = /(\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ)/;
 // Answers may come in another order than the questions.
 let asking = 0;
+
+// A sentence of the server as this page writes it: with a capital first, and times of the viewer's zone.
+function sentence(text) {
+  const made = document.createDocumentFragment();
+  const begun = text.charAt(0).toUpperCase() + text.slice(1);
+  begun.split(TIME).forEach((part, at) => made.append(at % 2 ? time(Date.parse(part.replace(" ", "T"))) : part));
+  return made;
+}
+
+function told(text, kind = "quiet told") {
+  const made = element("p", undefined, kind);
+  made.append(sentence(text));
+  return made;
+}
 
 function windowsOf(found) {
   const pending = found.pending.map((one) => ({ ...one, state: "pending", at: one.pinned_at, counts: "" }));
@@ -36,10 +52,10 @@ function showRows(found) {
     place.append(named(row, row.tombstone ? ", a tombstone" : ""), fields(Object.entries(row.fields)));
   }
   for (const one of found.under_keys) {
-    place.append(named(one, ", by key"), element("p", `${one.said}.`, "quiet told"), fields(Object.entries({ ...one.key, ...one.fields })));
+    place.append(named(one, ", by key"), told(`${one.said}.`), fields(Object.entries({ ...one.key, ...one.fields })));
   }
   if (place.childElementCount === 0 && !found.not_asked.length) place.append(element("p", "No row of it counts.", "quiet"));
-  for (const one of found.unsaid) place.append(named(one), element("p", `${one.why}.`, "quiet told"));
+  for (const one of found.unsaid) place.append(named(one), told(`${one.why}.`));
   if (found.not_asked.length) {
     const asking = element("p", `Asking ${found.not_asked.join(", ")} …`, "quiet");
     asking.id = "asking-sinks";
@@ -52,10 +68,10 @@ function showDecoded(found) {
   const place = document.getElementById("decoded");
   place.replaceChildren();
   if (!found) return;
-  place.append(element("h4", "Decoded"), element("p", found.said, "quiet told"));
+  place.append(element("h4", "Decoded"), told(found.said));
   found.pieces.forEach((one, at) => {
     if (found.pieces.length > 1) place.append(element("h4", `Piece ${at}`));
-    if (one.problem) place.append(element("p", one.problem, "bad told"));
+    if (one.problem) place.append(told(one.problem, "bad told"));
     place.append(fields(Object.entries(one.fields)));
   });
   if (found.more) place.append(element("p", `${grouped(found.more)} more pieces are not shown.`, "quiet"));
@@ -66,7 +82,7 @@ function showMessage(found) {
   const message = found.message;
   place.replaceChildren();
   if (message === null) {
-    place.append(element("p", found.kafka.sentence, "quiet"));
+    place.append(told(found.kafka.sentence, "quiet"));
     return;
   }
   const at = element("p", message.appended ? "Time, set by the broker: " : "Time, set by the producer: ", "told");
@@ -109,9 +125,9 @@ function show(found) {
   const fate = document.getElementById("fate");
   fate.textContent = found.fate;
   fate.className = `badge ${FATES[found.fate] || "busy"}`;
-  document.getElementById("sentence").textContent = withoutFate(found.sentence, found.fate);
-  const { log_start: start, end, sentence } = found.kafka;
-  document.getElementById("kafka").textContent = start === null ? sentence : `${sentence}. Its log has offsets ${grouped(start)} to ${grouped(end)}.`;
+  document.getElementById("sentence").replaceChildren(sentence(withoutFate(found.sentence, found.fate)));
+  const { log_start: start, end, sentence: said } = found.kafka;
+  document.getElementById("kafka").replaceChildren(sentence(start === null ? said : `${said}. Its log has offsets ${grouped(start)} to ${grouped(end)}.`));
   showActions(found);
   showMasking(found);
   showMessage(found);
@@ -125,13 +141,15 @@ function show(found) {
 }
 
 // The rest of the answer, from servers that may be slow or away: rows in files and topics, and the message decoded.
-async function askWhole(url, mine) {
+async function askWhole(url, mine, decodes) {
   try {
     const found = await loadPatiently(withQuery(url, { whole: "true" }), () => {});
     if (mine === asking) show(found);
   } catch (error) {
-    const place = document.getElementById("asking-sinks");
-    if (mine === asking && place) place.replaceChildren(element("span", error.message, "bad"));
+    if (mine !== asking) return;
+    const sinks = document.getElementById("asking-sinks");
+    if (sinks) sinks.replaceChildren(element("span", error.message, "bad"));
+    if (decodes) document.getElementById("decoded").replaceChildren(element("h4", "Decoded"), told(`Not decoded: ${error.message}`, "bad told"));
   }
 }
 
@@ -147,7 +165,8 @@ async function ask(payload) {
     if (mine !== asking) return;
     show(found);
     remember({ topic, partition, offset: found.offset });
-    if (found.not_asked.length || (payload && found.message)) askWhole(url, mine);
+    const decodes = payload && found.message !== null;
+    if (found.not_asked.length || decodes) askWhole(url, mine, decodes);
   } catch (error) {
     if (mine !== asking) return;
     document.getElementById("answer").hidden = true;

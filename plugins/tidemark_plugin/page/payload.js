@@ -30,6 +30,11 @@ function whole(found) {
 
 const about = (found) => `${size(found.bytes)}${found.utf8 ? "" : ", not UTF-8"}`;
 
+// A value as one text, with how much of it is not shown.
+export function text(found) {
+  return found.more ? `${found.text} … and ${size(found.more)} more` : found.text;
+}
+
 // Pairs of a name and what is to be shown of its value.
 export function parts(pairs) {
   return pairs.map(([name, found]) => {
@@ -52,4 +57,19 @@ export function fields(pairs) {
     made.append(element("dt", name), shown);
   }
   return made;
+}
+
+// How many characters of a text of any size stand in a sentence.
+const MOST_CUT = 1000;
+
+// A text from others that the server has left as it is: control characters and marks of direction by their numbers, and cut.
+export function cut(text) {
+  const shown = [...text.slice(0, MOST_CUT)].map((one) => (/[\p{C}\p{Zl}\p{Zp}]/u.test(one) && one !== "\n" && one !== "\t" ? number(one) : one)).join("");
+  return text.length > MOST_CUT ? `${shown} … and ${grouped(text.length - MOST_CUT)} more characters` : shown;
+}
+
+function number(character) {
+  const hex = character.codePointAt(0).toString(16);
+  if (hex.length <= 2) return `\\x${hex.padStart(2, "0")}`;
+  return hex.length <= 4 ? `\\u${hex.padStart(4, "0")}` : `\\U${hex.padStart(8, "0")}`;
 }

@@ -1,7 +1,7 @@
 // Starting a backfill or a replay: a dialog that says what, asks why, and has Airflow start the run in the viewer's name.
 // Airflow's rights decide, and its audit log knows who. The run itself checks the request as it checks any other.
 // Airflow 3.3 cannot fill in its own form from an address, so the form is here.
-import { address, airflow, airflowLink, element, link, time, withQuery } from "./shared.js";
+import { ROOT, address, airflow, airflowLink, element, link, time, withQuery } from "./shared.js";
 
 const ABOUT = {
   backfill: "A backfill reads offsets that no window has read yet.",
@@ -128,7 +128,9 @@ export function plan({ stream, kind, conf, text = null, says = "" }) {
       const asked = { ...conf, ...changed, reason: reason.value.trim(), dry_run: dry.checked };
       const { dag, run } = await start(stream, kind, asked);
       said.replaceChildren(
-        element("span", dry.checked ? "Airflow has started a dry run: " : "Airflow has started: ", "good"),
+        element("span", dry.checked ? "Airflow has started a dry run: " : "Airflow has started it: ", "good"),
+        link("how far it is", withQuery(new URL("run", ROOT), { dag_id: dag, run_id: run })),
+        ". In Airflow it is the run ",
         airflowLink(run, `dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}`),
       );
     } catch (error) {

@@ -5,6 +5,7 @@ import {
   streamOfAddress, time, windowLink, withQuery,
 } from "./shared.js";
 import { STORED, dagOf, start } from "./plan.js";
+import { showTime, timeOf } from "./times.js";
 
 const stream = streamOfAddress();
 const place = (id) => document.getElementById(id);
@@ -88,7 +89,8 @@ function fieldsNow() {
   const way = wayNow();
   const found = {};
   for (const name of WAYS[way][1]) {
-    const value = form.elements[name].value;
+    const control = form.elements[name];
+    const value = control.type === "datetime-local" ? timeOf(control) : control.value;
     if (value.trim()) found[name] = name === "records" || name === "ranges" ? value : value.trim();
   }
   if (WAYS[way][1].length === 0) found[way] = true;
@@ -113,6 +115,7 @@ function fillIn(kind, fields) {
     const control = form.elements[name];
     if (!control || ["kind", "way", "sinks"].includes(name) || value === null) continue;
     if (control.type === "checkbox") control.checked = value === true || value === "true";
+    else if (control.type === "datetime-local") showTime(control, String(value));
     else control.value = String(value);
   }
   const { mode, order, rate, strict, sinks, if_none: ifNone } = fields;

@@ -1,5 +1,5 @@
-// How far a replay or backfill is: Airflow's steps, and each partition by the ledger. Pausing, resuming and cancelling it, for
-// those who may. Everything is asked for by short requests, every few seconds until the run has ended.
+// How far a run is: Airflow's steps, and each partition by the ledger. Pausing, resuming and cancelling what has a lane of its
+// own, for those who may. Everything is asked for by short requests, every few seconds until the run has ended.
 import { address, airflow, airflowLink, button, cell, element, grouped, link, load, say, time, windowLink, withQuery } from "./shared.js";
 
 const EVERY_MS = 3000;
@@ -9,9 +9,18 @@ const ENDED = new Set(["success", "failed"]);
 const STATES = { success: "good", failed: "bad", running: "busy", queued: "busy", scheduled: "busy", up_for_retry: "busy", deferred: "busy", skipped: "quiet" };
 const WORDS = { upstream_failed: "not begun", up_for_retry: "tries again" };
 const LANES = { open: "busy", paused: "busy", done: "good", cancelled: "bad" };
-const ORDER = ["check", "compare", "diff", "approve", "plan", "process", "publish"];
+const ORDER = [
+  "check", "read_ledger", "compare", "diff", "approve", "plan", "erase", "process", "publish", "complete",
+  "report", "plan_repair", "repair", "compare_again", "report_again", "verdict",
+];
 // Steps that most runs do not have.
-const OPTIONAL = new Set(["compare", "diff", "approve"]);
+const OPTIONAL = new Set(["read_ledger", "compare", "diff", "approve", "plan_repair", "repair", "compare_again", "report_again"]);
+// The kinds of runs, as people read them; and those with a lane of their own, which is asked for by the run's name.
+export const KINDS = { ingest: "Ingest", replay: "Replay", backfill: "Backfill", erase: "Erasure", audit: "Audit" };
+const OWN_LANE = new Set(["replay", "backfill", "erase"]);
+// These can be planned again.
+const PLANNED = new Set(["replay", "backfill"]);
+export const kindOf = (dag) => dag.slice(dag.lastIndexOf("__") + 2);
 const place = (id) => document.getElementById(id);
 const part = encodeURIComponent;
 
@@ -85,7 +94,7 @@ function laneOf(one) {
   }
   const table = element("table");
   const head = table.createTHead().insertRow();
-  for (const [name, kind] of [["Partition", ""], ["Read", "number"], ["Of", "number"], ["", "wide"]]) head.append(element("th", name, kind));
+  for (const [name, kind] of [["Partition", ""], [one.kind === "erase" ? "Erased" : "Read", "number"], ["Of", "number"], ["", "wide"]]) head.append(element("th", name, kind));
   const body = table.createTBody();
   for (const found of one.partitions) {
     const row = body.insertRow();
@@ -102,16 +111,17 @@ function laneOf(one) {
   return made;
 }
 
-function told(run, lanes, refused) {
+function told(kind, run, lanes, refused) {
   const made = [];
   if (refused) made.push(`Refused: ${refused}`);
+  else if (run && run.state === "failed" && kind === "audit") made.push("The audit has found something that is not repaired, or could not end: its report says what, or the log of the red step.");
   else if (run && run.state === "success") made.push(run.conf?.dry_run && !lanes.length ? "The dry run has ended. Nothing was changed." : "Finished.");
   else if (run && run.state === "failed") made.push(lanes.some((one) => one.state === "paused") ? "The run has stopped, since it is paused." : lanes.some((one) => one.state === "cancelled") ? "Cancelled." : "The run has failed: the log of the red step says why.");
   else if (run) made.push("Under way.");
   if (lanes.length) {
     const [done, all] = [lanes.map(readOf), lanes.map((one) => one.offsets)].map((numbers) => numbers.reduce((sum, one) => sum + BigInt(one), 0n));
-    made.push(`${grouped(done)} of ${grouped(all)} offsets are read and committed.`);
-  } else if (run && !ENDED.has(run.state)) made.push("Nothing is claimed or read yet.");
+    made.push(`${grouped(done)} of ${grouped(all)} offsets are ${kind === "erase" ? "erased" : "read and committed"}.`);
+  } else if (run && !ENDED.has(run.state) && OWN_LANE.has(kind)) made.push("Nothing is claimed or read yet.");
   return made.join(" ");
 }
 
@@ -125,6 +135,7 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
   const xcom = async (task, key) => (await airflow(`${runs}/taskInstances/${task}/xcomEntries/${key}`)).value;
 
   async function progress() {
+    if (dag && !OWN_LANE.has(kindOf(dag))) return { lanes: [], may_steer: false };
     try {
       return await load(withQuery(address("api", "streams", stream, "progress"), { run: named }));
     } catch (error) {
@@ -153,8 +164,11 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
     look();
   }
 
-  function steering(found, state, lanes) {
+  function steering(found, state, lanes, tasks) {
     const made = [];
+    if (tasks.some((one) => one.task_id === "report" && one.state === "success")) {
+      made.push(link("The report of the audit", withQuery(address("streams", stream, "audit"), { run: named })));
+    }
     const open = lanes.filter((one) => one.state === "open" || one.state === "paused");
     if (open.length && found.may_steer) {
       if (open.some((one) => one.state === "open")) {
@@ -164,8 +178,8 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
     } else if (open.length) made.push(element("span", `To pause or cancel it is for those who may trigger ${stream}__${lanes[0].kind}.`, "quiet"));
     if (open.length && !dag) made.push(element("span", `A run of the command line: after a pause, run it again with --run ${found.run}.`, "quiet"));
     if (dag) {
-      const again = withQuery(`${address("streams", stream)}/plan`, { from_run: `${dag}/${run}` });
-      made.push(link("Plan it again", again), airflowLink("The run in Airflow", `dags/${part(dag)}/runs/${part(run)}`));
+      if (PLANNED.has(kindOf(dag))) made.push(link("Plan it again", withQuery(`${address("streams", stream)}/plan`, { from_run: `${dag}/${run}` })));
+      made.push(airflowLink("The run in Airflow", `dags/${part(dag)}/runs/${part(run)}`));
     }
     return made;
   }
@@ -190,13 +204,13 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
       const lanes = found.lanes.map((one) => ({ ...one, window_of: stream }));
       const failed = tasks.find((one) => one.state === "failed" && (one.task_id === "check" || one.task_id === "plan"));
       const refused = failed ? await xcom(failed.task_id, "refused").catch(() => "") : "";
-      const kind = lanes[0]?.kind || dag.slice(dag.lastIndexOf("__") + 2);
-      place("of-progress").textContent = `${kind === "backfill" ? "Backfill" : "Replay"}${about?.conf?.dry_run ? ", dry run" : ""}: ${run || found.run || named}`;
-      place("told").textContent = told(about, lanes, refused);
+      const kind = lanes[0]?.kind || kindOf(dag);
+      place("of-progress").textContent = `${KINDS[kind] || "Run"}${about?.conf?.dry_run ? ", dry run" : ""}: ${run || found.run || named}`;
+      place("told").textContent = told(kind, about, lanes, refused);
       place("told").className = `sentence ${refused ? "bad" : ""}`;
       place("steps").replaceChildren(...steps(tasks));
       const focused = document.activeElement?.closest?.("#steering") ? document.activeElement.textContent : null;
-      place("steering").replaceChildren(...steering(found, about?.state, lanes));
+      place("steering").replaceChildren(...steering(found, about?.state, lanes, tasks));
       [...place("steering").children].find((one) => one.textContent === focused)?.focus();
       place("lanes").replaceChildren(...lanes.map(laneOf));
       place("progress").hidden = false;

@@ -3,7 +3,8 @@
 // them. Everything is put in as text, never as HTML.
 
 import { airflow, asked, cell, estimated, grouped, navigation, windowLink } from "./shared.js";
-import { follow } from "./progress.js";
+import { cut } from "./payload.js";
+import { KINDS, follow, kindOf } from "./progress.js";
 
 // What is shown first: how it ended.
 const RESULTS = [
@@ -11,7 +12,7 @@ const RESULTS = [
   { task: "diff", key: "diff", title: "What the replay changes" },
   { task: "check", key: "found", title: "Before the run" },
 ];
-const KINDS = ["changed", "new", "gone"];
+const CHANGES = ["changed", "new", "gone"];
 
 async function result(task, key) {
   const [dag, run] = ["dag_id", "run_id"].map((name) => encodeURIComponent(asked(name) || ""));
@@ -28,7 +29,8 @@ function section(title, found) {
   made.querySelector("h2").textContent = title;
   made.querySelector(".description").textContent = "estimate" in found ? estimated(found.estimate) : "";
   const table = made.querySelector("table");
-  let shown = 0;
+  // They may be beyond 2^53.
+  let shown = 0n;
   for (const one of found.answers) {
     const row = table.tBodies[0].insertRow();
     cell(row, one.partition, "topic");
@@ -36,9 +38,9 @@ function section(title, found) {
     cell(row, grouped(one.until), "number");
     cell(row, grouped(one.offsets), "number");
     cell(row, one.answer, "");
-    shown += one.offsets;
+    shown += BigInt(one.offsets);
   }
-  let all = 0;
+  let all = 0n;
   for (const [answer, offsets] of Object.entries(found.totals)) {
     const row = table.tFoot.insertRow();
     cell(row, "total", "topic");
@@ -46,7 +48,7 @@ function section(title, found) {
     cell(row, "", "");
     cell(row, grouped(offsets), "number");
     cell(row, answer, "");
-    all += offsets;
+    all += BigInt(offsets);
   }
   if (shown < all) made.querySelector(".description").textContent += " The first lines; the totals are of all.";
   document.getElementById("results").append(made);
@@ -63,16 +65,16 @@ function changes(title, found) {
   const said = [`${grouped(found.messages)} messages compared, before anything is committed.`];
   if (found.not_compared.length) said.push(`Not compared: ${found.not_compared.join(", ")}.`);
   for (const one of found.reasons) {
-    said.push(`Dead letters with the reason ${JSON.stringify(one.reason)}: ${grouped(one.number)}, such as ${one.first}.`);
+    said.push(`Dead letters with the reason “${cut(one.reason)}”: ${grouped(one.number)}, such as ${one.first}.`);
   }
   made.querySelector(".description").textContent = said.join(" ");
   const [counts, examples] = made.querySelectorAll("table");
   for (const place of found.places) {
     const row = counts.tBodies[0].insertRow();
     cell(row, place.name, "topic");
-    for (const kind of ["same", ...KINDS]) cell(row, grouped(place[kind]), "number");
+    for (const kind of ["same", ...CHANGES]) cell(row, grouped(place[kind]), "number");
     cell(row, [place.columns, place.new_because, place.gone_because].flatMap(numbers).join(", "), "run");
-    for (const kind of KINDS) {
+    for (const kind of CHANGES) {
       const named = place[`${kind}_at`];
       for (const one of named) {
         const line = examples.tBodies[0].insertRow();
@@ -99,6 +101,20 @@ function changes(title, found) {
   document.getElementById("results").append(made);
 }
 
+// The places with results of what was, or would be, erased, and what each of them still holds then.
+function remains(title, places) {
+  const made = document.getElementById("remains").content.cloneNode(true).firstElementChild;
+  made.querySelector("h2").textContent = title;
+  for (const one of places) {
+    const row = made.querySelector("tbody").insertRow();
+    cell(row, one.name, "topic");
+    cell(row, one.type, "");
+    cell(row, Object.entries(one.place).map(([name, value]) => `${name} ${value}`).join(", ") || null, "run");
+    cell(row, one.remains ? one.remains.charAt(0).toUpperCase() + one.remains.slice(1) : "Nothing", one.remains ? "" : "good");
+  }
+  document.getElementById("results").append(made);
+}
+
 function windows({ lane, windows: committed }) {
   const dag = asked("dag_id") || "";
   const stream = dag.slice(0, dag.lastIndexOf("__"));
@@ -116,13 +132,15 @@ async function show() {
   const problem = document.getElementById("problem");
   try {
     const results = await Promise.all(RESULTS.map(({ task, key }) => result(task, key)));
-    const [published] = results;
+    const [published, , before] = results;
     document.getElementById("results").replaceChildren();
     for (const lane of published ? [published, published.then] : []) if (lane && lane.windows.length) windows(lane);
     results.forEach((found, at) => {
       if (found && found.places) changes(RESULTS[at].title, found);
       else if (found && found.answers) section(RESULTS[at].title, found);
     });
+    if (published?.remains) remains("What remains", published.remains);
+    else if (before?.remains) remains("Where the results are, and what would remain", before.remains);
     const some = document.querySelector("#results section") || !document.getElementById("progress").hidden;
     problem.textContent = some ? "" : "No task of this run has committed a window or answered for offsets.";
   } catch (reason) {
@@ -131,8 +149,8 @@ async function show() {
 }
 
 const dag = asked("dag_id") || "";
-const [stream, kind] = [asked("stream") || dag.slice(0, dag.lastIndexOf("__")), dag.slice(dag.lastIndexOf("__") + 2)];
-if (stream && (kind === "replay" || kind === "backfill")) {
+const stream = asked("stream") || dag.slice(0, dag.lastIndexOf("__"));
+if (stream && kindOf(dag) in KINDS) {
   navigation(stream, "");
   follow({ stream, dag, run: asked("run_id") || "", show });
 } else if (asked("stream")) {

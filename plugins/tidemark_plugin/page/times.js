@@ -44,8 +44,28 @@ export function both(ms) {
   return [`${dayText(at)} ${clockText(at)}`, `${day(at, !UTC)} ${clock(at, !UTC)} ${OTHER}`];
 }
 
-// The moment that a text such as 2026-11-21T07:00 names; without the clock, the beginning of the day. `later`: days.
+// The moment that a text such as 2026-11-21T07:00 or 2026-11-21T07:00:30 names; without the clock, the beginning of the day.
+// `later`: days.
 export function momentOf(text, later = 0) {
-  const [year, month, date, hour = 0, minute = 0] = text.split(/[-T:]/).map(Number);
-  return UTC ? new Date(Date.UTC(year, month - 1, date + later, hour, minute)) : new Date(year, month - 1, date + later, hour, minute);
+  const [year, month, date, hour = 0, minute = 0, second = 0] = text.split(/[-T:]/).map(Number);
+  const parts = [year, month - 1, date + later, hour, minute, Math.floor(second), Math.round((second % 1) * 1000)];
+  return UTC ? new Date(Date.UTC(...parts)) : new Date(...parts);
+}
+
+// A field of a time (datetime-local) takes the zone that all times are of. A time that the page was given, and that nobody has
+// changed, stays as exact as it was given.
+export function showTime(field, text) {
+  const at = new Date(text);
+  const seconds = clockText(at).slice(5);
+  // A browser shows seconds, and takes them, where they are steps.
+  field.step = seconds === ":00" ? "" : "1";
+  field.value = Number.isNaN(at.getTime()) ? "" : `${dayText(at)}T${minuteText(at)}${seconds === ":00" ? "" : seconds}`;
+  field.dataset.given = text;
+  field.dataset.shown = field.value;
+}
+
+// What a field of a time says, as the server reads it; empty for an empty field.
+export function timeOf(field) {
+  if (field.dataset.given && field.value === field.dataset.shown) return field.dataset.given;
+  return field.value ? momentOf(field.value).toISOString().replace(/\.000Z$/, "Z") : "";
 }

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from tidemark.views.audits import MOST, SHOWN, audits
 from tidemark_plugin import serving
+from tidemark_plugin.answers import Audits
 from tidemark_plugin.viewing import User, Viewing
 
 
@@ -18,7 +19,7 @@ def routes(viewing: Viewing) -> APIRouter:
     async def page(request: Request, name: str, user: User) -> Response:
         return await viewing.page("audits", request, name, user)
 
-    @router.get("/api/streams/{name}/audits", responses=serving.PROBLEMS)
+    @router.get("/api/streams/{name}/audits", responses=serving.answers(Audits), response_model=None)
     async def newest(name: str, user: User, limit: Annotated[int, Query(ge=1, le=MOST)] = SHOWN) -> dict[str, Any]:
         """The audits that ended last, the newest first: outcome, counts, and the first coordinates of what they found."""
         return await viewing.ask(name, user, lambda opened: audits(opened, limit), "no audits", ledger_only=True)

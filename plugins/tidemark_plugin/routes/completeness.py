@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 from tidemark.views.event_calendar import hour_asked, hour_whole, hours_asked, hours_shown
 from tidemark.views.event_time import MOST_HOURS
-from tidemark_plugin import serving
+from tidemark_plugin import answers, serving
 from tidemark_plugin.asking import OK
 from tidemark_plugin.streams import InEventTime
 from tidemark_plugin.viewing import User, Viewing
@@ -33,7 +33,7 @@ def routes(viewing: Viewing) -> APIRouter:
     async def page(request: Request, name: str, user: User) -> Response:
         return await viewing.page("completeness", request, name, user)
 
-    @router.get("/api/streams/{name}/completeness", responses=serving.PROBLEMS)
+    @router.get("/api/streams/{name}/completeness", responses=serving.answers(answers.Calendar))
     async def calendar(name: str, user: User, since: Since = "", hours: Hours = MOST_HOURS) -> Response:
         """The watermark, and for each hour a word, what is missing, and what came late. As it was seen just now."""
 
@@ -43,7 +43,7 @@ def routes(viewing: Viewing) -> APIRouter:
 
         return await _answered(name, user, answer)
 
-    @router.get("/api/streams/{name}/completeness/{hour}", responses=serving.PROBLEMS)
+    @router.get("/api/streams/{name}/completeness/{hour}", responses=serving.answers(answers.Hour))
     async def one_hour(name: str, hour: Hour, user: User) -> Response:
         """One hour, partition by partition: the rule, what is missing, what of that a backfill can read, what came late."""
         return await _answered(name, user, lambda found: hour_whole(found.seen, hour_asked("hour", hour), found.first))

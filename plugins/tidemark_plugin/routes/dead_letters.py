@@ -14,8 +14,9 @@ from tidemark.runs.redriving import DeadLetters
 from tidemark.runs.requests import MOST_TIME, WINDOW_PATTERN
 from tidemark.runs.selecting import times
 from tidemark.streams.loading import StreamFile
-from tidemark.views.dead_letters import dead_letters
-from tidemark_plugin import serving
+from tidemark.views.dead_letters import EXAMPLES, MOST_EXAMPLES, dead_letters, page_of
+from tidemark_plugin import answers, serving
+from tidemark_plugin.asking import dead_letters_of
 from tidemark_plugin.viewing import User, Viewing
 
 # How much of the time that a person waits goes into counting; the rest is for opening the stream and for the answer.
@@ -30,6 +31,7 @@ Time = Annotated[
         max_length=MOST_TIME, description="a time with its zone: of messages from the first at or after it, or up to it"
     ),
 ]
+Examples = Annotated[int, Query(ge=1, le=MOST_EXAMPLES, description="how many messages of each group are named")]
 
 
 def routes(viewing: Viewing) -> APIRouter:
@@ -38,34 +40,41 @@ def routes(viewing: Viewing) -> APIRouter:
 
     def everything(file: StreamFile) -> dict[str, Any]:
         """Kept for whoever looks next: the first look at a long history takes longer than a viewer waits."""
-        return _counted(viewing.servers.open(file), DeadLetters(), seconds)
+        return _counted(viewing.servers.open(file), DeadLetters(), EXAMPLES, seconds)
 
     @router.get("/streams/{name}/dead-letters", include_in_schema=False)
     async def page(request: Request, name: str, user: User) -> Response:
         return await viewing.page("dead-letters", request, name, user)
 
-    @router.get("/api/streams/{name}/dead-letters", responses=serving.PROBLEMS)
+    @router.get("/api/streams/{name}/dead-letters", responses=serving.answers(answers.DeadLetters))
     async def in_groups(
-        name: str, user: User, reason: Reason = None, window: Window = "", since: Time = "", until: Time = ""
+        name: str,
+        user: User,
+        reason: Reason = None,
+        window: Window = "",
+        since: Time = "",
+        until: Time = "",
+        examples: Examples = EXAMPLES,
     ) -> Response:
         """The dead letters that count, by reason and error class, with windows and examples; those of the newest windows
         first, as many as can be counted in time.
         """
         file = await viewing.stream(name, user)
         wanted = DeadLetters(reason or None, window)
-        if wanted == DeadLetters() and not since and not until:
-            return serving.as_json(await viewing.asking.answer(file, everything))
+        table = dead_letters_of(file)
+        if wanted == DeadLetters() and not since and not until and examples == EXAMPLES:
+            return serving.as_json(await viewing.asking.answer(file, everything, table, ledger_only=True))
 
         def question(opened: OpenStream) -> dict[str, Any]:
             lower, upper = times(since, until)
-            return _counted(opened, replace(wanted, since=lower, until=upper), seconds)
+            return _counted(opened, replace(wanted, since=lower, until=upper), examples, seconds)
 
-        return JSONResponse(await viewing.ask(name, user, question, "no dead letters"))
+        return JSONResponse(await viewing.ask(name, user, question, "no dead letters", table, ledger_only=True))
 
     return router
 
 
-def _counted(opened: OpenStream, wanted: DeadLetters, seconds: float) -> dict[str, Any]:
+def _counted(opened: OpenStream, wanted: DeadLetters, examples: int, seconds: float) -> dict[str, Any]:
     until: list[float] = []
 
     def enough(_: int) -> bool:
@@ -74,4 +83,4 @@ def _counted(opened: OpenStream, wanted: DeadLetters, seconds: float) -> dict[st
             until.append(time.monotonic() + seconds)
         return time.monotonic() > until[0]
 
-    return dead_letters(opened, wanted, enough=enough)
+    return page_of(dead_letters(opened, wanted, examples=examples, enough=enough))

@@ -14,6 +14,8 @@ from tidemark.views.decoded import decoded
 from tidemark.views.message import decoded_shown, page_of
 from tidemark_plugin import serving
 from tidemark_plugin.access import may_trigger, note_look
+from tidemark_plugin.answers import Message
+from tidemark_plugin.asking import dead_letters_of, kafka_of, sinks_of
 from tidemark_plugin.viewing import User, Viewing
 
 _MOST_OF_A_TOPIC, _MOST_OF_AN_OFFSET = 249, 40
@@ -50,7 +52,11 @@ def routes(viewing: Viewing) -> APIRouter:
     async def page(request: Request, name: str, user: User) -> Response:
         return await viewing.page("message", request, name, user)
 
-    @router.get("/api/streams/{name}/messages/{topic}/{partition}/{offset}", responses=serving.PROBLEMS)
+    @router.get(
+        "/api/streams/{name}/messages/{topic}/{partition}/{offset}",
+        responses=serving.answers(Message),
+        response_model=None,
+    )
     async def one_message(
         name: str,
         topic: Topic,
@@ -72,15 +78,18 @@ def routes(viewing: Viewing) -> APIRouter:
             # Before the answer: whoever has seen it is in the log, and not only whoever got it in time.
             await run_in_threadpool(note_look, user, _replay_dag(name), named)
 
+        # Without them, the answer says so; a late one names them.
+        others = [kafka_of(file), dead_letters_of(file)]
+
         def question(opened: OpenStream) -> dict[str, Any]:
             return _found(opened, named, payload=payload, whole=whole)
 
         if whole:
             # Files and other servers: what they keep waiting are such questions, and no others.
-            others = sorted({one.connection for one in file.stream.sinks})
+            others += sinks_of(file)
             found = await viewing.ask_long(name, user, f"{named} {payload}", question, *others, ledger_only=True)
         else:
-            found = await viewing.ask(name, user, question, "no such message", ledger_only=True)
+            found = await viewing.ask(name, user, question, "no such message", *others, ledger_only=True)
         return {**found, "may_see_payload": may}
 
     return router
@@ -90,7 +99,7 @@ def _found(opened: OpenStream, named: str, *, payload: bool, whole: bool) -> dic
     found = where.located(opened, where.coordinate(opened, named), all_sinks=whole)
     read = decoded(opened.stream, opened.connections, found.at, found.message) if whole and found.message else None
     return {
-        **page_of(found, payload=payload),
+        **page_of(found, payload=payload, order=list(opened.stream.fields)),
         "decoded": None if read is None else decoded_shown(read, payload=payload),
         "again": again(found),
     }

@@ -15,6 +15,7 @@ from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
 from tidemark.views.planned import planned
 from tidemark_plugin import serving
 from tidemark_plugin.access import may_trigger
+from tidemark_plugin.answers import Number, Problem
 from tidemark_plugin.viewing import User, Viewing
 
 _REQUESTS: dict[str, type[BackfillRequest] | type[ReplayRequest]] = {
@@ -22,8 +23,6 @@ _REQUESTS: dict[str, type[BackfillRequest] | type[ReplayRequest]] = {
     "backfill": BackfillRequest,
 }
 _MOST_FIELDS = 40
-
-Number = Annotated[str, Field(pattern="^[0-9]+$", description="a number of any size, as a text")]
 
 
 class Asked(BaseModel):
@@ -109,7 +108,8 @@ class Plan(BaseModel):
 
 def routes(viewing: Viewing) -> APIRouter:
     router = APIRouter(tags=["plans"])
-    problems = {**serving.PROBLEMS, 409: {"description": "The plan that `plan` names is stale."}}
+    stale = {"description": "The plan that `plan` names is stale.", "model": Problem}
+    problems = {**serving.PROBLEMS_OF_POST, 409: stale}
 
     @router.get("/streams/{name}/plan", include_in_schema=False)
     async def page(request: Request, name: str, user: User) -> Response:

@@ -14,7 +14,7 @@ from tidemark.runs.requests import MOST_REASON
 from tidemark.views.lane_progress import progress_of
 from tidemark_plugin import serving
 from tidemark_plugin.access import may_trigger, note_steering
-from tidemark_plugin.routes.plans import Number
+from tidemark_plugin.answers import Number
 from tidemark_plugin.viewing import User, Viewing
 
 _MOST_OF_A_RUN = 600
@@ -93,7 +93,7 @@ def routes(viewing: Viewing) -> APIRouter:
         may = await run_in_threadpool(may_trigger, user, _dag_of(name, found["lanes"][0]["lane"]))
         return {**found, "may_steer": may}
 
-    @router.post("/api/streams/{name}/progress/{action}", responses=serving.PROBLEMS, response_model=Progress)
+    @router.post("/api/streams/{name}/progress/{action}", responses=serving.PROBLEMS_OF_POST, response_model=Progress)
     async def steer(
         name: str, action: Literal["pause", "resume", "cancel"], asked: Steered, user: User
     ) -> dict[str, Any]:

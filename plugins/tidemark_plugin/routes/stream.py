@@ -16,6 +16,7 @@ from tidemark.views.coverage_bars import MOST_BARS, MOST_PARTITIONS, MOST_PIXELS
 from tidemark.views.overview import worst_partitions
 from tidemark.views.trend import LAST, trend
 from tidemark_plugin import serving
+from tidemark_plugin.answers import Coverage, Stream, Trend
 from tidemark_plugin.asking import OK
 from tidemark_plugin.viewing import User, Viewing
 
@@ -27,7 +28,7 @@ def routes(viewing: Viewing) -> APIRouter:
     async def page(request: Request, name: str, user: User) -> Response:
         return await viewing.page("stream", request, name, user)
 
-    @router.get("/api/streams/{name}", responses=serving.PROBLEMS)
+    @router.get("/api/streams/{name}", responses=serving.answers(Stream))
     async def one_stream(
         name: str, user: User, partitions: Annotated[int, Query(ge=1, le=MOST_PARTITIONS)] = MOST_PARTITIONS
     ) -> Response:
@@ -40,7 +41,7 @@ def routes(viewing: Viewing) -> APIRouter:
             answer = replace(answer, fields=worst_partitions(answer.fields, partitions))
         return serving.as_json(answer)
 
-    @router.get("/api/streams/{name}/coverage", responses=serving.PROBLEMS)
+    @router.get("/api/streams/{name}/coverage", responses=serving.answers(Coverage))
     async def coverage(
         name: str,
         user: User,
@@ -65,7 +66,7 @@ def routes(viewing: Viewing) -> APIRouter:
         asked = Asked(width, first, count, partition, start, until, gaps)
         return JSONResponse(await viewing.ask(name, user, lambda _: viewing.servers.bars(file, asked), "no coverage"))
 
-    @router.get("/api/streams/{name}/trend", responses=serving.PROBLEMS)
+    @router.get("/api/streams/{name}/trend", responses=serving.answers(Trend))
     async def trend_of(name: str, user: User) -> Response:
         """Lag, throughput and dead letters of the last windows of the ingest, the oldest first."""
         found = await viewing.ask(name, user, _trend, "no windows", ledger_only=True)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from tidemark.views.line import line_of
 from tidemark_plugin import serving
+from tidemark_plugin.answers import Line, Streams
 from tidemark_plugin.asking import OK
 from tidemark_plugin.viewing import User, Viewing
 
@@ -22,14 +23,14 @@ def routes(viewing: Viewing) -> APIRouter:
     async def page(request: Request) -> Response:
         return serving.page("streams", request)
 
-    @router.get("/api/streams")
+    @router.get("/api/streams", responses=serving.answers(Streams), response_model=None)
     async def list_streams(user: User, topic: Topic = None) -> dict[str, Any]:
         """The names of the streams that you may see, and what is wrong with files that are no stream files."""
         found, problems = await viewing.visible(user)
         reading = (name for name, file in found.items() if topic is None or file.stream.source.reads(topic))
         return {"streams": sorted(reading), "problems": problems}
 
-    @router.get("/api/streams/{name}/line", responses=serving.PROBLEMS)
+    @router.get("/api/streams/{name}/line", responses=serving.answers(Line))
     async def line(name: str, user: User) -> Response:
         """A stream in one line: status, lag, retention, the ingest's last commit and dead letters, the last audit."""
         answer = await viewing.asking.answer(await viewing.stream(name, user))

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from tidemark.views.window import window_of
 from tidemark_plugin import serving
+from tidemark_plugin.answers import Window
 from tidemark_plugin.viewing import User, Viewing
 
 Lane = Annotated[str, Path(min_length=1, max_length=200)]
@@ -21,7 +22,7 @@ def routes(viewing: Viewing) -> APIRouter:
     async def page(request: Request, name: str, lane: str, seq: str, user: User) -> Response:  # noqa: ARG001 (the script reads them)
         return await viewing.page("window", request, name, user)
 
-    @router.get("/api/streams/{name}/windows/{lane}/{seq}", responses=serving.PROBLEMS)
+    @router.get("/api/streams/{name}/windows/{lane}/{seq}", responses=serving.answers(Window), response_model=None)
     async def one_window(name: str, lane: Lane, seq: Seq, user: User) -> dict[str, Any]:
         """One window: ranges, tallies, gaps with their reasons, its attempt, its sinks, and the time of each step."""
         return await viewing.ask(

@@ -38,7 +38,7 @@ def messages_of(
     number = sum(one.until - one.start for one in written)
     if number > MOST_MESSAGES:
         within = ", ".join(map(str, written[:5])) + (f" and {len(written) - 5} more" if len(written) > 5 else "")
-        return f"it is one of {number:,} messages in {within}; up to {MOST_MESSAGES:,} are searched"
+        return f"it is one of {_grouped(number)} messages in {within}; up to {_grouped(MOST_MESSAGES)} are searched"
     found: dict[int, StoredRow] = {}
     with consumer_of(cluster) as consumer:
         for one in written:
@@ -50,8 +50,13 @@ def messages_of(
                     if origin is not None and len(found) < MOST_ROWS:
                         found.setdefault(origin.place.index, _row(origin, message))
     if not found:
-        return f"it is not among the {number:,} messages of its window's time; the topic may have deleted it"
+        return f"it is not among the {_grouped(number)} messages of its window's time; the topic may have deleted it"
     return [found[index] for index in sorted(found)]
+
+
+def _grouped(number: int) -> str:
+    """Digits in groups of three, as the pages write them."""
+    return f"{number:,}".replace(",", " ")
 
 
 def _written(log: KafkaLog, topics: Sequence[str], record: Record) -> list[OffsetRange]:
