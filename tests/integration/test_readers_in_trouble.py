@@ -49,7 +49,8 @@ def test_a_broker_that_goes_away_between_two_partitions(
     given = kafka_messages.kafka_messages(Counting(MemoryStore(), "s"), kafka.endpoint, ["out"], "out")
     assert next(given).origin.place.offset == 0
     control.down(site, report=lambda line: None)
-    with pytest.raises(Unreachable, match="out/1"):
+    # The client may notice by itself that the broker is away, before the partition gives nothing.
+    with pytest.raises(Unreachable, match="out/1|Kafka at .* did not answer"):
         next(given)
 
 

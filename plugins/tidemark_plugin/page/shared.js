@@ -134,8 +134,9 @@ export function arrange(body, rows) {
   });
 }
 
-// What each row was made as, as a text.
+// What each row was made as, as a text. Such a text is compared, and never becomes a part of a page.
 const madeAs = new WeakMap();
+const asText = (node) => new XMLSerializer().serializeToString(node);
 
 // The rows of a table. A row that would look the same stays as it is, so that a text can be selected there and copied.
 export function fill(table, rows, columns, empty) {
@@ -144,7 +145,7 @@ export function fill(table, rows, columns, empty) {
   const rowOf = (draw) => {
     const row = element("tr");
     draw(row);
-    const text = row.outerHTML;
+    const text = asText(row);
     // What a button does may differ though it looks the same.
     const same = row.querySelector("button") ? null : old.get(text);
     old.delete(text);
@@ -164,7 +165,7 @@ export function fill(table, rows, columns, empty) {
 export function refill(place, draw) {
   const wanted = element(place.tagName);
   draw(wanted);
-  const text = wanted.innerHTML;
+  const text = asText(wanted);
   if (madeAs.get(place) === text) return;
   madeAs.set(place, text);
   keepingFocus(() => place, () => place.replaceChildren(...wanted.childNodes));

@@ -124,7 +124,7 @@ def audit(
         forgotten,
         some,
         sums=sums_of(rows.blocks),
-        dead_letter_sums=dead_letter_sums_of(rows.blocks) if known else None,
+        dead_letter_sums=dead_letter_sums_of(rows.blocks) if rows.unchanged else None,
         block_size=size,
     )
     places = list(_places(compared, run)) if to_read or not_read else []
@@ -152,7 +152,7 @@ def audit(
         stored=sum(tally.stored.number for tally in counts),
         dead_letters=sum(tally.dead_letters for tally in counts),
         skipped=sum(tally.skipped.number for tally in counts),
-        unchanged=sum(one.tally.read.number for one in known),
+        unchanged=rows.unchanged,
         unproven=not_read.count() - by_tallies,
         by_tallies=by_tallies,
         gone=gone.count(),

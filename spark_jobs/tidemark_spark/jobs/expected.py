@@ -50,6 +50,8 @@ class Expected:
     tallies: tuple[PartitionTally, ...]
     blocks: tuple[PartitionBlocks, ...]
     made: Callable[[], Rows]
+    # Of them, messages whose counts were known, and of which no row was computed.
+    unchanged: int = 0
     counted_dead_letters: DataFrame | None = None
     kept: ExitStack = field(default_factory=ExitStack)
 
@@ -108,13 +110,14 @@ def expected_rows(
 
     if only_sums and in_kafka and takes_one_pass(stream):
         unknown = in_kafka - RangeSet(one.offsets for one in known)
+        number = sum(one.tally.read.number for one in known)
         if not unknown:
-            return Expected(*counts_of(known), made)
+            return Expected(*counts_of(known), made, number)
         passed = _in_one_pass(one_pass(spark, partial(messages, unknown), stream, limits, size))
         if passed is not None:
             tallies, blocks = passed.tallies_and_blocks
             dead_letters = None if known else passed.dead_letters
-            return Expected(*counts_of(known, tallies, blocks), made, dead_letters)
+            return Expected(*counts_of(known, tallies, blocks), made, number, dead_letters)
     rows = made()
     try:
         counts = tallies_and_blocks(rows.frame, size, rows.read) if in_kafka else ((), ())
