@@ -80,7 +80,7 @@ def _log_in(request: Request) -> Response:
     text = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
         "<title>Tidemark</title></head><body><p>You are not logged in. "
-        f'<a href="{escape(target)}">Log in to Airflow</a>: then this page opens.</p></body></html>\n'
+        f'<a href="{escape(target)}">Log in to Airflow</a>, and this page opens.</p></body></html>\n'
     )
     return HTMLResponse(text, 401)
 

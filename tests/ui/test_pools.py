@@ -62,7 +62,7 @@ def test_a_replay_waits_in_its_pool_while_the_ingest_goes_on(
         page.locator(".lane .badge", has_text="paused").wait_for()
         slots(airflow, 1)
         assert airflow.wait(f"{stream}__replay", replay) == "failed"
-        page.locator("#told", has_text="The run has stopped, since it is paused. 0 of 5 offsets").wait_for()
+        page.locator("#told", has_text="The run has stopped because it was paused. 0 of 5 offsets").wait_for()
         page.screenshot(path=SCREENSHOTS / "run-stopped.png", full_page=True)
         page.click("text=Resume")
         until(lambda: airflow.state(f"{stream}__replay", replay) != "failed", "nobody has cleared the run")

@@ -45,7 +45,7 @@ OfWindow = Annotated[
     typer.Option(
         "--window",
         help="what windows have read: LANE, LANE/NUMBER, or the name of the run that committed them; `ledger show --closed` "
-        "lists them",
+        "lists the lanes",
     ),
 ]
 Since = Annotated[

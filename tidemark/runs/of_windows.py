@@ -19,7 +19,8 @@ def read_by(opened: OpenStream, named: str) -> RangeSet:
         raise WrongUse(
             f"window {named}: {opened.book.stream} has no committed window of this name. Expected LANE, such as ingest; "
             "LANE/NUMBER, such as ingest/17; or the name of a run that has committed windows. "
-            f"`tidemark ledger show {opened.book.stream} --closed` lists the lanes, their windows and runs"
+            f"`tidemark ledger show {opened.book.stream} --closed` lists the lanes; "
+            f"`tidemark window {opened.book.stream} LANE/NUMBER` names a window's run"
         )
     offsets = RangeSet(one for window in found for one in window.covers)
     if not offsets:

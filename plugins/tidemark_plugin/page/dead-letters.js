@@ -61,7 +61,7 @@ function showPicked() {
   place.hidden = picked.size === 0;
   const said = picked.size === 1 ? "Replay the picked message …" : `Replay the ${grouped(picked.size)} picked messages …`;
   const act = button(said, () => plan({ stream, kind: "replay", conf: { records: [...picked].join("\n") }, text: "records" }));
-  const clear = button("Pick none", () => {
+  const clear = button("Clear selection", () => {
     picked.clear();
     for (const one of document.querySelectorAll(".examples input")) one.checked = false;
     showPicked();

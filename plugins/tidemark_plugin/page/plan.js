@@ -129,7 +129,7 @@ export function plan({ stream, kind, conf, text = null, says = "" }) {
       const { dag, run } = await start(stream, kind, asked);
       said.replaceChildren(
         element("span", dry.checked ? "Airflow has started a dry run: " : "Airflow has started it: ", "good"),
-        link("how far it is", withQuery(new URL("run", ROOT), { dag_id: dag, run_id: run })),
+        link("follow its progress", withQuery(new URL("run", ROOT), { dag_id: dag, run_id: run })),
         ". In Airflow it is the run ",
         airflowLink(run, `dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}`),
       );

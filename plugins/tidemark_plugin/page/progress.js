@@ -116,7 +116,7 @@ function told(kind, run, lanes, refused) {
   if (refused) made.push(`Refused: ${refused}`);
   else if (run && run.state === "failed" && kind === "audit") made.push("The audit has found something that is not repaired, or could not end: its report says what, or the log of the red step.");
   else if (run && run.state === "success") made.push(run.conf?.dry_run && !lanes.length ? "The dry run has ended. Nothing was changed." : "Finished.");
-  else if (run && run.state === "failed") made.push(lanes.some((one) => one.state === "paused") ? "The run has stopped, since it is paused." : lanes.some((one) => one.state === "cancelled") ? "Cancelled." : "The run has failed: the log of the red step says why.");
+  else if (run && run.state === "failed") made.push(lanes.some((one) => one.state === "paused") ? "The run has stopped because it was paused." : lanes.some((one) => one.state === "cancelled") ? "Cancelled." : "The run has failed: the log of the red step says why.");
   else if (run) made.push("Under way.");
   if (lanes.length) {
     const [done, all] = [lanes.map(readOf), lanes.map((one) => one.offsets)].map((numbers) => numbers.reduce((sum, one) => sum + BigInt(one), 0n));
