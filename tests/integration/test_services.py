@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -165,7 +166,9 @@ def test_down_ends_what_a_killed_up_has_started_and_nothing_else(
     control.up(neighbour, ("zookeeper",))
     bystanders = processes.running(neighbour)
     marks = {processes.SITE_MARK: str(neighbour.state), processes.SERVER_MARK: "zookeeper"}
-    with subprocess.Popen(["sleep", "600"], env={**os.environ, **marks}) as sleep:
+    with subprocess.Popen(["sleep", "600"], env={**os.environ, **marks}) as sleep, ExitStack() as ends:
+        # Also when this test fails: nobody waits for ten minutes then.
+        ends.callback(sleep.kill)
         bystanders.append(psutil.Process(sleep.pid))
         # Kafka and HBase take long enough to be ready that it is still at work below.
         up = command("up", *control.DATA_SERVERS)
@@ -180,7 +183,6 @@ def test_down_ends_what_a_killed_up_has_started_and_nothing_else(
         assert said(command("down"))[0] == 0
         assert all(gone(process) for process in started)
         assert not any(gone(process) for process in bystanders)
-        sleep.kill()
     SERVERS["zookeeper"].ready(neighbour)
 
 
