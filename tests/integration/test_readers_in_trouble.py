@@ -50,7 +50,7 @@ def test_a_broker_that_goes_away_between_two_partitions(
     assert next(given).origin.place.offset == 0
     control.down(site, report=lambda line: None)
     # The client may notice by itself that the broker is away, before the partition gives nothing.
-    with pytest.raises(Unreachable, match="out/1|Kafka at .* did not answer"):
+    with pytest.raises(Unreachable, match=r"out/1|Kafka at .* did not answer"):
         next(given)
 
 
