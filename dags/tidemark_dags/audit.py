@@ -137,13 +137,12 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
             # A run of a paused DAG would never end.
             fail_when_dag_is_paused=True,
         )
-        # From the messages, whatever the level of the first audit was: the replay has just read them.
         compare_again = _compare(
             file,
             stream,
             "compare_again",
             name_after_repair(RUN),
-            Level.FULL.value,
+            "{{ ti.xcom_pull(task_ids='plan_repair')['level_after'] }}",
             "{{ ti.xcom_pull(task_ids='plan_repair')['audit_after'] }}",
         )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka import KafkaProducer
 from msgspec import structs
+from pyspark.sql import SparkSession
 
 from tests.support.damage import delete_rows, place, rows_at
 from tests.support.oracle import CDN, ORDERS, Example
@@ -114,6 +116,61 @@ def test_after_a_change_of_code_or_file_rows_are_computed_again(make: Make, monk
     assert (report.clean, report.unchanged) == (False, 0)
     assert place(report, "hbase").extra > 0
     assert place(report, "dead letters").missing > 0
+
+
+@pytest.mark.covers("N6")
+def test_contents_of_dead_letters_are_compared_where_rows_are_made(make: Make) -> None:
+    """Beside tallies, which do not have them. The reason of a check is no other number of dead letters."""
+    play = make(ORDERS)
+    play.rewrite(checks=[{"invalid_when": "amount < 50", "reason": "too little"}])
+    play.produce(300)
+    play.ingest()
+    play.rewrite(checks=[{"invalid_when": "amount < 50", "reason": "less than fifty"}])
+    play.produce(60)
+    play.ingest()
+    report = both(play)
+    assert (report.clean, report.unchanged) == (False, 60), report.sentence()
+    assert place(report, "hbase").found == place(report, "hbase").expected
+    assert place(report, "dead letters").different > 0
+
+
+@pytest.mark.covers("N6")
+def test_rows_of_another_table_are_always_computed_again(make: Make, spark: SparkSession, tmp_path: Path) -> None:
+    """A table that a transform joins may have changed since."""
+    prices = (tmp_path / "prices").as_uri()
+
+    def write(factor: int) -> None:
+        spark.createDataFrame([(factor,)], "factor int").write.mode("overwrite").parquet(prices)
+
+    write(1)
+    play = make(ORDERS)
+    sql = f"SELECT m.* EXCEPT (amount), amount * factor AS amount FROM messages m JOIN parquet.`{prices}`"
+    play.rewrite(transform={"sql": sql, "fields": play.opened.stream.fields})
+    play.produce(60)
+    play.ingest()
+    assert both(play).clean
+    write(2)
+    report = both(play)
+    # All but the tombstones, and an amount of 0.
+    assert report.stored - 5 < place(report, "hbase").different < report.stored
+
+
+@pytest.mark.covers("N6")
+@pytest.mark.parametrize(
+    ("condition", "unchanged"),
+    [
+        ("amount < 50", True),
+        ("current_timestamp() < timestamp'2020-01-01'", False),
+        ("amount < (SELECT min(id) FROM range(50, 60))", False),
+    ],
+)
+def test_a_check_that_looks_beyond_its_message(make: Make, condition: str, unchanged: bool) -> None:  # noqa: FBT001
+    play = make(ORDERS)
+    play.rewrite(checks=[{"invalid_when": condition, "reason": "too little"}])
+    play.produce(30)
+    play.ingest()
+    report = both(play)
+    assert (report.clean, report.unchanged) == (True, 30 if unchanged else 0), report.sentence()
 
 
 @pytest.mark.covers("N6")

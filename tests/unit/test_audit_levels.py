@@ -354,3 +354,12 @@ def test_a_page_is_light_or_dark_as_the_readers_system() -> None:
     pairs = re.findall(r"light-dark\((#\w+), (#\w+)\)", style)
     assert sorted(re.findall(r"#\w+", style)) == sorted(one for pair in pairs for one in pair)
     assert len(pairs) >= 4
+
+
+@pytest.mark.covers("N10")
+def test_after_a_repair_rows_are_made_again_if_they_were_before() -> None:
+    assert {one: one.after_repair for one in Level if one.needs_spark} == {
+        Level.SINKS: Level.FULL,
+        Level.FULL: Level.FULL,
+        Level.RECOMPUTE: Level.RECOMPUTE,
+    }

@@ -209,6 +209,9 @@ def test_a_message_that_is_not_the_same_is_noticed(log: Log, until: int, data: s
     assert not one.is_as_read(tally_of(at, other, range(until)))
     gone = {place: message for place, message in log.items() if place != (at, offset)}
     assert not one.is_as_read(tally_of(at, gone, range(until)))
+    # No digest covers the times.
+    for name in ("first_timestamp", "last_timestamp"):
+        assert not one.is_as_read(structs.replace(one.tally, **{name: 1}))
 
 
 def test_neighbours_are_joined_until_they_are_long_enough() -> None:

@@ -33,6 +33,11 @@ class Level(StrEnum):
         return self in (Level.FULL, Level.RECOMPUTE)
 
     @property
+    def after_repair(self) -> Level:
+        """The level of the audit that follows a repair: the replay has just read the messages."""
+        return Level.RECOMPUTE if self is Level.RECOMPUTE else Level.FULL
+
+    @property
     def piece(self) -> int:
         """The offsets of a block that a share takes or leaves. Rows have tallies for whole blocks alone."""
         return BLOCK_OFFSETS if self is Level.SINKS else 1_000

@@ -7,9 +7,11 @@ the window's tallies are what today's code would count.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import itemgetter
 
 from msgspec import structs
 
@@ -19,7 +21,7 @@ from tidemark.ledger.records import Blocks, Record
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.hashing import DIGESTS
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.offsets.tallies import PartitionTally, together
+from tidemark.offsets.tallies import Count, PartitionTally, together
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,12 @@ class Stretch:
         return self.offsets.partition
 
     def is_as_read(self, now: PartitionTally) -> bool:
-        """Whether the messages that Kafka has now are those that the windows read. `now` counts all of the stretch."""
-        return (now.read, now.source) == (self.tally.read, self.tally.source)
+        """Whether the messages that Kafka has now are those that the windows read. `now` counts all of the stretch.
+
+        Source digests cover no times, so the first and last time are compared as well. They also differ where Spark cannot
+        hold a message's time: such a message is never taken for known.
+        """
+        return _as_read(now) == _as_read(self.tally)
 
     def followed_by(self, other: Stretch) -> Stretch:
         """Both, for neighbours of one partition with blocks of one size."""
@@ -70,8 +76,8 @@ def stretches(
     """The stretches of the `wanted` offsets that windows have read by this code and stream file, ascending.
 
     Takes what a window has read of a partition only if the window still decides all of it, and the ledger has its tallies.
-    `blocks_of` gives a window's
-    tallies by blocks, or None if each partition lies in one block. The stretches have blocks of one size: `size`, or more
+    `blocks_of` gives a window's tallies by blocks, or None if each partition lies in one block; the windows whose tallies
+    the ledger has lost are left out. The stretches have blocks of one size: `size`, or more
     if a window's blocks are larger. Neighbours are joined until they have `enough` offsets, so that many small windows make
     few stretches.
     """
@@ -91,9 +97,7 @@ def _of_window(
     receipt = window.record.receipt
     if receipt is None or receipt.digests != DIGESTS or window.erased:
         return
-    held = view.authority.held_by(window.generation, window.covers) & wanted
-    parts = [window.covers.only([at]) for at in window.covers.partitions]
-    whole = [tuple(mine) for mine in parts if len(tuple(mine)) == 1 and mine & held == mine]
+    whole = [one for one in window.covers if _is_whole(view, window, wanted, one)]
     if not whole:
         return
     try:
@@ -102,7 +106,7 @@ def _of_window(
         return
     tallies = {one.at: one for one in receipt.tallies}
     by_block = {one.at: one.blocks for one in blocks.partitions} if blocks is not None else {}
-    for (offsets,) in whole:
+    for offsets in whole:
         at = offsets.partition
         tally = tallies.get(at) or PartitionTally(topic=at.topic, incarnation=at.incarnation, partition=at.partition)
         if blocks is None:
@@ -111,6 +115,23 @@ def _of_window(
                 yield Stretch(offsets, tally, (BlockTally.of(first, tally),), size)
         else:
             yield Stretch(offsets, tally, by_block.get(at, ()), blocks.size).in_blocks_of(max(size, blocks.size))
+
+
+def _is_whole(view: View, window: Committed, wanted: RangeSet, one: OffsetRange) -> bool:
+    """Whether a range is all that a window has read of its partition, still decided by it, and wanted.
+
+    Looks at few of the ranges: there may be many windows, and many wanted ranges.
+    """
+    at, until = one.partition, one.until
+    if len(window.covers.of(at)) > 1:
+        return False
+    behind = bisect.bisect_right(wanted.of(at), one.start, key=itemgetter(0))
+    inside = behind > 0 and until <= wanted.of(at)[behind - 1][1]
+    return inside and next(view.authority.within(one), None) == (one.start, until, window.generation)
+
+
+def _as_read(tally: PartitionTally) -> tuple[Count, str, int | None, int | None]:
+    return tally.read, tally.source, tally.first_timestamp, tally.last_timestamp
 
 
 def _added(tallies: Iterable[BlockTally]) -> tuple[BlockTally, ...]:

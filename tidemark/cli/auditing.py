@@ -127,7 +127,7 @@ def audit(
         refused = _not_approved(opened, planned, people, f"{replay} {_options(planned)} --reason {shlex.quote(reason)}")
         if planned.replays and refused is None:
             replay_findings(opened, new_run(), planned.replays, planned.sinks, reason, people, replay, verbose=verbose)
-            again = _audited(opened, name_after_repair(name), Level.FULL, planned.audit_after, verbose=verbose)
+            again = _audited(opened, name_after_repair(name), planned.level_after, planned.audit_after, verbose=verbose)
     _write(html, first, again)
     outcome = verdict(first, again)
     if as_json:

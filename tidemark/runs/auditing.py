@@ -169,7 +169,7 @@ class Repair:
     others, by the answer to them. `sinks` are those that it writes alone, since the others hold what they should; None: all
     of them, and the dead letters. `reads` is all that it reads, with the whole windows or blocks that a sink needs; `because`
     says why. Of about `stored` messages of it rows are stored now. `audit_after` is the digest of what the audit after the
-    replay looks at: all findings, too.
+    replay looks at, at `level_after`: all findings, too.
     """
 
     selection: str
@@ -179,6 +179,7 @@ class Repair:
     sinks: Sinks
     reads: RangeSet
     audit_after: str
+    level_after: Level
     stored: int
     because: str
 
@@ -193,6 +194,7 @@ class Repair:
             "stored_before": self.stored,
             "left_out": {why: list(shown(part)) for why, part in self.left_out.items()},
             "audit_after": self.audit_after,
+            "level_after": self.level_after.value,
         }
 
     def sentence(self) -> str:
@@ -226,6 +228,7 @@ def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
         sinks=sinks,
         reads=reads,
         audit_after=opened.book.store_selection(reads | findings).digest,
+        level_after=report.level.after_repair,
         stored=stored_before(opened.book.view(), reads),
         because=whole_windows.because(opened, sinks),
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.audit.report import MOST_FINDINGS, SHOWN_COORDINATES, PlaceReport
+from tidemark.audit.unchanged import Stretch
 from tidemark.offsets.blocks import BLOCK_OFFSETS, PartitionBlocks
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.hashing import unsigned
@@ -36,7 +37,14 @@ Deleted = Callable[[DataFrame], DataFrame]
 RowsAt = Callable[[RangeSet | None], DataFrame]
 # A block of offsets: its partition and number.
 Block = tuple[TopicPartition, int]
-_EXPECTED, _FOUND, _SAID, _ROWS, _INSIDE = "_expected", "_found", "_said", "_rows", "_inside"
+_EXPECTED, _FOUND, _SAID, _ROWS, _INSIDE, _TALLIED = (
+    "_expected",
+    "_found",
+    "_said",
+    "_rows",
+    "_inside",
+    "_tallied",
+)
 _KINDS = ("missing", "different", "extra", "twice")
 
 
@@ -45,12 +53,12 @@ class Sums:
     """The rows of a block: their number, the XOR of their hashes, and that of the digests of their contents.
 
     A digest covers the coordinate, so rows that swap their contents have other digests. `unlike` rows have marks that do
-    not say the digest of their contents. `content` is None where nobody has computed it; then those marks decide alone.
+    not say the digest of their contents.
     """
 
     rows: int
     ack: int
-    content: int | None
+    content: int
     unlike: int = 0
 
     @classmethod
@@ -58,9 +66,11 @@ class Sums:
         """From Spark's signed XORs, which are null over nothing."""
         return cls(rows, unsigned(ack or 0), unsigned(content or 0), unlike)
 
-    def agree(self, found: Sums) -> bool:
-        """Whether these, which are expected, are those that were found."""
-        return self == (found if self.content is not None else replace(found, content=None))
+    def __add__(self, other: Sums) -> Sums:
+        """The sums of the rows of both."""
+        return Sums(
+            self.rows + other.rows, self.ack ^ other.ack, self.content ^ other.content, self.unlike + other.unlike
+        )
 
 
 def sums_of(blocks: Iterable[PartitionBlocks]) -> dict[Block, Sums]:
@@ -72,13 +82,26 @@ def sums_of(blocks: Iterable[PartitionBlocks]) -> dict[Block, Sums]:
     }
 
 
-def dead_letter_sums_of(blocks: Iterable[PartitionBlocks]) -> dict[Block, Sums]:
-    """The sums of the dead letters to expect, whose contents tallies do not have. `ack` is of the hashes of messages."""
-    return {
-        (one.at, tally.block): Sums(tally.dead_letters.number, int(tally.dead_letters.ack, 16), None)
-        for one in blocks
-        for tally in one.blocks
-    }
+@dataclass(frozen=True)
+class DeadLetterSums:
+    """The sums of the dead letters to expect. `ack` is of the hashes of messages.
+
+    Tallies have no contents of dead letters: `content` leaves out those at the offsets `tallied`.
+    """
+
+    sums: Mapping[Block, Sums]
+    tallied: RangeSet
+
+
+def dead_letter_sums(known: Sequence[Stretch], others: DataFrame | None, size: int) -> DeadLetterSums:
+    """The sums of the dead letters of `known` stretches, and of other ones, with their digests."""
+    sums = {} if others is None else sums_expected(others, size, message_hash())
+    for one in known:
+        for tally in one.blocks:
+            here = Sums(tally.dead_letters.number, int(tally.dead_letters.ack, 16), 0)
+            block = (one.at, tally.block)
+            sums[block] = sums[block] + here if block in sums else here
+    return DeadLetterSums(sums, RangeSet(one.offsets for one in known))
 
 
 @dataclass(frozen=True)
@@ -128,8 +151,6 @@ class Audit:
     some: RangeSet | None = None
     # The sums of the blocks of `stored`, as the pass over the messages has given them.
     sums: Mapping[Block, Sums] | None = None
-    # The same of the dead letters, where no row of them was computed.
-    dead_letter_sums: Mapping[Block, Sums] | None = None
     # Offsets in a block whose digests are compared before its rows.
     block_size: int = BLOCK_OFFSETS
 
@@ -148,12 +169,15 @@ class Audit:
         blocks = self.forgotten.of_sink(sink, place)
         return compare_place(self, sink, lambda: self.stored, _at(found), blocks, self.sums)
 
-    def dead_letters_of(self, table: str, expected: Callable[[], DataFrame], found: RowsAt) -> Audited:
+    def dead_letters_of(
+        self, table: str, expected: Callable[[], DataFrame], found: RowsAt, known: DeadLetterSums | None
+    ) -> Audited:
         """Compare the dead letters in a table. `expected` gives them, with their digests."""
         blocks = self.forgotten.of_dead_letters(table)
+        sums, tallied = (None, None) if known is None else (known.sums, known.tallied)
         # They are one for each message. Tallies have the hashes of messages.
         return compare_place(
-            self, "dead letters", expected, found, blocks, self.dead_letter_sums, hashed=message_hash()
+            self, "dead letters", expected, found, blocks, sums, hashed=message_hash(), tallied=tallied
         )
 
     def compare(
@@ -219,10 +243,11 @@ def compare_place(
     sums: Mapping[Block, Sums] | None,
     deleted: Deleted | None = None,
     hashed: Column | None = None,
+    tallied: RangeSet | None = None,
 ) -> Audited:
     """Compare one place: first sums of blocks, then the rows of the blocks that differ.
 
-    `hashed` is what the sums take for the hash of a row.
+    `hashed` is what the sums take for the hash of a row. Their contents are of rows that are not at the offsets `tallied`.
     """
     hashed = row_hash() if hashed is None else hashed
     there = rows_at(audit.some)
@@ -234,7 +259,7 @@ def compare_place(
     twice = bool(by_tallies.blocks)
     there = there.persist() if twice else there
     size = audit.block_size
-    found, debris = sums_found(there, audit.in_kafka, size, hashed)
+    found, debris = sums_found(there, audit.in_kafka, size, hashed, tallied or RangeSet())
     compared = by_tallies.compare(there.where(COUNTS))
     if twice:
         there.unpersist()
@@ -263,18 +288,23 @@ def compare_place(
     return Audited(report, rows.findings, compared)
 
 
-def sums_found(rows: DataFrame, in_kafka: RangeSet, size: int, hashed: Column) -> tuple[dict[Block, Sums], int]:
-    """The sums of the rows that count, at the offsets `in_kafka`, by blocks; and how much debris there is anywhere."""
+def sums_found(
+    rows: DataFrame, in_kafka: RangeSet, size: int, hashed: Column, tallied: RangeSet
+) -> tuple[dict[Block, Sums], int]:
+    """The sums of the rows that count, at the offsets `in_kafka`, by blocks; and how much debris there is anywhere.
+
+    Their contents are of rows that are not at the offsets `tallied`.
+    """
     counts = F.col(COUNTS)
     by_block = (
-        marked(rows, in_kafka, _INSIDE)
+        marked(marked(rows, in_kafka, _INSIDE), tallied, _TALLIED)
         .select("*", block_of(size))
         .groupBy(*AT, BLOCK, _INSIDE)
         .agg(
             F.count_if(counts).alias(_ROWS),
             F.bit_xor(F.when(counts, hashed)).alias("ack"),
             F.count_if(counts & ~F.col(DIGEST).eqNullSafe(F.col(FOUND_DIGEST))).alias(_SAID),
-            F.bit_xor(F.when(counts, F.col(FOUND_DIGEST))).alias(_FOUND),
+            F.bit_xor(F.when(counts & ~F.col(_TALLIED), F.col(FOUND_DIGEST))).alias(_FOUND),
             F.count_if(~counts).alias("debris"),
         )
         .collect()
@@ -301,7 +331,7 @@ def _narrowed(
     same = 0
     for at, block in sorted({*expected, *found}):
         sums = expected.get((at, block), nothing)
-        if sums.agree(found.get((at, block), nothing)):
+        if sums == found.get((at, block), nothing):
             same += sums.rows
         else:
             differing.setdefault(at, []).append((block * size, min((block + 1) * size, MAX_OFFSET)))

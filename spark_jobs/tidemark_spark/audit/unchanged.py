@@ -15,8 +15,12 @@ from tidemark.offsets.tallies import PartitionTally, together
 from tidemark.planning.splitting import RECORDS_PER_TASK
 from tidemark.runs.lanes import code_version
 from tidemark.runs.open_stream import OpenStream
+from tidemark_spark.rows.one_pass import made_of_messages
 from tidemark_spark.rows.reading import count_ranges
+from tidemark_spark.sinks import make_sinks, refusals
 
+# To open a range takes 4 ms, to make the rows of a message some 2 µs: see docs/benchmarks.md.
+_SHORT, _FEW = 2_000, 100
 _NOTHING_READ = PartitionTally(topic="", incarnation=0, partition=0)
 
 
@@ -30,17 +34,26 @@ def unchanged(
 ) -> tuple[Stretch, ...]:
     """The stretches of the `wanted` offsets whose messages are as their windows, of today's code and file, read them.
 
-    Their blocks have one size, `size` or more. For streams whose code Tidemark knows: each row is an expression of one
-    message.
+    Their blocks have one size, `size` or more. There are none for a stream whose rows are made of more than their messages.
     """
-    candidates = stretches(
-        view, wanted, code_version(), opened.file.digest, opened.book.blocks, size=size, enough=RECORDS_PER_TASK
+    if not made_of_messages(spark, opened.stream, refusals(make_sinks(opened), opened.stream.fields)):
+        return ()
+    candidates = _worth_reading(
+        stretches(
+            view, wanted, code_version(), opened.file.digest, opened.book.blocks, size=size, enough=RECORDS_PER_TASK
+        )
     )
     source = opened.stream.source
     ranges = [one.offsets for one in candidates]
     now = count_ranges(spark, opened.log.endpoint, source.isolation, ranges, incarnations, source.fetch)
     counted = _by_stretch(candidates, now)
     return tuple(one for one, tally in zip(candidates, counted, strict=True) if one.is_as_read(tally))
+
+
+def _worth_reading(candidates: Sequence[Stretch]) -> Sequence[Stretch]:
+    """The stretches, without the short ones if these are many: a range takes longer to open than its rows to make."""
+    short = [one for one in candidates if len(one.offsets) < _SHORT]
+    return candidates if len(short) <= _FEW else [one for one in candidates if len(one.offsets) >= _SHORT]
 
 
 def _by_stretch(ascending: Sequence[Stretch], counted: Iterable[PartitionTally]) -> list[PartitionTally]:

@@ -32,12 +32,11 @@ from tidemark.runs import auditing, discovery, lanes
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.sinks.dead_letters import digested
 from tidemark.sinks.kinds import kind_of
-from tidemark_spark.audit.comparing import Audit, Audited, dead_letter_sums_of, rows_of_table, sums_of
+from tidemark_spark.audit.comparing import Audit, Audited, dead_letter_sums, rows_of_table, sums_of
 from tidemark_spark.audit.deleted import forgotten_blocks
 from tidemark_spark.audit.gaps import gap_reports
 from tidemark_spark.audit.unchanged import unchanged
-from tidemark_spark.jobs.expected import begin, expected_rows
-from tidemark_spark.rows.one_pass import takes_one_pass
+from tidemark_spark.jobs.expected import Expected, begin, expected_rows
 from tidemark_spark.rows.reading import whatever_time
 from tidemark_spark.runtime.session import stream_session
 from tidemark_spark.schemes.function import check_function
@@ -103,7 +102,7 @@ def audit(
     # Where sums of blocks tell whether all is there, no row is kept.
     only_sums = all(audits_by_sums(kind_of(one.type).with_spark()) for one in opened.stream.sinks)
     known: tuple[Stretch, ...] = ()
-    if level is Level.FULL and only_sums and takes_one_pass(opened.stream):
+    if level is Level.FULL and only_sums:
         known = unchanged(spark, opened, view, readable, incarnations, size)
         size = max([size, *(one.size for one in known)])
     rows = whatever_time(
@@ -124,10 +123,9 @@ def audit(
         forgotten,
         some,
         sums=sums_of(rows.blocks),
-        dead_letter_sums=dead_letter_sums_of(rows.blocks) if rows.unchanged else None,
         block_size=size,
     )
-    places = list(_places(compared, run)) if to_read or not_read else []
+    places = list(_places(compared, rows, run)) if to_read or not_read else []
     begin(opened, "audit", run, "checking the ledger")
     blocks = [place.by_blocks for place in places if place.by_blocks is not None]
     by_tallies = reduce(and_, (one.offsets for one in blocks), not_read).count()
@@ -187,7 +185,7 @@ def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:
     return planner.offsets_within(discovery.known_now(opened, topics), covered) if topics else RangeSet()
 
 
-def _places(audit: Audit, run: str) -> Iterator[Audited]:
+def _places(audit: Audit, expected: Expected, run: str) -> Iterator[Audited]:
     """Every sink that can be audited, and the dead letters."""
     opened = audit.opened
     for settings in opened.stream.sinks:
@@ -197,11 +195,17 @@ def _places(audit: Audit, run: str) -> Iterator[Audited]:
     begin(opened, "audit", run, "comparing dead letters")
     letters = opened.stream.dead_letters
     # Where Kafka has deleted messages, there may be more.
-    rows = None if audit.forgotten.offsets else sum(one.dead_letters for one in audit.expected.tallies)
+    rows = None if audit.forgotten.offsets else sum(one.dead_letters for one in expected.tallies)
+    known = None
+    if expected.known:
+        counted = expected.counted_dead_letters
+        others = None if counted is None else with_dead_letter_digest(counted, letters)
+        known = dead_letter_sums(expected.known, others, audit.block_size)
     yield audit.dead_letters_of(
         letters.table,
-        lambda: with_dead_letter_digest(audit.expected.dead_letters, letters),
+        lambda: with_dead_letter_digest(expected.dead_letters, letters),
         rows_of_table(audit, opened.dead_letter_table(), None, digested, rows),
+        known,
     )
 
 

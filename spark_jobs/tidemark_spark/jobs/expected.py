@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -44,22 +44,27 @@ def begin(opened: OpenStream, what: str, run: str, step: str) -> None:
 class Expected:
     """The rows that some messages should have become, and their tallies: of partitions, and of blocks.
 
-    `made` gives the rows. `counted_dead_letters` are the dead letters if the counting has given them.
+    `made` gives the rows. Of the messages of `known` stretches none was computed to count them. `counted_dead_letters` are
+    the dead letters of the others, if the counting has given them.
     """
 
     tallies: tuple[PartitionTally, ...]
     blocks: tuple[PartitionBlocks, ...]
     made: Callable[[], Rows]
-    # Of them, messages whose counts were known, and of which no row was computed.
-    unchanged: int = 0
+    known: tuple[Stretch, ...] = ()
     counted_dead_letters: DataFrame | None = None
     kept: ExitStack = field(default_factory=ExitStack)
 
     @property
+    def unchanged(self) -> int:
+        """How many messages the known stretches have."""
+        return sum(one.tally.read.number for one in self.known)
+
+    @property
     def dead_letters(self) -> DataFrame:
-        """The dead letters, as `outcomes` describes them. Asking for them may compute all rows."""
-        known = self.counted_dead_letters
-        return outcomes.dead_letters(self.frame) if known is None else known
+        """All dead letters, as `outcomes` describes them. Asking for them may compute all rows."""
+        counted = self.counted_dead_letters
+        return outcomes.dead_letters(self.frame) if self.known or counted is None else counted
 
     @cached_property
     def frame(self) -> DataFrame:
@@ -82,7 +87,7 @@ def expected_rows(
     any_time: bool,
     size: int = WHOLE,
     only_sums: bool = False,
-    known: Sequence[Stretch] = (),
+    known: tuple[Stretch, ...] = (),
 ) -> Expected:
     """The messages' rows, computed by today's code. Blocks have `size` offsets.
 
@@ -110,14 +115,12 @@ def expected_rows(
 
     if only_sums and in_kafka and takes_one_pass(stream):
         unknown = in_kafka - RangeSet(one.offsets for one in known)
-        number = sum(one.tally.read.number for one in known)
         if not unknown:
-            return Expected(*counts_of(known), made, number)
+            return Expected(*counts_of(known), made, known)
         passed = _in_one_pass(one_pass(spark, partial(messages, unknown), stream, limits, size))
         if passed is not None:
             tallies, blocks = passed.tallies_and_blocks
-            dead_letters = None if known else passed.dead_letters
-            return Expected(*counts_of(known, tallies, blocks), made, number, dead_letters)
+            return Expected(*counts_of(known, tallies, blocks), made, known, passed.dead_letters)
     rows = made()
     try:
         counts = tallies_and_blocks(rows.frame, size, rows.read) if in_kafka else ((), ())

@@ -48,12 +48,12 @@ from tidemark_spark.columns import (
     row_hash,
 )
 from tidemark_spark.rows import outcomes
-from tidemark_spark.rows.reading import counted_ranges, lines_of
+from tidemark_spark.rows.reading import counted_ranges, lines_of, no_messages
 from tidemark_spark.rows.row_by_row import row_by_row
 from tidemark_spark.rows.tallying import count_of, digest_of
 from tidemark_spark.runtime.compiling import compiled, new_instance
 from tidemark_spark.runtime.frames import frame_of, rows_of
-from tidemark_spark.runtime.once import repeatable
+from tidemark_spark.runtime.once import made_of_each_row, repeatable
 
 _SEPARATING = Path(__file__).with_name("Separating.java")
 _KINDS: Mapping[FieldType, str] = {
@@ -83,6 +83,19 @@ def takes_one_pass(stream: Stream) -> bool:
     if isinstance(scheme, FunctionScheme) or stream.explode is not None:
         return False
     return stream.transform is None or stream.transform.sql is not None
+
+
+def made_of_messages(spark: SparkSession, stream: Stream, refusals: Sequence[Column]) -> bool:
+    """Whether each row is an expression of one message, and of nothing else: no table, no clock, no code of the user's.
+
+    Raises WrongUse as `one_pass` does.
+    """
+    if stream.has_own_code or not takes_one_pass(stream):
+        return False
+    if stream.transform is None and not stream.checks:
+        return True
+    rows = _separable(no_messages(spark), stream, refusals)
+    return rows is not None and made_of_each_row(rows)
 
 
 def one_pass(

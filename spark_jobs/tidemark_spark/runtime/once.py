@@ -7,6 +7,7 @@ the row. See docs/adr/0019-rows-computed-once.md.
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 from pyspark.sql import DataFrame
@@ -20,6 +21,9 @@ COMPUTED_AGAIN = (
 
 # How Spark's plans name steps in which a row depends on others.
 _MEETINGS = ("Exchange", "Limit", "Subquery")
+# The names of expressions with another result at another time, for another user, or over other rows.
+_BEYOND_A_ROW = re.compile(r"Current\w+|Now|LocalTimestamp|\w*Subquery|Exists|Window\w*|Aggregate\w*|Generate")
+_CLASS = re.compile(r'"class":"[\w.$]*[.$](\w+)"')
 _COMPUTED_BY = "_computed_by"
 
 
@@ -36,6 +40,12 @@ def depends_on_order(rows: DataFrame) -> bool:
     """Whether rows meet other rows, which may come in another order each time, or from a table that may change."""
     plan = str(cast("Any", rows._jdf.queryExecution().executedPlan()).toString())
     return any(step in plan for step in _MEETINGS)
+
+
+def made_of_each_row(rows: DataFrame) -> bool:
+    """Whether each row is made of one row alone, whenever that is: of no other rows, no clock, and no user's name."""
+    plan: Any = rows._jdf.queryExecution().analyzed()
+    return repeatable(rows) and not any(map(_BEYOND_A_ROW.fullmatch, _CLASS.findall(plan.toJSON())))
 
 
 def marked(rows: DataFrame) -> DataFrame:
