@@ -49,7 +49,10 @@ class SecondPerson(ApprovalOperator):
             return None
         asked, user = context["dag_run"].triggering_user_name, answer["responded_by_user"]
         if user is None:
-            raise AirflowFailException("nobody is known to have approved it. Clear this task to ask again")
+            raise AirflowFailException(
+                "NotApproved: Airflow does not say which user approved it, so nobody knows whether it was a second person. "
+                "Clear this task to ask again"
+            )
         try:
             check_another(People(asked, user["name"]))
         except NotApproved as problem:

@@ -62,7 +62,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
             if context["params"]["dry_run"]:
                 raise AirflowSkipException(f"dry run: {found['erases']} offsets would be erased: {found['ranges']}")
             if not found["erases"]:
-                raise AirflowSkipException("everything that was named is erased already")
+                raise AirflowSkipException("nothing was found that is not erased already")
 
         @task.branch
         def erase(**context: Any) -> str:

@@ -68,8 +68,8 @@ def backfill_params(approve_above: int | None = None, sinks: Sequence[str] = ())
         "holes": _switch("Holes", "Offsets between windows that are in no window", section=OTHER_WAYS),
         "mode": _choice(
             "Mode",
-            "only_missing: only offsets that no window has read yet. reprocess: what windows have read of the ranges, "
-            "the records or the time is read again as well, after the others.",
+            "only_missing: read only what no window has read yet, and leave the rest as it is. reprocess: after that, also "
+            "read again what windows have read. reprocess takes ranges, records, a records file or times.",
             ["only_missing", "reprocess"],
             section=OTHER_WAYS,
         ),
@@ -93,7 +93,8 @@ def replay_params(approve_above: int | None = None, sinks: Sequence[str] = ()) -
         "window": _text("Window", f"{_WINDOW}.", section=OTHER_WAYS, maxLength=MOST_WINDOW),
         "dead_letters": _text(
             "Dead letters",
-            "Dead letters with exactly this reason or this error class; * for all of them. The times choose among them.",
+            "Dead letters with exactly this reason or this error class; * for all of them. Since and Until time, below, may "
+            "be filled in too: then only dead letters whose message has such a time.",
             section=OTHER_WAYS,
             maxLength=200,
         ),
@@ -116,7 +117,10 @@ def replay_params(approve_above: int | None = None, sinks: Sequence[str] = ()) -
             section=OTHER_WAYS,
         ),
         **_into(sinks, "For a sink or a column that was added to the stream."),
-        **_times("Only offsets that a window has read before."),
+        **_times(
+            "Only offsets that a window has read before. With dead letters, the two times look at the messages of the dead "
+            "letters instead, and If none has no effect."
+        ),
         **_pace(),
     }
 
@@ -146,14 +150,16 @@ def audit_params() -> dict[str, Param]:
         "window": _text("Window", f"{_WINDOW}.", maxLength=MOST_WINDOW),
         "level": _choice(
             "Level",
-            "How deep. ledger: the ledger alone, in seconds. source: and Kafka's offsets. sinks: the rows against their "
-            "windows' tallies, without reading Kafka. full: against the messages. recompute: and every row is made again, also "
-            "where nothing has changed. ledger and source take no choice of offsets.",
+            "How deep to look. ledger: are the ledger's records whole, without holes or overlaps? Takes seconds. source: "
+            "also, was no log cut, and nothing deleted unread? Asks Kafka once a topic. sinks: does each block of 10,000 "
+            "offsets have the rows that its window counted? Reads the sinks. full: does each message have its rows, and no "
+            "others? Reads Kafka and the sinks. recompute: the same, and trusts no counts of windows. Takes about twice as "
+            "long as full. ledger and source take no choice of offsets.",
             ["full", "recompute", "sinks", "source", "ledger"],
         ),
         "repair": _choice(
             "Repair",
-            "plan: say what a replay of the findings would read. execute: replay them, and audit them again.",
+            "plan: say what a replay of the findings would read. execute: replay them, then audit the same offsets again.",
             ["none", "plan", "execute"],
         ),
         "share": _text(
@@ -164,7 +170,7 @@ def audit_params() -> dict[str, Param]:
         ),
         "seed": _number(
             "Seed",
-            "Chooses the share: the next number is the next share. Without it, the number of the day.",
+            "Which share: the next number takes the next share. Without a seed, the number of the day.",
             0,
             MOST_SEED,
         ),

@@ -109,7 +109,10 @@ def _refusal(request: Request) -> Response | None:
     if not length.isdecimal():
         return JSONResponse({"detail": "expected a body whose length is given"}, 411)
     if int(length) > MOST_BYTES:
-        said = f"{length} bytes, and a request takes up to {MOST_BYTES}; write records to a file and name it as records_file"
+        said = (
+            f"the request has {length} bytes, and may have {MOST_BYTES}; write the records to a file, and name it in "
+            "records_file"
+        )
         return JSONResponse({"detail": said}, 413)
     return None
 

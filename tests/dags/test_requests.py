@@ -176,7 +176,10 @@ def test_an_audit_needs_nothing() -> None:
             "level ledger looks at the whole ledger: leave .*, window and since",
         ),
         ({"level": "source", "since": "2026-11-21T07:00:00Z"}, "level source looks at the whole ledger"),
-        ({"until_time": "2026-11-21T07:00:00Z", "records": "logs/0@5"}, "a time and other offsets are two audits"),
+        (
+            {"until_time": "2026-11-21T07:00:00Z", "records": "logs/0@5"},
+            "an audit takes times or other offsets, not both",
+        ),
         ({"since": "noon"}, "since: 'noon' is not a time"),
         ({"level": "source", "records": "logs/0@5"}, "level source looks at the whole ledger"),
         ({"level": "ledger", "share": "5%"}, "share: level ledger .*; use level sinks, full or recompute"),

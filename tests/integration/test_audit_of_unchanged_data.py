@@ -75,7 +75,7 @@ def test_the_same_is_found_with_and_without_computing_rows_again(make: Make) -> 
     clean = both(play)
     assert (clean.clean, clean.expected, clean.unchanged) == (True, 600, 600), clean.sentence()
     assert clean.sentence().endswith(
-        "; 600 messages are as they were read, and were compared by the tallies of their windows"
+        "; 600 messages are as they were read: their rows were compared with tallies of the windows"
     )
     assert clean.dead_letters > 0
 

@@ -24,6 +24,11 @@ Answers = Mapping[int, "dict[str, Any] | int | Misbehaviour"]
 Misbehaviour = Callable[[BaseHTTPRequestHandler], None]
 
 
+class Server(ThreadingHTTPServer):
+    # More than Tidemark asks for at once. What finds no room is only sent again after a second.
+    request_queue_size = 64
+
+
 class Registry:
     """`schemas` by number. `asked`: the paths of all requests. `credentials`: what each request showed.
 
@@ -87,7 +92,7 @@ def serving(schemas: Answers, port: int = 0, *, with_login: bool = False) -> Ite
         def log_message(self, *_: object) -> None:
             """Log nothing: tests look at `asked`."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server = Server(("127.0.0.1", port), Handler)
     registry = Registry(schemas, server.server_address[1])
     with running(server):
         yield registry

@@ -259,7 +259,7 @@ def test_reasons_are_text_and_messages_of_several_groups_are_picked(airflow: Air
     more = page.get_by_role("checkbox", name=f"Pick {TOPIC}/0@49")
     more.check()
     assert asked_for == [{}, {"examples": "50"}]
-    page.get_by_text("10 more are not named").wait_for()
+    page.get_by_text("10 more are not listed").wait_for()
     # What was picked stays so.
     assert page.get_by_role("checkbox", name=f"Pick {TOPIC}/0@3", exact=True).is_checked()
     page.get_by_role("checkbox", name=f"Pick {TOPIC}/0@71").check()

@@ -117,10 +117,14 @@ class Stream:
         return [(one.incarnation, one.partition, one.offset) for one in found.head.positions]
 
 
-@pytest.fixture
-def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stream:
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doubt, "_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(discovery, "_STALE_PAUSE_SECONDS", 0.0)
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Stream:
     return Stream(tmp_path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 from typing import NamedTuple
@@ -86,3 +87,10 @@ def test_a_first_failure_is_printed_whole(said: str) -> None:
 
 def test_the_files_of_the_protocol_are_there() -> None:
     assert [file for file in PROTOCOL if not (REPOSITORY / file).is_file()] == []
+
+
+def test_processes_count_failures_without_waiting_for_each_other(pytestconfig: pytest.Config) -> None:
+    if not hasattr(pytestconfig, "workerinput"):
+        pytest.skip("one process sends nothing")
+    counting = pytestconfig.failures_db.sock  # type: ignore[attr-defined]
+    assert counting.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -202,9 +202,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         if self.unfinished:
             text += f"; {self.unfinished} offsets were committed before they were read, by attempts that did not finish"
         if self.unchanged:
-            text += (
-                f"; {self.unchanged} messages are as they were read, and were compared by the tallies of their windows"
-            )
+            text += f"; {self.unchanged} messages are as they were read: their rows were compared with tallies of the windows"
         return text + "".join(f"; {problem}" for problem in self.problems)
 
     def _counted(self) -> str:

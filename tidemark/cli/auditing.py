@@ -67,22 +67,23 @@ def audit(
     level: Annotated[
         str,
         typer.Option(
-            help="how deep: ledger alone, source (and Kafka's offsets), sinks (rows against tallies), full (and messages), "
-            "or recompute (every row made again)"
+            help="how deep to look. ledger: the ledger alone; source: also where Kafka's logs begin and end; sinks: rows "
+            "against the windows' tallies, without Kafka; full: rows against messages; recompute: as full, and all rows are "
+            "computed again"
         ),
     ] = "full",
     repair: Annotated[
         str,
         typer.Option(
-            help="plan: show what a replay of the differences would read; execute: replay them, and audit them again"
+            help="plan: show what a replay of the findings would read; execute: replay them, then audit the same offsets again"
         ),
     ] = "none",
     share: Annotated[
-        str, typer.Option(help="look at a share of the data, such as 5% (levels sinks, full and recompute)")
+        str, typer.Option(help="look at only a share of the data, such as 5% (levels sinks, full and recompute)")
     ] = "",
     seed: Annotated[
         int | None,
-        typer.Option(help="chooses the share: the next number is the next share; without it, the number of the day"),
+        typer.Option(help="which share: the next number takes the next share; without a seed, the number of the day"),
     ] = None,
     approved_by: ApprovedBy = "",
     run_name: RunName = "",

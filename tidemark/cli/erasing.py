@@ -83,7 +83,7 @@ def erase(
     try:
         pending = erasing.erase_without_spark(opened, lane, name, take_over=take_over)
     except BaseException:
-        error(f"To go on: {command} --run {name}")
+        error(f"The erasure has begun, and is not finished. To go on: {command} --run {name}")
         raise
     process(opened, command, lane, name, pending, take_over=take_over, verbose=verbose)
     _show_done(opened, lane, name, before, as_json=as_json)
@@ -105,7 +105,7 @@ def _show_plan(opened: OpenStream, chosen: Chosen, *, as_json: bool) -> None:
     if chosen.offsets:
         error(f"dry run: {chosen.offsets.count()} offsets would be erased; nothing was changed")
     else:
-        error("everything that was named is erased already; nothing was changed")
+        error("nothing was found that is not erased already; nothing was changed")
 
 
 def _show_done(opened: OpenStream, lane: str, run: str, before: dict[str, RangeSet], *, as_json: bool) -> None:

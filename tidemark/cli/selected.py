@@ -355,7 +355,7 @@ def _ranges(opened: OpenStream, given: list[str] | None, lower: list[str] | None
     if not lower and not upper:
         return coordinates.ranges(given)
     if given:
-        raise WrongUse("--ranges and --from, --until say the same in two ways: use one of them")
+        raise WrongUse("use either --ranges, or --from and --until: both choose offsets")
     bounds = coordinates.coordinates("--from", lower), coordinates.coordinates("--until", upper)
     # As people write coordinates, in three parts: the incarnation is filled in as for all requests.
     return "\n".join(

@@ -120,7 +120,7 @@ def open_erasure(opened: OpenStream, run: str, chosen: Chosen, reason: str, by: 
     """
     protocol.check_reason("an erasure", reason)
     if not chosen.offsets:
-        raise WrongUse("there is nothing to erase: everything that was named is erased already")
+        raise WrongUse("there is nothing to erase: nothing was found that is not erased already")
     selection = chosen.offsets | chosen.rest
     check_approved(opened.stream.limits.approve_above, selection.count(), by)
     _check_places(opened, chosen.offsets)

@@ -262,8 +262,8 @@ class AuditRequest(_Request):
                 )
         if self.times and self._other_ways:
             raise ValueError(
-                "since/until_time: a time and other offsets are two audits; leave ranges, records, records_file and "
-                "window empty"
+                "since/until_time: an audit takes times or other offsets, not both; leave ranges, records, records_file and "
+                "window empty, or start a second audit"
             )
         if self.seed is not None and not self.share:
             raise ValueError("seed: it chooses the blocks of a share; give a share too, such as 5%")

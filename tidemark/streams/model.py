@@ -143,7 +143,8 @@ class Limits(Part):
     )
     approve_above: Annotated[int, Field(ge=0)] | None = Field(
         default=None,
-        description="A replay or backfill of more offsets needs the [approval](replay.md#approval) of a second person.",
+        description="A replay, backfill or erasure of more offsets needs the [approval](replay.md#approval) of a second "
+        "person.",
     )
     # A day: it falls into working hours, and is far below the seven days that Kafka keeps by default.
     warn_retention_hours: Annotated[

@@ -91,7 +91,7 @@ function examplesOf(group) {
   place.append(list);
   const left = group.number - group.examples.length;
   if (left > 0 && group.examples.length < MANY) place.append(button("Show more", () => { remember({ examples: MANY }); ask(); }));
-  else if (left > 0) place.append(element("p", `${grouped(left)} more are not named: choose one of the windows.`, "quiet"));
+  else if (left > 0) place.append(element("p", `${grouped(left)} more are not listed. To see more of them, choose one of their windows.`, "quiet"));
   return place;
 }
 

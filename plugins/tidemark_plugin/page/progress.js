@@ -114,7 +114,7 @@ function laneOf(one) {
 function told(kind, run, lanes, refused) {
   const made = [];
   if (refused) made.push(`Refused: ${refused}`);
-  else if (run && run.state === "failed" && kind === "audit") made.push("The audit has found something that is not repaired, or could not end: its report says what, or the log of the red step.");
+  else if (run && run.state === "failed" && kind === "audit") made.push("The audit found something that is not repaired, or it failed. Its report names the findings. If there is no report, the log of the red step says why it failed.");
   else if (run && run.state === "success") made.push(run.conf?.dry_run && !lanes.length ? "The dry run has ended. Nothing was changed." : "Finished.");
   else if (run && run.state === "failed") made.push(lanes.some((one) => one.state === "paused") ? "The run has stopped because it was paused." : lanes.some((one) => one.state === "cancelled") ? "Cancelled." : "The run has failed: the log of the red step says why.");
   else if (run) made.push("Under way.");
@@ -175,7 +175,7 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
         made.push(button("Pause …", () => why("Pause the run", "The window in work is finished, and no further one begins. What the run has claimed stays claimed.", (reason) => steer("pause", reason).then(look))));
       } else made.push(button("Resume", () => goOn(state), "primary"));
       made.push(button("Cancel …", () => why("Cancel the run", "Ends it now. Committed windows stay; what the window in work has written never counts. The rest is free for a later request.", (reason) => steer("cancel", reason).then(look))));
-    } else if (open.length) made.push(element("span", `To pause or cancel it is for those who may trigger ${stream}__${lanes[0].kind}.`, "quiet"));
+    } else if (open.length) made.push(element("span", `Only those who may trigger ${stream}__${lanes[0].kind} can pause or cancel it.`, "quiet"));
     if (open.length && !dag) made.push(element("span", `A run of the command line: after a pause, run it again with --run ${found.run}.`, "quiet"));
     if (dag) {
       if (PLANNED.has(kindOf(dag))) made.push(link("Plan it again", withQuery(`${address("streams", stream)}/plan`, { from_run: `${dag}/${run}` })));

@@ -86,8 +86,8 @@ function facts(place, found) {
   fact("Selected", found.selected === null ? null : `${grouped(found.selected)} offsets of the lane's selection`);
   fact("Guarantee", found.guarantee.replaceAll("_", " "));
   fact("Isolation", found.isolation.replaceAll("_", " "));
-  if (found.takes === null) fact("Attempt", "the one that has committed; the ledger keeps no earlier ones");
-  else if (found.takes > 1) fact("Attempt", `number ${found.takes}; the ledger keeps no earlier ones`);
+  if (found.takes === null) fact("Attempt", "the one that committed; earlier attempts are not kept");
+  else if (found.takes > 1) fact("Attempt", `number ${found.takes}; earlier attempts are not kept`);
   if (found.attempt) {
     fact("Generation", grouped(found.attempt.generation));
     fact("Code", found.attempt.code_version);
