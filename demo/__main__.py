@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 
@@ -27,6 +28,8 @@ PAGES = {
 
 
 def main() -> int:
+    # There are no options. Without this, --help would start everything.
+    argparse.ArgumentParser(prog="./run demo", description="The main job end to end, through Airflow.").parse_args()
     began = time.monotonic()
     site = Site.from_environment()
     try:

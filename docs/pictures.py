@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from playwright.sync_api import Page
@@ -24,6 +25,10 @@ from tidemark.runs.open_stream import open_stream
 
 FOLDER = Path(__file__).parent / "pictures"
 WIDTH, HEIGHT = 1280, 800
+# A page may be as long as a history; a picture of all of it could not be read.
+MOST_HEIGHT = 1600
+# Where the demo keeps its files is of no interest, and another place on each machine.
+ELSEWHERE = "/srv/tidemark"
 STREAM = "cdn_logs"
 
 Taken = Callable[[Page], None]
@@ -42,9 +47,27 @@ def main() -> int:
             then(page)
             # What is loaded a moment later, such as the plots, is in the picture too.
             page.wait_for_timeout(3_000)
-            page.screenshot(path=FOLDER / f"{name}.png", full_page=not path.startswith("/plugin"))
+            without_folders(page, site)
+            page.screenshot(path=FOLDER / f"{name}.png", **whole(page) if not path.startswith("/plugin") else {})
             print(f"docs/pictures/{name}.png")
     return 0
+
+
+def whole(page: Page) -> dict[str, Any]:
+    """The whole page, up to MOST_HEIGHT."""
+    height = min(page.evaluate("document.documentElement.scrollHeight"), MOST_HEIGHT)
+    return {"full_page": True, "clip": {"x": 0, "y": 0, "width": WIDTH, "height": height}}
+
+
+def without_folders(page: Page, site: Site) -> None:
+    """Names another folder than this machine's, where the page has one."""
+    page.evaluate(
+        """([here, elsewhere]) => {
+          const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+          while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(here, elsewhere);
+        }""",
+        [str(site.state), ELSEWHERE],
+    )
 
 
 def pictures(site: Site) -> dict[str, tuple[str, str, Taken]]:
@@ -58,7 +81,7 @@ def pictures(site: Site) -> dict[str, tuple[str, str, Taken]]:
     message = f"streams/{STREAM}/messages?topic={TOPIC}&partition=2&offset=1000"
     return {
         "streams": ("/plugin/tidemark", "iframe", nothing),
-        "stream": (f"/tidemark/streams/{FROM_NOW}", "svg.bar", nothing),
+        "stream": (f"/tidemark/streams/{STREAM}", "svg.bar", nothing),
         "message": (f"/tidemark/{message}", "#fate", show_payloads),
         "dead-letters": (f"/tidemark/streams/{FROM_NOW}/dead-letters", ".group, #counted", nothing),
         "audits": (f"/tidemark/streams/{STREAM}/audits", "#audits section", nothing),
@@ -67,7 +90,7 @@ def pictures(site: Site) -> dict[str, tuple[str, str, Taken]]:
         "run": (f"/tidemark/run?{urlencode({'dag_id': dag, 'run_id': run})}", "#results section", nothing),
         "completeness": (f"/tidemark/streams/{STREAM}/completeness", "#calendar tr:nth-child(7) button", nothing),
         # The last one: the choice is kept.
-        "stream-dark": (f"/tidemark/streams/{FROM_NOW}", "svg.bar", dark),
+        "stream-dark": (f"/tidemark/streams/{STREAM}", "svg.bar", dark),
     }
 
 

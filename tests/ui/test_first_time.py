@@ -53,7 +53,15 @@ def test_how_far_a_stream_is_behind_and_why(airflow: Airflow, kafka: Kafka, clic
     clicks.page.screenshot(path=SCREENSHOTS / "first-lag.png")
     clicks.click(row.get_by_role("link", name="cdn_logs", exact=True))
     clicks.frame.locator("#status", has_text="the lag is").wait_for()
+    # Why it is not read yet: when Airflow runs the ingest next.
+    clicks.frame.locator("#next", has_text="The next run of the ingest: ").locator("time").wait_for()
     assert clicks.number == 2 <= MOST
+    dag = "/api/v2/dags/cdn_logs__ingest"
+    try:
+        assert airflow.call("PATCH", dag, {"is_paused": True})[0] == 200
+        clicks.frame.locator("#next", has_text="The DAG cdn_logs__ingest is paused in Airflow").wait_for()
+    finally:
+        assert airflow.call("PATCH", dag, {"is_paused": False})[0] == 200
 
 
 @pytest.mark.covers("U15")
@@ -70,6 +78,9 @@ def test_where_a_message_went(airflow: Airflow, clicks: Clicks) -> None:
     clicks.click(frame.locator("#find button"))
     frame.locator("#fate", has_text="stored").wait_for()
     assert "Window ingest/" in frame.locator("#sentence").inner_text()
+    window, run = (link.get_attribute("href") or "" for link in frame.locator("#sentence a").all())
+    assert "/tidemark/streams/cdn_logs/windows/ingest/" in window
+    assert "/dags/cdn_logs__ingest/runs/" in run
     # Inside Airflow's frame, the address says what is shown.
     clicks.page.wait_for_url("**/plugin/tidemark/tidemark/streams/cdn_logs/messages?**offset=5**")
     clicks.page.screenshot(path=SCREENSHOTS / "first-message.png")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -178,6 +179,8 @@ def test_a_dead_letter_is_found_looked_at_and_replayed(airflow: Airflow, page: P
     page.screenshot(path=SCREENSHOTS / "run-ingest.png", full_page=True)
     page.locator("section a", has_text="ingest/").first.click()
     page.locator("#state", has_text="committed").wait_for()
+    # A name, to be copied as logs have it.
+    assert re.search(r"Generation\s+\d{13}\b", page.locator("#facts").inner_text())
     page.locator("#facts a", has_text="were written").click()
     group = page.locator(".group").filter(has=page.locator(f"text={TOPIC}/{PARTITION}@{sent.hostile}"))
     replay = group.locator("button", has_text="Replay").first
@@ -187,7 +190,9 @@ def test_a_dead_letter_is_found_looked_at_and_replayed(airflow: Airflow, page: P
     dialog = page.locator("dialog")
     assert "Only of the lane or window ingest/" in dialog.inner_text()
     dialog.locator("input[name=reason]").fill("the ui test")
+    assert dialog.locator("button.primary").inner_text() == "Start the dry run"
     dialog.locator("input[name=dry_run]").uncheck()
+    assert dialog.locator("button.primary").inner_text() == "Start the replay"
     page.screenshot(path=SCREENSHOTS / "dead-letters-replay.png")
     dialog.locator("button.primary").click()
     started = dialog.locator(".said a")

@@ -16,11 +16,30 @@ const TIME = /(\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ)/;
 let asking = 0;
 
 // A sentence of the server as this page writes it: with a capital first, and times of the viewer's zone.
-function sentence(text) {
+// `named` has what stands for a name in it, such as a link to a window.
+function sentence(text, named = new Map()) {
   const made = document.createDocumentFragment();
   const begun = text.charAt(0).toUpperCase() + text.slice(1);
-  begun.split(TIME).forEach((part, at) => made.append(at % 2 ? time(Date.parse(part.replace(" ", "T"))) : part));
+  begun.split(TIME).forEach((part, at) => made.append(...(at % 2 ? [time(Date.parse(part.replace(" ", "T")))] : replaced(part, named))));
   return made;
+}
+
+// Only whole names: ingest/1 is no part of ingest/17.
+function replaced(text, named) {
+  if (named.size === 0) return [text];
+  const names = [...named.keys()].sort((one, other) => other.length - one.length).map((name) => name.replace(/\W/g, "\\$&"));
+  const parts = text.split(new RegExp(`(?<![\\w/-])(${names.join("|")})(?![\\w/-])`));
+  return parts.map((part, at) => (at % 2 ? named.get(part)() : part));
+}
+
+// The windows and runs of an answer, as links.
+function links(windows) {
+  const named = new Map();
+  for (const one of windows) {
+    named.set(one.window, () => windowLink(stream, one.window));
+    if (one.run) named.set(one.run, () => run(one.run));
+  }
+  return named;
 }
 
 function told(text, kind = "quiet told") {
@@ -125,7 +144,7 @@ function show(found) {
   const fate = document.getElementById("fate");
   fate.textContent = found.fate;
   fate.className = `badge ${FATES[found.fate] || "busy"}`;
-  document.getElementById("sentence").replaceChildren(sentence(withoutFate(found.sentence, found.fate)));
+  document.getElementById("sentence").replaceChildren(sentence(withoutFate(found.sentence, found.fate), links(windowsOf(found))));
   const { log_start: start, end, sentence: said } = found.kafka;
   document.getElementById("kafka").replaceChildren(sentence(start === null ? said : `${said}. Its log has offsets ${grouped(start)} to ${grouped(end)}.`));
   showActions(found);

@@ -96,7 +96,10 @@ export function plan({ stream, kind, conf, text = null, says = "" }) {
   onlyShow.append(dry, element("span", "Dry run: only show what would be read"));
   const said = element("p", "", "said");
   said.setAttribute("role", "status");
-  const go = element("button", "Start", "primary");
+  const go = element("button", undefined, "primary");
+  const nameIt = () => { go.textContent = dry.checked ? "Start the dry run" : `Start the ${kind}`; };
+  dry.addEventListener("change", nameIt);
+  nameIt();
   const close = element("button", "Close");
   close.type = "button";
   close.addEventListener("click", () => dialog.close());

@@ -1,6 +1,6 @@
 // One stream: where every offset is, its partitions and its windows.
 import {
-  ROOT, STATUS, address, button, cell, element, fill, grouped, keepingFocus, link, loadPatiently, navigation, refreshed, repeat, run, say,
+  ROOT, STATUS, address, airflow, button, cell, element, fill, grouped, keepingFocus, link, loadPatiently, navigation, refreshed, repeat, run, say,
   streamOfAddress, time, withQuery,
 } from "./shared.js";
 import { picture } from "./coverage.js";
@@ -8,6 +8,7 @@ import { plots } from "./plots.js";
 
 const REFRESH_MS = 5000;
 const TREND_MS = 30000;
+const NEXT_MS = 15000;
 // Of a table of more, those for which there is most to do.
 const MOST_PARTITIONS = 100;
 const name = streamOfAddress();
@@ -99,6 +100,25 @@ async function refresh() {
   }
 }
 
+// When the ingest reads what is unread: only Airflow knows. Whoever may not see the DAG there sees nothing here.
+async function refreshNext() {
+  const place = document.getElementById("next");
+  const dag = `${name}__ingest`;
+  try {
+    const runs = `dags/${encodeURIComponent(dag)}/dagRuns?state=running&state=queued&order_by=run_after&limit=1`;
+    const [found, { dag_runs: [active] }] = await Promise.all([airflow(`dags/${encodeURIComponent(dag)}`), airflow(runs)]);
+    place.className = found.is_paused ? "busy" : "quiet";
+    const next = found.next_dagrun_run_after;
+    if (found.is_paused) place.replaceChildren(`The DAG ${dag} is paused in Airflow: nothing is read until it is resumed.`);
+    else if (active) place.replaceChildren(`The ingest is ${active.state}: `, run(`${dag}/${active.dag_run_id}`));
+    else if (next) place.replaceChildren("The next run of the ingest: ", time(Date.parse(next)));
+    else place.replaceChildren("The ingest has no schedule: it reads when its DAG is triggered.");
+    place.hidden = false;
+  } catch {
+    place.hidden = true;
+  }
+}
+
 async function refreshTrend() {
   const problem = document.getElementById("trend-problem");
   try {
@@ -111,5 +131,6 @@ async function refreshTrend() {
 
 navigation(name, "Overview");
 repeat(refresh, REFRESH_MS);
+repeat(refreshNext, NEXT_MS);
 repeat(refreshTrend, TREND_MS);
 picture(name);

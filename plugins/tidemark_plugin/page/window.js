@@ -89,7 +89,7 @@ function facts(place, found) {
   if (found.takes === null) fact("Attempt", "the one that committed; earlier attempts are not kept");
   else if (found.takes > 1) fact("Attempt", `number ${found.takes}; earlier attempts are not kept`);
   if (found.attempt) {
-    fact("Generation", grouped(found.attempt.generation));
+    fact("Generation", String(found.attempt.generation));
     fact("Code", found.attempt.code_version);
     fact("Stream file", `${found.attempt.stream_digest.slice(0, 12)} ${found.attempt.same_file ? "(as it is now)" : "(it has changed since)"}`);
   }
