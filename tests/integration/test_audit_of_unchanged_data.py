@@ -164,7 +164,7 @@ def test_rows_of_another_table_are_always_computed_again(make: Make, spark: Spar
         ("amount < (SELECT min(id) FROM range(50, 60))", False),
     ],
 )
-def test_a_check_that_looks_beyond_its_message(make: Make, condition: str, unchanged: bool) -> None:  # noqa: FBT001
+def test_a_check_that_looks_beyond_its_message(make: Make, condition: str, unchanged: bool) -> None:
     play = make(ORDERS)
     play.rewrite(checks=[{"invalid_when": condition, "reason": "too little"}])
     play.produce(30)

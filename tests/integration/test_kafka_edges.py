@@ -224,8 +224,8 @@ def test_messages_whose_time_is_no_time(make: Make) -> None:
     # Where rows differ, all of them are made again.
     (gone,) = rows_at(play, 0, 1, 1)
     delete_rows(play, play.name, 0, 1, gone)
-    found = audit(play.opened, "again")
-    assert damage.place(found, "hbase").missing_at == (f"{play.topics[0]}/1@{gone}",)
+    damaged = audit(play.opened, "again")
+    assert damage.place(damaged, "hbase").missing_at == (f"{play.topics[0]}/1@{gone}",)
 
 
 @pytest.mark.covers("E22")
