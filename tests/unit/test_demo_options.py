@@ -17,7 +17,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append("jars")
         raise ServiceError("no further")
 
-    monkeypatch.setattr(demo.jars, "fetch", fetch)
+    monkeypatch.setattr("services.jars.fetch", fetch)
     return found
 
 

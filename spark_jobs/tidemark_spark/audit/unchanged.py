@@ -17,7 +17,6 @@ from tidemark.runs.lanes import code_version
 from tidemark.runs.open_stream import OpenStream
 from tidemark_spark.rows.one_pass import made_of_messages
 from tidemark_spark.rows.reading import count_ranges
-from tidemark_spark.sinks import make_sinks, refusals
 
 # To open a range takes 4 ms, to make the rows of a message some 2 µs: see docs/benchmarks.md.
 _SHORT, _FEW = 2_000, 100
@@ -36,7 +35,7 @@ def unchanged(
 
     Their blocks have one size, `size` or more. There are none for a stream whose rows are made of more than their messages.
     """
-    if not made_of_messages(spark, opened.stream, refusals(make_sinks(opened), opened.stream.fields)):
+    if not made_of_messages(spark, opened.stream):
         return ()
     candidates = _worth_reading(
         stretches(

@@ -85,7 +85,7 @@ def takes_one_pass(stream: Stream) -> bool:
     return stream.transform is None or stream.transform.sql is not None
 
 
-def made_of_messages(spark: SparkSession, stream: Stream, refusals: Sequence[Column]) -> bool:
+def made_of_messages(spark: SparkSession, stream: Stream) -> bool:
     """Whether each row is an expression of one message, and of nothing else: no table, no clock, no code of the user's.
 
     Raises WrongUse as `one_pass` does.
@@ -94,7 +94,7 @@ def made_of_messages(spark: SparkSession, stream: Stream, refusals: Sequence[Col
         return False
     if stream.transform is None and not stream.checks:
         return True
-    rows = _separable(no_messages(spark), stream, refusals)
+    rows = _separable(no_messages(spark), stream, ())
     return rows is not None and made_of_each_row(rows)
 
 
