@@ -37,7 +37,7 @@ _RECORDS = (
 )
 _FILE = (
     "A file below the folder TIDEMARK_SELECTIONS, with any number of records: CSV, JSON lines or Parquet with the columns "
-    "topic, partition and offset"
+    "topic, partition and offset. Or hbase:TABLE: an HBase table that record_tables of the stream file names"
 )
 _WINDOW = (
     "What committed windows have read: a lane, such as ingest; a window of it, such as ingest/17; or the name of the run that "

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.range_strategies import PARTITIONS, offsets, range_sets
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.ledger.records import LaneKind
+from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
 from tidemark.planning.inputs import Known
@@ -185,3 +189,33 @@ def test_answers_as_people_and_programs_read_them() -> None:
             {"partition": "a/0", "from": "0", "until": str(2**60), "offsets": str(2**53 + 1), "answer": STORED}
         ],
     }
+
+
+@given(range_sets, st.lists(st.sampled_from(["stored", "skipped", "absent"]), min_size=1, max_size=7))
+def test_few_offsets_each_have_their_own_answer(covers: RangeSet, outcomes: list[str]) -> None:
+    covers = RangeSet(one for at in covers.partitions for one in covers.only([at]).first(40))
+    became = {place: outcomes[number % len(outcomes)] for number, place in enumerate(sorted(offsets(covers)))}
+
+    def count(at: TopicPartition, *kinds: str) -> Count:
+        these = [coordinate_hash(*place) for place, kind in became.items() if place[0] == at and kind in kinds]
+        return Count.of(len(these), functools.reduce(operator.xor, these, 0))
+
+    tallies = [
+        PartitionTally(
+            topic=at.topic,
+            incarnation=at.incarnation,
+            partition=at.partition,
+            read=count(at, "stored", "skipped"),
+            stored=count(at, "stored"),
+            skipped=count(at, "skipped"),
+        )
+        for at in covers.partitions
+    ]
+    found = after(covers, tallies, {})
+    assert all(one.offsets == len(one.within) for one in found)
+    names = {"stored": STORED, "skipped": SKIPPED, "absent": INVISIBLE}
+    assert {
+        (one.within.partition, offset): one.answer
+        for one in found
+        for offset in range(one.within.start, one.within.until)
+    } == {place: names[kind] for place, kind in became.items()}

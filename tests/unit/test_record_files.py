@@ -180,7 +180,7 @@ def test_the_log_of_a_delta_table_leads_nowhere_else(folder: Path, file: str) ->
     [
         ("a.csv", "", r"a.csv:1: expected the columns topic, partition and offset; it has none"),
         ("a.csv", "topic,offset\n", r"a.csv:1: expected the columns .*; it has topic, offset"),
-        ("a.csv", HEADER, "records_file a.csv: the file has no records"),
+        ("a.csv", HEADER, "records_file a.csv: it has no records"),
         ("a.csv", HEADER + "a,1,2\n\na,1\n", "a.csv:4: the line has fewer columns"),
         ("a.csv", HEADER + "a,1,2\na,1,x\n", r"a.csv:3: expected an offset from 0 to 2\^63-2, found 'x'"),
         ("a.csv", HEADER + "a,1,-2\n", "a.csv:2: expected an offset"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.errors import ClaimOverlap, LogTruncated, TopicGone, TopicRecreated, TopicUnknown, WrongUse
 from tidemark.ledger.records import LaneKind
-from tidemark.offsets.coordinates import Named, parse_coordinates
+from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.inputs import Known
-from tidemark.runs import lanes, redriving, whole_windows
+from tidemark.runs import erasing, lanes, redriving, whole_windows
 from tidemark.runs.answers import (
     EXPIRED,
     GONE,
@@ -33,7 +33,7 @@ from tidemark.runs.answers import (
 )
 from tidemark.runs.auditing import requested
 from tidemark.runs.redriving import DeadLetters, Redrive, too_often
-from tidemark.runs.requests import AuditRequest, BackfillRequest, ReplayRequest
+from tidemark.runs.requests import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
 from tidemark.runs.selecting import between, between_offsets, divided, select
 
 
@@ -270,9 +270,38 @@ def test_records_out_of_a_file(orders: StreamInMemory, tmp_path: Path, monkeypat
     assert select(orders.opened, replay(records_file="records.csv")).ranges == offsets(
         (0, 12, 13), (0, 14, 15), (1, 2, 3)
     )
-    assert AuditRequest(records_file="records.csv", ranges="orders/0@20-22").offsets() == Named(
-        offsets((0, 12, 13), (0, 14, 15), (0, 20, 22), (1, 2, 3))
+    assert requested(orders.opened, AuditRequest(records_file="records.csv", ranges="orders/0@20-22")) == offsets(
+        (0, 12, 13), (0, 14, 15), (0, 20, 22), (1, 2, 3)
     )
+
+
+@pytest.mark.covers("Q9")
+@pytest.mark.parametrize(
+    ("text", "name", "said"),
+    [
+        ("", "hbase:late", "the stream file does not allow this table. record_tables in orders.yaml has none"),
+        (
+            "record_tables: [{table: early}, {table: 'more:late'}]\n",
+            "hbase:late",
+            "the stream file does not allow this table. record_tables in orders.yaml has early, more:late",
+        ),
+    ],
+)
+def test_a_table_that_the_stream_file_does_not_name_is_refused(
+    tmp_path: Path, text: str, name: str, said: str
+) -> None:
+    """Before any server is asked: no connection is opened here."""
+    opened = StreamInMemory(tmp_path, text=f"{TEXT}{text}").opened
+    erased = EraseRequest(records_file=name, reason="a test")
+    asks: list[Callable[[], object]] = [
+        lambda: select(opened, replay(records_file=name)),
+        lambda: select(opened, backfill(records_file=name)),
+        lambda: requested(opened, AuditRequest(records_file=name)),
+        lambda: erasing.wanted(opened, erased),
+    ]
+    for ask in asks:
+        with pytest.raises(WrongUse, match=f"^records_file {name}: {said}"):
+            ask()
 
 
 @pytest.mark.parametrize("field", ["records", "records_file"])

@@ -756,3 +756,24 @@ def test_fetch_settings_have_kafkas_names(tmp_path: Path) -> None:
 def test_other_settings_of_the_consumer_are_refused_by_name(tmp_path: Path, said: str) -> None:
     with pytest.raises(InvalidStreamFile, match=f"source.fetch.{said.split(':')[0]}"):
         loaded(tmp_path, FETCH.replace("SAID", said))
+
+
+def test_tables_of_records(tmp_path: Path) -> None:
+    said = "record_tables:\n  - table: late\n  - {table: 'a:late', hbase: other, topic: 'm:t', partition: 'm:p', offset: 'm:o'}\n"
+    plain, other = loaded(tmp_path, MINIMAL + said).stream.record_tables
+    assert (plain.hbase, plain.columns) == ("hbase_default", ("d:topic", "d:partition", "d:offset"))
+    assert (other.table, other.hbase, other.columns) == ("a:late", "other", ("m:t", "m:p", "m:o"))
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("{table: late, offset: offset}", "record_tables.*offset: .*pattern"),
+        ("{table: 'a:b:c'}", "record_tables.*table: .*pattern"),
+        ("{hbase: other}", "record_tables.*table: "),
+        ("{table: late}, {table: late, hbase: other}", "record_tables: two have the table 'late'; name it once"),
+    ],
+)
+def test_a_table_of_records_that_cannot_be_is_refused(tmp_path: Path, said: str, why: str) -> None:
+    with pytest.raises(InvalidStreamFile, match=why):
+        loaded(tmp_path, f"{MINIMAL}record_tables: [{said}]\n")

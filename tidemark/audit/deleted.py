@@ -17,8 +17,9 @@ from tidemark.ledger.book import Committed
 from tidemark.ledger.records import Blocks, Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.blocks import WHOLE, BlockTally, in_blocks
-from tidemark.offsets.hashing import DIGESTS, offset_hash, partition_seed
+from tidemark.offsets.hashing import DIGESTS
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.subsets import hashes, reduced
 from tidemark.offsets.tallies import NOTHING, Count
 
 # 64 hashes can make any 64-bit XOR. With 32 hashes, a wrong XOR fits by chance once in four billion times.
@@ -203,25 +204,11 @@ def explained(expected: Count, found: Count, taken: RangeSet) -> bool:
     missing = expected.number - found.number
     difference = int(expected.ack, 16) ^ int(found.ack, 16)
     known: dict[int, tuple[int, int]] = {}
-    for number, ack in enumerate(_hashes(taken)):
-        value, which = _reduced(ack, 1 << number, known)
+    for number, ack in enumerate(hashes(taken)):
+        value, which = reduced(ack, 1 << number, known)
         if value == 0:
             # Two sets have the same XOR and cannot be told apart. An unknown answer raises no alarm.
             return True
         known[value.bit_length()] = (value, which)
-    left, which = _reduced(difference, 0, known)
+    left, which = reduced(difference, 0, known)
     return left == 0 and which.bit_count() == missing
-
-
-def _reduced(value: int, which: int, known: Mapping[int, tuple[int, int]]) -> tuple[int, int]:
-    """Reduce a value by the known ones, from its highest bit down. Gives the rest, and which hashes were used."""
-    while value and (one := known.get(value.bit_length())):
-        value, which = value ^ one[0], which ^ one[1]
-    return value, which
-
-
-def _hashes(offsets: RangeSet) -> Iterator[int]:
-    for one in offsets:
-        seed = partition_seed(one.partition)
-        for offset in range(one.start, one.until):
-            yield offset_hash(seed, offset)

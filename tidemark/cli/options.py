@@ -33,7 +33,7 @@ RecordsFile = Annotated[
     str,
     typer.Option(
         help="a file of any size below the folder TIDEMARK_SELECTIONS: CSV, JSON lines or Parquet with the columns topic, "
-        "partition and offset, or a folder of Parquet"
+        "partition and offset, or a folder of Parquet; or hbase:TABLE, a table that record_tables of the stream file names"
     ),
 ]
 Ranges = Annotated[

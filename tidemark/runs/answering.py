@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidemark.clients.kafka.slots import Slot
+from tidemark.errors import AuthenticationFailed, NotAuthorized, Unreachable
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs import answers
@@ -12,6 +14,14 @@ from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.dead_letters import redrives
 from tidemark.sinks.reading import fewest_scans, pieces, rows_of_pieces
 
+# Each is asked for by itself, in about a tenth of a second.
+_MOST_ASKED = 32
+_REASONS = {
+    Slot.ABORTED: answers.ABORTED,
+    Slot.COMPACTED: answers.COMPACTED,
+    Slot.MARKER: answers.MARK,
+}
+
 
 def answers_of(opened: OpenStream, records: Sequence[Record]) -> list[Answer]:
     """The answers for the offsets of a lane's committed windows, which have their receipts. Reads their dead letters."""
@@ -19,8 +29,30 @@ def answers_of(opened: OpenStream, records: Sequence[Record]) -> list[Answer]:
     tallies = [tally for record in records for tally in record.tallies]
     # All windows of a lane write the same sinks.
     if any(not record.window.counts_for(None) for record in records):
-        return answers.after(covers, tallies, {}, some_sinks=True)
-    return answers.after(covers, tallies, _dead_letters(opened, records, covers))
+        found = answers.after(covers, tallies, {}, some_sinks=True)
+    else:
+        found = answers.after(covers, tallies, _dead_letters(opened, records, covers))
+    return _with_reasons(opened, found)
+
+
+def _with_reasons(opened: OpenStream, found: list[Answer]) -> list[Answer]:
+    """The answers, with why there is no message at an offset, where few are without one and Kafka says why."""
+    missing = [one for one in found if one.answer == answers.INVISIBLE and one.offsets == len(one.within)]
+    if not missing or sum(one.offsets for one in missing) > _MOST_ASKED:
+        return found
+    why: dict[str, list[OffsetRange]] = {}
+    for one in missing:
+        at = one.within.partition
+        for offset in range(one.within.start, one.within.until):
+            try:
+                there = opened.log.slot(at.topic, at.partition, offset)
+            except (Unreachable, NotAuthorized, AuthenticationFailed):
+                # The run is committed: its answers do not depend on Kafka.
+                return found
+            said = answers.INVISIBLE if there is None else _REASONS.get(there.slot, answers.INVISIBLE)
+            why.setdefault(said, []).append(OffsetRange(at, offset, offset + 1))
+    others = [one for one in found if one not in missing]
+    return sorted([*others, *answers.exact({one: RangeSet(part) for one, part in why.items()})])
 
 
 def _dead_letters(opened: OpenStream, records: Sequence[Record], covers: RangeSet) -> dict[str, RangeSet]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
-from tidemark.offsets.tallies import PartitionTally
+from tidemark.offsets.subsets import counted_ones
+from tidemark.offsets.tallies import NOTHING, Count, PartitionTally
 from tidemark.planning.inputs import Known
 
 # The answers, as people read them.
@@ -29,6 +30,9 @@ SKIPPED = "found and skipped by the transform"
 DEAD_LETTER = "found, a dead letter"
 NO_ROW = "found, invalid or failed: no row in these sinks, and no dead letter"
 INVISIBLE = "not there: compacted away, of an aborted transaction, or a transaction's mark"
+ABORTED = "not there: of an aborted transaction"
+COMPACTED = "not there: compacted away"
+MARK = "not there: a transaction's mark"
 
 # How many ranges an error names of each answer, and how many lines Airflow and a terminal show.
 MOST_NAMED = 5
@@ -120,8 +124,8 @@ def after(
     """What became of the offsets that the windows of a run cover, by partition.
 
     `dead` has the dead letters of these windows that still count, by their answer. The other offsets are only counted in a
-    receipt. Where a partition has several of their answers, each gets its number, within the same range. A run into
-    `some_sinks` alone stores no dead letters.
+    receipt. Where a partition has several of their answers, the XORs of the counts tell which offsets have which, while these
+    are few. Otherwise each gets its number, within the same range. A run into `some_sinks` alone stores no dead letters.
     """
     found = exact(dead)
     rest = covers
@@ -131,19 +135,28 @@ def after(
         own, here = [tally for tally in tallies if tally.at == at], rest.only([at])
         read = sum(tally.read.number for tally in own)
         counts = {
-            STORED: sum(tally.stored.number for tally in own),
-            SKIPPED: sum(tally.skipped.number for tally in own),
-            INVISIBLE: covers.only([at]).count() - read,
+            STORED: sum((tally.stored for tally in own), NOTHING),
+            SKIPPED: sum((tally.skipped for tally in own), NOTHING),
+            # Offsets without a message have no count, and so no XOR.
+            INVISIBLE: Count(covers.only([at]).count() - read),
         }
         # Those that a later run has read again meanwhile are not among `dead`.
-        counts[NO_ROW if some_sinks else DEAD_LETTER] = here.count() - sum(counts.values())
-        given = [(why, number) for why, number in counts.items() if number]
-        if len(given) == 1:
-            found += exact({given[0][0]: here})
-        else:
-            (hull,) = here.hull()
-            found += [Answer(hull, number, why) for why, number in given]
+        counts[NO_ROW if some_sinks else DEAD_LETTER] = Count(here.count() - sum(one.number for one in counts.values()))
+        found += _of_each(here, {why: count for why, count in counts.items() if count.number})
     return sorted(found)
+
+
+def _of_each(here: RangeSet, counts: Mapping[str, Count]) -> list[Answer]:
+    """The answers for some offsets of a partition: for each offset where the counts can tell, otherwise as numbers."""
+    left, told = here, dict[str, RangeSet]()
+    for why in (STORED, SKIPPED):
+        part = counted_ones(left, counts[why]) if why in counts else None
+        if part is not None:
+            told[why], left = part, left - part
+    rest = {why: count.number for why, count in counts.items() if why not in told}
+    if len(rest) == 1:
+        return exact({**told, next(iter(rest)): left})
+    return exact(told) + [Answer(one, number, why) for one in left.hull() for why, number in rest.items()]
 
 
 def exact(answers: Mapping[str, RangeSet]) -> list[Answer]:

@@ -28,6 +28,7 @@ from tidemark.planning.estimating import stored_before
 from tidemark.runs import answers, discovery, lanes, of_windows, selecting, whole_windows
 from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.record_tables import named_records
 from tidemark.runs.requests import AuditRequest
 
 _HOUR_MS = 3_600_000
@@ -60,7 +61,10 @@ def requested(opened: OpenStream, asked: AuditRequest) -> RangeSet:
         if found := within & opened.book.view().authority.covered():
             return found
         raise WrongUse(f"since/until_time: no window of {opened.book.stream} has read an offset between these times")
-    found = lanes.with_incarnations(opened, asked.offsets())
+    named = asked.offsets()
+    if asked.records_file:
+        named = named | named_records(opened, asked.records_file)
+    found = lanes.with_incarnations(opened, named)
     return found | of_windows.read_by(opened, asked.window) if asked.window else found
 
 

@@ -26,13 +26,13 @@ from tidemark.ledger.records import (
     positions,
 )
 from tidemark.ledger.register import NewLane, open_together
-from tidemark.offsets.coordinates import Coordinate, Named, in_four_parts, parse_records
+from tidemark.offsets.coordinates import Coordinate, in_four_parts, parse_records
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs import answers, keys, lanes, whole_windows
 from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved
 from tidemark.runs.discovery import held_now
 from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.record_files import records_in
+from tidemark.runs.record_tables import named_records
 from tidemark.runs.requests import EraseRequest
 from tidemark.runs.skipping import NothingToRead
 from tidemark.sinks.kinds import kind_of
@@ -66,7 +66,8 @@ def wanted(opened: OpenStream, asked: EraseRequest) -> tuple[RangeSet, str]:
     if asked.key:
         found = keys.with_key(opened, keys.parse_key(asked.key))
         return found.offsets, found.sentence()
-    named = Named(records_in(asked.records_file)) if asked.records_file else parse_records(asked.records, "records")
+    written = parse_records(asked.records, "records")
+    named = named_records(opened, asked.records_file) if asked.records_file else written
     offsets = lanes.with_incarnations(opened, named)
     _check_the_one_meant(opened, offsets - named.exact)
     return offsets, ""

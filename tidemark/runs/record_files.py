@@ -28,7 +28,7 @@ _MAX_PARTITION = 2**31 - 1
 _MOST_SHOWN = 100
 
 # Where each row stands, as `FILE:LINE`, and its topic, partition and offset.
-_Rows = Iterator[tuple[str, Sequence[Any]]]
+Rows = Iterator[tuple[str, Sequence[Any]]]
 
 
 def records_in(name: str) -> RangeSet:
@@ -37,14 +37,24 @@ def records_in(name: str) -> RangeSet:
     Nobody writes incarnations into files, so all of them are the first. Raises WrongUse naming the file, and the line of
     what is wrong in it.
     """
+    return records_of(name, _rows(_allowed(name)))
+
+
+def records_of(name: str, rows: Rows, columns: Sequence[str] = ("", "", "")) -> RangeSet:
+    """The records in some rows. `columns`: what an error says after the place, for topic, partition and offset."""
     records: dict[TopicPartition, list[Interval]] = {}
-    for place, (topic, partition, offset) in _rows(_allowed(name)):
-        at, number = _partition(place, topic, partition), _number(offset)
-        if number is None or number >= MAX_OFFSET:
-            raise WrongUse(f"{place}: expected an offset from 0 to 2^63-2, found {_shown(offset)}")
-        records.setdefault(at, []).append((number, number + 1))
+    of_topic, of_partition, of_offset = columns
+    for place, (topic, partition, offset) in rows:
+        if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
+            raise _wrong(f"{place}{of_topic}", "the name of a topic", topic)
+        number, at = _number(partition), _number(offset)
+        if number is None or number > _MAX_PARTITION:
+            raise _wrong(f"{place}{of_partition}", "a partition from 0 to 2^31-1", partition)
+        if at is None or at >= MAX_OFFSET:
+            raise _wrong(f"{place}{of_offset}", "an offset from 0 to 2^63-2", offset)
+        records.setdefault(TopicPartition(topic, number), []).append((at, at + 1))
     if not records:
-        raise WrongUse(f"records_file {name}: the file has no records")
+        raise WrongUse(f"records_file {name}: it has no records")
     return RangeSet.of_intervals(records.items())
 
 
@@ -69,7 +79,7 @@ def _allowed(name: str) -> Path:
     return path
 
 
-def _rows(path: Path) -> _Rows:
+def _rows(path: Path) -> Rows:
     readers = {".csv": _of_csv, ".jsonl": _of_json_lines, ".ndjson": _of_json_lines, ".parquet": _of_parquet}
     reader = _of_parquet_folder if path.is_dir() else readers.get(path.suffix)
     if reader is None:
@@ -80,7 +90,7 @@ def _rows(path: Path) -> _Rows:
         raise WrongUse(f"{path}: cannot be read: {problem}") from problem
 
 
-def _of_csv(path: Path) -> _Rows:
+def _of_csv(path: Path) -> Rows:
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file)
         try:
@@ -97,7 +107,7 @@ def _of_csv(path: Path) -> _Rows:
             raise WrongUse(f"{path}:{rows.line_num}: not CSV: {problem}") from problem
 
 
-def _of_json_lines(path: Path) -> _Rows:
+def _of_json_lines(path: Path) -> Rows:
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
@@ -114,14 +124,14 @@ def _of_json_lines(path: Path) -> _Rows:
             yield place, [found[name] for name in _columns(place, list(found))]
 
 
-def _of_parquet_folder(path: Path) -> _Rows:
+def _of_parquet_folder(path: Path) -> Rows:
     for file in files_in(path):
         if file.resolve() != file:
             raise WrongUse(f"{file}: is a symbolic link, or below one. Name the folder itself")
         yield from _of_parquet(file)
 
 
-def _of_parquet(path: Path) -> _Rows:
+def _of_parquet(path: Path) -> Rows:
     # The import takes a third of a second, so only this function pays for it.
     import pyarrow.parquet
     from pyarrow import ArrowException
@@ -148,13 +158,8 @@ def _columns(place: str, there: Sequence[str]) -> tuple[str, str, str]:
     return found
 
 
-def _partition(place: str, topic: object, partition: object) -> TopicPartition:
-    number = _number(partition)
-    if not isinstance(topic, str) or not _TOPIC.fullmatch(topic):
-        raise WrongUse(f"{place}: expected the name of a topic, found {_shown(topic)}")
-    if number is None or number > _MAX_PARTITION:
-        raise WrongUse(f"{place}: expected a partition from 0 to 2^31-1, found {_shown(partition)}")
-    return TopicPartition(topic, number)
+def _wrong(place: str, expected: str, found: object) -> WrongUse:
+    return WrongUse(f"{place}: expected {expected}, found {_shown(found)}")
 
 
 def _number(value: object) -> int | None:

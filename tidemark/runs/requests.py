@@ -16,7 +16,6 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import Named, parse_ranges, parse_records
 from tidemark.offsets.shares import MOST_SEED, share_or_none
 from tidemark.offsets.times import read_time
-from tidemark.runs.record_files import records_in
 from tidemark.streams.audits import LevelName
 
 
@@ -284,8 +283,7 @@ class AuditRequest(_Request):
 
     def offsets(self) -> Named:
         """The offsets that are written out; empty where none are. Raises WrongUse naming the line."""
-        found = parse_ranges(self.ranges, "ranges") | parse_records(self.records, "records")
-        return found | Named(records_in(self.records_file)) if self.records_file else found
+        return parse_ranges(self.ranges, "ranges") | parse_records(self.records, "records")
 
 
 Request = TypeVar("Request", bound=_Request)

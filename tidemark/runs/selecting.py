@@ -19,7 +19,7 @@ from tidemark.runs import answers, into_sinks, lanes, of_windows, redriving, res
 from tidemark.runs.discovery import known_now, newest_incarnations, topics_now
 from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.record_files import records_in
+from tidemark.runs.record_tables import named_records
 from tidemark.runs.redriving import DeadLetters
 from tidemark.runs.requests import BackfillRequest, ReplayRequest
 
@@ -139,7 +139,7 @@ def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Rang
     if request.records:
         return _with_incarnations(opened, parse_records(request.records, "records"))
     if request.records_file:
-        return _with_incarnations(opened, Named(records_in(request.records_file)))
+        return _with_incarnations(opened, named_records(opened, request.records_file))
     if isinstance(request, BackfillRequest):
         return _holes(opened) if request.holes else lanes.before_the_first_window(opened)
     if request.selection:

@@ -35,6 +35,7 @@ from tidemark.streams.audits import Audits
 from tidemark.streams.engine import Engine
 from tidemark.streams.event_time import EventTime
 from tidemark.streams.explode import Explode
+from tidemark.streams.record_tables import RecordTable
 from tidemark.streams.retry import Retry
 from tidemark.streams.schedule import Schedule
 from tidemark.streams.source import Source
@@ -224,6 +225,9 @@ class Stream(Part):
     )
     schedule: Schedule = Field(default=Schedule(), description="When the ingest runs: [below](#schedule).")
     audit: Audits = Field(default=Audits(), description="Which audits run by themselves: [below](#audit).")
+    record_tables: Items[RecordTable] = Field(
+        default=(), description="HBase tables of records that a replay may take as its `records_file`: [below](#record_tables)."
+    )
     engine: Engine = Field(default=Engine(), description="How Airflow runs the Spark jobs: [below](#engine).")
 
     @model_validator(mode="after")
@@ -237,6 +241,13 @@ class Stream(Part):
             if one.place in taken:
                 raise ValueError(one.problem)
             taken.add(one.place)
+        return self
+
+    @model_validator(mode="after")
+    def _record_tables_apart(self) -> Stream:
+        names = [one.table for one in self.record_tables]
+        if len(set(names)) < len(names):
+            raise ValueError(f"record_tables: two have the table {max(names, key=names.count)!r}; name it once")
         return self
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ const starting = place("start");
 // The ways of each kind to say which offsets, with the fields that say it.
 const WAYS = {
   records: ["Records", ["records"]],
-  records_file: ["Records in a file on the server", ["records_file"]],
+  records_file: ["Records in a file or table on the server", ["records_file"]],
   ranges: ["Offset ranges", ["ranges"]],
   window: ["Windows", ["window"]],
   time: ["Time", ["since", "until_time"]],

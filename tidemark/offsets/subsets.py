@@ -1,0 +1,46 @@
+"""Which of some offsets were counted: a count's XOR tells it while the offsets are few. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tidemark.offsets.hashing import offset_hash, partition_seed
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.tallies import Count
+
+# More hashes of 64 bits than this always have two sets with the same XOR.
+MOST_TOLD = 64
+
+
+def counted_ones(offsets: RangeSet, count: Count) -> RangeSet | None:
+    """The offsets that make up a count; None where several sets of them could, or none does.
+
+    Gauss's elimination over bits finds the only set with this XOR.
+    """
+    if offsets.count() > MOST_TOLD:
+        return None
+    known: dict[int, tuple[int, int]] = {}
+    for number, ack in enumerate(hashes(offsets)):
+        value, which = reduced(ack, 1 << number, known)
+        if value == 0:
+            return None
+        known[value.bit_length()] = (value, which)
+    left, which = reduced(int(count.ack, 16), 0, known)
+    if left or which.bit_count() != count.number:
+        return None
+    each = (OffsetRange(one.partition, at, at + 1) for one in offsets for at in range(one.start, one.until))
+    return RangeSet(one for number, one in enumerate(each) if which >> number & 1)
+
+
+def reduced(value: int, which: int, known: Mapping[int, tuple[int, int]]) -> tuple[int, int]:
+    """Reduce a value by the known ones, from its highest bit down. Gives the rest, and which hashes were used."""
+    while value and (one := known.get(value.bit_length())):
+        value, which = value ^ one[0], which ^ one[1]
+    return value, which
+
+
+def hashes(offsets: RangeSet) -> Iterator[int]:
+    for one in offsets:
+        seed = partition_seed(one.partition)
+        for offset in range(one.start, one.until):
+            yield offset_hash(seed, offset)

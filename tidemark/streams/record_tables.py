@@ -1,0 +1,31 @@
+"""Tables of records that requests may name instead of a file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tidemark.schemes.parts import ConnectionName, Part
+
+_Column = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}:[!-~]{1,200}$")]
+
+
+class RecordTable(Part):
+    """An HBase table of records. No other table can be named in a request."""
+
+    hbase: ConnectionName = Field(default="hbase_default", description="The connection.")
+    table: Annotated[
+        str,
+        Field(
+            pattern=r"^([A-Za-z0-9_]{1,200}:)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$",
+            description="The table, with its namespace if it has one: `reports:late`.",
+        ),
+    ]
+    topic: _Column = Field(default="d:topic", description="The column of the topic, with its family.")
+    partition: _Column = Field(default="d:partition", description="The column of the partition.")
+    offset: _Column = Field(default="d:offset", description="The column of the offset.")
+
+    @property
+    def columns(self) -> tuple[str, str, str]:
+        return self.topic, self.partition, self.offset
