@@ -211,9 +211,7 @@ def test_what_is_triggered_has_the_pool_that_the_stream_file_gives_it(tmp_path: 
     for name, engine in given.items():
         text = MINIMAL.replace("stream: orders", f"stream: {name}")
         (tmp_path / f"{name}.yaml").write_text(f"{text}engine:\n  {engine}\n")
-    pools = {
-        (dag.dag_id, task.pool) for dag in build_dags(tmp_path) for task in dag.tasks if is_spark_job(task)
-    }
+    pools = {(dag.dag_id, task.pool) for dag in build_dags(tmp_path) for task in dag.tasks if is_spark_job(task)}
     kinds = ("ingest", "backfill", "replay", "audit", "erase")
     expected = {"one": ["spark"] * 5, "two": ["spark", *["replays"] * 4], "neither": ["default_pool"] * 5}
     assert pools == {

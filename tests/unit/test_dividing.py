@@ -16,6 +16,7 @@ MOST = st.integers(1, 8)
 AT = TopicPartition("orders", 0)
 
 
+@pytest.mark.covers("N33")
 @given(selection=range_sets, most=MOST)
 def test_parts_are_the_selection_in_its_order_and_as_even_as_can_be(selection: RangeSet, most: int) -> None:
     parts = in_parts(selection, most)

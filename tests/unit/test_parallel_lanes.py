@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import typer
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
-from tests.unit.test_reprocessing import made, worked_off
 from tidemark.cli import finding, selected, submitting
 from tidemark.errors import ClaimOverlap, LaneClosed, LanePaused, WrongUse
 from tidemark.ledger.closed import all_lanes
@@ -23,10 +23,29 @@ from tidemark.runs.requests import BackfillRequest, checked
 from tidemark.runs.selecting import Selected, select, selected_before
 from tidemark.views.lane_progress import progress_of
 
-__all__ = ["made"]
-
 RUN = "orders__backfill/manual__1"
 ASKED = {"ranges": "orders/0@0-40", "mode": "reprocess", "reason": "bug 17"}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> StreamInMemory:
+    """The ingest has read [20, 40), and a backfill [5, 10). Windows have ten offsets at most."""
+    text = TEXT.replace("start: earliest", "start: {offsets: {orders/0: 20}}")
+    stream = StreamInMemory(tmp_path, text=f"{text}limits: {{max_records: 10}}\n")
+    stream.ends((0, 40))
+    for run in ("run 1", "run 2"):
+        stream.ingest(run)
+    lane = lanes.open_selected(stream.opened, LaneKind.BACKFILL, "before", offsets((0, 5, 10)), "a test")
+    worked_off(stream, lane, "before")
+    return stream
+
+
+def worked_off(made: StreamInMemory, lane: str, run: str = RUN) -> RangeSet:
+    read = RangeSet()
+    while lanes.plan_lane(made.opened, lane, run) is not None:
+        read |= made.opened.book.covers(made.process(lane, run).window)
+    lanes.finish(made.opened, lane)
+    return read
 
 
 def found_in(made: StreamInMemory) -> Selected:
@@ -54,6 +73,7 @@ def test_each_job_has_a_part_of_what_is_missing_and_then_of_what_is_read_again(m
     assert sum(one.count() for one in read.values()) == found.all.count()
 
 
+@pytest.mark.covers("N33")
 def test_all_lanes_are_opened_in_one_step_whichever_write_is_the_last(made: StreamInMemory) -> None:
     """The run dies before each of its writes. There are none of its lanes then, or all, and it goes on with the same."""
     found, before = found_in(made), dict(made.store.values)
@@ -151,7 +171,7 @@ def test_all_lanes_are_paused_shown_and_cancelled_as_one(made: StreamInMemory) -
 
 @pytest.mark.parametrize("number", [0, 9, -1])
 def test_the_number_of_lanes_is_bounded(number: int) -> None:
-    with pytest.raises(WrongUse, match="lanes: Input should be (greater|less) than or equal to [18]"):
+    with pytest.raises(WrongUse, match=r"lanes: Input should be (greater|less) than or equal to [18]"):
         checked(BackfillRequest, {**ASKED, "lanes": number}, {})
 
 
@@ -159,7 +179,8 @@ def test_the_command_reads_all_other_lanes_when_one_fails_and_then_what_is_left(
     made: StreamInMemory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Programs that say their lane stand for the jobs. What they would read is read here."""
-    monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
+    here = replace(made.opened, connections=cast("Any", lambda name: None))
+    monkeypatch.setattr(finding, "opened", lambda stream: here)
     monkeypatch.setattr(selected, "answers_of", lambda opened, records: [])
     begun: list[list[str]] = []
     dies: list[str] = []
@@ -176,7 +197,6 @@ def test_the_command_reads_all_other_lanes_when_one_fails_and_then_what_is_left(
         return [sys.executable, "-c", f"print('tidemark: of {lane}'); raise SystemExit({code})"]
 
     monkeypatch.setattr(submitting, "submit_command", job)
-    made.opened.connections = lambda name: None  # type: ignore[misc,assignment]
     command = {"ranges": ["orders/0@0-40"], "mode": "reprocess", "reason": "bug 17"}
     with pytest.raises(typer.Exit) as ended:
         selected.backfill("orders", **command, at_once=3, run_name=RUN)  # type: ignore[arg-type]
