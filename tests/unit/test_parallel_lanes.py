@@ -145,6 +145,23 @@ def test_the_rate_is_divided_among_the_lanes(
     assert [all_lanes(stream.opened.book)[lane].rate for lane in mine] == expected
 
 
+@pytest.mark.parametrize(
+    ("block", "counts"), [("block_offsets: 10", [20, 10, 10]), ("block_offsets: 30", [30, 10]), ("", [40])]
+)
+def test_no_lane_has_a_part_of_what_a_sink_needs_whole(tmp_path: Path, block: str, counts: list[int]) -> None:
+    """One window has read 40 offsets. Without blocks, a sink needs the whole window."""
+    sums = (
+        "  - {type: hbase_aggregates, table: sums, key: id, values: {n: count}" + (f", {block}" if block else "") + "}"
+    )
+    stream = StreamInMemory(tmp_path, text=TEXT.replace("dead_letters:", f"{sums}\ndead_letters:", 1))
+    stream.ends((0, 40))
+    stream.ingest()
+    mine = lanes.open_request(stream.opened, LaneKind.REPLAY, RUN, offsets((0, 1, 39)), "bug 17", at_once=3)
+    read = [worked_off(stream, lane) for lane in mine]
+    assert [one.count() for one in read] == counts
+    assert RangeSet(one for part in read for one in part) == offsets((0, 0, 40))
+
+
 def test_all_lanes_are_paused_shown_and_cancelled_as_one(made: StreamInMemory) -> None:
     found = found_in(made)
     jobs = opened(made, found)
