@@ -32,7 +32,7 @@ class Cancelled:
 
 
 def lanes_of(opened: OpenStream, named: str) -> list[str]:
-    """The backfill or replay that a person names, by its lane or by its run: all lanes of a run, a job's later ones first.
+    """The backfill or replay that a person names, by its lane or by its run: all lanes of a run, the last one first.
 
     The open ones, if any is open. Raises WrongUse when there is none.
     """
@@ -40,12 +40,14 @@ def lanes_of(opened: OpenStream, named: str) -> list[str]:
     found = book.register()
     entries = found[1].lanes if found else {}
     kinds = (LaneKind.REPLAY, LaneKind.BACKFILL, LaneKind.ERASE)
-    of_run = [lane for kind in kinds for job in lanes.may_open(kind, named) for lane in reversed(job)]
+    of_run = [lane for kind in kinds for job in reversed(lanes.may_open(kind, named)) for lane in reversed(job)]
     if there := [lane for lane in (named, *of_run) if lane != INGEST and lane in entries]:
         return there
     if named != INGEST and book.head(named) is not None:
         return [named]
-    if there := [lane for kind in kinds for job in lanes.jobs_of(opened, kind, named) for lane in reversed(job)]:
+    if there := [
+        lane for kind in kinds for job in reversed(lanes.jobs_of(opened, kind, named)) for lane in reversed(job)
+    ]:
         return there
     open_now = ", ".join(f"{lane} (run {one.run})" for lane, one in sorted(entries.items()) if lane != INGEST)
     raise WrongUse(
