@@ -392,7 +392,8 @@ def test_a_replay_in_lanes_has_a_task_for_each(dags: dict[str, DAG], opened: Ope
     assert sorted(one.rendered_map_index for one in tasks) == sorted(mine)
     published = result(replay, "publish")
     assert [published["lane"], *(one["lane"] for one in published["then"])] == mine
-    assert published["totals"] == {"found and stored": str(until - start)}
+    # Some messages of the example are dead letters again.
+    assert sum(int(number) for number in published["totals"].values()) == until - start
     read = [one.covers for one in opened.book.committed() if one.record.lane in mine]
     assert sorted(one.count() for one in read)[-1] - sorted(one.count() for one in read)[0] <= 1
     assert sum(one.count() for one in read) == until - start
