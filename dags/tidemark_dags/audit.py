@@ -25,7 +25,7 @@ from tidemark.runs.requests import MOST_REASON, AuditRequest
 from tidemark.streams.model import Stream
 from tidemark_dags.page_links import AuditPageLink, page_address
 from tidemark_dags.requests import audit_params
-from tidemark_dags.spark_job import SparkJob
+from tidemark_dags.spark_job import SparkJob, of_stream
 from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, asked_of, results_asset, run_name
 from tidemark_dags.stream_dag import stream_dag
 
@@ -199,7 +199,6 @@ def _compare(file: str, stream: Stream, task_id: str, run: str, level: str, sele
     return SparkJob(
         task_id=task_id,
         script="audit_stream.py",
-        stream=stream,
         accepted=(EXIT_DONE, EXIT_DIFFERENCES),
         application_args=[
             *("--stream-file", file, "--run", run, "--level", level),
@@ -208,6 +207,7 @@ def _compare(file: str, stream: Stream, task_id: str, run: str, level: str, sele
         ],
         execution_timeout=timedelta(minutes=stream.engine.replay_timeout_minutes),
         pool=stream.engine.pool_on_request,
+        **of_stream(stream),
     )
 
 

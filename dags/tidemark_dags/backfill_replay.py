@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param, TriggerRule, task
 from airflow.sdk.exceptions import AirflowSkipException
@@ -18,8 +18,9 @@ from tidemark.runs.approval import People
 from tidemark.runs.requests import BackfillRequest, ReplayRequest
 from tidemark.streams.model import Stream
 from tidemark_dags.approval import approved_by, second_person
-from tidemark_dags.ingest import process_windows
-from tidemark_dags.spark_job import SparkJob
+from tidemark_dags.ingest import window_job
+from tidemark_dags.lineage import LineageOfWindows
+from tidemark_dags.spark_job import SparkJob, of_stream
 from tidemark_dags.steps import (
     ON_REQUEST,
     RUN,
@@ -32,6 +33,9 @@ from tidemark_dags.steps import (
     run_name,
 )
 from tidemark_dags.stream_dag import stream_dag
+
+if TYPE_CHECKING:
+    from tidemark.runs.open_stream import OpenStream
 
 log = logging.getLogger(__name__)
 
@@ -77,11 +81,11 @@ def selected_dag(
             return "compare" if wanted else first
 
         @task(trigger_rule=after_check if first == "plan" else TriggerRule.ALL_SUCCESS)
-        def plan(**context: Any) -> dict[str, Any]:
-            """Open the lane, which claims its offsets, and pin its first window. What was approved is what is read.
+        def plan(**context: Any) -> list[list[str]]:
+            """Open the lanes, which claim their offsets. Gives the arguments of each job of `process`.
 
-            A backfill that also reads offsets again has a second lane for them, which is worked off `then`.
-            A retry after the job has committed gives the first window that the run has committed.
+            What was approved is what is read. With one job, the first window is pinned here. Of several, each pins its own:
+            what stops one of them stops no other.
             """
             from tidemark.offsets.order import Order
             from tidemark.runs import into_sinks, lanes
@@ -102,7 +106,7 @@ def selected_dag(
                 if not lanes.lanes_of(opened, kind, run):
                     # It may have waited for a second person, or for a comparison.
                     check_plan(opened, asked, chosen - again, again)
-                mine = lanes.open_request(
+                lanes.open_request(
                     opened,
                     kind,
                     run,
@@ -113,16 +117,18 @@ def selected_dag(
                     order=Order(asked.order),
                     rate=asked.rate,
                     sinks=into_sinks.named(opened, asked.sinks),
+                    at_once=asked.lanes,
                 )
-                lane, then = mine[0], mine[1] if len(mine) > 1 else ""
-                pending = lanes.plan_lane(opened, lane, run)
-                if pending is None:
-                    lanes.finish(opened, lane)
-                    before = lanes.committed_before(opened, lane, run)
-                    if not before:
-                        raise AirflowSkipException("everything selected has been read")
-                    return {"lane": lane, "seq": before[0].seq, "then": then}
-            return {"lane": lane, "seq": pending.window.seq, "then": then}
+                jobs = lanes.jobs_of(opened, kind, run)
+                first_window = _first_window(opened, jobs[0][0], run) if len(jobs) == 1 else []
+            return [
+                [
+                    *("--stream-file", file, "--lane", lane, "--run", run),
+                    *first_window,
+                    *(f"--then={one}" for one in then),
+                ]
+                for lane, *then in jobs
+            ]
 
         checked_request: Any = check()
         planned: Any = plan()
@@ -133,17 +139,26 @@ def selected_dag(
         checked_request >> begin
         if request is ReplayRequest:
             checked_request >> _compare(file, stream) >> _diff(file) >> begin
-        process = process_windows(
-            file,
-            stream,
-            pool=stream.engine.pool_on_request,
-            minutes=stream.engine.replay_timeout_minutes,
-            lane="{{ ti.xcom_pull(task_ids='plan')['lane'] }}",
-            seq="{{ ti.xcom_pull(task_ids='plan')['seq'] }}",
-            then="{{ ti.xcom_pull(task_ids='plan')['then'] }}",
-        )
-        planned >> process >> publish(file, stream, planned["lane"], planned["then"])
+        job = window_job(stream, pool=stream.engine.pool_on_request, minutes=stream.engine.replay_timeout_minutes)
+        # A task for each job, named by its lane.
+        process = LineageOfWindows.partial(**job, map_index_template="{{ task.lane }}").expand(application_args=planned)
+        process >> publish(file, stream, kind)
     return dag
+
+
+def _first_window(opened: OpenStream, lane: str, run: str) -> list[str]:
+    """The arguments that name the first window of a run with one job, which is pinned here.
+
+    A retry after the job has committed gives the first window that the run has committed.
+    """
+    from tidemark.runs import lanes
+
+    if (pending := lanes.plan_lane(opened, lane, run)) is not None:
+        return ["--seq", str(pending.window.seq)]
+    lanes.finish(opened, lane)
+    if not (before := lanes.committed_before(opened, lane, run)):
+        raise AirflowSkipException("everything selected has been read")
+    return ["--seq", str(before[0].seq)]
 
 
 def _looked_up(
@@ -186,7 +201,6 @@ def _compare(file: str, stream: Stream) -> SparkJob:
     return SparkJob(
         task_id="compare",
         script="compare_replay.py",
-        stream=stream,
         application_args=[
             *("--stream-file", file, "--run", RUN, "--selection"),
             "{{ ti.xcom_pull(task_ids='check', key='found')['selection'] }}",
@@ -195,6 +209,7 @@ def _compare(file: str, stream: Stream) -> SparkJob:
         ],
         execution_timeout=timedelta(minutes=stream.engine.replay_timeout_minutes),
         pool=stream.engine.pool_on_request,
+        **of_stream(stream),
     )
 
 

@@ -13,11 +13,11 @@ import pendulum
 from airflow.sdk import DAG, CronTriggerTimetable, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from tidemark.ledger.records import INGEST
+from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.streams.model import Stream
 from tidemark_dags.complete import announce
 from tidemark_dags.lineage import LineageOfWindows
-from tidemark_dags.page_links import RunPageLink
+from tidemark_dags.spark_job import of_stream
 from tidemark_dags.steps import ON_SCHEDULE, RUN, airflow_errors, publish, run_name
 from tidemark_dags.stream_dag import stream_dag
 
@@ -79,28 +79,24 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
             lane=INGEST,
             seq="{{ ti.xcom_pull(task_ids='plan') }}",
         )
-        pinned >> process >> publish(file, stream, INGEST) >> announce(file, stream)
+        pinned >> process >> publish(file, stream, LaneKind.INGEST) >> announce(file, stream)
     return dag
 
 
-def process_windows(
-    file: str, stream: Stream, *, pool: str, minutes: int, lane: str, seq: str, then: str = ""
-) -> LineageOfWindows:
-    """The task that processes a pinned window and those after it, in Spark. `then`: those of another lane of this run.
-
-    `minutes` is its time-out.
-    """
-    process = LineageOfWindows(
-        task_id="process",
-        script="process_window.py",
-        stream=stream,
-        # The text of `then` may become empty, so it stands with its name.
-        application_args=[
-            *("--stream-file", file, "--lane", lane, "--seq", seq, "--run", RUN),
-            *([f"--then={then}"] if then else []),
-        ],
-        execution_timeout=timedelta(minutes=minutes),
-        pool=pool,
+def process_windows(file: str, stream: Stream, *, pool: str, minutes: int, lane: str, seq: str) -> LineageOfWindows:
+    """The task that processes a pinned window and those after it, in Spark. `minutes` is its time-out."""
+    return LineageOfWindows(
+        **window_job(stream, pool=pool, minutes=minutes),
+        application_args=["--stream-file", file, "--lane", lane, "--seq", seq, "--run", RUN],
     )
-    process.operator_extra_links = (RunPageLink(),)
-    return process
+
+
+def window_job(stream: Stream, *, pool: str, minutes: int) -> dict[str, Any]:
+    """The task `process`, without its application's arguments."""
+    return {
+        "task_id": "process",
+        "script": "process_window.py",
+        "execution_timeout": timedelta(minutes=minutes),
+        "pool": pool,
+        **of_stream(stream),
+    }

@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from tidemark.ledger.records import INGEST
 from tidemark_dags.connections import open_here
+from tidemark_dags.page_links import RunPageLink
 from tidemark_dags.spark_job import SparkJob
 from tidemark_dags.steps import run_name
 
@@ -26,6 +28,8 @@ FACET = "tidemark_windows"
 class LineageOfWindows(SparkJob):
     """The job of a run's windows. Its event names topics, tables and folders, and has the facet `tidemark_windows`."""
 
+    operator_extra_links = (RunPageLink(),)
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.lineage: Lineage | None = None
@@ -38,15 +42,33 @@ class LineageOfWindows(SparkJob):
             if _sends_events():
                 self.lineage = self._committed(run_name(context))
 
+    @property
+    def lane(self) -> str:
+        """The lane that the job works on, as it was rendered for this run."""
+        return self._argument("--lane")
+
+    @property
+    def what(self) -> str:
+        return f"the job of the lane {self.lane}"
+
+    @property
+    def remedy(self) -> str:
+        if self.lane == INGEST:
+            return ""
+        return ". To read what is left of this lane, clear this task. Other lanes of the run go on without it"
+
+    def _argument(self, name: str) -> str:
+        arguments = [str(one) for one in self.application_args or ()]
+        return arguments[arguments.index(name) + 1]
+
     def _committed(self, run: str) -> Lineage | None:
         from tidemark.views.lineage import lineage
 
-        # As they were rendered for this run.
-        arguments = [str(one) for one in self.application_args or ()]
-        file, lane = (arguments[arguments.index(name) + 1] for name in ("--stream-file", "--lane"))
-        then = [one.removeprefix("--then=") for one in arguments if one.startswith("--then=")]
+        then = [
+            str(one).removeprefix("--then=") for one in self.application_args or () if str(one).startswith("--then=")
+        ]
         try:
-            return lineage(open_here(file), [one for one in (lane, *then) if one], run)
+            return lineage(open_here(self._argument("--stream-file")), [self.lane, *then], run)
         except Exception:
             # A window does not fail because nobody learns of it.
             log.exception("no lineage of this run")

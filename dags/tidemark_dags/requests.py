@@ -19,6 +19,7 @@ from tidemark.offsets.shares import MOST_SEED, PATTERN
 from tidemark.runs.requests import (
     DIGEST_PATTERN,
     MOST_KEY,
+    MOST_LANES,
     MOST_PATH,
     MOST_RATE,
     MOST_REASON,
@@ -47,7 +48,7 @@ _WINDOW = (
 OTHER_WAYS = "What: other ways to choose offsets"
 INTO = "Where: into some sinks alone"
 TIMES = "When: offsets between two times"
-PACE = "How: order and rate"
+PACE = "How: order, rate and lanes"
 
 
 def backfill_params(approve_above: int | None = None, sinks: Sequence[str] = ()) -> dict[str, Param]:
@@ -264,6 +265,14 @@ def _pace() -> dict[str, Param]:
             "The most records a second, on average. It overrides max_records_per_second of the stream file for this run.",
             1,
             MOST_RATE,
+            section=PACE,
+        ),
+        "lanes": _number(
+            "Lanes",
+            "Divide the offsets among so many lanes, which work at the same time. Each is a mapped task of process, in a Spark "
+            "job of its own. Empty: one.",
+            1,
+            MOST_LANES,
             section=PACE,
         ),
         "plan": _text(

@@ -28,25 +28,49 @@ class SparkJobRefused(AirflowFailException):
     """Raised when a job failed in a way that a retry cannot mend. Airflow does not retry the task."""
 
 
+def of_stream(stream: Stream) -> dict[str, Any]:
+    """What a job of a stream is started with. Plain values: Airflow stores those of a mapped task with the DAG."""
+    return {
+        "conn_id": stream.engine.spark,
+        "conf": dict(stream.engine.conf),
+        "name": f"tidemark {stream.name}",
+        "connections": sorted(stream.connections()),
+        "expected_master": stream.engine.master,
+    }
+
+
 class SparkJob(SparkSubmitOperator):
     """Submit one of Tidemark's jobs for a stream.
 
     :param script: the name of the job's script.
-    :param stream: the stream; its `engine` names the Spark connection and the expected master.
+    :param connections: the connections that the job needs.
+    :param expected_master: the only accepted master; None for any that was configured.
     :param accepted: exit codes that are not a failure; the task returns the code.
     """
 
-    def __init__(self, *, script: str, stream: Stream, accepted: Sequence[int] = (0,), **kwargs: Any) -> None:
-        super().__init__(
-            application=str(job_script(script)),
-            conn_id=stream.engine.spark,
-            conf=dict(stream.engine.conf),
-            name=f"tidemark {stream.name}",
-            **kwargs,
-        )
+    def __init__(
+        self,
+        *,
+        script: str,
+        connections: Sequence[str],
+        expected_master: str | None = None,
+        accepted: Sequence[int] = (0,),
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(application=str(job_script(script)), **kwargs)
         self.accepted = tuple(accepted)
-        self.connections = sorted(stream.connections())
-        self.expected_master = stream.engine.master
+        self.connections = list(connections)
+        self.expected_master = expected_master
+
+    @property
+    def what(self) -> str:
+        """The job, for errors."""
+        return "the job"
+
+    @property
+    def remedy(self) -> str:
+        """What a person does when Airflow tries no more, as the end of an error."""
+        return ""
 
     def execute(self, context: Context) -> int:  # type: ignore[override]
         self._hook = self._get_hook()
@@ -66,7 +90,10 @@ class SparkJob(SparkSubmitOperator):
             said = self._last_line()
             excepted = any(said.startswith(f"tidemark: {one.__name__}:") for one in outcome.but)
             kind = SparkJobFailed if outcome.retried and not excepted else SparkJobRefused
-            raise kind(f"the job ended with code {code}: {outcome.meaning}. Its last line: {said}") from problem
+            remedy = self.remedy if kind is SparkJobFailed else ""
+            raise kind(
+                f"{self.what} ended with code {code}: {outcome.meaning}. Its last line: {said}{remedy}"
+            ) from problem
         return errors.EXIT_DONE
 
     def _check_master(self) -> None:

@@ -14,7 +14,7 @@ from tidemark.errors import TidemarkError
 from tidemark.runs.requests import Request, checked
 
 if TYPE_CHECKING:
-    from tidemark.ledger.records import Record
+    from tidemark.ledger.records import LaneKind, Record
     from tidemark.offsets.ranges import RangeSet
     from tidemark.runs.answers import Answer
     from tidemark.runs.open_stream import OpenStream
@@ -105,18 +105,19 @@ def committed_event(opened: OpenStream, lane: str, records: Sequence[Record]) ->
     return {"lane": lane, "windows": windows(records), **_event_time(opened)}
 
 
-def publish(stream_file: str, stream: Stream, lane: Any, then: Any = "") -> Any:
-    """The task `publish`: the ranges and counts of what the run committed in a lane, as an asset event and its result.
+def publish(stream_file: str, stream: Stream, kind: LaneKind) -> Any:
+    """The task `publish`: the ranges and counts of what the run committed in its lanes, as an asset event and its result.
 
-    `then` is a second lane of the run, for what a backfill has read again.
-    The event has the stream's watermark too. After a backfill or replay, the result has the answer to each offset too.
+    The first lane is the event's own; `then` has the others of a backfill or replay, in the order of its jobs. The event has
+    the stream's watermark too. After a backfill or replay, the result has the answer to each offset too.
     """
     asset = results_asset(stream)
 
     @task(task_id="publish", outlets=[asset])
-    def publish_committed(lane: str, then: str, **context: Any) -> dict[str, Any]:
-        from tidemark.ledger.records import INGEST
+    def publish_committed(**context: Any) -> dict[str, Any]:
+        from tidemark.ledger.records import INGEST, LaneKind
         from tidemark.runs.answering import answers_of
+        from tidemark.runs.lanes import lanes_of
         from tidemark.views.summary import committed_by, windows
         from tidemark_dags.connections import open_here
         from tidemark_dags.metrics import send_counts, send_positions
@@ -124,15 +125,17 @@ def publish(stream_file: str, stream: Stream, lane: Any, then: Any = "") -> Any:
         with airflow_errors():
             opened = open_here(stream_file)
             run = run_name(context)
-            records, later = committed_by(opened, lane, run), committed_by(opened, then, run) if then else []
-            send_counts(opened.book.stream, [*records, *later])
+            lane, *others = [INGEST] if kind == LaneKind.INGEST else lanes_of(opened, kind, run)
+            committed = {one: committed_by(opened, one, run) for one in (lane, *others)}
+            send_counts(opened.book.stream, [record for records in committed.values() for record in records])
             send_positions(opened)
-            answers = sorted([*answers_of(opened, records), *answers_of(opened, later)]) if lane != INGEST else []
-        event = committed_event(opened, lane, records)
-        if then:
-            event["then"] = {"lane": then, "windows": windows(later)}
+            of_lanes = committed.values() if lane != INGEST else ()
+            answers = sorted(answer for records in of_lanes for answer in answers_of(opened, records))
+        event = committed_event(opened, lane, committed[lane])
+        if others:
+            event["then"] = [{"lane": one, "windows": windows(committed[one])} for one in others]
         context["outlet_events"][asset].extra = event
-        committed = {name: value for name, value in event.items() if name in ("lane", "windows", "then")}
-        return {**committed, **answered(answers)} if answers else committed
+        result = {name: value for name, value in event.items() if name in ("lane", "windows", "then")}
+        return {**result, **answered(answers)} if answers else result
 
-    return publish_committed(lane, then)
+    return publish_committed()

@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
+from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.serialization.serialized_objects import DagSerialization
 
 from services.site import REPOSITORY
@@ -79,14 +80,14 @@ FORMS = {
         "What": ["window", "dead_letters", "dead_letters_window", "records_file", "selection", "ignore_stored"],
         "Where": ["sinks"],
         "When": ["since", "until_time", "if_none"],
-        "How": ["order", "rate", "plan"],
+        "How": ["order", "rate", "lanes", "plan"],
     },
     "backfill": {
         "": ["ranges", "reason", "dry_run", "strict"],
         "What": ["records", "records_file", "everything_before", "holes", "mode"],
         "Where": ["sinks"],
         "When": ["since", "until_time", "if_none"],
-        "How": ["order", "rate", "plan"],
+        "How": ["order", "rate", "lanes", "plan"],
     },
     "erase": {"": ["records", "key", "records_file", "reason", "dry_run"]},
     "audit": {
@@ -119,9 +120,9 @@ def test_a_form_has_its_fields_in_sections_and_asks_for_a_reason_only(dags: dict
             assert not one.has_value
             assert one.schema["type"] == "string"
             assert (one.schema["minLength"], one.schema["maxLength"]) == (3, 500)
-        elif name in ("rate", "seed"):
+        elif name in ("rate", "lanes", "seed"):
             assert one.schema["type"] == ["null", "integer"]
-            assert (one.resolve(), one.resolve(2_000)) == (None, 2_000)
+            assert (one.resolve(), one.resolve(8)) == (None, 8)
         elif name == "sinks":
             # The form offers the sinks of the stream file, and sends null for none.
             assert one.schema["type"] == ["null", "array"]
@@ -201,14 +202,16 @@ def test_a_stream_with_an_approval_has_one_task_more(tmp_path: Path) -> None:
         assert approved.task_dict["approve"].retries == 0
 
 
+def is_spark_job(task: Any) -> bool:
+    return issubclass(task.operator_class if isinstance(task, MappedOperator) else type(task), SparkJob)
+
+
 def test_what_is_triggered_has_the_pool_that_the_stream_file_gives_it(tmp_path: Path) -> None:
     given = {"one": "pool: spark", "two": "pool: spark\n  replay_pool: replays", "neither": "retries: 3"}
     for name, engine in given.items():
         text = MINIMAL.replace("stream: orders", f"stream: {name}")
         (tmp_path / f"{name}.yaml").write_text(f"{text}engine:\n  {engine}\n")
-    pools = {
-        (dag.dag_id, task.pool) for dag in build_dags(tmp_path) for task in dag.tasks if isinstance(task, SparkJob)
-    }
+    pools = {(dag.dag_id, task.pool) for dag in build_dags(tmp_path) for task in dag.tasks if is_spark_job(task)}
     kinds = ("ingest", "backfill", "replay", "audit", "erase")
     expected = {"one": ["spark"] * 5, "two": ["spark", *["replays"] * 4], "neither": ["default_pool"] * 5}
     assert pools == {
@@ -225,7 +228,7 @@ def test_what_is_triggered_has_a_longer_time_out_than_the_ingest(tmp_path: Path)
         (dag.dag_id, task.task_id): task.execution_timeout
         for dag in build_dags(tmp_path)
         for task in dag.tasks
-        if isinstance(task, SparkJob)
+        if is_spark_job(task)
     }
     ingest, others = {"one": 20, "two": 50}, {"one": 24 * 60, "two": 300}
     tasks = [("audit", "compare"), ("audit", "compare_again"), ("backfill", "process"), ("replay", "process")]

@@ -36,11 +36,13 @@ from tests.support.run_callbacks import SEEN
 from tests.support.servers import free_ports
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import TopicPartition
+from tidemark.runs import lanes, steering
 from tidemark.runs.comparing import find_comparison
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.sinks.hbase.rows import PartitionKeys
 from tidemark.sinks.reading import hbase_rows
 from tidemark.views.overview import overview
+from tidemark_dags.lineage import LineageOfWindows
 from tidemark_dags.metrics import send_positions
 
 GAUGES = ("log_start", "position", "end", "lag")
@@ -374,6 +376,56 @@ def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream
 def result(run: Any, task: str, key: str = "return_value") -> Any:
     (one,) = [one for one in run.get_task_instances() if one.task_id == task]
     return one.xcom_pull(task, key=key)
+
+
+def test_a_replay_in_lanes_has_a_task_for_each(dags: dict[str, DAG], opened: OpenStream) -> None:
+    whole = opened.book.committed()[0].covers
+    at = whole.partitions[0]
+    start, until = whole.of(at)[0]
+    conf = {"ranges": f"{STREAM}/{at.partition}@{start}-{until}", "lanes": 3, "reason": "bug 17", "dry_run": False}
+    replay = dags[f"{STREAM}__replay"].test(run_conf=conf)
+    tasks = [one for one in replay.get_task_instances() if one.task_id == "process"]
+    mine = lanes.lanes_of(opened, LaneKind.REPLAY, f"{STREAM}__replay/{replay.run_id}")
+    assert [(one.map_index, one.state) for one in sorted(tasks, key=lambda one: one.map_index)] == [
+        (number, "success") for number in range(3)
+    ]
+    assert sorted(one.rendered_map_index for one in tasks) == sorted(mine)
+    published = result(replay, "publish")
+    assert [published["lane"], *(one["lane"] for one in published["then"])] == mine
+    # Some messages of the example are dead letters again.
+    assert sum(int(number) for number in published["totals"].values()) == until - start
+    read = [one.covers for one in opened.book.committed() if one.record.lane in mine]
+    assert sorted(one.count() for one in read)[-1] - sorted(one.count() for one in read)[0] <= 1
+    assert sum(one.count() for one in read) == until - start
+
+
+def test_a_lane_that_fails_stops_no_other(
+    dags: dict[str, DAG], opened: OpenStream, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The second lane is cancelled when its task begins."""
+    begin = LineageOfWindows.execute
+
+    def cancelled(self: LineageOfWindows, context: Any) -> int:
+        if context["ti"].map_index == 1:
+            steering.cancel(open_stream(STREAM_FILE), self.lane, "not this one")
+        return begin(self, context)
+
+    monkeypatch.setattr(LineageOfWindows, "execute", cancelled)
+    whole = opened.book.committed()[0].covers
+    at = whole.partitions[0]
+    start, _ = whole.of(at)[0]
+    conf = {"ranges": f"{STREAM}/{at.partition}@{start}-{start + 9}", "lanes": 3, "reason": "bug 17", "dry_run": False}
+    replay = dags[f"{STREAM}__replay"].test(run_conf=conf)
+    tasks = sorted(
+        (one for one in replay.get_task_instances() if one.task_id == "process"), key=lambda one: one.map_index
+    )
+    assert [one.state for one in tasks] == ["success", "failed", "success"]
+    assert (replay.state, states(replay)["publish"]) == ("failed", "upstream_failed")
+    mine = lanes.lanes_of(opened, LaneKind.REPLAY, f"{STREAM}__replay/{replay.run_id}")
+    assert f"the job of the lane {mine[1]} ended with code 3" in "".join(capfd.readouterr())
+    windows = [one for one in opened.book.committed() if one.record.lane in mine]
+    assert sorted(one.record.lane for one in windows) == sorted([mine[0], mine[2]])
+    assert sum(one.covers.count() for one in windows) == 6
 
 
 @pytest.mark.covers("N27")

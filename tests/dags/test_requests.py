@@ -102,6 +102,7 @@ NEVER: dict[str, list[Any]] = {
     "order": ["newst", True],
     "mode": ["all", True],
     "sinks": ["hbase", [1], [["hbase"]], {"hbase": 1}, ["a" * 201], ["a"] * 101, True],
+    "lanes": [0, 9, -1, 1.5, "5", True],
     "rate": [0, -1, 1.5, "5", True, 10**10],
     "share": ["5", "0x5%", "5 %", "101%", "-5%", 5],
     "seed": [-1, 1.5, "5", True],

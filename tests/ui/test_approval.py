@@ -77,8 +77,9 @@ def task(airflow: Airflow, run: str, name: str) -> str:
 
 
 def wait_for(airflow: Airflow, run: str, name: str, state: str) -> None:
-    path = task(airflow, run, name)
-    until(lambda: airflow.call("GET", path)[1]["state"] == state, f"{name} is not {state}", PATIENCE_SECONDS)
+    # The one lane of a run is the first of a mapped task.
+    path = f"{task(airflow, run, name)}{'/0' if name == 'process' else ''}"
+    until(lambda: airflow.call("GET", path)[1].get("state") == state, f"{name} is not {state}", PATIENCE_SECONDS)
 
 
 def answer(airflow: Airflow, run: str, option: str, **token: str) -> None:

@@ -190,11 +190,11 @@ def test_a_backfill_of_a_range(airflow: Airflow, opened: OpenStream, page: Page)
     page.screenshot(path=SCREENSHOTS / "backfill.png")
     run = send_form(form, page, "success")
     published = airflow.result(f"{STREAM}__backfill", run, "publish")
-    (window,), (again,) = published["windows"], published["then"]["windows"]
+    (window,), (again,) = published["windows"], published["then"][0]["windows"]
     assert (window["ranges"], window["stored"]) == ([f"{STREAM}/0 [10, {FIRST})"], FIRST - 10)
     assert (again["ranges"], again["stored"]) == ([f"{STREAM}/0 [{FIRST}, {FIRST + 2})"], 2)
     assert published["totals"] == {"found and stored": str(FIRST - 8)}
-    for lane in (published["lane"], published["then"]["lane"]):
+    for lane in (published["lane"], published["then"][0]["lane"]):
         entry = all_lanes(opened.book)[lane]
         assert (entry.order, entry.rate, entry.state) == ("newest", 1_000, "closed")
     assert stored(opened) == list(range(10, MESSAGES))

@@ -49,8 +49,8 @@ def test_a_replay_waits_in_its_pool_while_the_ingest_goes_on(
     replay = airflow.trigger(
         f"{stream}__replay", {"ranges": f"{stream}/0@0-5", "reason": "a fixed parser", "dry_run": False}
     )
-    process = f"/api/v2/dags/{stream}__replay/dagRuns/{replay}/taskInstances/process"
-    until(lambda: airflow.call("GET", process)[1]["state"] == "scheduled", "the replay does not wait for its pool")
+    process = f"/api/v2/dags/{stream}__replay/dagRuns/{replay}/taskInstances/process/0"
+    until(lambda: airflow.call("GET", process)[1].get("state") == "scheduled", "the replay does not wait for its pool")
     assert ingest() == 20
     assert airflow.call("GET", process)[1]["state"] == "scheduled"
     # Paused while it waits, it reads nothing; resumed on its page, it goes on as the same run.

@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from tidemark.cli.programs import Interrupted, run
+from tidemark.cli.programs import Interrupted, run, run_together
 
 
 def python(code: str) -> tuple[int, list[str]]:
@@ -30,6 +30,14 @@ def test_what_it_has_started_ends_with_it() -> None:
     code, (number,) = python("import subprocess; print(subprocess.Popen(['sleep', '600'], stdout=-3).pid)")
     assert code == 0
     assert _ended(int(number))
+
+
+def test_one_that_fails_ends_no_other() -> None:
+    said: list[list[str]] = [[], []]
+    codes = ["print('a'); raise SystemExit(3)", "import time; time.sleep(1); print('b')"]
+    commands = [([sys.executable, "-c", code], say.append) for code, say in zip(codes, said, strict=True)]
+    assert run_together(commands, os.environ) == [3, 0]
+    assert said == [["a"], ["b"]]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

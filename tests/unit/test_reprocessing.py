@@ -147,8 +147,10 @@ def test_a_run_with_two_lanes_is_paused_and_cancelled_as_one(made: StreamInMemor
         steering.pause(made.opened, lane, "until noon")
     with pytest.raises(LanePaused):
         lanes.plan_lane(made.opened, AGAIN, RUN)
-    cancelled = steering.cancel_all(made.opened, steering.lanes_of(made.opened, RUN), "enough")
-    assert (cancelled.windows, cancelled.given_up, cancelled.left) == (0, 1, found.all)
+    named = steering.lanes_of(made.opened, RUN)
+    cancelled = steering.of_all(named, lambda lane: steering.cancel(made.opened, lane, "enough"))
+    left = {lane: (one.windows, one.given_up, one.left) for lane, one in cancelled.items()}
+    assert left == {AGAIN: (0, 1, found.again), BACKFILL: (0, 1, found.ranges)}
     assert {all_lanes(made.opened.book)[lane].state for lane in mine} == {LaneState.CLOSED}
 
 

@@ -64,6 +64,13 @@ Rate = Annotated[
     int | None,
     typer.Option(help="the most records a second, on average; overrides `limits.max_records_per_second` for this run"),
 ]
+Lanes = Annotated[
+    int,
+    typer.Option(
+        "--lanes",
+        help="divide the offsets among so many lanes, 1 to 8. They work at the same time, each in a Spark job",
+    ),
+]
 IntoSinks = Annotated[
     list[str] | None,
     typer.Option(

@@ -1,4 +1,4 @@
-"""Running a program as a child that ends with us: its output is passed on, and an interrupt ends it too."""
+"""Running programs as children that end with us: their output is passed on, and an interrupt ends them too."""
 
 from __future__ import annotations
 
@@ -32,47 +32,65 @@ class _Received:
 
 
 def run(command: Sequence[str], environment: Mapping[str, str], say: Say) -> int:
-    """Run a program to its end and give its exit code, negative for the signal that killed it.
-
-    Every line that the program prints goes to `say`. SIGINT and SIGTERM to this process end the child, politely at first;
-    then Interrupted is raised. When this returns or raises, no process of the child's process group runs any more.
-    """
-    with _listening() as received:
-        # A session of its own: Ctrl-C reaches the child only through us, and one signal ends all its processes.
-        child = subprocess.Popen(
-            command,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-        try:
-            reader = threading.Thread(target=_pass_on, args=(child, say), daemon=True)
-            reader.start()
-            _wait(child, received)
-        finally:
-            # The child is not reaped yet, so the number of its group is still its own.
-            _signal(child, signal.SIGKILL)
-            code = child.wait()
-        reader.join(PATIENCE_SECONDS)
-    if received.signals:
-        raise Interrupted(received.signals[0])
+    """Run a program to its end and give its exit code, as `run_together`."""
+    (code,) = run_together([(command, say)], environment)
     return code
 
 
-def _wait(child: subprocess.Popen[str], received: _Received) -> None:
-    """Return when the child has ended, or when it was told to end and has not done so in time."""
+def run_together(commands: Sequence[tuple[Sequence[str], Say]], environment: Mapping[str, str]) -> list[int]:
+    """Run programs at the same time, and give the exit code of each, negative for the signal that killed it.
+
+    Every line that a program prints goes to its `say`. None ends because another has. SIGINT and SIGTERM to this process end
+    all children, politely at first; then Interrupted is raised. When this returns or raises, no process of the children's
+    process groups runs any more.
+    """
+    with _listening() as received:
+        children: list[subprocess.Popen[str]] = []
+        readers: list[threading.Thread] = []
+        try:
+            for command, say in commands:
+                # A session of its own: Ctrl-C reaches the child only through us, and one signal ends all its processes.
+                child = subprocess.Popen(
+                    command,
+                    env=dict(environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    errors="replace",
+                    start_new_session=True,
+                )
+                children.append(child)
+                readers.append(threading.Thread(target=_pass_on, args=(child, say), daemon=True))
+                readers[-1].start()
+            _wait(children, received)
+        finally:
+            # The children are not reaped yet, so the number of each group is still its own.
+            for child in children:
+                _signal(child, signal.SIGKILL)
+            codes = [child.wait() for child in children]
+        for reader in readers:
+            reader.join(PATIENCE_SECONDS)
+    if received.signals:
+        raise Interrupted(received.signals[0])
+    return codes
+
+
+def _wait(children: Sequence[subprocess.Popen[str]], received: _Received) -> None:
+    """Return when all children have ended, or when they were told to end and have not done so in time."""
     deadline: float | None = None
-    while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+    while not all(_has_ended(child) for child in children):
         if received.signals and deadline is None:
-            _signal(child, signal.SIGTERM)
+            for child in children:
+                _signal(child, signal.SIGTERM)
             deadline = time.monotonic() + PATIENCE_SECONDS
         if deadline is not None and time.monotonic() > deadline:
             return
         time.sleep(_LOOK_SECONDS)
+
+
+def _has_ended(child: subprocess.Popen[str]) -> bool:
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
 def _signal(child: subprocess.Popen[str], number: signal.Signals) -> None:

@@ -67,6 +67,16 @@ def of_window(head: Head | None, beat: Heartbeat | None, run: str, bars: Sequenc
     return Shown(beat.step, name, tuple(replace(one, done=done[one.name]) for one in bars))
 
 
+def of_lanes(shown: Sequence[Shown]) -> Shown:
+    """How far a run is whose lanes work at the same time: a bar for the window of each."""
+    bars = [
+        Bar(one.window, sum(bar.total for bar in one.bars), sum(bar.done for bar in one.bars))
+        for one in shown
+        if one.window
+    ]
+    return Shown(f"{len(bars)} lanes", None, tuple(bars)) if bars else Shown()
+
+
 def window_of(head: Head | None) -> Window | None:
     """The window that a lane is at: the pending one, otherwise the last one."""
     if head is None:

@@ -20,6 +20,7 @@ from tidemark.cli.options import (
     IfNone,
     IntoSinks,
     Json,
+    Lanes,
     OfWindow,
     OrderName,
     PlanDigest,
@@ -38,8 +39,8 @@ from tidemark.cli.options import (
     Verbose,
 )
 from tidemark.cli.output import data, error
-from tidemark.cli.submitting import new_run, process, show_answers, show_committed
-from tidemark.errors import WrongUse
+from tidemark.cli.submitting import new_run, process, process_together, show_answers, show_committed
+from tidemark.errors import LaneClosed, WrongUse
 from tidemark.ledger.records import LaneKind, Pending
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import RangeSet
@@ -86,6 +87,7 @@ def backfill(
     if_none: IfNone = "fail",
     order: OrderName = "oldest",
     rate: Rate = None,
+    at_once: Lanes = 1,
     reason: Reason = "",
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
@@ -114,6 +116,7 @@ def backfill(
         "if_none": if_none,
         "order": order,
         "rate": rate,
+        "lanes": at_once,
         "reason": reason,
         "dry_run": dry_run,
         "strict": strict,
@@ -152,6 +155,7 @@ def replay(
     if_none: IfNone = "fail",
     order: OrderName = "oldest",
     rate: Rate = None,
+    at_once: Lanes = 1,
     reason: Reason = "",
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
@@ -185,6 +189,7 @@ def replay(
         "if_none": if_none,
         "order": order,
         "rate": rate,
+        "lanes": at_once,
         "reason": reason,
         "dry_run": dry_run,
         "compare": compare,
@@ -207,11 +212,12 @@ def _selected(
     as_json: bool,
 ) -> None:
     kind, name = request.kind, run_name or new_run()
-    mine = lanes.lanes_of(opened, kind, name)
+    jobs = lanes.jobs_of(opened, kind, name)
+    mine = [lane for job in jobs for lane in job]
     # An earlier try of the run has compared before it opened the lane.
     changes = find_comparison(opened, name) if run_name and values.get("compare") else None
     chosen = Selected(RangeSet())
-    if mine and all(lanes.is_done(opened, lane) for lane in mine):
+    if mine and not _left(opened, jobs):
         for lane in mine:
             lanes.finish(opened, lane)
         error(f"the {kind.value} of run {name} is done; a run's name is used once")
@@ -248,10 +254,41 @@ def _selected(
             order=Order(asked.order),
             rate=asked.rate,
             sinks=sinks,
+            at_once=asked.lanes,
         )
-    for lane in mine:
-        process(opened, command, lane, name, _planned(opened, lane, name), take_over=take_over, verbose=verbose)
+        jobs = lanes.jobs_of(opened, kind, name)
+    _work_off(opened, command, jobs, name, take_over=take_over, verbose=verbose)
     _show_done(opened, mine, name, chosen, changes, as_json=as_json)
+
+
+def _left(opened: OpenStream, jobs: list[list[str]]) -> list[list[str]]:
+    """The lanes that are not done, for each job. Raises LaneClosed if nothing else is left than a lane that never will be."""
+    left: list[list[str]] = []
+    closed: LaneClosed | None = None
+    for job in jobs:
+        mine = []
+        for lane in job:
+            try:
+                mine += [] if lanes.is_done(opened, lane) else [lane]
+            except LaneClosed as problem:
+                closed = problem
+        left += [mine] if mine else []
+    if closed is not None and not left:
+        raise closed
+    return left
+
+
+def _work_off(
+    opened: OpenStream, command: str, jobs: list[list[str]], run: str, *, take_over: bool, verbose: bool
+) -> None:
+    """Process the lanes of a run: those of one job one after the other, those of several at the same time."""
+    if len(jobs) == 1:
+        for lane in jobs[0]:
+            process(opened, command, lane, run, _planned(opened, lane, run), take_over=take_over, verbose=verbose)
+        return
+    process_together(opened, command, _left(opened, jobs), run, take_over=take_over, verbose=verbose)
+    # A lane that was cancelled has stopped none of the others. The run has not read everything, and says so.
+    _left(opened, jobs)
 
 
 def repair(

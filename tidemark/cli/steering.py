@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from tidemark.cli import finding
 from tidemark.cli.estimates import counted
 from tidemark.cli.options import Json, Reason, Stream
 from tidemark.cli.output import data, error, line
+from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import steering
 from tidemark.runs.open_stream import OpenStream
 
@@ -24,9 +26,7 @@ def pause(stream: Stream, lane: Lane, reason: Reason) -> None:
     Example: tidemark pause orders replay-1f0c2d3e4b5a --reason "the cluster is full until noon"
     """
     opened = finding.opened(stream)
-    found = steering.lanes_of(opened, lane)
-    for one in found:
-        steering.pause(opened, one, reason)
+    found = steering.of_all(steering.lanes_of(opened, lane), lambda one: steering.pause(opened, one, reason))
     line(f"{_named(opened, found)} is paused: no further window begins. To go on: tidemark resume {stream} {lane}")
 
 
@@ -36,9 +36,7 @@ def resume(stream: Stream, lane: Lane) -> None:
     Example: tidemark resume orders replay-1f0c2d3e4b5a
     """
     opened = finding.opened(stream)
-    found = steering.lanes_of(opened, lane)
-    for one in found:
-        steering.resume(opened, one)
+    found = steering.of_all(steering.lanes_of(opened, lane), lambda one: steering.resume(opened, one))
     line(f"{_named(opened, found)} may go on: run it again under its name, or clear its failed task in Airflow")
 
 
@@ -50,20 +48,23 @@ def cancel(stream: Stream, lane: Lane, reason: Reason, as_json: Json = False) ->
     Example: tidemark cancel orders replay-1f0c2d3e4b5a --reason "asked for the wrong hour"
     """
     opened = finding.opened(stream)
-    found = steering.lanes_of(opened, lane)
-    cancelled = steering.cancel_all(opened, found, reason)
+    found = steering.of_all(steering.lanes_of(opened, lane), lambda one: steering.cancel(opened, one, reason))
+    windows = sum(one.windows for one in found.values())
+    left = RangeSet(part for one in found.values() for part in one.left)
+    given_up = {name: one.given_up for name, one in found.items() if one.given_up is not None}
     value = {
         "lane": " ".join(found),
-        "committed_windows": cancelled.windows,
-        "given_up_window": cancelled.given_up,
-        "not_read": counted(cancelled.left),
+        "committed_windows": windows,
+        "given_up_window": next(iter(given_up.values()), None),
+        "given_up": [f"{name}/{seq}" for name, seq in given_up.items()],
+        "not_read": counted(left),
     }
-    rows = [(one.partition, one.start, one.until, len(one)) for one in cancelled.left]
+    rows = [(one.partition, one.start, one.until, len(one)) for one in left]
     data(value, as_json=as_json, rows=rows, columns=("partition", "from", "until", "offsets not read"))
-    in_work = f", window {cancelled.given_up} is given up" if cancelled.given_up is not None else ""
-    error(f"{_named(opened, found)} is closed: {cancelled.windows} windows are committed and stay{in_work}")
-    error(f"{cancelled.left.count()} offsets were not read, and are free for a later request")
+    in_work = "".join(f", window {name}/{seq} is given up" for name, seq in given_up.items())
+    error(f"{_named(opened, found)} is closed: {windows} windows are committed and stay{in_work}")
+    error(f"{left.count()} offsets were not read, and are free for a later request")
 
 
-def _named(opened: OpenStream, lanes: list[str]) -> str:
+def _named(opened: OpenStream, lanes: Iterable[str]) -> str:
     return " and ".join(f"{opened.book.stream}/{one}" for one in lanes)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 import typer
@@ -102,6 +105,63 @@ def process(
         except BaseException:
             error(f"To go on: {command} --run {run}")
             raise
+
+
+def process_together(
+    opened: OpenStream,
+    command: str,
+    jobs: Sequence[Sequence[str]],
+    run: str,
+    *,
+    take_over: bool = False,
+    verbose: bool = False,
+) -> None:
+    """Process the lanes of a run in several jobs at the same time. `jobs` has the lanes of each, in their order.
+
+    Each job pins its own windows. A job that fails stops none of the others; this program then ends with the exit code of
+    the first that has failed.
+    """
+    named = [f"{opened.book.stream}/{job[0]}" for job in jobs]
+    error(f"run {run}: {len(jobs)} lanes at a time: {', '.join(named)}")
+    connection = opened.connections(opened.stream.engine.spark)
+    quiet = terminal.on_terminal() and not verbose
+    commands = [
+        submit_command(
+            opened.stream,
+            connection,
+            WINDOW_JOB,
+            ["--stream-file", str(opened.file.path), "--lane", job[0], "--run", run]
+            + [f"--then={lane}" for lane in job[1:]]
+            + (["--take-over"] if take_over else []),
+        )
+        for job in jobs
+    ]
+    codes: list[int | None] = [None] * len(jobs)
+    logs = [terminal.JobLog(opened.stream.name) for _ in jobs] if quiet else []
+    says = [log.write for log in logs] or [partial(_said_by, one) for one in named]
+    looks = [_windows_of(opened, lane, run) for job in jobs for lane in job]
+    shown = terminal.displayed(lambda: progress.of_lanes([look() for look in looks]), None) if quiet else nullcontext()
+    try:
+        with shown:
+            codes[:] = programs.run_together(list(zip(commands, says, strict=True)), job_environment())
+    finally:
+        for name, code, log in zip_longest(named, codes, logs):
+            if log is not None:
+                log.close(keep=code != EXIT_DONE)
+            if code != EXIT_DONE:
+                ended = "was interrupted" if code is None else f"ended with code {code}"
+                error(f"{name}: its job {ended}" + (f", and its log is {log.path}" if log is not None else ""))
+                for said in log.why() if log is not None else ():
+                    _said_by(name, said)
+        if any(code != EXIT_DONE for code in codes):
+            error(f"What is committed stays. To read what is left: {command} --run {run}")
+    for code in codes:
+        if code is not None:
+            _ended(code, "above", (EXIT_DONE,))
+
+
+def _said_by(name: str, line: str) -> None:
+    error(f"{name}: {line}")
 
 
 def _windows_of(opened: OpenStream, lane: str, run: str) -> terminal.Look:

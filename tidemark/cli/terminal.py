@@ -112,7 +112,7 @@ class Display:
             get_time=get_time,
         )
         self._now = self._step.add_task("", total=None, tasks="")
-        self._window: str | None = None
+        self._names: tuple[str | None, ...] = ()
         self.rendered = Group(self._step, self._bars)
         self.show(Shown())
 
@@ -121,11 +121,12 @@ class Display:
         window = f"{shown.window}: " if shown.window else ""
         said = f"{tasks[0]} of {tasks[1]} tasks" if tasks else ""
         self._step.update(self._now, description=plain(f"{window}{shown.step}"), tasks=said)
-        if shown.window != self._window:
+        bars = few(shown.bars)
+        names = (shown.window, *(one.name for one in bars))
+        if names != self._names:
             for number in self._bars.task_ids:
                 self._bars.remove_task(number)
-            self._window = shown.window
-        bars = few(shown.bars)
+            self._names = names
         for one in bars[len(self._bars.tasks) :]:
             self._bars.add_task(plain(one.name), total=one.total)
         for one, task in zip(bars, self._bars.tasks, strict=True):
@@ -144,8 +145,11 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def displayed(look: Look, log: JobLog) -> Iterator[None]:
-    """Show on standard error what `look` finds, until the block ends. Needs a terminal there."""
+def displayed(look: Look, log: JobLog | None) -> Iterator[None]:
+    """Show on standard error what `look` finds, until the block ends. Needs a terminal there.
+
+    With the job's log, Spark's tasks are counted too.
+    """
     console = Console(stderr=True)
     display = Display(console)
     over = threading.Event()
@@ -153,7 +157,7 @@ def displayed(look: Look, log: JobLog) -> Iterator[None]:
     def show() -> None:
         # Where the ledger does not answer, what was seen last stays.
         with suppress(TidemarkError):
-            display.show(look(), log.tasks)
+            display.show(look(), log.tasks if log is not None else None)
 
     def watch() -> None:
         while not over.wait(LOOK_SECONDS):

@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import takewhile
 
 from msgspec import structs
 
@@ -49,6 +50,7 @@ from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds
 from tidemark.planning import planner, starting
+from tidemark.planning.dividing import in_parts
 from tidemark.planning.inputs import Known, Request
 from tidemark.runs import into_sinks, pacing, pinning, whole_windows
 from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved
@@ -56,6 +58,7 @@ from tidemark.runs.conditions import request, sized
 from tidemark.runs.discovery import known_now, known_to_ingest, topics_now, with_epoch_ends
 from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.requests import MOST_LANES
 from tidemark.streams.source import StartOffsets
 
 # A retried run looks for its committed windows among this many newest windows of its lane. That is one read for most
@@ -226,29 +229,35 @@ def open_request(
     order: Order = Order.OLDEST,
     rate: int | None = None,
     sinks: Sinks = None,
+    at_once: int = 1,
 ) -> list[str]:
-    """Open a backfill or replay lane over a selection, and claim its offsets. Gives the lane's name.
+    """Open the lanes of a backfill or replay over a selection, and claim its offsets. Gives their names, as `lanes_of`.
 
-    A backfill may read other offsets `again`, in a replay lane that is opened in the same step, and named second. The names
-    follow from the run's name, so that a retry finds the lanes that the first try opened or closed. A replay takes whole
-    windows where a sink needs them. No lane takes what was erased. `rate` is in records a second, and overrides the stream
-    file. Rate and order are kept in the ledger, and so are the `sinks` that a replay writes alone. Raises NotApproved for
-    too many offsets without a second person.
+    A backfill may read other offsets `again`, in replay lanes. Each of the two selections is divided among `at_once` lanes at
+    most. All lanes are opened in one step. Their names follow from the run's name, so that a retry finds the lanes that the
+    first try opened or closed. A replay takes whole windows where a sink needs them. No lane takes what was erased. `rate` is
+    in records a second, overrides the stream file, and is divided among the lanes that work at once. Rate and order are kept
+    in the ledger, and so are the `sinks` that a replay writes alone. Raises NotApproved for too many offsets without a second
+    person.
     """
     gone = erased(opened.book.committed())
-    parts = [(kind, lane_name(kind, run), selection - gone), (LaneKind.REPLAY, again_lane(run), again - gone)]
     chosen = [
-        (one, lane, whole_windows.widened(opened, part, sinks) if one == LaneKind.REPLAY else part)
-        for one, lane, part in parts
+        (one, name, whole_windows.widened(opened, part, sinks) if one == LaneKind.REPLAY else part)
+        for one, name, part in ((kind, run, selection - gone), (LaneKind.REPLAY, _again(run), again - gone))
         if part
     ]
     if not chosen:
         why = "everything selected was erased" if selection or again else "the selection is empty"
         raise WrongUse(f"there is nothing to {kind.value}: {why}")
     check_approved(opened.stream.limits.approve_above, sum(part.count() for _, _, part in chosen), by)
+    if at_once > 1:
+        rate = rate if rate is not None else opened.stream.limits.max_records_per_second
+        at_once = at_once if rate is None else min(at_once, rate)
+    divided = [(one, name, _divided(opened, one, part, at_once, sinks)) for one, name, part in chosen]
+    at_once = max(len(parts) for _, _, parts in divided)
     wanted = [
         NewLane(
-            lane=lane,
+            lane=lane_name(one, name, number),
             kind=one,
             run=run,
             start=positions({found.partition: found.start for found in part.hull()}),
@@ -257,21 +266,49 @@ def open_request(
             asked_by=by.asked,
             approved_by=by.approved,
             order=order,
-            rate=rate,
+            rate=rate // at_once if rate is not None else None,
             sinks=sinks,
         )
-        for one, lane, part in chosen
+        for one, name, parts in divided
+        for number, part in enumerate(parts, 1)
     ]
     open_together(opened.book, *wanted)
-    return [one.lane for one in wanted]
+    return lanes_of(opened, kind, run)
+
+
+def _divided(opened: OpenStream, kind: LaneKind, selection: RangeSet, most: int, sinks: Sinks) -> list[RangeSet]:
+    if most == 1 or kind != LaneKind.REPLAY:
+        return in_parts(selection, most)
+    return in_parts(selection, most, whole_windows.whole(opened, sinks))
+
+
+def jobs_of(opened: OpenStream, kind: LaneKind, run: str) -> list[list[str]]:
+    """The lanes that a run of a backfill or replay has opened. Each list is for one job, which works them off in this order.
+
+    Jobs may work at the same time: their offsets do not overlap.
+    """
+    register = opened.book.register()
+    open_now = register[1].lanes if register else {}
+    jobs = (
+        [lane for lane in named if lane in open_now or opened.book.head(lane) is not None]
+        for named in may_open(kind, run)
+    )
+    # A run has opened all of its lanes in one step, and they are numbered without a gap.
+    return list(takewhile(bool, jobs))
+
+
+def may_open(kind: LaneKind, run: str) -> list[list[str]]:
+    """The names of the lanes that a run may have, as `jobs_of` gives them."""
+    again = kind == LaneKind.BACKFILL
+    return [
+        [lane_name(kind, run, number), *([again_lane(run, number)] if again else [])]
+        for number in range(1, MOST_LANES + 1)
+    ]
 
 
 def lanes_of(opened: OpenStream, kind: LaneKind, run: str) -> list[str]:
-    """The lanes that a run of a backfill or replay has opened, in the order in which it works them off."""
-    register = opened.book.register()
-    open_now = register[1].lanes if register else {}
-    names = [lane_name(kind, run), *([again_lane(run)] if kind == LaneKind.BACKFILL else [])]
-    return [lane for lane in names if lane in open_now or opened.book.head(lane) is not None]
+    """The lanes that a run of a backfill or replay has opened, those of one job after those of another."""
+    return [lane for job in jobs_of(opened, kind, run) for lane in job]
 
 
 def selected_before(opened: OpenStream, lane: str) -> RangeSet:
@@ -283,13 +320,19 @@ def selected_before(opened: OpenStream, lane: str) -> RangeSet:
     return opened.book.selection(ref) if ref is not None else NOTHING
 
 
-def again_lane(run: str) -> str:
+def again_lane(run: str, number: int = 1) -> str:
     """The lane in which a backfill reads again what windows have read. A replay of the same name has another lane."""
-    return lane_name(LaneKind.REPLAY, f"{run}/again")
+    return lane_name(LaneKind.REPLAY, _again(run), number)
 
 
-def lane_name(kind: LaneKind, run: str) -> str:
-    return selected_lane(kind, hashlib.sha256(run.encode()).hexdigest()[:12])
+def _again(run: str) -> str:
+    return f"{run}/again"
+
+
+def lane_name(kind: LaneKind, run: str, number: int = 1) -> str:
+    """The lane of a run, or one of the lanes among which the run is divided: `number` is 1 for the first."""
+    named = run if number == 1 else f"{run}/lane {number}"
+    return selected_lane(kind, hashlib.sha256(named.encode()).hexdigest()[:12])
 
 
 def committed_before(opened: OpenStream, lane: str, run: str) -> list[Record]:

@@ -32,6 +32,8 @@ MOST_TEXT = 1_000_000
 MOST_TIME = 40
 # Records a second. Far more than any cluster has, and small enough to multiply.
 MOST_RATE = 1_000_000_000
+# Lanes that read at the same time. Each has a Spark job of its own.
+MOST_LANES = 8
 MOST_REASON = 500
 
 MOST_PATH = 1_000
@@ -55,6 +57,7 @@ _OrderName = Literal["oldest", "newest"]
 # Names of sinks; those of the stream file are known to `into_sinks`.
 _Sinks = Annotated[list[Annotated[str, Field(max_length=MOST_SINK)]], Field(max_length=MOST_SINKS)]
 _Rate = Annotated[int, Field(ge=1, le=MOST_RATE)]
+_Lanes = Annotated[int, Field(ge=1, le=MOST_LANES)]
 _Window = Annotated[str, Field(max_length=MOST_WINDOW)]
 
 
@@ -116,6 +119,8 @@ class BackfillRequest(_Request):
     order: _OrderName = "oldest"
     # Records a second, on average; None: as the stream file says.
     rate: _Rate | None = None
+    # Among so many lanes the offsets are divided.
+    lanes: _Lanes = 1
     reason: _Reason
     dry_run: bool = False
     # Refuse the whole request when any of its offsets cannot be read.
@@ -174,6 +179,8 @@ class ReplayRequest(_Request):
     order: _OrderName = "oldest"
     # Records a second, on average; None: as the stream file says.
     rate: _Rate | None = None
+    # Among so many lanes the offsets are divided.
+    lanes: _Lanes = 1
     reason: _Reason
     dry_run: bool = True
     # Say what will change, with Spark, before anything is committed.

@@ -9,7 +9,7 @@ from datetime import datetime
 from tidemark.audit.coverage import coverage
 from tidemark.errors import WrongUse
 from tidemark.ledger.erased import by_answer
-from tidemark.ledger.records import INGEST, LaneKind
+from tidemark.ledger.records import INGEST, LaneKind, replays
 from tidemark.offsets.coordinates import Coordinate, Named, parse_ranges, parse_records
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds, read_time
@@ -82,10 +82,10 @@ def without_lost(opened: OpenStream, found: Selected, sinks: Sinks) -> Selected:
 
 def selected_before(opened: OpenStream, kind: LaneKind, run: str) -> Selected | None:
     """What an earlier try of a run has selected and opened its lanes for; None when there was no such try."""
-    chosen = lanes.selected_before(opened, lanes.lane_name(kind, run))
-    again = lanes.NOTHING
-    if kind == LaneKind.BACKFILL:
-        again = lanes.selected_before(opened, lanes.again_lane(run))
+    found: dict[bool, list[OffsetRange]] = {False: [], True: []}
+    for lane in lanes.lanes_of(opened, kind, run):
+        found[kind == LaneKind.BACKFILL and replays(lane)] += lanes.selected_before(opened, lane)
+    chosen, again = RangeSet(found[False]), RangeSet(found[True])
     return Selected(chosen, again=again) if chosen or again else None
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tidemark.commit import protocol
 from tidemark.errors import Conflict, WrongUse
@@ -17,6 +19,8 @@ from tidemark.runs.open_stream import OpenStream
 # has lost its fence. Jobs that are started anew meanwhile need another round each.
 _ROUNDS = 10
 
+Acted = TypeVar("Acted")
+
 
 @dataclass(frozen=True)
 class Cancelled:
@@ -28,7 +32,7 @@ class Cancelled:
 
 
 def lanes_of(opened: OpenStream, named: str) -> list[str]:
-    """The backfill or replay that a person names, by its lane or by its run: a run may have two lanes, the later one first.
+    """The backfill or replay that a person names, by its lane or by its run: all lanes of a run, the last one first.
 
     The open ones, if any is open. Raises WrongUse when there is none.
     """
@@ -36,9 +40,14 @@ def lanes_of(opened: OpenStream, named: str) -> list[str]:
     found = book.register()
     entries = found[1].lanes if found else {}
     kinds = (LaneKind.REPLAY, LaneKind.BACKFILL, LaneKind.ERASE)
-    of_run = [lanes.again_lane(named), *(lanes.lane_name(kind, named) for kind in kinds)]
-    names = [lane for lane in (named, *of_run) if lane != INGEST]
-    if there := [lane for lane in names if lane in entries] or [lane for lane in names if book.head(lane) is not None]:
+    of_run = [lane for kind in kinds for job in reversed(lanes.may_open(kind, named)) for lane in reversed(job)]
+    if there := [lane for lane in (named, *of_run) if lane != INGEST and lane in entries]:
+        return there
+    if named != INGEST and book.head(named) is not None:
+        return [named]
+    if there := [
+        lane for kind in kinds for job in reversed(lanes.jobs_of(opened, kind, named)) for lane in reversed(job)
+    ]:
         return there
     open_now = ", ".join(f"{lane} (run {one.run})" for lane, one in sorted(entries.items()) if lane != INGEST)
     raise WrongUse(
@@ -86,11 +95,18 @@ def cancel(opened: OpenStream, lane: str, reason: str) -> Cancelled:
     return Cancelled(head.seq, given_up, not_read(head, book.selection(entry.selection)))
 
 
-def cancel_all(opened: OpenStream, named: list[str], reason: str) -> Cancelled:
-    """Cancel several lanes of a run, in this order. Gives what they leave in all; only one of them has a window in work."""
-    found = [cancel(opened, lane, reason) for lane in named]
-    return Cancelled(
-        sum(one.windows for one in found),
-        next((one.given_up for one in found if one.given_up is not None), None),
-        RangeSet(part for one in found for part in one.left),
-    )
+def of_all(named: Sequence[str], act: Callable[[str], Acted]) -> dict[str, Acted]:
+    """Do the same to several lanes of a run, in this order. Gives what came of it, by lane.
+
+    A lane that has been closed meanwhile is left out. Raises WrongUse if nothing could be done to any.
+    """
+    found: dict[str, Acted] = {}
+    refused: list[WrongUse] = []
+    for lane in named:
+        try:
+            found[lane] = act(lane)
+        except WrongUse as problem:
+            refused.append(problem)
+    if refused and not found:
+        raise refused[0]
+    return found

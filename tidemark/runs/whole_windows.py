@@ -5,6 +5,7 @@ A contribution cannot be rebuilt from a part of what it stands for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -42,6 +43,14 @@ def read_at_once(opened: OpenStream, order: Order, sinks: Sinks = None) -> AtOnc
         return None
     first = FirstWindows(opened.book.committed())
     return partial(first.closed, because=needed.because, blocks=needed.blocks, order=order)
+
+
+def whole(opened: OpenStream, sinks: Sinks = None) -> Callable[[RangeSet], RangeSet]:
+    """Gives some offsets with those that one lane has to read with them, since a sink needs their units whole."""
+    needed = _needed(opened, sinks)
+    if needed is None:
+        return lambda selection: selection
+    return partial(FirstWindows(opened.book.committed()).whole, blocks=needed.blocks)
 
 
 def because(opened: OpenStream, sinks: Sinks = None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark.ledger.closed import closed_lanes
-from tidemark.ledger.records import Head, LaneEntry, LaneState
+from tidemark.ledger.records import Head, LaneEntry, LaneKind, LaneState
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.planning.planner import not_read
 from tidemark.runs import lanes
@@ -16,8 +16,13 @@ MOST_PARTITIONS = 200
 
 
 def progress_of(opened: OpenStream, named: str) -> dict[str, Any]:
-    """The lanes of a backfill or replay, which is named by its run or a lane, in the order of work. Raises WrongUse."""
-    found = [_lane(opened, lane) for lane in reversed(lanes_of(opened, named))]
+    """The lanes of a backfill or replay, which is named by its run or a lane, in the order of work. Raises WrongUse.
+
+    Of a run, also those that are done while others are not.
+    """
+    kinds = (LaneKind.BACKFILL, LaneKind.REPLAY, LaneKind.ERASE)
+    of_run = [lane for kind in kinds for lane in lanes.lanes_of(opened, kind, named)]
+    found = [_lane(opened, lane) for lane in of_run or lanes_of(opened, named)]
     return {"run": found[0]["run"], "now": opened.book.clock(), "lanes": found}
 
 

@@ -189,7 +189,11 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
     const shown = tasks.filter((one) => ORDER.includes(one.task_id) && !(one.state === "skipped" && OPTIONAL.has(one.task_id)));
     return shown.sort((left, right) => at(left) - at(right)).map((one) => {
       const made = element("li");
-      made.append(airflowLink(one.task_id, `dags/${part(dag)}/runs/${part(run)}/tasks/${part(one.task_id)}`), " ", element("span", WORDS[one.state] || one.state || "waits", STATES[one.state] || "quiet"));
+      // One of several lanes has a mapped task of its own.
+      const several = shown.filter((other) => other.task_id === one.task_id).length > 1;
+      const name = several ? `${one.task_id} ${one.rendered_map_index || one.map_index}` : one.task_id;
+      const mapped = one.map_index >= 0 ? `/mapped/${one.map_index}` : "";
+      made.append(airflowLink(name, `dags/${part(dag)}/runs/${part(run)}/tasks/${part(one.task_id)}${mapped}`), " ", element("span", WORDS[one.state] || one.state || "waits", STATES[one.state] || "quiet"));
       return made;
     });
   }

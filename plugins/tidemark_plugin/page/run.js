@@ -134,7 +134,7 @@ async function show() {
     const results = await Promise.all(RESULTS.map(({ task, key }) => result(task, key)));
     const [published, , before] = results;
     document.getElementById("results").replaceChildren();
-    for (const lane of published ? [published, published.then] : []) if (lane && lane.windows.length) windows(lane);
+    for (const lane of published ? [published, ...(published.then || [])] : []) if (lane.windows.length) windows(lane);
     results.forEach((found, at) => {
       if (found && found.places) changes(RESULTS[at].title, found);
       else if (found && found.answers) section(RESULTS[at].title, found);

@@ -78,7 +78,9 @@ function facts(place, found) {
   const by = found.attempt ? found.attempt.run : found.run;
   fact("Run", run(by));
   const [dag, ...id] = by.split("/");
-  if (id.length && dag !== "cli") fact("Log", airflowLink("the step that reads and stores", `dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(id.join("/"))}/tasks/process`));
+  // There, each lane of a run has a mapped task.
+  const mapped = /__(backfill|replay)$/.test(dag) ? "/mapped" : "";
+  if (id.length && dag !== "cli") fact("Log", airflowLink("the step that reads and stores", `dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(id.join("/"))}/tasks/process${mapped}`));
   fact("Reason", found.reason);
   fact("Asked by", found.asked_by);
   fact("Approved by", found.approved_by);

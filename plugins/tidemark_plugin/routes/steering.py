@@ -124,15 +124,13 @@ def routes(viewing: Viewing) -> APIRouter:
 
 def _act(opened: OpenStream, action: str, named: list[str], reason: str) -> None:
     if action == "cancel":
-        steering.cancel_all(opened, named, reason)
-        return
-    for lane in named:
-        if action == "pause":
-            steering.pause(opened, lane, reason)
-        else:
-            steering.resume(opened, lane)
+        steering.of_all(named, lambda lane: steering.cancel(opened, lane, reason))
+    elif action == "pause":
+        steering.of_all(named, lambda lane: steering.pause(opened, lane, reason))
+    else:
+        steering.of_all(named, lambda lane: steering.resume(opened, lane))
 
 
 def _dag_of(stream: str, lane: str) -> str:
-    """The DAG that works on a lane. Of a backfill's two lanes, it is that of the first."""
+    """The DAG that works on a lane. Of the lanes of a backfill, it is that of the first."""
     return f"{stream}__{lane.partition('-')[0]}"

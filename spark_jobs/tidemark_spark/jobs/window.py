@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -49,20 +50,26 @@ def main(arguments: list[str], on_step: Listener = nobody) -> int:
     parser = argparse.ArgumentParser(prog="process_window")
     parser.add_argument("--stream-file", type=Path, required=True)
     parser.add_argument("--lane", required=True)
-    parser.add_argument("--seq", type=int, required=True, help="the number of the pinned window")
+    parser.add_argument("--seq", type=int, help="the number of the pinned window; without it, the next one is pinned")
     parser.add_argument("--run", required=True, help="who asks; a retry gives the same name as its first try")
     parser.add_argument("--take-over", action="store_true", help="take the window although its holder seems alive")
     parser.add_argument("--then", default="", help="a lane of the same run that is worked off after this one")
     options = parser.parse_args(arguments)
     opened, how = open_stream(options.stream_file), {"take_over": options.take_over, "on_step": on_step}
-    process_windows(opened, options.lane, options.seq, options.run, **how)
-    if options.then:
-        pending = lanes.plan_lane(opened, options.then, options.run)
-        if pending is not None:
-            process_windows(opened, options.then, pending.window.seq, options.run, **how)
-        else:
-            lanes.finish(opened, options.then)
+    for lane, seq in ((options.lane, options.seq), (options.then, None)):
+        if lane:
+            _process_lane(opened, lane, seq, options.run, **how)
     return EXIT_DONE
+
+
+def _process_lane(opened: OpenStream, lane: str, seq: int | None, run: str, **how: Any) -> None:
+    if seq is None:
+        pending = lanes.plan_lane(opened, lane, run)
+        if pending is None:
+            lanes.finish(opened, lane)
+            return
+        seq = pending.window.seq
+    process_windows(opened, lane, seq, run, **how)
 
 
 def process_windows(

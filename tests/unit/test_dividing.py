@@ -1,0 +1,59 @@
+"""Dividing offsets among lanes, over all selections: what the lanes read together, and how even their parts are."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.range_strategies import range_sets
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.planning.dividing import in_parts
+
+MOST = st.integers(1, 8)
+AT = TopicPartition("orders", 0)
+
+
+@pytest.mark.covers("N33")
+@given(selection=range_sets, most=MOST)
+def test_parts_are_the_selection_in_its_order_and_as_even_as_can_be(selection: RangeSet, most: int) -> None:
+    parts = in_parts(selection, most)
+    assert len(parts) == min(most, selection.count())
+    # In all the same offsets, none of them twice.
+    assert RangeSet(one for part in parts for one in part) == selection
+    assert sum(part.count() for part in parts) == selection.count()
+    counts = [part.count() for part in parts]
+    assert not counts or max(counts) - min(counts) <= 1
+    places = [[(one.partition, offset) for one in part for offset in range(one.start, one.until)] for part in parts]
+    assert all(before[-1] < after[0] for before, after in pairwise(places))
+    # A retry finds the same parts.
+    assert in_parts(RangeSet(reversed(list(selection))), most) == parts
+
+
+@given(selection=range_sets, most=MOST, size=st.integers(1, 30))
+def test_what_has_to_be_read_together_is_in_one_part(selection: RangeSet, most: int, size: int) -> None:
+    """Blocks of some size stand for what a sink needs whole."""
+
+    def whole(one: RangeSet) -> RangeSet:
+        blocks = RangeSet(
+            OffsetRange(part.partition, part.start // size * size, -(-part.until // size) * size) for part in one
+        )
+        return blocks & selection
+
+    parts = in_parts(selection, most, whole)
+    assert len(parts) <= most
+    assert RangeSet(one for part in parts for one in part) == selection
+    assert sum(part.count() for part in parts) == selection.count()
+    assert all(part and whole(part) == part for part in parts)
+    assert all(part.count() < -(-selection.count() // most) + size for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [(1, [(0, 10)]), (3, [(0, 4), (4, 7), (7, 10)]), (8, [(0, 2), (2, 4), *((n, n + 1) for n in range(4, 10))])],
+)
+def test_parts_of_ten_offsets(most: int, expected: list[tuple[int, int]]) -> None:
+    parts = in_parts(RangeSet([OffsetRange(AT, 0, 10)]), most)
+    assert [part.of(AT) for part in parts] == [(one,) for one in expected]
