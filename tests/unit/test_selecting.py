@@ -287,9 +287,7 @@ def test_records_out_of_a_file(orders: StreamInMemory, tmp_path: Path, monkeypat
         ),
     ],
 )
-def test_a_table_that_the_stream_file_does_not_name_is_refused(
-    tmp_path: Path, text: str, name: str, said: str
-) -> None:
+def test_a_table_that_the_stream_file_does_not_name_is_refused(tmp_path: Path, text: str, name: str, said: str) -> None:
     """Before any server is asked: no connection is opened here."""
     opened = StreamInMemory(tmp_path, text=f"{TEXT}{text}").opened
     erased = EraseRequest(records_file=name, reason="a test")

@@ -759,7 +759,8 @@ def test_other_settings_of_the_consumer_are_refused_by_name(tmp_path: Path, said
 
 
 def test_tables_of_records(tmp_path: Path) -> None:
-    said = "record_tables:\n  - table: late\n  - {table: 'a:late', hbase: other, topic: 'm:t', partition: 'm:p', offset: 'm:o'}\n"
+    other_columns = "{table: 'a:late', hbase: other, topic: 'm:t', partition: 'm:p', offset: 'm:o'}"
+    said = f"record_tables:\n  - table: late\n  - {other_columns}\n"
     plain, other = loaded(tmp_path, MINIMAL + said).stream.record_tables
     assert (plain.hbase, plain.columns) == ("hbase_default", ("d:topic", "d:partition", "d:offset"))
     assert (other.table, other.hbase, other.columns) == ("a:late", "other", ("m:t", "m:p", "m:o"))

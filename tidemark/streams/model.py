@@ -226,7 +226,8 @@ class Stream(Part):
     schedule: Schedule = Field(default=Schedule(), description="When the ingest runs: [below](#schedule).")
     audit: Audits = Field(default=Audits(), description="Which audits run by themselves: [below](#audit).")
     record_tables: Items[RecordTable] = Field(
-        default=(), description="HBase tables of records that a replay may take as its `records_file`: [below](#record_tables)."
+        default=(),
+        description="HBase tables of records that a replay may take as its `records_file`: [below](#record_tables).",
     )
     engine: Engine = Field(default=Engine(), description="How Airflow runs the Spark jobs: [below](#engine).")
 
