@@ -20,6 +20,9 @@ def test_algebra_is_that_of_sets(left: RangeSet, right: RangeSet) -> None:
     assert offsets(left - right) == offsets(left) - offsets(right)
     assert (left == right) == (offsets(left) == offsets(right))
     assert left.count() == len(offsets(left))
+    # Not only the same offsets: the same set, without empty ranges and with none that touch.
+    for made in (left | right, left & right, left - right):
+        assert made == RangeSet(made)
 
 
 @given(range_sets)

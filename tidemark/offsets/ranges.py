@@ -5,7 +5,7 @@ A range is [start, until): `start` is in it, `until` is the next offset to read.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
@@ -210,6 +210,11 @@ def _merged(intervals: list[Interval]) -> tuple[Interval, ...]:
 
 
 def _intersection(left: tuple[Interval, ...], right: tuple[Interval, ...]) -> list[Interval]:
+    # A range that is read often holds a long selection, all of whose pairs stay as they are.
+    if len(right) == 1:
+        return _cut(left, *right[0])
+    if len(left) == 1:
+        return _cut(right, *left[0])
     found: list[Interval] = []
     # A window's hull is a short part of a selection that may be long: begin there, and share the selection's pairs.
     i, j = _first_above(left, right[0][0]), _first_above(right, left[0][0])
@@ -221,6 +226,15 @@ def _intersection(left: tuple[Interval, ...], right: tuple[Interval, ...]) -> li
             i += 1
         else:
             j += 1
+    return found
+
+
+def _cut(intervals: tuple[Interval, ...], start: int, until: int) -> list[Interval]:
+    """The parts of intervals that lie in [start, until)."""
+    found = list(intervals[_first_above(intervals, start) : bisect_left(intervals, until, key=_START)])
+    if found:
+        found[0] = max(found[0][0], start), found[0][1]
+        found[-1] = found[-1][0], min(found[-1][1], until)
     return found
 
 

@@ -7,6 +7,7 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
+import java.util.StringTokenizer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
@@ -26,8 +27,9 @@ import org.apache.spark.util.CollectionAccumulator;
  * `anyTime`, it also has the time in ms since 1970 if Spark cannot hold it.
  *
  * The ranges to read are a text, since one call of Java for each of thousands takes longer than reading them. A line is a
- * topic, its incarnation, a partition, the first offset and the one after the last, with a space between each. The wanted
- * ranges are such a text too, ascending in each partition. It is empty if all that is read is wanted.
+ * topic, its incarnation, a partition, the first offset and the one after the last, with a space between each. Of the wanted
+ * ranges, a line is a topic, a partition, and these two offsets of each range, ascending. The text is empty if all that is
+ * read is wanted.
  *
  * For each range that a task has read, `counted` gets a line: topic, incarnation, partition, number of messages, XOR of their
  * hashes, XOR of their source digests (as tidemark/offsets/hashing.py has both), bytes of keys and values, first and last
@@ -58,32 +60,20 @@ public class Messages implements FlatMapFunction {
             incarnations.put(words[0], Integer.valueOf(words[1]));
         }
         if (!wantedOnly.isEmpty()) {
-            keep(wantedOnly.split("\n"));
+            String[] partitions = wantedOnly.split("\n");
+            for (int number = 0; number < partitions.length; number++) {
+                keep(new StringTokenizer(partitions[number], " "));
+            }
         }
     }
 
-    private void keep(String[] lines) {
-        Map found = new HashMap();
-        for (int number = 0; number < lines.length; number++) {
-            String[] words = lines[number].split(" ");
-            String at = words[0] + " " + words[2];
-            List bounds = (List) found.get(at);
-            if (bounds == null) {
-                bounds = new ArrayList();
-                found.put(at, bounds);
-            }
-            bounds.add(Long.valueOf(words[3]));
-            bounds.add(Long.valueOf(words[4]));
+    private void keep(StringTokenizer words) {
+        String at = words.nextToken() + " " + words.nextToken();
+        long[] bounds = new long[words.countTokens()];
+        for (int number = 0; number < bounds.length; number++) {
+            bounds[number] = Long.parseLong(words.nextToken());
         }
-        for (Iterator each = found.entrySet().iterator(); each.hasNext();) {
-            Map.Entry one = (Map.Entry) each.next();
-            List bounds = (List) one.getValue();
-            long[] numbers = new long[bounds.size()];
-            for (int i = 0; i < numbers.length; i++) {
-                numbers[i] = ((Long) bounds.get(i)).longValue();
-            }
-            wanted.put(one.getKey(), numbers);
-        }
+        wanted.put(at, bounds);
     }
 
     /** For Spark's reader of Kafka. */

@@ -198,7 +198,7 @@ def _records(
         params = {"max.partition.fetch.bytes": str(_FETCH_FOR_SHORT), **params}
     inside = RangeSet(read.ranges) & wanted
     exact = inside.count() == sum(map(len, read.ranges))
-    texts = _lines(read.ranges, incarnations), "" if exact else _lines(inside, incarnations)
+    texts = _lines(read.ranges, incarnations), "" if exact else _bounds(inside)
     rows = new_instance(compiled(spark.sparkContext, _MESSAGES), *texts, any_time, counted)
     jvm: Any = spark.sparkContext._jvm
     settings = jvm.java.util.HashMap()
@@ -224,4 +224,12 @@ def _lines(ranges: Iterable[OffsetRange], incarnations: Mapping[str, int]) -> st
     return "\n".join(
         f"{one.partition.topic} {incarnations[one.partition.topic]} {one.partition.partition} {one.start} {one.until}"
         for one in ranges
+    )
+
+
+def _bounds(wanted: RangeSet) -> str:
+    """The wanted ranges of each partition as `Messages.java` takes them."""
+    return "\n".join(
+        f"{at.topic} {at.partition} {' '.join(f'{start} {until}' for start, until in wanted.of(at))}"
+        for at in wanted.partitions
     )
