@@ -113,7 +113,8 @@ class Airflow:
         for task in tasks["task_instances"]:
             if task["state"] == "failed":
                 path = f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task['task_id']}/logs/{task['try_number']}"
-                _, log = self.call("GET", path)
+                # A task for each lane is told apart by its index.
+                _, log = self.call("GET", f"{path}?map_index={task['map_index']}")
                 lines = [line for entry in log["content"] for line in _lines(entry)]
                 shown.append("\n".join([f"{task['task_id']}:", *lines[-count:]]))
         return "\n".join(shown)
