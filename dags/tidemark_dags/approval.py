@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from airflow.sdk import Context, TriggerRule
 
 _TASK = "approve"
+_REJECTED_BY = "rejected_by"
 
 
 class SecondPerson(ApprovalOperator):
     """Wait for an approval when the task `check` has found more offsets than `approve_above`; go on at once otherwise.
 
     Anyone with Airflow's permission to answer may, but not the user who has triggered the run. Rejecting skips the rest of
-    the run. Nothing is claimed meanwhile. The result names who approved, and which selection.
+    the run. Nothing is claimed meanwhile. The result names who approved, and which selection; the XCom `rejected_by` who
+    rejected.
     """
 
     def __init__(self, *, approve_above: int, **kwargs: Any) -> None:
@@ -44,10 +46,15 @@ class SecondPerson(ApprovalOperator):
         super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, str] | None:
+        asked, user = context["dag_run"].triggering_user_name, event.get("responded_by_user")
+        if event.get("chosen_options") == [self.REJECT]:
+            context["ti"].xcom_push(
+                key=_REJECTED_BY, value=user["name"] if user else "a user whom Airflow does not name"
+            )
+        # It does not return where the rest of the run is skipped.
         answer = super().execute_complete(context, event)
         if answer["chosen_options"] != [self.APPROVE]:
             return None
-        asked, user = context["dag_run"].triggering_user_name, answer["responded_by_user"]
         if user is None:
             raise AirflowFailException(
                 "NotApproved: Airflow does not say which user approved it, so nobody knows whether it was a second person. "
@@ -75,3 +82,9 @@ def approved_by(context: Mapping[str, Any], selection: str) -> str | None:
     """Who has approved this selection in this run; None for nobody, as where `check` has run again since and found another."""
     answer = context["ti"].xcom_pull(task_ids=_TASK)
     return answer["approved_by"] if answer and answer["selection"] == selection else None
+
+
+def rejected_by(context: Mapping[str, Any], dag: str, run: str) -> str | None:
+    """Who has rejected a run of another DAG; None where that run went on."""
+    name: str | None = context["ti"].xcom_pull(task_ids=_TASK, dag_id=dag, run_id=run, key=_REJECTED_BY)
+    return name

@@ -23,6 +23,7 @@ from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.offsets.shares import seed_of
 from tidemark.runs.requests import MOST_REASON, AuditRequest
 from tidemark.streams.model import Stream
+from tidemark_dags.approval import rejected_by
 from tidemark_dags.page_links import AuditPageLink, page_address
 from tidemark_dags.requests import audit_params
 from tidemark_dags.spark_job import SparkJob, of_stream
@@ -30,6 +31,8 @@ from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, asked_of, resul
 from tidemark_dags.stream_dag import stream_dag
 
 if TYPE_CHECKING:
+    from airflow.sdk import Context
+
     from tidemark.offsets.ranges import RangeSet
     from tidemark.runs.open_stream import OpenStream
 
@@ -38,6 +41,19 @@ log = logging.getLogger(__name__)
 DESCRIPTION = "Prove what is in the results: expected, stored, dead letters, missing, different, extra"
 # A replay takes at least the time in which Spark starts.
 _LOOK_AT_REPLAY_SECONDS = 5
+_REJECTED = "rejected"
+
+
+class RepairByReplay(TriggerDagRunOperator):
+    """Trigger the replay of an audit's findings, and wait for it. Skipped when a second person has rejected the replay."""
+
+    def execute_complete(self, context: Context, event: tuple[str, dict[str, Any]]) -> None:
+        super().execute_complete(context, event)
+        (run,) = event[1]["run_ids"]
+        if (name := rejected_by(context, self.trigger_dag_id, run)) is not None:
+            # There is nothing to compare again. The verdict says so too.
+            context["ti"].xcom_push(key=_REJECTED, value=f"{name} has rejected the repair {self.trigger_dag_id}/{run}")
+            raise AirflowSkipException(f"{name} has rejected the repair")
 
 
 def audit_dag(path: Path, stream: Stream) -> DAG:
@@ -122,7 +138,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
             return _planned_repair(file, context)
 
         planned: Any = plan_repair()
-        repair = TriggerDagRunOperator(
+        repair = RepairByReplay(
             task_id="repair",
             trigger_dag_id=f"{stream.name}__replay",
             # Airflow may send a trigger again whose answer was lost. The run that is there already then goes on: under the
@@ -155,7 +171,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
         @task(trigger_rule=TriggerRule.NONE_FAILED_MIN_ONE_SUCCESS)
         def verdict(**context: Any) -> str:
             """Fail when anything is wrong, and no repair has mended it, so that the run is red and alerts go out."""
-            return _verdict(file, run_name(context))
+            return _verdict(file, run_name(context), context["ti"].xcom_pull(task_ids="repair", key=_REJECTED))
 
         reported: Any = report()
         reported.operator.operator_extra_links = (AuditPageLink(),)
@@ -264,7 +280,7 @@ def _replay_run(audit: str, number: int) -> str:
     return f"repair__{hashlib.sha256(audit.encode()).hexdigest()[:12]}__{number}"
 
 
-def _verdict(file: str, run: str) -> str:
+def _verdict(file: str, run: str, rejected: str | None) -> str:
     from tidemark.audit import repair
     from tidemark.runs.auditing import after_repair, stored_report
     from tidemark_dags.connections import open_here
@@ -274,5 +290,5 @@ def _verdict(file: str, run: str) -> str:
         first = stored_report(opened, run)
         outcome = repair.verdict(first, after_repair(opened, first))
     if not outcome.clean:
-        raise AirflowFailException(outcome.sentence)
+        raise AirflowFailException(f"{rejected}: {outcome.sentence}" if rejected else outcome.sentence)
     return outcome.sentence

@@ -18,6 +18,7 @@ from tidemark.commit.protocol import Step
 from tidemark.errors import OffsetsOutOfRange, WrongUse
 from tidemark.ledger.records import LaneKind, Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.reading import Reading
 from tidemark.runs import keys, lanes
 from tidemark.sinks.aggregates.rows import block_qualifier, encode, qualifier, row_key
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
@@ -352,7 +353,7 @@ def test_what_is_erased_leaves_the_aggregates(make: Make, block: int | str) -> N
     def left() -> list[Fields]:
         return [row for place, row in play.expected().rows.items() if place[:3] not in erased]
 
-    found = keys.with_key(play.opened, keys.parse_key("me"))
+    found = keys.with_key(play.opened, keys.parse_key("me"), Reading())
     assert {(one.partition.topic, one.partition.partition, one.start) for one in found.offsets} == erased
     assert (found.read, found.unseen) == (50, 0)
 

@@ -61,6 +61,15 @@ def test_a_run_shows_its_step_and_a_bar_for_each_partition_and_no_log(make: Make
     assert "[Stage" not in said
     assert logs(tmp_path) == []
 
+    # Without Spark: the command itself looks for a key.
+    words = ("erase", str(play.file), "--key", "nobody's", "--reason", "a test", "--dry-run")
+    said = at_a_terminal(*words)
+    assert "looking for the key" in said
+    assert "Spark" not in said
+    assert re.findall(rf"{re.escape(play.topics[0])}/1 +\S+ +(\d+)/(\d+) ", said)[-1] == ("2", "2")
+    assert said.rindex("0 messages have the key") > said.rindex("looking for the key")
+    assert "looking" not in "".join(tidemark(*words))
+
 
 @pytest.mark.full
 def test_an_audit_and_its_repair_show_their_steps(play: Playground, tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from kafka import KafkaProducer
 
-from tests.support.command_line import asked, tidemark
+from tests.support.command_line import asked, at_a_terminal, tidemark
 from tests.support.oracle import CDN, ORDERS
 from tests.support.playground import Make, Playground
 from tidemark.runs.requests import BackfillRequest, ReplayRequest
@@ -132,6 +133,11 @@ def _check_hours(file: str, topic: str) -> None:
     out, said = tidemark("complete", file, *late, "--count", code=1)
     assert "2026-11-20 01:30:00Z to 2026-11-20 02:30:00Z is not complete; the watermark is " in out
     assert "late: 1 messages\n" in said
+    assert "counting" not in said
+    drawn = at_a_terminal("complete", file, *late, "--count", code=1)
+    assert "counting late messages" in drawn
+    done, total = re.findall(rf"{re.escape(topic)}/1 +\S+ +(\d+)/(\d+) ", drawn)[-1]
+    assert done == total != "0"
     for words, problem in (
         (["--hour", "2026-11-20T04:30Z"], "no hour begins then"),
         (["--hour", "2026-11-20T04Z", "--until", at(5)], "say which span"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,8 +55,14 @@ class TimedKafka(KafkaInMemory):
         return {place: self.times[place[1]][start] for place, (start, _) in ends.items()}
 
     def count_between(
-        self, ranges: Mapping[Place, Sequence[tuple[int, int]]], since: int, until: int, isolation: str
+        self,
+        ranges: Mapping[Place, Sequence[tuple[int, int]]],
+        since: int,
+        until: int,
+        isolation: str,
+        passed: Callable[[int], None],
     ) -> int:
+        passed(sum(end - start for intervals in ranges.values() for start, end in intervals))
         return sum(
             since <= self.times[place[1]][offset] < until
             for place, intervals in ranges.items()

@@ -1,6 +1,7 @@
 """A large replay waits for a second person, in the real Airflow; and a replay that is cancelled ends there too.
 
-No test here waits for Spark to read anything: the replays' pool has no slots until the lane is cancelled.
+The last test repairs. No other one waits for Spark to read anything: the replays' pool has no slots until the lane is
+cancelled.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tidemark.runs import lanes
 from tidemark.runs.open_stream import OpenStream, open_stream
 
 STREAM = f"approved_{secrets.token_hex(3)}"
-DAG = f"{STREAM}__replay"
+DAG, AUDIT = f"{STREAM}__replay", f"{STREAM}__audit"
 POOL = "approved"
 FILE = (
     f"{MINIMAL.replace('orders', STREAM)}schedule:\n  cron: '0 0 29 2 *'\nlimits:\n  approve_above: 10\n"
@@ -164,3 +165,53 @@ def test_a_small_replay_waits_for_nobody_and_a_rejected_one_reads_nothing(
     assert entry(opened, small) == found
     tidemark("cancel", str(opened.file.path), f"{DAG}/{small}", "--reason", "given up")
     assert open_lanes(opened) == {INGEST}
+
+
+def xcom(airflow: Airflow, run: str, of_task: str, key: str) -> Any:
+    path = f"/api/v2/dags/{AUDIT}/dagRuns/{run}/taskInstances/{of_task}/xcomEntries/{key}"
+    return until(lambda: airflow.call("GET", path)[1].get("value"), f"{of_task} gives no {key}", PATIENCE_SECONDS)
+
+
+def states(airflow: Airflow, run: str) -> dict[str, str]:
+    _, found = airflow.call("GET", f"/api/v2/dags/{AUDIT}/dagRuns/{run}/taskInstances")
+    return {one["task_id"]: one["state"] for one in found["task_instances"]}
+
+
+@pytest.mark.covers("N10", "Q20")
+def test_a_second_person_decides_on_a_repair_and_its_audit_follows(
+    airflow: Airflow, opened: OpenStream, second: str
+) -> None:
+    """The ingest has stored nothing, so all rows are missing. The repair is rejected; asked for again, it is approved."""
+    slots(airflow, 1)
+    run = airflow.trigger(AUDIT, {"repair": "execute"})
+    replay = xcom(airflow, run, "plan_repair", "replay_run")
+    wait_for(airflow, replay, "approve", "awaiting_input")
+    _, asked = airflow.call("GET", f"{task(airflow, replay, 'approve')}/-1/hitlDetails")
+    # Whoever has triggered the audit asks for its repair.
+    assert asked["subject"] == f"{DAG}: 20 offsets, for {environment.ADMIN}"
+    reason = f"repair of what {AUDIT}/{run} found"
+    assert reason in asked["body"]
+    answer(airflow, replay, "Reject", token=second)
+    assert airflow.wait(AUDIT, run) == "failed"
+    after = ("repair", "compare_again", "report_again")
+    assert {name: state for name, state in states(airflow, run).items() if name in after} == dict.fromkeys(
+        after, "skipped"
+    )
+    said = airflow.last_lines(AUDIT, run)
+    assert f"operator has rejected the repair {DAG}/{replay}: " in said
+    assert "missing 20" in said
+    assert entry(opened, replay) is None
+
+    body = {"dry_run": False, "dag_run_id": run, "only_failed": False, "task_ids": ["repair"]}
+    status, answered = airflow.call(
+        "POST", f"/api/v2/dags/{AUDIT}/clearTaskInstances", {**body, "include_downstream": True}
+    )
+    assert status == 200, answered
+    answer(airflow, replay, "Approve", token=second)
+    assert airflow.wait(AUDIT, run) == "success", airflow.last_lines(AUDIT, run)
+    found = entry(opened, replay)
+    assert found is not None
+    assert (found.reason, found.asked_by, found.approved_by) == (reason, environment.ADMIN, "operator")
+    again = airflow.result(AUDIT, run, "report_again")
+    assert (again["clean"], again["expected"], again["stored"]) == (True, 20, 20)
+    slots(airflow, 0)

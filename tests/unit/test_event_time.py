@@ -15,6 +15,7 @@ from tidemark.commit.protocol import Run
 from tidemark.errors import TopicUnknown
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.reading import Reading
 from tidemark.runs import erasing, lanes
 from tidemark.views.completeness import Answer, Missing, Span
 from tidemark.views.event_time import (
@@ -81,12 +82,15 @@ def test_late_messages_are_counted_between_bounds_and_exactly(tmp_path: Path) ->
     assert shown["late"] == {"least": 1, "most": 4, "windows": ["ingest/1", "ingest/2"]}
     assert shown["unread_after"] == 1
     seen = progress(made.opened)
-    counted = seen.counted(HOUR, answer)
-    assert late_total([counted]) == {"least": 2, "most": 2}
+    reading = Reading()
+    assert late_total(seen.counted(HOUR, [answer], reading)) == {"least": 2, "most": 2}
+    ((place, total, done),) = reading.so_far()
+    assert (place, total, done) == (at(0), answer.late.ranges.count(), total)
     # Kafka has deleted one of them since.
     made.kafka.delete(0, 5)
     (answer,) = answers(made).values()
-    assert progress(made.opened).counted(HOUR, answer) == answer
+    assert progress(made.opened).counted(HOUR, [answer], reading) == [answer]
+    assert reading.so_far() == []
     assert answer.late.least <= 2 <= answer.late.most
     # A replay reads again, and adds nothing late.
     made.selected(LaneKind.REPLAY, offsets((0, 5, 8)))

@@ -20,6 +20,7 @@ from tidemark.cli.progress import (
     bars_of,
     few,
     of_audit,
+    of_reading,
     of_window,
     window_of,
     without_stages,
@@ -30,6 +31,7 @@ from tidemark.commit.protocol import Step
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import Head, Heartbeat
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.reading import Reading
 
 BARS = (Bar("logs/0", 10),)
 STAGE = "[Stage 3:=====>                                                   (1 + 2) / 8]"
@@ -96,6 +98,20 @@ def test_the_bars_of_a_selection_are_as_long_as_what_is_selected() -> None:
     one, other = TopicPartition("logs", 2), TopicPartition("logs", 10)
     covers = RangeSet([OffsetRange(one, 5, 7), OffsetRange(one, 100, 101), OffsetRange(other, 0, 1000)])
     assert bars_of(covers) == (Bar("logs/2", 3), Bar("logs/10", 1000))
+
+
+def test_what_the_program_itself_reads_has_a_bar_for_each_partition() -> None:
+    one, other = TopicPartition("logs", 2), TopicPartition("logs", 10)
+    reading = Reading()
+    assert of_reading("looking for the key", reading) == Shown("looking for the key")
+    reading.begin(RangeSet([OffsetRange(one, 5, 7), OffsetRange(one, 100, 101), OffsetRange(other, 0, 1000)]))
+    reading.passed(one, 2)
+    reading.passed(one, 1)
+    bars = (Bar("logs/2", 3, 3), Bar("logs/10", 1000, 0))
+    assert of_reading("looking for the key", reading) == Shown("looking for the key", None, bars)
+    # Nothing is said of Spark before the first look.
+    display = Display(Console(file=io.StringIO(), width=80), Clock(), Shown("looking for the key"))
+    assert "looking for the key" in drawn(display)[0]
 
 
 def test_an_audit_says_its_step() -> None:

@@ -9,7 +9,9 @@ import typer
 from tidemark.cli import finding
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, line, moment
+from tidemark.cli.terminal import reading_shown
 from tidemark.errors import EXIT_DIFFERENCES, WrongUse
+from tidemark.offsets.reading import Reading
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.views.completeness import HOUR_MS, Answer, Span
 from tidemark.views.event_time import answer_shown, late_total, progress, progress_shown, time_text
@@ -35,7 +37,9 @@ def complete(
     seen = progress(finding.opened(stream))
     answers = seen.answers(span)
     if count:
-        answers = [seen.counted(span, one) for one in answers]
+        reading = Reading()
+        with reading_shown("counting late messages", reading):
+            answers = seen.counted(span, answers, reading)
     watermark = seen.watermark()
     done = all(one.complete for one in answers)
     late, unread = late_total(answers), sum(one.late.unread for one in answers)

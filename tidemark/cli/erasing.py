@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
@@ -22,8 +23,10 @@ from tidemark.cli.options import (
 from tidemark.cli.output import data, error
 from tidemark.cli.selected import user
 from tidemark.cli.submitting import new_run, process, show_answers
+from tidemark.cli.terminal import reading_shown
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.reading import Reading
 from tidemark.runs import erasing, lanes
 from tidemark.runs.answers import exact
 from tidemark.runs.approval import People
@@ -70,7 +73,9 @@ def erase(
             "dry_run": dry_run,
         }
         asked = checked(EraseRequest, values, {})
-        wanted, how = erasing.wanted(opened, asked)
+        reading = Reading()
+        with reading_shown("looking for the key", reading) if key else nullcontext():
+            wanted, how = erasing.wanted(opened, asked, reading)
         if how:
             error(how)
         chosen = erasing.choose(opened, wanted)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tidemark.ledger.records import Head, Heartbeat, Window
 from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.reading import Reading
 
 # What fits on a small terminal, above the answer.
 MOST_BARS = 16
@@ -84,6 +85,11 @@ def window_of(head: Head | None) -> Window | None:
     if head.pending is not None:
         return head.pending.window
     return head.last.window if head.last is not None else None
+
+
+def of_reading(step: str, reading: Reading) -> Shown:
+    """How far this program itself is with reading offsets."""
+    return Shown(step, None, tuple(Bar(str(at), total, done) for at, total, done in reading.so_far()))
 
 
 def of_audit(beat: Heartbeat | None, run: str, since: int) -> Shown:

@@ -29,8 +29,9 @@ from rich.table import Column
 from rich.text import Text
 
 from tidemark.cli.output import plain
-from tidemark.cli.progress import Shown, few, without_stages
+from tidemark.cli.progress import Shown, few, of_reading, without_stages
 from tidemark.errors import TidemarkError, WrongUse
+from tidemark.offsets.reading import Reading
 
 # How often the ledger is asked, in seconds. Jobs write a sign of life every three seconds (`tidemark.commit.fence`).
 LOOK_SECONDS = 1.0
@@ -92,9 +93,11 @@ class JobLog:
 
 
 class Display:
-    """Shows what a job is at. `get_time` gives seconds, for tests."""
+    """Shows what a job is at, `first` until it is told. `get_time` gives seconds, for tests."""
 
-    def __init__(self, console: Console, get_time: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self, console: Console, get_time: Callable[[], float] | None = None, first: Shown | None = None
+    ) -> None:
         name = Column(no_wrap=True, overflow="ellipsis", max_width=max(10, console.width // 3))
         self._step = Progress(
             SpinnerColumn(),
@@ -114,7 +117,7 @@ class Display:
         self._now = self._step.add_task("", total=None, tasks="")
         self._names: tuple[str | None, ...] = ()
         self.rendered = Group(self._step, self._bars)
-        self.show(Shown())
+        self.show(first or Shown())
 
     def show(self, shown: Shown, tasks: tuple[int, int] | None = None) -> None:
         """Show this now. `tasks`: how many of Spark's tasks are done, of how many."""
@@ -145,13 +148,13 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def displayed(look: Look, log: JobLog | None) -> Iterator[None]:
-    """Show on standard error what `look` finds, until the block ends. Needs a terminal there.
+def displayed(look: Look, log: JobLog | None, first: Shown | None = None) -> Iterator[None]:
+    """Show on standard error what `look` finds, until the block ends, and `first` before that. Needs a terminal there.
 
     With the job's log, Spark's tasks are counted too.
     """
     console = Console(stderr=True)
-    display = Display(console)
+    display = Display(console, first=first)
     over = threading.Event()
 
     def show() -> None:
@@ -173,6 +176,16 @@ def displayed(look: Look, log: JobLog | None) -> Iterator[None]:
             show()
         finally:
             over.set()
+
+
+@contextmanager
+def reading_shown(step: str, reading: Reading) -> Iterator[None]:
+    """Show at a terminal how far this program itself is with reading offsets, until the block ends. Elsewhere nothing."""
+    if on_terminal():
+        with displayed(lambda: of_reading(step, reading), None, Shown(step)):
+            yield
+    else:
+        yield
 
 
 def on_terminal() -> bool:

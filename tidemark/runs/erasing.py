@@ -28,6 +28,7 @@ from tidemark.ledger.records import (
 from tidemark.ledger.register import NewLane, open_together
 from tidemark.offsets.coordinates import Coordinate, in_four_parts, parse_records
 from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.reading import Reading
 from tidemark.runs import answers, keys, lanes, whole_windows
 from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved
 from tidemark.runs.discovery import held_now
@@ -57,14 +58,14 @@ class Chosen:
         return {why: part for why, part in parts.items() if part}
 
 
-def wanted(opened: OpenStream, asked: EraseRequest) -> tuple[RangeSet, str]:
+def wanted(opened: OpenStream, asked: EraseRequest, reading: Reading | None = None) -> tuple[RangeSet, str]:
     """The offsets that a request names, and how they were found, in words: empty where the request names them itself.
 
-    For a key, reads what Kafka holds of the stream. Raises WrongUse, which names the line; also for an offset in three
-    parts that no window has read where it belongs now, while another incarnation of the topic has it.
+    For a key, reads what Kafka holds of the stream, and `reading` counts it. Raises WrongUse, which names the line; also for
+    an offset in three parts that no window has read where it belongs now, while another incarnation of the topic has it.
     """
     if asked.key:
-        found = keys.with_key(opened, keys.parse_key(asked.key))
+        found = keys.with_key(opened, keys.parse_key(asked.key), reading or Reading())
         return found.offsets, found.sentence()
     written = parse_records(asked.records, "records")
     named = named_records(opened, asked.records_file) if asked.records_file else written

@@ -11,6 +11,7 @@ from tidemark.clients.kafka.consuming import consumer_of, reads_topic, records_o
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.reading import Reading
 from tidemark.runs.discovery import held_now, topics_now
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.reading import hbase_rows
@@ -50,7 +51,7 @@ def parse_key(said: str) -> bytes:
         raise WrongUse(f"key {said!r}: expected hexadecimal digits after {_HEX}, two for each byte") from None
 
 
-def with_key(opened: OpenStream, key: bytes) -> WithKey:
+def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
     """The offsets below the ingest positions with this key. Reads all of them that Kafka still holds, one by one.
 
     Messages that Kafka has deleted are found only where a dead letter counts. Raises WrongUse, Unreachable.
@@ -60,7 +61,8 @@ def with_key(opened: OpenStream, key: bytes) -> WithKey:
         raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to erase")
     below = RangeSet(OffsetRange(at, 0, offset) for at, offset in head.head.offsets().items())
     held = held_now(opened, topics_now(opened)) & below
-    found = RangeSet(_in_kafka(opened, held, key))
+    reading.begin(held)
+    found = RangeSet(_in_kafka(opened, held, key, reading))
     letters = RangeSet(
         OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1)
         for row in hbase_rows(opened.book, opened.dead_letter_table(), None)
@@ -70,13 +72,17 @@ def with_key(opened: OpenStream, key: bytes) -> WithKey:
     return WithKey(found | letters, held.count(), letters.count(), unseen.count())
 
 
-def _in_kafka(opened: OpenStream, held: RangeSet, key: bytes) -> Iterator[OffsetRange]:
+def _in_kafka(opened: OpenStream, held: RangeSet, key: bytes, reading: Reading) -> Iterator[OffsetRange]:
     """The messages with a key at offsets that Kafka holds. Also those of aborted transactions: they are harmless here."""
     cluster = opened.log.endpoint
     with consumer_of(cluster) as consumer:
         for one in held:
-            at = KafkaTopicPartition(one.partition.topic, one.partition.partition)
+            at, reached = KafkaTopicPartition(one.partition.topic, one.partition.partition), one.start
             with reads_topic(cluster, at.topic):
                 for record in records_of(consumer, at, one.until, one.start):
+                    reading.passed(one.partition, record.offset + 1 - reached)
+                    reached = record.offset + 1
                     if record.key == key:
                         yield OffsetRange(one.partition, record.offset, record.offset + 1)
+            # Markers and compacted offsets may end it.
+            reading.passed(one.partition, one.until - reached)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from tidemark.audit.report import jumped_over, shown
@@ -14,6 +15,7 @@ from tidemark.errors import TopicUnknown
 from tidemark.ledger.book import Committed
 from tidemark.ledger.records import INGEST, Guarantee, LaneKind, Register
 from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.reading import Reading
 from tidemark.planning.inputs import Known
 from tidemark.runs.discovery import known_up_to, topics_now
 from tidemark.runs.open_stream import OpenStream
@@ -107,21 +109,31 @@ class Progress:
         judged = [(hour, self.answers(hour)) for hour in hours]
         return [(hour, answers) for hour, answers in judged if all(one.complete for one in answers)]
 
-    def counted(self, span: Span, answer: Answer) -> Answer:
-        """The answer with the exact number of late messages: reads from Kafka where they may lie.
+    def counted(self, span: Span, answers: Iterable[Answer], reading: Reading) -> list[Answer]:
+        """The answers with the exact numbers of late messages: reads from Kafka where they may lie.
 
         What Kafka has deleted stays a bound.
         """
+        wanted = [(one, self._to_count(one)) for one in answers]
+        reading.begin(RangeSet(part for _, ranges in wanted for part in ranges))
+        return [self._counted(span, one, ranges, reading) if ranges else one for one, ranges in wanted]
+
+    def _to_count(self, answer: Answer) -> RangeSet:
+        """Where late messages of an answer may lie; empty where Kafka does not hold all of it."""
         log = next(one.log for one in self.partitions if one.at == answer.at)
-        late = answer.late
-        intervals = late.ranges.of(answer.at)
-        if log is None or not intervals or intervals[0][0] < log.start:
-            return answer
+        ranges = answer.late.ranges.only([answer.at])
+        return ranges if log is not None and ranges and ranges.of(answer.at)[0][0] >= log.start else RangeSet()
+
+    def _counted(self, span: Span, answer: Answer, ranges: RangeSet, reading: Reading) -> Answer:
         place = (answer.at.topic, answer.at.partition)
         number = self.opened.log.count_between(
-            {place: intervals}, span.start, span.until, self.opened.stream.source.isolation
+            {place: ranges.of(answer.at)},
+            span.start,
+            span.until,
+            self.opened.stream.source.isolation,
+            partial(reading.passed, answer.at),
         )
-        return replace(answer, late=replace(late, least=number, most=number))
+        return replace(answer, late=replace(answer.late, least=number, most=number))
 
     def _first(self, time: int) -> Mapping[Place, int | None]:
         if time not in self._passing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
@@ -23,9 +23,11 @@ def count_between(
     times: tuple[int, int],
     isolation: str,
     timeout_ms: int,
+    passed: Callable[[int], None],
 ) -> int:
     """How many messages at these offsets have a timestamp in [since, until) ms; (start, until) pairs per partition.
 
+    Calls `passed` with the number of offsets that it has passed since the last call.
     Raises Unreachable when nothing comes for `timeout_ms`, and OffsetsOutOfRange when Kafka has deleted the offsets.
     """
     consumer = KafkaConsumer(
@@ -39,7 +41,7 @@ def count_between(
     )
     try:
         return sum(
-            _count(consumer, KafkaTopicPartition(*place), interval, times, timeout_ms)
+            _count(consumer, KafkaTopicPartition(*place), interval, times, timeout_ms, passed)
             for place, intervals in ranges.items()
             for interval in intervals
         )
@@ -52,7 +54,12 @@ def count_between(
 
 
 def _count(
-    consumer: KafkaConsumer, at: KafkaTopicPartition, interval: tuple[int, int], times: tuple[int, int], timeout_ms: int
+    consumer: KafkaConsumer,
+    at: KafkaTopicPartition,
+    interval: tuple[int, int],
+    times: tuple[int, int],
+    timeout_ms: int,
+    passed: Callable[[int], None],
 ) -> int:
     start, until = interval
     consumer.assign([at])
@@ -65,6 +72,7 @@ def _count(
         # Markers and compacted offsets give no message, but the consumer's position passes them.
         now = consumer.position(at, timeout_ms=_STEP_MS)
         if now is not None and now > reached:
+            passed(min(now, until) - reached)
             reached, deadline = now, time.monotonic() + timeout_ms / 1000
         elif time.monotonic() > deadline:
             raise Unreachable(f"Kafka gave nothing of {at.topic}/{at.partition} from offset {reached} on; try again")

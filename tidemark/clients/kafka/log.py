@@ -309,11 +309,19 @@ class KafkaLog:
             return topic_settings.timestamps(self.endpoint, ends, min(self._timeout_ms, TIMESTAMPS_MS))
 
     def count_between(
-        self, ranges: Mapping[tuple[str, int], Sequence[tuple[int, int]]], since: int, until: int, isolation: str
+        self,
+        ranges: Mapping[tuple[str, int], Sequence[tuple[int, int]]],
+        since: int,
+        until: int,
+        isolation: str,
+        passed: Callable[[int], None],
     ) -> int:
-        """How many messages at these offsets have a timestamp in [since, until) ms. Reads all messages there."""
+        """How many messages at these offsets have a timestamp in [since, until) ms. Reads all messages there.
+
+        Calls `passed` with the number of offsets that it has passed since the last call.
+        """
         with kafka_errors(self.endpoint):
-            return counting.count_between(self.endpoint, ranges, (since, until), isolation, self._timeout_ms)
+            return counting.count_between(self.endpoint, ranges, (since, until), isolation, self._timeout_ms, passed)
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """What a consumer group has committed: {(topic, partition): next offset}. Empty for an unknown group."""
