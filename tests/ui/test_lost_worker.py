@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
@@ -24,16 +24,27 @@ DAG = "cdn_logs__ingest"
 PATIENCE_SECONDS = 300
 
 
+@pytest.fixture
+def stopped() -> Iterator[list[psutil.Process]]:
+    """Filled with what a test stops. It goes on afterwards, so that it holds no place in the engine for the next test."""
+    found: list[psutil.Process] = []
+    yield found
+    processes.send(found, signal.SIGCONT)
+
+
 @pytest.mark.covers("G3")
-def test_a_retry_takes_the_window_and_the_job_that_wakes_up_late_commits_nothing(airflow: Airflow, site: Site) -> None:
+def test_a_retry_takes_the_window_and_the_job_that_wakes_up_late_commits_nothing(
+    airflow: Airflow, site: Site, stopped: list[psutil.Process]
+) -> None:
     opened = open_stream(REPOSITORY / "dags" / "streams" / "cdn_logs.yaml")
     assert airflow.run(DAG) == "success"
     produce(site.address("kafka"), "cdn-logs", 5_000, first=60_000)
     run = airflow.trigger(DAG)
     attempt = until(lambda: at_work(opened), "nobody has taken the window")
-    job = until(lambda: window_jobs(site), "there is no Spark job")
+    job = until(lambda: in_engine(site), "there is no job in the engine")
     pending = opened.book.head(INGEST).head.pending  # type: ignore[union-attr]
     assert pending is not None
+    stopped += job
     # The machine stands still: first the job, then the worker above it is gone.
     processes.send(job, signal.SIGSTOP)
     # A process that Spark had started for a moment may have ended before that.
@@ -89,6 +100,12 @@ def at_work(opened: OpenStream) -> Attempt | None:
     pending = head.head.pending if head else None
     attempt = pending.attempt if pending else None
     return attempt if attempt and beat and beat.generation == attempt.generation else None
+
+
+def in_engine(site: Site) -> list[psutil.Process] | None:
+    """The processes of a window's job once its process in the engine is among them. To stop what waits for it is too little."""
+    job = window_jobs(site)
+    return job if len(job) > 1 else None
 
 
 def workers_of(job: list[psutil.Process]) -> list[psutil.Process]:
