@@ -195,7 +195,7 @@ def test_a_row_that_was_deleted_is_found_and_repaired(
     run = found.locator("p a").first.inner_text()
     page.goto(f"{airflow.url}/tidemark/run?dag_id={STREAM}__audit&run_id={quote(run)}")
     page.locator("#of-progress", has_text=f"Audit: {run}").wait_for()
-    page.locator("#told", has_text="The audit has found something").wait_for()
+    page.locator("#told", has_text="The audit found something").wait_for()
     assert page.locator("#navigation .stream").inner_text() == STREAM
     page.screenshot(path=SCREENSHOTS / "run-audit.png", full_page=True)
     page.get_by_role("link", name="The report of the audit").click()
