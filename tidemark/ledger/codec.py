@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -19,6 +20,9 @@ MIGRATIONS: dict[int, dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
 # Values with a format that stand inside another one: {type name: {field: its type name}}.
 _HOLDS = {"Head": {"last": "Record"}}
 
+_DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
+_MAKING = threading.Lock()
+
 # Enough of a value to recognise it by, in an error.
 _SHOWN_BYTES = 300
 
@@ -28,10 +32,22 @@ def encode(value: msgspec.Struct) -> bytes:
     return msgspec.json.encode(value, order="deterministic")
 
 
+def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """The decoder of a type, made by one thread alone.
+
+    msgspec learns the fields of a type when it is first used. Two threads that do so at once end the process with a
+    segmentation fault (msgspec 0.22): for the pages, that is Airflow's API server.
+    """
+    if kind not in _DECODERS:
+        with _MAKING:
+            _DECODERS[kind] = msgspec.json.Decoder(kind)
+    return _DECODERS[kind]
+
+
 def decode(stored: bytes, kind: type[T], where: str) -> T:
     """The value in `stored`. Raises LedgerUnreadable, which shows the place, the reason and the value."""
     try:
-        found = msgspec.json.decode(stored, type=_Format).format
+        found = decoder(_Format).decode(stored).format
         if found > FORMAT:
             raise LedgerUnreadable(
                 f"{where} has format {found}; this version of Tidemark knows formats up to {FORMAT}. "
@@ -39,14 +55,20 @@ def decode(stored: bytes, kind: type[T], where: str) -> T:
             )
         if found == FORMAT:
             # Decode directly into the type, in a tenth of the time: heads of a thousand partitions are large.
-            return msgspec.json.decode(stored, type=kind)
-        return msgspec.convert(_migrated(msgspec.json.decode(stored), kind.__name__), kind)
+            return decoder(kind).decode(stored)
+        return converted(_migrated(msgspec.json.decode(stored), kind.__name__), kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
         shown = stored[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
         raise LedgerUnreadable(
             f"{where} cannot be read: {problem}. It holds {len(stored)} bytes: {shown!r}. It was left as it is; "
             "restore it from a backup of the ledger, never delete it."
         ) from problem
+
+
+def converted(values: Any, kind: type[T]) -> T:
+    """As `msgspec.convert`, for threads too: see `decoder`."""
+    decoder(kind)
+    return msgspec.convert(values, kind)
 
 
 class _Format(msgspec.Struct):

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from tidemark.errors import Conflict, SourceChanged, StaleLedger, WrongUse
+from tidemark.ledger.codec import converted
 from tidemark.ledger.records import INGEST, Guarantee, Head, LaneKind, Pending, Position, Window, positions
 from tidemark.ledger.register import open_lane
 from tidemark.planning.inputs import Known
@@ -90,7 +91,7 @@ def load(path: Path) -> SavedPlan:
             f"{path}: was changed by hand: its digest is {values.get('digest')}, that of its contents {expected}. Plan anew."
         )
     try:
-        return msgspec.convert(values, SavedPlan)
+        return converted(values, SavedPlan)
     except msgspec.ValidationError as problem:
         raise WrongUse(f"{path}: not a saved plan: {problem}") from None
 
