@@ -68,7 +68,7 @@ def test_another_person_approves_one_selection_and_no_other(operator: SecondPers
     assert approved_by(context(task), "b" * 64) is None
 
 
-@pytest.mark.parametrize(("user", "said"), [("ann", "ann has asked for it"), (None, "nobody is known")])
+@pytest.mark.parametrize(("user", "said"), [("ann", "ann has asked for it"), (None, "nobody knows whether")])
 def test_the_one_who_asked_does_not_approve_and_nobody_does_not_either(
     operator: SecondPerson, user: str | None, said: str
 ) -> None:
