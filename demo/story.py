@@ -259,7 +259,7 @@ class Story:
 
     def _engine(self) -> list[int]:
         """The process of the warm engine's JVM."""
-        return [int(one["jvm"]) for one in engines()]
+        return [int(one["jvm"]) for one in engines(self.site)]
 
     def _delete_rows(self) -> set[str]:
         """Delete ten result rows with plain HBase calls, and give their coordinates."""

@@ -7,9 +7,9 @@ from typing import Any
 
 import psutil
 
-from services import processes
+from services import environment, processes
 from services.site import Site
-from tidemark.engine.address import sockets
+from tidemark.engine.address import SUFFIX
 from tidemark.engine.asking import ask
 
 _JOB = "process_window.py"
@@ -27,7 +27,7 @@ def window_jobs(site: Site) -> list[psutil.Process]:
                 found |= {process, *process.children(recursive=True)}
         except psutil.NoSuchProcess:
             continue
-    for engine in engines():
+    for engine in engines(site):
         for run in engine["at_work"]:
             try:
                 if _is_job(run["command"]):
@@ -37,9 +37,10 @@ def window_jobs(site: Site) -> list[psutil.Process]:
     return list(found)
 
 
-def engines() -> list[dict[str, Any]]:
-    """What the warm engines say of themselves."""
-    return [answer for path in sockets() if (answer := ask(path, "status")) is not None]
+def engines(site: Site) -> list[dict[str, Any]]:
+    """What this site's warm engines say of themselves."""
+    folder = Path(environment.engines(site)["TIDEMARK_ENGINES"])
+    return [answer for path in sorted(folder.glob(f"*{SUFFIX}")) if (answer := ask(path, "status")) is not None]
 
 
 def _is_job(words: list[str]) -> bool:

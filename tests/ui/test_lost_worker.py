@@ -110,5 +110,6 @@ def in_engine(site: Site) -> list[psutil.Process] | None:
 
 def workers_of(job: list[psutil.Process]) -> list[psutil.Process]:
     """The processes of Airflow between its scheduler and a job: the task's, and the worker's that watches over it."""
-    top = next(process for process in job if process.parent() not in job)
-    return top.parents()[:2]
+    above = [process.parents()[:2] for process in job if process.parent() not in job]
+    # Above the job's process in the engine is the engine.
+    return next(found for found in above if any("airflow" in word for word in found[0].cmdline()))
