@@ -19,7 +19,7 @@ from tidemark.offsets.authority import Authority
 from tidemark.offsets.blocks import WHOLE, BlockTally, in_blocks
 from tidemark.offsets.hashing import DIGESTS
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.offsets.subsets import hashes, reduced
+from tidemark.offsets.subsets import eliminated, reduced
 from tidemark.offsets.tallies import NOTHING, Count
 
 # 64 hashes can make any 64-bit XOR. With 32 hashes, a wrong XOR fits by chance once in four billion times.
@@ -203,12 +203,8 @@ def explained(expected: Count, found: Count, taken: RangeSet) -> bool:
     """
     missing = expected.number - found.number
     difference = int(expected.ack, 16) ^ int(found.ack, 16)
-    known: dict[int, tuple[int, int]] = {}
-    for number, ack in enumerate(hashes(taken)):
-        value, which = reduced(ack, 1 << number, known)
-        if value == 0:
-            # Two sets have the same XOR and cannot be told apart. An unknown answer raises no alarm.
-            return True
-        known[value.bit_length()] = (value, which)
+    if (known := eliminated(taken)) is None:
+        # An unknown answer raises no alarm.
+        return True
     left, which = reduced(difference, 0, known)
     return left == 0 and which.bit_count() == missing

@@ -7,11 +7,9 @@ the window's tallies are what today's code would count.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from operator import itemgetter
 
 from msgspec import structs
 
@@ -122,12 +120,11 @@ def _is_whole(view: View, window: Committed, wanted: RangeSet, one: OffsetRange)
 
     Looks at few of the ranges: there may be many windows, and many wanted ranges.
     """
-    at, until = one.partition, one.until
-    if len(window.covers.of(at)) > 1:
+    if len(window.covers.of(one.partition)) > 1:
         return False
-    behind = bisect.bisect_right(wanted.of(at), one.start, key=itemgetter(0))
-    inside = behind > 0 and until <= wanted.of(at)[behind - 1][1]
-    return inside and next(view.authority.within(one), None) == (one.start, until, window.generation)
+    alone = RangeSet([one])
+    decided = next(view.authority.within(one), None)
+    return alone & wanted == alone and decided == (one.start, one.until, window.generation)
 
 
 def _as_read(tally: PartitionTally) -> tuple[Count, str, int | None, int | None]:

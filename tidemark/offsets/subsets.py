@@ -19,17 +19,24 @@ def counted_ones(offsets: RangeSet, count: Count) -> RangeSet | None:
     """
     if offsets.count() > MOST_TOLD:
         return None
-    known: dict[int, tuple[int, int]] = {}
-    for number, ack in enumerate(hashes(offsets)):
-        value, which = reduced(ack, 1 << number, known)
-        if value == 0:
-            return None
-        known[value.bit_length()] = (value, which)
+    if (known := eliminated(offsets)) is None:
+        return None
     left, which = reduced(int(count.ack, 16), 0, known)
     if left or which.bit_count() != count.number:
         return None
     each = (OffsetRange(one.partition, at, at + 1) for one in offsets for at in range(one.start, one.until))
     return RangeSet(one for number, one in enumerate(each) if which >> number & 1)
+
+
+def eliminated(offsets: RangeSet) -> dict[int, tuple[int, int]] | None:
+    """The hashes of offsets, as `reduced` takes them. None where two sets have the same XOR and cannot be told apart."""
+    known: dict[int, tuple[int, int]] = {}
+    for number, ack in enumerate(_hashes(offsets)):
+        value, which = reduced(ack, 1 << number, known)
+        if value == 0:
+            return None
+        known[value.bit_length()] = (value, which)
+    return known
 
 
 def reduced(value: int, which: int, known: Mapping[int, tuple[int, int]]) -> tuple[int, int]:
@@ -39,7 +46,7 @@ def reduced(value: int, which: int, known: Mapping[int, tuple[int, int]]) -> tup
     return value, which
 
 
-def hashes(offsets: RangeSet) -> Iterator[int]:
+def _hashes(offsets: RangeSet) -> Iterator[int]:
     for one in offsets:
         seed = partition_seed(one.partition)
         for offset in range(one.start, one.until):

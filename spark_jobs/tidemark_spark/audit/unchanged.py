@@ -51,8 +51,8 @@ def unchanged(
 
 def _worth_reading(candidates: Sequence[Stretch]) -> Sequence[Stretch]:
     """The stretches, without the short ones if these are many: a range takes longer to open than its rows to make."""
-    short = [one for one in candidates if len(one.offsets) < _SHORT]
-    return candidates if len(short) <= _FEW else [one for one in candidates if len(one.offsets) >= _SHORT]
+    long = [one for one in candidates if len(one.offsets) >= _SHORT]
+    return candidates if len(candidates) - len(long) <= _FEW else long
 
 
 def _by_stretch(ascending: Sequence[Stretch], counted: Iterable[PartitionTally]) -> list[PartitionTally]:
