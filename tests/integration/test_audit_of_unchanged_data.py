@@ -18,6 +18,7 @@ from tests.support.transactions import transaction
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
+from tidemark.ledger.book import blocks_key
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.rows import PartitionKeys
@@ -196,6 +197,27 @@ def test_offsets_that_kafka_has_deleted_and_a_part_of_all(make: Make) -> None:
     assert (report.expected, report.unchanged, report.by_tallies) == (770, 700, 30)
     found = audited(play, play.ranges(0, 1, (0, 150)))
     assert (found.clean, found.expected, found.unchanged) == (True, 150, 100)
+
+
+@pytest.mark.covers("N6")
+def test_tallies_that_the_ledger_has_lost_are_a_problem_of_the_ledger(make: Make) -> None:
+    """Nothing else would say so before Kafka deletes the messages, when only the tallies could prove the rows."""
+    play = make(CDN)
+    play.produce(44_000)
+    (record,) = play.ingest()
+    assert both(play).unchanged == 44_000
+    store, key = play.opened.book.store, blocks_key(record.lane, record.seq, record.attempt)
+    stored = store.read(key)
+    assert stored is not None
+    store.put(key, stored.replace(b"[", b" [", 1))
+    report = audited(play)
+    (problem,) = report.ledger_problems
+    assert "is not what the receipt of window ingest/1 names: it was changed" in problem
+    assert not report.clean
+    # All else was computed again, and is right.
+    assert (report.expected, report.unchanged, report.differences, report.findings) == (44_000, 0, 0, None)
+    store.put(key, stored)
+    assert audited(play).clean
 
 
 @pytest.mark.covers("N3")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import xor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tidemark.offsets.hashing import coordinate_hash, row_hash
+from tidemark.offsets.hashing import coordinate_hash, row_hash, unsigned
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Count
 from tidemark.sinks.parquet.files import held
@@ -49,6 +54,36 @@ def test_rows_of_all_files_are_counted_by_partition(tmp_path: Path) -> None:
         ONE: Acknowledged(Count.of(2, five ^ six), Count.of(3, rows), f"{content:016x}"),
         OTHER: Acknowledged(Count.of(1, last), Count.of(1, row_hash(last, 0)), f"{2**63:016x}"),
     }
+
+
+PLACES = st.builds(TopicPartition, st.sampled_from(["logs", "a", "ü"]), st.integers(0, 2), st.integers(0, 2))
+LONGS = st.integers(-(2**63), 2**63 - 1)
+ANY_ROWS = st.lists(st.tuples(PLACES, st.integers(0, 2**63 - 1), st.integers(0, 3), LONGS), max_size=30)
+
+
+@settings(max_examples=60)
+@given(st.lists(ANY_ROWS, min_size=1, max_size=3))
+def test_any_rows_in_any_order_are_counted_as_one_by_one(
+    files: list[list[tuple[TopicPartition, int, int, int]]],
+) -> None:
+    with TemporaryDirectory() as folder:
+        for number, rows in enumerate(files):
+            write(Path(folder), f"part-{number}.parquet", rows)
+        found = held(1 << 20, Path(folder).as_uri())
+    every = [row for rows in files for row in rows]
+    expected = {}
+    for at in {row[0] for row in every}:
+        here = [
+            (coordinate_hash(at, offset), index, unsigned(digest)) for one, offset, index, digest in every if one == at
+        ]
+        firsts = [message for message, index, _ in here if index == 0]
+        hashes = [row_hash(message, index) for message, index, _ in here]
+        expected[at] = Acknowledged(
+            Count.of(len(firsts), reduce(xor, firsts, 0)),
+            Count.of(len(here), reduce(xor, hashes, 0)),
+            f"{reduce(xor, (digest for *_, digest in here), 0):016x}",
+        )
+    assert found == expected
 
 
 def test_no_rows_are_nothing(tmp_path: Path) -> None:

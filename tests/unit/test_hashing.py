@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from itertools import combinations
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tidemark.offsets.hashing import Value, content_hash, coordinate_hash, row_hash, source_hash, unsigned
+from tidemark.offsets.hashing import Value, content_hash, coordinate_hash, offset_hash, row_hash, source_hash, unsigned
+from tidemark.offsets.hashing_arrays import offset_hashes, row_hashes
 from tidemark.offsets.ranges import TopicPartition
 
 AT = TopicPartition("cdn-logs", 3, 1)
@@ -72,3 +76,18 @@ def test_of_a_message_as_it_was_read_null_and_empty_are_told_apart() -> None:
 def test_spark_shows_hashes_signed() -> None:
     assert unsigned(-1) == 2**64 - 1
     assert unsigned(5) == 5
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1)),
+        min_size=1,
+        max_size=50,
+    )
+)
+def test_many_at_once_have_the_same_hashes(rows: list[tuple[int, int, int]]) -> None:
+    seeds, offsets, indexes = zip(*rows, strict=True)
+    messages = offset_hashes(np.array(seeds, dtype=np.uint64), np.array(offsets, dtype=np.int64))
+    assert messages.tolist() == [offset_hash(seed, offset) for seed, offset, _ in rows]
+    found = row_hashes(messages, np.array(indexes, dtype=np.int32))
+    assert found.tolist() == [row_hash(int(one), index) for one, index in zip(messages, indexes, strict=True)]

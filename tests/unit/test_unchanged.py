@@ -38,6 +38,10 @@ def a_record() -> Record:
 RECORD = a_record()
 
 
+def nothing_lacks(problem: str) -> None:
+    raise AssertionError(problem)
+
+
 @dataclass(frozen=True)
 class Message:
     """A message: what stands in it, and how many rows it gives; None makes it a dead letter."""
@@ -155,7 +159,9 @@ def test_stretches_say_what_their_messages_give(
     log: Log, reads: list[Read], wanted: RangeSet, size: int, enough: int
 ) -> None:
     view, blocks = view_of(log, reads)
-    found = stretches(view, wanted, *TODAY, lambda record: blocks[record.attempt.generation], size=size, enough=enough)
+    found = stretches(
+        view, wanted, *TODAY, lambda record: blocks[record.attempt.generation], nothing_lacks, size=size, enough=enough
+    )
     taken = RangeSet(one.offsets for one in found)
     assert taken.count() == sum(len(one.offsets) for one in found), "two stretches share an offset"
     assert taken - wanted == RangeSet()
@@ -222,7 +228,13 @@ def test_neighbours_are_joined_until_they_are_long_enough() -> None:
 
     def found(enough: int) -> list[int]:
         some = stretches(
-            view, everything, *TODAY, lambda record: blocks[record.attempt.generation], size=SIZE, enough=enough
+            view,
+            everything,
+            *TODAY,
+            lambda record: blocks[record.attempt.generation],
+            nothing_lacks,
+            size=SIZE,
+            enough=enough,
         )
         return [len(one.offsets) for one in some]
 
@@ -246,8 +258,10 @@ def test_a_window_whose_tallies_the_ledger_has_lost_is_computed_again(problem: E
             raise problem
         return blocks[record.attempt.generation]
 
-    (found,) = stretches(view, everything, *TODAY, lost, size=SIZE, enough=END)
+    told: list[str] = []
+    (found,) = stretches(view, everything, *TODAY, lost, told.append, size=SIZE, enough=END)
     assert found.offsets == OffsetRange(at, 30, 60)
+    assert told == [str(problem)]
 
 
 def test_windows_that_say_too_little_are_computed_again() -> None:
@@ -266,5 +280,5 @@ def test_windows_that_say_too_little_are_computed_again() -> None:
         (Committed(window.record, covers, RangeSet([OffsetRange(at, 3, 4)])), 0),
     ):
         seen = View([committed], authority_of([committed], None), {}, 0)
-        found = stretches(seen, everything, *TODAY, lambda _: blocks[1], size=SIZE, enough=END)
+        found = stretches(seen, everything, *TODAY, lambda _: blocks[1], nothing_lacks, size=SIZE, enough=END)
         assert len(found) == number

@@ -67,6 +67,7 @@ def stretches(
     code_version: str,
     stream_digest: str,
     blocks_of: Callable[[Record], Blocks | None],
+    lacking: Callable[[str], None],
     *,
     size: int,
     enough: int,
@@ -74,8 +75,8 @@ def stretches(
     """The stretches of the `wanted` offsets that windows have read by this code and stream file, ascending.
 
     Takes what a window has read of a partition only if the window still decides all of it, and the ledger has its tallies.
-    `blocks_of` gives a window's tallies by blocks, or None if each partition lies in one block; the windows whose tallies
-    the ledger has lost are left out. The stretches have blocks of one size: `size`, or more
+    `blocks_of` gives a window's tallies by blocks, or None if each partition lies in one block. The windows whose tallies
+    the ledger has lost are left out, and `lacking` is told of each. The stretches have blocks of one size: `size`, or more
     if a window's blocks are larger. Neighbours are joined until they have `enough` offsets, so that many small windows make
     few stretches.
     """
@@ -83,14 +84,19 @@ def stretches(
     for window in view.windows:
         attempt = window.record.attempt
         if (attempt.code_version, attempt.stream_digest) == (code_version, stream_digest):
-            found += _of_window(view, window, wanted, blocks_of, size)
+            found += _of_window(view, window, wanted, blocks_of, lacking, size)
     largest = max((one.size for one in found), default=size)
     found = [one.in_blocks_of(largest) for one in sorted(found, key=lambda one: one.offsets)]
     return [one for _, same in groupby(found, key=lambda one: one.at) for one in _joined(same, enough)]
 
 
 def _of_window(
-    view: View, window: Committed, wanted: RangeSet, blocks_of: Callable[[Record], Blocks | None], size: int
+    view: View,
+    window: Committed,
+    wanted: RangeSet,
+    blocks_of: Callable[[Record], Blocks | None],
+    lacking: Callable[[str], None],
+    size: int,
 ) -> Iterator[Stretch]:
     receipt = window.record.receipt
     if receipt is None or receipt.digests != DIGESTS or window.erased:
@@ -100,7 +106,8 @@ def _of_window(
         return
     try:
         blocks = blocks_of(window.record)
-    except (LedgerContradiction, LedgerUnreadable):
+    except (LedgerContradiction, LedgerUnreadable) as problem:
+        lacking(str(problem))
         return
     tallies = {one.at: one for one in receipt.tallies}
     by_block = {one.at: one.blocks for one in blocks.partitions} if blocks is not None else {}
@@ -110,7 +117,7 @@ def _of_window(
         if blocks is None:
             first, last = offsets.start // size, (offsets.until - 1) // size
             if first == last:
-                yield Stretch(offsets, tally, (BlockTally.of(first, tally),), size)
+                yield Stretch(offsets, tally, (BlockTally.of(first, tally),) if tally.read.number else (), size)
         else:
             yield Stretch(offsets, tally, by_block.get(at, ()), blocks.size).in_blocks_of(max(size, blocks.size))
 

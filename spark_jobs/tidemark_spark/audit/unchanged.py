@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import SparkSession
@@ -30,16 +30,25 @@ def unchanged(
     wanted: RangeSet,
     incarnations: Mapping[str, int],
     size: int,
+    lacking: Callable[[str], None],
 ) -> tuple[Stretch, ...]:
     """The stretches of the `wanted` offsets whose messages are as their windows, of today's code and file, read them.
 
     Their blocks have one size, `size` or more. There are none for a stream whose rows are made of more than their messages.
+    `lacking` is told of each window whose tallies the ledger has lost.
     """
     if not made_of_messages(spark, opened.stream):
         return ()
     candidates = _worth_reading(
         stretches(
-            view, wanted, code_version(), opened.file.digest, opened.book.blocks, size=size, enough=RECORDS_PER_TASK
+            view,
+            wanted,
+            code_version(),
+            opened.file.digest,
+            opened.book.blocks,
+            lacking,
+            size=size,
+            enough=RECORDS_PER_TASK,
         )
     )
     source = opened.stream.source

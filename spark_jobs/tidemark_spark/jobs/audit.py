@@ -102,8 +102,9 @@ def audit(
     # Where sums of blocks tell whether all is there, no row is kept.
     only_sums = all(audits_by_sums(kind_of(one.type).with_spark()) for one in opened.stream.sinks)
     known: tuple[Stretch, ...] = ()
+    lacking = list(forgotten.problems)
     if level is Level.FULL and only_sums:
-        known = unchanged(spark, opened, view, readable, incarnations, size)
+        known = unchanged(spark, opened, view, readable, incarnations, size, lacking.append)
         size = max([size, *(one.size for one in known)])
     rows = whatever_time(
         lambda any_time: expected_rows(
@@ -158,7 +159,8 @@ def audit(
         places=tuple(place.report for place in places),
         not_compared=_not_compared(opened, places, level) if places else (),
         coverage=auditing.coverage_reports(ledger),
-        ledger_problems=(*verify(opened.book), *forgotten.problems),
+        # Two looks may miss the same tallies.
+        ledger_problems=(*verify(opened.book), *dict.fromkeys(lacking)),
         gaps=gaps,
         findings=opened.book.store_selection(findings) if findings else None,
         erased=(covered & without).count(),

@@ -11,8 +11,7 @@ The files have all columns, so readers take nothing from the names of folders.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +23,8 @@ from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.adopting import Left
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority, Segment
-from tidemark.offsets.hashing import coordinate_hash, row_hash, unsigned
+from tidemark.offsets.hashing import partition_seed
+from tidemark.offsets.hashing_arrays import offset_hashes, row_hashes
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count
 from tidemark.sinks.owners import check_owner
@@ -45,6 +45,8 @@ _COUNTED = ("_topic", "_incarnation", "_partition", "_offset", "_index", "_diges
 _OWNER_FILE = "_tidemark_owner.json"
 # Spark's times have microseconds. Read as nanoseconds, times before 1678 or after 2262 would become other times.
 FORMAT = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
+# A topic's name is read once, and rows have its number.
+_TOPICS_ONCE = ds.ParquetFileFormat(dictionary_columns=["_topic"])
 
 
 def _window_folder(base: str, lane: str, seq: int) -> str:
@@ -68,35 +70,63 @@ def delete(folder: str) -> None:
 
 
 def held(most_bytes: int, *paths: str) -> Acknowledgements | None:
-    """What some folders or files hold, read without Spark. None if they are larger than `most_bytes`."""
-    tables: list[pa.Table] = []
+    """What some folders or files hold, read without Spark. None if they are larger than `most_bytes`.
+
+    The rows are read and counted in batches, so memory does not grow with the files.
+    """
+    datasets = []
     for place in paths:
         with folders.opened(place) as (filesystem, path):
-            found = ds.dataset(path, filesystem=filesystem, format=FORMAT)
+            found = ds.dataset(path, filesystem=filesystem, format=_TOPICS_ONCE)
             most_bytes -= sum(one.size for one in filesystem.get_file_info(found.files))
             if most_bytes < 0:
                 return None
-            tables.append(found.to_table(columns=list(_COUNTED)))
-    return _counted(pa.concat_tables(tables).to_pylist())
-
-
-def _counted(rows: Iterable[Mapping[str, Any]]) -> Acknowledgements:
+            datasets.append(found)
     sums: dict[TopicPartition, list[int]] = {}
-    for row in rows:
-        topic, incarnation, partition, offset, index, digest = (row[name] for name in _COUNTED)
-        at = TopicPartition(topic, partition, incarnation)
-        message = coordinate_hash(at, offset)
-        found = sums.setdefault(at, [0, 0, 0, 0, 0])
-        if index == 0:
-            found[0] += 1
-            found[1] ^= message
-        found[2] += 1
-        found[3] ^= row_hash(message, index)
-        found[4] ^= unsigned(digest)
+    for dataset in datasets:
+        for batch in dataset.to_batches(columns=list(_COUNTED)):
+            _count(batch, sums)
     return {
         at: Acknowledged(Count.of(messages, messages_ack), Count.of(written, written_ack), f"{content:016x}")
         for at, (messages, messages_ack, written, written_ack, content) in sums.items()
     }
+
+
+def _count(batch: pa.RecordBatch, sums: dict[TopicPartition, list[int]]) -> None:
+    """Add to the sums of each partition: messages, the XOR of their hashes, rows, the XORs of their hashes and digests."""
+    if not batch.num_rows:
+        return
+    topics = batch.column("_topic")
+    numbers, incarnations, partitions, offsets, indexes, digests = (
+        one.to_numpy(zero_copy_only=False) for one in (topics.indices, *batch.columns[1:])
+    )
+    order = np.lexsort((partitions, incarnations, numbers))
+    places = np.stack([numbers[order], incarnations[order], partitions[order]])
+    starts = np.concatenate([[0], np.flatnonzero((np.diff(places) != 0).any(axis=0)) + 1])
+    found = [
+        TopicPartition(topics.dictionary[int(number)].as_py(), int(partition), int(incarnation))
+        for number, incarnation, partition in places[:, starts].T
+    ]
+    lengths = np.diff([*starts, batch.num_rows])
+    seeds = np.repeat(np.array([partition_seed(at) for at in found], dtype=np.uint64), lengths)
+    messages = offset_hashes(seeds, offsets[order])
+    rows = row_hashes(messages, indexes[order])
+    first = indexes[order] == 0
+    columns = zip(
+        np.add.reduceat(first, starts, dtype=np.int64),
+        np.bitwise_xor.reduceat(np.where(first, messages, np.uint64(0)), starts),
+        lengths,
+        np.bitwise_xor.reduceat(rows, starts),
+        np.bitwise_xor.reduceat(digests[order].view(np.uint64), starts),
+        strict=True,
+    )
+    for at, (number, ack, written, written_ack, content) in zip(found, columns, strict=True):
+        so_far = sums.setdefault(at, [0, 0, 0, 0, 0])
+        so_far[0] += int(number)
+        so_far[1] ^= int(ack)
+        so_far[2] += int(written)
+        so_far[3] ^= int(written_ack)
+        so_far[4] ^= int(content)
 
 
 def own(base: str, stream: str, ledger: str, sink: str) -> None:
