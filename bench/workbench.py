@@ -27,9 +27,11 @@ from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.planning.splitting import RECORDS_PER_TASK
 from tidemark.runs import lanes
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.sinks.hbase.table import FAMILIES
+from tidemark.streams.fetch import FetchSettings
 from tidemark_spark.columns import INCARNATION, KEY, OFFSET, PARTITION, TIMESTAMP, TOPIC, VALUE
 from tidemark_spark.jobs.window import process_windows
 from tidemark_spark.rows.reading import read_offsets
@@ -98,9 +100,10 @@ class Workbench:
         """All messages of a topic, as Spark's own source reads them, under Tidemark's names."""
         reader: Any = self.spark.readStream if stream else self.spark.read
         ends = {} if stream else {"endingOffsets": "latest"}
-        # Kafka's default of half a second is how long an answer waits for messages that are not there.
-        options = {"kafka.bootstrap.servers": self.servers, "kafka.fetch.max.wait.ms": "20", "subscribe": topic, **ends}
-        tasks = max(PARTITIONS, self.messages // 75_000)
+        # As Tidemark's own consumers have it.
+        consumers = {f"kafka.{name}": value for name, value in FetchSettings().settings().items()}
+        options = {"kafka.bootstrap.servers": self.servers, "subscribe": topic, **consumers, **ends}
+        tasks = max(PARTITIONS, self.messages // RECORDS_PER_TASK)
         read = reader.format("kafka").options(startingOffsets="earliest", minPartitions=str(tasks), **options).load()
         messages: DataFrame = read.select(
             F.col("topic").alias(TOPIC),

@@ -747,7 +747,7 @@ def test_fetch_settings_have_kafkas_names(tmp_path: Path) -> None:
     wait = {"fetch.max.wait.ms": "20"}
     assert source.fetch.settings() == wait | {"max.poll.records": "7", "fetch.max.bytes": "1048576"}
     source = loaded(tmp_path, FETCH.replace("SAID", "fetch.max.wait.ms: 500")).stream.source
-    assert source.fetch.settings() == {"fetch.max.wait.ms": "500"}
+    assert source.fetch.settings() == {"fetch.max.wait.ms": "500", "max.poll.records": "4000"}
 
 
 @pytest.mark.parametrize(

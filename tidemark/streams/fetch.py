@@ -18,8 +18,8 @@ class FetchSettings(Part):
     Which offsets are read, and what counts as read, is not for a setting to change.
 
     For as long as `fetch.max.wait.ms` Kafka's broker waits when there is nothing to fetch, by Kafka's default half a second.
-    All of a window is there; but Spark asks for the log's ends behind each fetch, and is answered when the fetch that the
-    consumer has already sent for what comes next has been.
+    All of a window is there; but Spark asks for the log's ends behind each portion of `max.poll.records`, and is answered
+    when the fetch that the consumer has already sent for what comes next has been. Kafka's default is 500 messages.
     """
 
     model_config = ConfigDict(validate_by_alias=True, validate_by_name=False)
@@ -43,9 +43,13 @@ class FetchSettings(Part):
         Field(alias="max.partition.fetch.bytes", description="The most data of one partition in one answer."),
     ] = None
     max_poll_records: Annotated[
-        _Bytes | None,
-        Field(alias="max.poll.records", description="The most messages that the consumer passes on at once."),
-    ] = None
+        _Bytes,
+        Field(
+            alias="max.poll.records",
+            description="The most messages that the consumer passes on at once. Behind each such portion, Spark asks Kafka "
+            "for the log's ends.",
+        ),
+    ] = 4000
     receive_buffer_bytes: Annotated[
         _Bytes | None, Field(alias="receive.buffer.bytes", description="The buffer of the connection.")
     ] = None

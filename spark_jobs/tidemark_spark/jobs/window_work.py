@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -50,9 +51,11 @@ _FEW, _FEW_BYTES = 5_000, 4 << 20
 class _Made:
     """What became of a window's messages: the rows that sinks store, and the dead letters."""
 
-    stored: DataFrame
+    stored: Callable[[], DataFrame]
     dead_letters: Callable[[], DataFrame]
-    close: Callable[[], None]
+    # Whether the driver holds all dead letters.
+    at_hand: Callable[[], bool] = lambda: False
+    close: Callable[[], None] = lambda: None
 
 
 class LongerWay(Exception):
@@ -158,8 +161,10 @@ class SparkWork:
         self._stored[first.name] = acknowledged
         self._tallies, self._blocks = rows.tallies_and_blocks
         # A window with one sink needs its rows no more.
-        stored = first.written(self._spark, self._context) if isinstance(first, FileSink) else rows.stored
-        self._made = _Made(stored, lambda: rows.dead_letters, lambda: None)
+        stored = (
+            partial(first.written, self._spark, self._context) if isinstance(first, FileSink) else lambda: rows.stored
+        )
+        self._made = _Made(stored, lambda: rows.dead_letters, lambda: rows.dead_letters_at_hand)
         return True
 
     def _discard(self, sink: OnePassSink) -> None:
@@ -174,7 +179,8 @@ class SparkWork:
         self.close()
         messages = self._messages(any_time=any_time)
         rows = rows_of(messages, self._opened.stream, self._refusals, self._fence, self._opened.connections)
-        self._made = _Made(outcomes.stored(rows.frame), lambda: outcomes.dead_letters(rows.frame), rows.close)
+        stored = outcomes.stored(rows.frame)
+        self._made = _Made(lambda: stored, lambda: outcomes.dead_letters(rows.frame), close=rows.close)
         self._tallies, self._blocks = tallies_and_blocks(rows.frame, self._block_size, rows.read)
 
     def _check_budget(self) -> None:
@@ -209,7 +215,7 @@ class SparkWork:
 
     def _store(self, sink: Sink) -> Acknowledgements:
         try:
-            return sink.store(self._rows.stored, self._context)
+            return sink.store(self._rows.stored(), self._context)
         except (Py4JError, PySparkException):
             # A newer attempt that has committed has swept the files that this sink reads.
             self._fence.check()
@@ -240,7 +246,9 @@ class SparkWork:
         messages = self._rows.dead_letters()
         number = sum(tally.dead_letters for tally in self._tallies)
         tasks = math.ceil(number / _DEAD_LETTERS_PER_TASK)
-        if not context.few and tasks <= self._spark.sparkContext.defaultParallelism:
+        if self._rows.at_hand():
+            context = replace(context, few=True)
+        elif not context.few and tasks <= self._spark.sparkContext.defaultParallelism:
             # Dead letters are mostly few: one Python task for each piece of the window would cost more than the writing.
             messages = messages.repartition(tasks, *COORDINATE)
         now = self._opened.book.clock()

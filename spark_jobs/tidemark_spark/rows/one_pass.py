@@ -190,13 +190,18 @@ class OnePass:
         )
         return after(read, became), tuple(by_partition)
 
+    @property
+    def dead_letters_at_hand(self) -> bool:
+        """Whether all dead letters came to the driver with the pass."""
+        tallies, _ = self.tallies_and_blocks
+        return bool(self.counts.kept.value().size() == sum(tally.dead_letters for tally in tallies))
+
     @cached_property
     def dead_letters(self) -> DataFrame:
         """The dead letters, one row for each, with COUNTED, TOMBSTONE and what is theirs. They are read again if many."""
-        tallies, _ = self.tallies_and_blocks
-        number = sum(tally.dead_letters for tally in tallies)
         kept = self.counts.kept.value()
-        if kept.size() == number:
+        number = kept.size()
+        if self.dead_letters_at_hand:
             context: Any = self.spark.sparkContext._jsc
             rows = frame_of(self.spark, context.parallelize(kept, max(1, min(number, 4))), self.schema)
         else:

@@ -36,6 +36,11 @@ _SETTINGS = {
     "spark.hadoop.parquet.page.size.row.check.min": "10",
     # How many rows are read from a page at a time, whatever their size.
     "spark.sql.parquet.columnarReaderBatchSize": "16",
+    # Spark keeps consumers, and messages that they have fetched, for later reads by the same name. Each read has its own name.
+    "spark.kafka.consumer.cache.timeout": "30s",
+    "spark.kafka.consumer.cache.evictorThreadRunInterval": "10s",
+    "spark.kafka.consumer.fetchedData.cache.timeout": "10s",
+    "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
     # Between the JVM and Python: a few megabytes of rows of some hundred bytes, a few rows of a megabyte.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),

@@ -15,6 +15,7 @@ from tidemark_spark.columns import (
     DIGEST,
     INDEX,
     MESSAGE_HASH,
+    OFFSET,
     ROW_HASH,
     TOMBSTONE,
     field,
@@ -30,6 +31,8 @@ _FEW_BYTES = 256 << 20
 # A folder's name has at most so many characters of a value. With its column and Spark's escapes, the name stays below
 # 255 bytes, the most that file systems allow.
 _MOST_CHARACTERS = 60
+# Options of Parquet. Each row has other values here: Parquet would make a dictionary of them, and then throw it away.
+ALL_DIFFER = {f"parquet.enable.dictionary#{name}": "false" for name in (OFFSET, DIGEST)}
 
 
 class ParquetResults:
@@ -91,7 +94,9 @@ def write(rows: DataFrame, config: ParquetSink, folder: str) -> None:
     """Write a folder as the stream file says. Spark fails if the folder exists: no folder is written twice."""
     keys = keys_of(config, rows)
     writer = rows.withColumns({key.column: _folder_name(key) for key in keys}).write.mode("errorifexists")
-    writer.option("compression", config.compression).partitionBy(*(key.column for key in keys)).parquet(folder)
+    writer.options(compression=config.compression, **ALL_DIFFER).partitionBy(*(key.column for key in keys)).parquet(
+        folder
+    )
 
 
 def keys_of(config: ParquetSink, rows: DataFrame) -> tuple[FolderKey, ...]:
