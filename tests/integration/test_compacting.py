@@ -156,16 +156,16 @@ def test_who_reads_meanwhile_reads_again(
     assert [len(look) for look in looks] == [3, 1]
     # An audit too, which looks at the files long after it has begun.
     windows(play, 1)
-    summed, calls = comparing.sums_found, []
+    summed, calls = comparing._summed, []
 
     def late(*given: Any) -> Any:
         calls.append(given)
-        # Of the places `hbase`, `parquet` and dead letters, and after Spark has listed the files.
-        if len(calls) == 2:
+        # Of the dead letters, `hbase` and `parquet`, and after Spark has listed the files.
+        if len(calls) == 3:
             compacted(play, again=True)
         return summed(*given)
 
-    monkeypatch.setattr(comparing, "sums_found", late)
+    monkeypatch.setattr(comparing, "_summed", late)
     report = audit_job.audit(play.opened, "audit")
     assert report.clean, report.sentence()
     assert len(calls) == 4

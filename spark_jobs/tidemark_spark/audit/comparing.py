@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from pyspark import inheritable_thread_target
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -170,14 +172,24 @@ class Audit:
         return compare_place(self, sink, lambda: self.stored, _at(found), blocks, self.sums)
 
     def dead_letters_of(
-        self, table: str, expected: Callable[[], DataFrame], found: RowsAt, known: DeadLetterSums | None
-    ) -> Audited:
-        """Compare the dead letters in a table. `expected` gives them, with their digests."""
+        self,
+        table: str,
+        expected: Callable[[], DataFrame],
+        found: RowsAt,
+        known: DeadLetterSums | None,
+        beside: Executor,
+    ) -> Callable[[], Audited]:
+        """Begin to read the dead letters in a table, `beside` all else. What this gives compares them.
+
+        `expected` gives the dead letters, with their digests.
+        """
         blocks = self.forgotten.of_dead_letters(table)
-        sums, tallied = (None, None) if known is None else (known.sums, known.tallied)
+        sums, tallied = (None, RangeSet()) if known is None else (known.sums, known.tallied)
         # They are one for each message. Tallies have the hashes of messages.
-        return compare_place(
-            self, "dead letters", expected, found, blocks, sums, hashed=message_hash(), tallied=tallied
+        begun = _begin(self, found, blocks, message_hash(), tallied)
+        summed = beside.submit(inheritable_thread_target(self.spark)(begun.collect))
+        return lambda: _compare(
+            self, "dead letters", expected, found, blocks, replace(begun, collect=summed.result), sums
         )
 
     def compare(
@@ -242,14 +254,27 @@ def compare_place(
     by_tallies: PlaceBlocks,
     sums: Mapping[Block, Sums] | None,
     deleted: Deleted | None = None,
-    hashed: Column | None = None,
-    tallied: RangeSet | None = None,
 ) -> Audited:
-    """Compare one place: first sums of blocks, then the rows of the blocks that differ.
+    """Compare one place: first sums of blocks, then the rows of the blocks that differ."""
+    begun = _begin(audit, rows_at, by_tallies, row_hash(), RangeSet())
+    return _compare(audit, name, expected, rows_at, by_tallies, begun, sums, deleted)
 
-    `hashed` is what the sums take for the hash of a row. Their contents are of rows that are not at the offsets `tallied`.
+
+@dataclass(frozen=True)
+class _Begun:
+    """The rows of a place that is to be compared, and the query of their sums, which `collect` computes.
+
+    `hashed` is what the sums take for the hash of a row.
     """
-    hashed = row_hash() if hashed is None else hashed
+
+    there: DataFrame
+    kept: bool
+    hashed: Column
+    collect: Callable[[], list[Row]]
+
+
+def _begin(audit: Audit, rows_at: RowsAt, by_tallies: PlaceBlocks, hashed: Column, tallied: RangeSet) -> _Begun:
+    """Plan how a place is read. The sums of contents are of rows that are not at the offsets `tallied`."""
     there = rows_at(audit.some)
     if audit.some is not None:
         # Debris elsewhere is not counted: the audit has not looked at all of it.
@@ -258,12 +283,25 @@ def compare_place(
     # Read twice where Kafka has deleted messages, or was not read.
     twice = bool(by_tallies.blocks)
     there = there.persist() if twice else there
+    return _Begun(there, twice, hashed, _summed(there, audit.in_kafka, audit.block_size, hashed, tallied).collect)
+
+
+def _compare(
+    audit: Audit,
+    name: str,
+    expected: Callable[[], DataFrame],
+    rows_at: RowsAt,
+    by_tallies: PlaceBlocks,
+    begun: _Begun,
+    sums: Mapping[Block, Sums] | None,
+    deleted: Deleted | None = None,
+) -> Audited:
     size = audit.block_size
-    found, debris = sums_found(there, audit.in_kafka, size, hashed, tallied or RangeSet())
-    compared = by_tallies.compare(there.where(COUNTS))
-    if twice:
-        there.unpersist()
-    wanted = sums_expected(expected(), size, hashed) if sums is None else sums
+    found, debris = sums_found(begun.collect())
+    compared = by_tallies.compare(begun.there.where(COUNTS))
+    if begun.kept:
+        begun.there.unpersist()
+    wanted = sums_expected(expected(), size, begun.hashed) if sums is None else sums
     same, differing = _narrowed(wanted, found, audit.in_kafka, size)
     rows = compare_rows(audit, expected(), rows_at, differing, deleted) if differing else RowsCompared()
     report = PlaceReport(
@@ -288,15 +326,10 @@ def compare_place(
     return Audited(report, rows.findings, compared)
 
 
-def sums_found(
-    rows: DataFrame, in_kafka: RangeSet, size: int, hashed: Column, tallied: RangeSet
-) -> tuple[dict[Block, Sums], int]:
-    """The sums of the rows that count, at the offsets `in_kafka`, by blocks; and how much debris there is anywhere.
-
-    Their contents are of rows that are not at the offsets `tallied`.
-    """
+def _summed(rows: DataFrame, in_kafka: RangeSet, size: int, hashed: Column, tallied: RangeSet) -> DataFrame:
+    """The sums of rows by blocks, inside `in_kafka` and outside, as `sums_found` takes them."""
     counts = F.col(COUNTS)
-    by_block = (
+    return (
         marked(marked(rows, in_kafka, _INSIDE), tallied, _TALLIED)
         .select("*", block_of(size))
         .groupBy(*AT, BLOCK, _INSIDE)
@@ -307,8 +340,11 @@ def sums_found(
             F.bit_xor(F.when(counts & ~F.col(_TALLIED), F.col(FOUND_DIGEST))).alias(_FOUND),
             F.count_if(~counts).alias("debris"),
         )
-        .collect()
     )
+
+
+def sums_found(by_block: Sequence[Row]) -> tuple[dict[Block, Sums], int]:
+    """The sums of the rows that count, at the offsets in Kafka, by blocks; and how much debris there is anywhere."""
     found = {_block(row): Sums.of(row[_ROWS], row["ack"], row[_FOUND], row[_SAID]) for row in by_block if row[_INSIDE]}
     return found, sum(row["debris"] for row in by_block)
 

@@ -10,7 +10,8 @@ tallies, block by block, and counts the rest as unproven. At the level `sinks` i
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import reduce
 from operator import and_
 from pathlib import Path
@@ -37,6 +38,7 @@ from tidemark_spark.audit.deleted import forgotten_blocks
 from tidemark_spark.audit.gaps import gap_reports
 from tidemark_spark.audit.unchanged import unchanged
 from tidemark_spark.jobs.expected import Expected, begin, expected_rows
+from tidemark_spark.readers.parquet import rows_at_a_time
 from tidemark_spark.rows.reading import whatever_time
 from tidemark_spark.runtime.session import stream_session
 from tidemark_spark.schemes.function import check_function
@@ -126,7 +128,9 @@ def audit(
         sums=sums_of(rows.blocks),
         block_size=size,
     )
-    places = list(_places(compared, rows, run)) if to_read or not_read else []
+    counted = (tally for window in view.windows if window.record.receipt for tally in window.record.receipt.tallies)
+    with rows_at_a_time(spark, counted):
+        places = list(_places(compared, rows, run)) if to_read or not_read else []
     begin(opened, "audit", run, "checking the ledger")
     blocks = [place.by_blocks for place in places if place.by_blocks is not None]
     by_tallies = reduce(and_, (one.offsets for one in blocks), not_read).count()
@@ -188,14 +192,20 @@ def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:
 
 
 def _places(audit: Audit, expected: Expected, run: str) -> Iterator[Audited]:
-    """Every sink that can be audited, and the dead letters."""
+    """Every sink that can be audited, and the dead letters. HBase sends these while Spark reads the sinks."""
     opened = audit.opened
-    for settings in opened.stream.sinks:
-        begin(opened, "audit", run, f"comparing {settings.name}")
-        if (audited := kind_of(settings.type).with_spark().audit(audit, settings)) is not None:
-            yield audited
-    begin(opened, "audit", run, "comparing dead letters")
-    letters = opened.stream.dead_letters
+    with ThreadPoolExecutor(1) as beside:
+        compare_dead_letters = _dead_letters(audit, expected, beside)
+        for settings in opened.stream.sinks:
+            begin(opened, "audit", run, f"comparing {settings.name}")
+            if (audited := kind_of(settings.type).with_spark().audit(audit, settings)) is not None:
+                yield audited
+        begin(opened, "audit", run, "comparing dead letters")
+        yield compare_dead_letters()
+
+
+def _dead_letters(audit: Audit, expected: Expected, beside: Executor) -> Callable[[], Audited]:
+    letters = audit.opened.stream.dead_letters
     # Where Kafka has deleted messages, there may be more.
     rows = None if audit.forgotten.offsets else sum(one.dead_letters for one in expected.tallies)
     known = None
@@ -203,11 +213,12 @@ def _places(audit: Audit, expected: Expected, run: str) -> Iterator[Audited]:
         counted = expected.counted_dead_letters
         others = None if counted is None else with_dead_letter_digest(counted, letters)
         known = dead_letter_sums(expected.known, others, audit.block_size)
-    yield audit.dead_letters_of(
+    return audit.dead_letters_of(
         letters.table,
         lambda: with_dead_letter_digest(expected.dead_letters, letters),
-        rows_of_table(audit, opened.dead_letter_table(), None, digested, rows),
+        rows_of_table(audit, audit.opened.dead_letter_table(), None, digested, rows),
         known,
+        beside,
     )
 
 

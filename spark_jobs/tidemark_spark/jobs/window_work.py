@@ -28,6 +28,7 @@ from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.since_pin import changes_since_pin
 from tidemark_spark.columns import COORDINATE
 from tidemark_spark.jobs.redriven import dead_letters_so_far
+from tidemark_spark.readers.parquet import rows_at_a_time
 from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.failing_messages import cause_of
 from tidemark_spark.rows.one_pass import one_pass, takes_one_pass
@@ -207,11 +208,12 @@ class SparkWork:
             else:
                 self._name_what_is_left_out()
         on_step(Step.DEAD_LETTERS_STORED)
-        for sink in self._sinks:
-            if sink.name not in self._stored:
-                self.progress.begin(f"storing {sink.name}")
-                self._stored[sink.name] = self._store(sink)
-            on_step(Step.SINK_STORED)
+        with rows_at_a_time(self._spark, self._tallies):
+            for sink in self._sinks:
+                if sink.name not in self._stored:
+                    self.progress.begin(f"storing {sink.name}")
+                    self._stored[sink.name] = self._store(sink)
+                on_step(Step.SINK_STORED)
 
     def _store(self, sink: Sink) -> Acknowledgements:
         try:

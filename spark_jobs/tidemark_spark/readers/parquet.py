@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,17 +13,31 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from tidemark.ledger.book import Committed
 from tidemark.offsets.hashing import DIGESTS
 from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.tallies import PartitionTally
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.parquet.files import GENERATION, WINDOW_COLUMNS, exists
 from tidemark.sinks.parquet.parts import Part
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field, text
 from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST, OTHERS
 from tidemark_spark.rows.selecting import without
+from tidemark_spark.runtime.session import setting
 from tidemark_spark.schemes.fields import SPARK_TYPES
 
 _WINDOW = tuple(map(StructField, WINDOW_COLUMNS, (StringType(), IntegerType(), LongType())))
 # Matches the last such folders of a path, wherever the base folder is: their values have no slash.
 _FOLDER = r"^.*/lane=([^/=]+)/seq=(\d+)/generation=(\d+)/"
+
+# How many rows of a file Spark takes at a time, as columns in memory: for so many bytes of messages, and at most so many
+# rows, since some messages may be far larger than others.
+_AT_A_TIME = "spark.sql.parquet.columnarReaderBatchSize"
+_BYTES_AT_A_TIME, _FEWEST_ROWS, _MOST_ROWS = 16 << 20, 16, 256
+
+
+def rows_at_a_time(spark: SparkSession, tallies: Iterable[PartitionTally]) -> AbstractContextManager[None]:
+    """Within this, rows of files are read as fast as the size of their messages allows: those that these tallies count."""
+    average = max((one.bytes // one.read.number for one in tallies if one.read.number), default=_BYTES_AT_A_TIME)
+    number = max(_FEWEST_ROWS, min(_MOST_ROWS, _BYTES_AT_A_TIME // max(average, 1)))
+    return setting(spark, _AT_A_TIME, str(number))
 
 
 def rows_of(spark: SparkSession, parts: Iterable[Part], schema: StructType) -> DataFrame:

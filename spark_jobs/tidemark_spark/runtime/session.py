@@ -34,7 +34,7 @@ _SETTINGS = {
     "spark.serializer.objectStreamReset": "1",
     # How many rows a page of a Parquet file has at least, before Parquet looks how large it has become.
     "spark.hadoop.parquet.page.size.row.check.min": "10",
-    # How many rows are read from a page at a time, whatever their size.
+    # How many rows are read from a page at a time, whatever their size: see `readers.parquet.rows_at_a_time`.
     "spark.sql.parquet.columnarReaderBatchSize": "16",
     # Spark keeps consumers, and messages that they have fetched, for later reads by the same name. Each read has its own name.
     "spark.kafka.consumer.cache.timeout": "30s",
