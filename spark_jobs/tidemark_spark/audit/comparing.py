@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyspark import inheritable_thread_target
@@ -186,11 +186,9 @@ class Audit:
         blocks = self.forgotten.of_dead_letters(table)
         sums, tallied = (None, RangeSet()) if known is None else (known.sums, known.tallied)
         # They are one for each message. Tallies have the hashes of messages.
-        begun = _begin(self, found, blocks, message_hash(), tallied)
-        summed = beside.submit(inheritable_thread_target(self.spark)(begun.collect))
-        return lambda: _compare(
-            self, "dead letters", expected, found, blocks, replace(begun, collect=summed.result), sums
-        )
+        read = inheritable_thread_target(self.spark)(_read)
+        begun = beside.submit(read, self, found, blocks, message_hash(), tallied)
+        return lambda: _compare(self, "dead letters", expected, found, blocks, begun.result(), sums)
 
     def compare(
         self,
@@ -256,25 +254,23 @@ def compare_place(
     deleted: Deleted | None = None,
 ) -> Audited:
     """Compare one place: first sums of blocks, then the rows of the blocks that differ."""
-    begun = _begin(audit, rows_at, by_tallies, row_hash(), RangeSet())
-    return _compare(audit, name, expected, rows_at, by_tallies, begun, sums, deleted)
+    read = _read(audit, rows_at, by_tallies, row_hash(), RangeSet())
+    return _compare(audit, name, expected, rows_at, by_tallies, read, sums, deleted)
 
 
 @dataclass(frozen=True)
-class _Begun:
-    """The rows of a place that is to be compared, and the query of their sums, which `collect` computes.
-
-    `hashed` is what the sums take for the hash of a row.
-    """
+class _Read:
+    """The rows of a place that is to be compared, and their sums by block, with `hashed` for the hash of a row."""
 
     there: DataFrame
     kept: bool
     hashed: Column
-    collect: Callable[[], list[Row]]
+    sums: dict[Block, Sums]
+    debris: int
 
 
-def _begin(audit: Audit, rows_at: RowsAt, by_tallies: PlaceBlocks, hashed: Column, tallied: RangeSet) -> _Begun:
-    """Plan how a place is read. The sums of contents are of rows that are not at the offsets `tallied`."""
+def _read(audit: Audit, rows_at: RowsAt, by_tallies: PlaceBlocks, hashed: Column, tallied: RangeSet) -> _Read:
+    """Read a place. The sums of contents are of rows that are not at the offsets `tallied`."""
     there = rows_at(audit.some)
     if audit.some is not None:
         # Debris elsewhere is not counted: the audit has not looked at all of it.
@@ -283,7 +279,7 @@ def _begin(audit: Audit, rows_at: RowsAt, by_tallies: PlaceBlocks, hashed: Colum
     # Read twice where Kafka has deleted messages, or was not read.
     twice = bool(by_tallies.blocks)
     there = there.persist() if twice else there
-    return _Begun(there, twice, hashed, _summed(there, audit.in_kafka, audit.block_size, hashed, tallied).collect)
+    return _Read(there, twice, hashed, *sums_found(there, audit.in_kafka, audit.block_size, hashed, tallied))
 
 
 def _compare(
@@ -292,17 +288,16 @@ def _compare(
     expected: Callable[[], DataFrame],
     rows_at: RowsAt,
     by_tallies: PlaceBlocks,
-    begun: _Begun,
+    read: _Read,
     sums: Mapping[Block, Sums] | None,
     deleted: Deleted | None = None,
 ) -> Audited:
     size = audit.block_size
-    found, debris = sums_found(begun.collect())
-    compared = by_tallies.compare(begun.there.where(COUNTS))
-    if begun.kept:
-        begun.there.unpersist()
-    wanted = sums_expected(expected(), size, begun.hashed) if sums is None else sums
-    same, differing = _narrowed(wanted, found, audit.in_kafka, size)
+    compared = by_tallies.compare(read.there.where(COUNTS))
+    if read.kept:
+        read.there.unpersist()
+    wanted = sums_expected(expected(), size, read.hashed) if sums is None else sums
+    same, differing = _narrowed(wanted, read.sums, audit.in_kafka, size)
     rows = compare_rows(audit, expected(), rows_at, differing, deleted) if differing else RowsCompared()
     report = PlaceReport(
         name=name,
@@ -312,7 +307,7 @@ def _compare(
         different=rows.numbers["different"],
         extra=rows.numbers["extra"],
         twice=rows.numbers["twice"],
-        debris=debris,
+        debris=read.debris,
         compacted=rows.compacted,
         expired=rows.why.get(EXPIRED, 0),
         replaced=rows.why.get(REPLACED, 0),
@@ -326,10 +321,15 @@ def _compare(
     return Audited(report, rows.findings, compared)
 
 
-def _summed(rows: DataFrame, in_kafka: RangeSet, size: int, hashed: Column, tallied: RangeSet) -> DataFrame:
-    """The sums of rows by blocks, inside `in_kafka` and outside, as `sums_found` takes them."""
+def sums_found(
+    rows: DataFrame, in_kafka: RangeSet, size: int, hashed: Column, tallied: RangeSet
+) -> tuple[dict[Block, Sums], int]:
+    """The sums of the rows that count, at the offsets `in_kafka`, by blocks; and how much debris there is anywhere.
+
+    Their contents are of rows that are not at the offsets `tallied`.
+    """
     counts = F.col(COUNTS)
-    return (
+    by_block = (
         marked(marked(rows, in_kafka, _INSIDE), tallied, _TALLIED)
         .select("*", block_of(size))
         .groupBy(*AT, BLOCK, _INSIDE)
@@ -340,11 +340,8 @@ def _summed(rows: DataFrame, in_kafka: RangeSet, size: int, hashed: Column, tall
             F.bit_xor(F.when(counts & ~F.col(_TALLIED), F.col(FOUND_DIGEST))).alias(_FOUND),
             F.count_if(~counts).alias("debris"),
         )
+        .collect()
     )
-
-
-def sums_found(by_block: Sequence[Row]) -> tuple[dict[Block, Sums], int]:
-    """The sums of the rows that count, at the offsets in Kafka, by blocks; and how much debris there is anywhere."""
     found = {_block(row): Sums.of(row[_ROWS], row["ack"], row[_FOUND], row[_SAID]) for row in by_block if row[_INSIDE]}
     return found, sum(row["debris"] for row in by_block)
 

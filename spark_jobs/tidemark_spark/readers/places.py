@@ -30,6 +30,8 @@ OTHERS = "_others"
 
 # A task with fewer rows takes longer to start than to read them.
 _ROWS_PER_TASK = 10_000
+# So few rows, without their fields, are read by the driver: Python workers would take longer to get to work.
+_FEW_ROWS = 20_000
 
 # The values of a row that its digest covers.
 Digested = Callable[[Mapping[str, bytes]], Sequence[Value]]
@@ -80,20 +82,24 @@ def hbase_places(
     Columns: coordinate, `_index`, `_counts` (false: only debris), `_tombstone`, `_digest` (as the row's mark says),
     `_found_digest` (as the row's cells say, of what `digested` chooses; null without it), and the fields' bytes as
     `field_0`, `field_1`, ... With `others`, also the names of the columns that are not among `fields`, as `_others`.
-    `rows`: about how many there are, if that is known.
+    `rows`: about how many there are, if that is known. If these are few, and no field is asked for, they are read now.
     """
     view = book.view(sink)
     covered = view.authority.covered() if within is None else view.authority.covered() & within
     wanted = covered | (more or RangeSet())
     schema = places_schema(fields, others=others)
     scans = tuple(pieces(wanted))
+    reader = _Reader(book, table, replace(view, windows=[]), (), tuple(fields), schema, digested, others)
+    if rows is not None and rows <= _FEW_ROWS and not fields:
+        found = pa.Table.from_batches(reader.of(scans), schema)
+        return spark.createDataFrame(found) if found.num_rows else spark.createDataFrame([], from_arrow_schema(schema))
     cores = spark.sparkContext.defaultParallelism
     enough = 4 * cores if rows is None else max(cores, min(4 * cores, rows // _ROWS_PER_TASK))
     tasks = max(1, min(len(scans), enough))
     # Each task takes its turn, so that neighbours, which may hold most of the rows, are in different tasks.
     turns = tuple(one for start in range(tasks) for one in scans[start::tasks])
-    reader = _Reader(book, table, replace(view, windows=[]), turns, tuple(fields), schema, digested, others)
-    return in_workers(spark.range(0, len(turns), 1, tasks), reader, from_arrow_schema(schema))
+    frame = spark.range(0, len(turns), 1, tasks)
+    return in_workers(frame, replace(reader, scans=turns), from_arrow_schema(schema))
 
 
 def contents_of(fields: Fields) -> Digested:
@@ -153,7 +159,10 @@ class _Reader:
     others: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        wanted = (self.scans[number] for batch in batches for number in batch.column(0).to_pylist())
+        return self.of(self.scans[number] for batch in batches for number in batch.column(0).to_pylist())
+
+    def of(self, wanted: Iterable[OffsetRange]) -> Iterator[pa.RecordBatch]:
+        """The rows of some scans."""
         for found in places_of_pieces(self.book, self.table, self.view, wanted):
             rows = [place_row(self.fields, place, row, self.digested, others=self.others) for place, row in found]
             yield batch_of(rows, self.schema)
