@@ -38,15 +38,12 @@ def main() -> int:
                 _say(f"{measure.name}: {measure.what}")
                 results[measure.name] = _result(measure, bench)
                 _say(f"  {results[measure.name]['ratio']}, target {measure.target}")
+                if options.write:
+                    report.write(results, names)
     finally:
         bench.close()
         spark.stop()
     print(json.dumps(results, indent=1))
-    if options.write:
-        before = json.loads(report.RESULTS.read_text()) if report.RESULTS.exists() else {}
-        together = {name: found for name in names if (found := results.get(name) or before.get(name))}
-        report.RESULTS.write_text(json.dumps(together, indent=1) + "\n")
-        report.put_into(report.PAGE, together)
     return 0
 
 

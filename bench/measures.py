@@ -84,11 +84,12 @@ MEASURES = (
     ),
     Measure(
         "memory",
-        "peak memory of a job, ten times the lines against as many as asked for",
+        "peak memory of a job, 10 million lines against 1 million",
         "both: the largest resident memory of spark-submit, its JVM and its Python workers together, with all of the heap "
         "taken from the start",
         1.1,
         shapes.memory,
+        messages=shapes.MANY,
     ),
     Measure(
         "partitions",
@@ -107,10 +108,11 @@ MEASURES = (
     ),
     Measure(
         "sparse",
-        "reading 200 records that are spread over all, against reading all",
+        "reading 200 records that are spread over 10 million, against reading all",
         "both: plan the read, and Spark reads all columns and keeps none; no parsing, no results, no ledger",
         0.2,
         selections.far,
+        messages=selections.AMONG,
     ),
     Measure(
         "dense",

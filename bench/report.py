@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from services.site import REPOSITORY
@@ -27,8 +28,11 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def put_into(page: Path, results: dict[str, Any]) -> None:
-    """Replace the table of the page."""
-    text = page.read_text(encoding="utf-8")
-    new = f"{_BEGIN}\n{table(results)}\n{_END}"
-    page.write_text(re.sub(f"{_BEGIN}.*{_END}", lambda _: new, text, flags=re.DOTALL), encoding="utf-8")
+def write(results: dict[str, Any], names: Iterable[str]) -> None:
+    """Put results into the file and the page, beside the earlier ones of other measures. `names` give the order."""
+    found = (json.loads(RESULTS.read_text()) if RESULTS.exists() else {}) | results
+    found = {name: found[name] for name in names if name in found}
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+    text = PAGE.read_text(encoding="utf-8")
+    new = f"{_BEGIN}\n{table(found)}\n{_END}"
+    PAGE.write_text(re.sub(f"{_BEGIN}.*{_END}", lambda _: new, text, flags=re.DOTALL), encoding="utf-8")

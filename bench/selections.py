@@ -14,7 +14,7 @@ from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.offsets.ranges import RangeSet
 from tidemark_spark.rows.reading import read_offsets
 
-_FAR = 200
+AMONG, _FAR = 10_000_000, 200
 # Nine of ten records, so that nearly all that is read is wanted, and the ranges are many.
 _OF, _NEAR = 10, 9
 # So far apart that reading each of them or all that lies between costs about the same.
@@ -22,7 +22,7 @@ _APART = 1_000
 
 
 def far(bench: Workbench) -> Pairs:
-    topic = bench.lines(bench.messages)
+    topic = bench.lines(AMONG)
     every = bench.everything(topic)
     chance = random.Random(5)  # noqa: S311
     some = RangeSet.of_intervals(

@@ -20,7 +20,8 @@ from tidemark.runs import lanes
 from tidemark.runs.open_stream import OpenStream
 
 _PARQUET = {"type": "parquet"}
-_TIMES = 10
+# Two jobs of so many lines, whose memory is compared.
+FEW, MANY = 1_000_000, 10_000_000
 # Java takes more of its heap while there is more to do, and gives nothing back: so all of it from the start.
 _WHOLE_HEAP = ("--conf", "spark.driver.extraJavaOptions=-Xms1g -XX:+AlwaysPreTouch")
 _LARGE, _LARGE_BYTES, _SMALL_BYTES = 2_000, 1_000_000, 1_000
@@ -38,11 +39,11 @@ def skew(bench: Workbench) -> Pairs:
 
 
 def memory(bench: Workbench) -> Pairs:
-    many, few = bench.lines(_TIMES * bench.messages), bench.lines(bench.messages)
+    many, few = bench.lines(MANY), bench.lines(FEW)
     return in_pairs(
         bench.pairs,
-        lambda: _peak(bench, bench.stream(many, _PARQUET), _TIMES * bench.messages),
-        lambda: _peak(bench, bench.stream(few, _PARQUET), bench.messages),
+        lambda: _peak(bench, bench.stream(many, _PARQUET), MANY),
+        lambda: _peak(bench, bench.stream(few, _PARQUET), FEW),
         warm=False,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 
 import pyarrow as pa
@@ -111,14 +112,16 @@ class HBaseDeadLetters:
         if earlier is not None:
             messages = messages.join(earlier, list(COORDINATE), "left")
         most = self._config.most_bytes
+        # As a text. A number would stand in the code that Spark generates, and have it compiled for each window.
+        at = F.lit(f"{datetime.fromtimestamp(now / 1000, UTC):%Y-%m-%dT%H:%M:%S}.{now % 1000:03}Z")
         redrives = F.lit(0) if earlier is None else F.coalesce(REDRIVES, F.lit(0))
         described = {
             "outcome": F.when(has(Outcome.FAILED), "failed").otherwise("invalid"),
             "error": F.col(FAILURE)["error"],
             "detail": _beginning(_details(F.col(FAILURE)["detail"], _cut(most)), most),
             "attempts": F.coalesce(F.col(FAILURE)["attempts"], F.lit(1)).cast("string"),
-            "first_failed_at": _time(F.timestamp_millis(F.coalesce(F.col(FAILURE)["first_at"], F.lit(now)))),
-            "last_failed_at": _time(F.timestamp_millis(F.coalesce(F.col(FAILURE)["last_at"], F.lit(now)))),
+            "first_failed_at": F.coalesce(_time(F.timestamp_millis(F.col(FAILURE)["first_at"])), at),
+            "last_failed_at": F.coalesce(_time(F.timestamp_millis(F.col(FAILURE)["last_at"])), at),
             "code_version": F.lit(code_version),
             "redrives": redrives.cast("string"),
         }
