@@ -90,4 +90,12 @@ def test_an_audit_and_its_repair_show_their_steps(play: Playground, tmp_path: Pa
     said = at_a_terminal("replay", str(play.file), "--records", f"{play.topics[0]}/1@5", "--reason", "a test")
     assert re.search(rf"{re.escape(play.topics[0])}/1 +\S+ +1/1 ", said)
     assert not LOGGED.search(said)
+    # Lanes that read at the same time have a bar each.
+    records = "\n".join(f"{play.topics[0]}/{number}@{offset}" for number in (0, 1) for offset in (3, 4))
+    said = at_a_terminal("replay", str(play.file), "--records", records, "--lanes", "2", "--reason", "a test")
+    assert "2 lanes" in said
+    bars = re.findall(rf"window 1 of {play.name}/(\S+) +\S+ +(\d+)/(\d+) ", said)
+    assert len({lane for lane, *_ in bars}) == 2
+    assert {lane: counts for lane, *counts in bars} == {lane: ["2", "2"] for lane, *_ in bars}
+    assert not LOGGED.search(said)
     assert logs(tmp_path) == []

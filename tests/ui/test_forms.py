@@ -34,6 +34,8 @@ STREAM = "forms"
 AT = TopicPartition(STREAM, 0)
 MESSAGES, FIRST = 60, 40
 ERASED = 55
+# A table of records, which another program has written.
+RECORDS = f"{STREAM}_records"
 PATIENCE_MS = 120_000
 ENDED = ("success", "failed")
 # The scheduler makes up for one time that is past, and for no other: the tests are alone with their runs.
@@ -41,7 +43,7 @@ ONCE_A_YEAR = "0 0 1 1 *"
 FILE = (
     MINIMAL.replace("orders", STREAM)
     .replace(f"topics: [{STREAM}]", f"topics: [{STREAM}]\n  start: {{offsets: {{{STREAM}/0: {FIRST}}}}}")
-    .replace("dead_letters:", f"schedule:\n  cron: '{ONCE_A_YEAR}'\ndead_letters:")
+    .replace("dead_letters:", f"schedule:\n  cron: '{ONCE_A_YEAR}'\nrecord_tables:\n- table: {RECORDS}\ndead_letters:")
 )
 
 
@@ -171,6 +173,37 @@ def test_a_replay_of_records(airflow: Airflow, opened: OpenStream, page: Page) -
     assert tries(airflow, f"{STREAM}__replay", run, "process") == 2
     assert airflow.result(f"{STREAM}__replay", run, "publish")["windows"] == [window]
     assert generations(opened) == after
+
+
+@pytest.mark.covers("N16", "N33")
+@pytest.mark.usefixtures("scheduled_run")
+def test_a_replay_of_the_records_of_a_table_in_two_lanes(
+    airflow: Airflow, opened: OpenStream, page: Page, site: Site
+) -> None:
+    wanted = (46, 47, 51, 52)
+    with closing(happybase.Connection("127.0.0.1", site.port("thrift"))) as hbase:
+        hbase.create_table(RECORDS, {"d": {}})
+        with hbase.table(RECORDS).batch() as some:
+            for offset in wanted:
+                number = b"%d" % offset
+                some.put(number, {b"d:topic": STREAM.encode(), b"d:partition": b"0", b"d:offset": number})
+    before = generations(opened)
+    form = open_form(page, airflow, "replay")
+    form.locator("#element_reason").fill("chosen elsewhere")
+    switch(form, "dry_run")
+    form.get_by_role("button", name=re.compile("^What:")).click()
+    form.locator("#element_records_file").fill(f"hbase:{RECORDS}")
+    form.get_by_role("button", name=re.compile("^How:")).click()
+    form.locator("input[name=element_lanes]").fill("2")
+    page.screenshot(path=SCREENSHOTS / "replay-in-lanes.png")
+    run = send_form(form, page, "success")
+    published = airflow.result(f"{STREAM}__replay", run, "publish")
+    (one,), (other,) = published["windows"], published["then"][0]["windows"]
+    assert (one["ranges"], one["read"], one["stored"]) == ([f"{STREAM}/0 [46, 48)"], 2, 2)
+    assert (other["ranges"], other["read"], other["stored"]) == ([f"{STREAM}/0 [51, 53)"], 2, 2)
+    assert published["totals"] == {"found and stored": "4"}
+    after = generations(opened)
+    assert {offset for offset in after if after[offset] > before[offset]} == set(wanted)
 
 
 @pytest.mark.covers("N16", "N23", "N24", "N25")

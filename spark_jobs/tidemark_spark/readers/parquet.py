@@ -35,9 +35,12 @@ _BYTES_AT_A_TIME, _FEWEST_ROWS, _MOST_ROWS = 16 << 20, 16, 256
 
 def rows_at_a_time(spark: SparkSession, tallies: Iterable[PartitionTally]) -> AbstractContextManager[None]:
     """Within this, rows of files are read as fast as the size of their messages allows: those that these tallies count."""
-    average = max((one.bytes // one.read.number for one in tallies if one.read.number), default=_BYTES_AT_A_TIME)
-    number = max(_FEWEST_ROWS, min(_MOST_ROWS, _BYTES_AT_A_TIME // max(average, 1)))
-    return setting(spark, _AT_A_TIME, str(number))
+    return setting(spark, _AT_A_TIME, str(number_at_a_time(tallies)))
+
+
+def number_at_a_time(tallies: Iterable[PartitionTally]) -> int:
+    average = max((one.bytes / one.read.number for one in tallies if one.read.number), default=_BYTES_AT_A_TIME)
+    return max(_FEWEST_ROWS, int(min(_MOST_ROWS, _BYTES_AT_A_TIME / max(average, 1))))
 
 
 def rows_of(spark: SparkSession, parts: Iterable[Part], schema: StructType) -> DataFrame:
