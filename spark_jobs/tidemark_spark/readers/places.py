@@ -30,8 +30,9 @@ OTHERS = "_others"
 
 # A task with fewer rows takes longer to start than to read them.
 _ROWS_PER_TASK = 10_000
-# So few rows, without their fields, are read by the driver: Python workers would take longer to get to work.
-_FEW_ROWS = 20_000
+# So few rows, without their fields and in so few scans, are read by the driver: Python workers would take longer to get to
+# work.
+_FEW_ROWS, _FEW_SCANS = 20_000, 100
 
 # The values of a row that its digest covers.
 Digested = Callable[[Mapping[str, bytes]], Sequence[Value]]
@@ -90,7 +91,7 @@ def hbase_places(
     schema = places_schema(fields, others=others)
     scans = tuple(pieces(wanted))
     reader = _Reader(book, table, replace(view, windows=[]), (), tuple(fields), schema, digested, others)
-    if rows is not None and rows <= _FEW_ROWS and not fields:
+    if rows is not None and rows <= _FEW_ROWS and len(scans) <= _FEW_SCANS and not fields:
         found = pa.Table.from_batches(reader.of(scans), schema)
         return spark.createDataFrame(found) if found.num_rows else spark.createDataFrame([], from_arrow_schema(schema))
     cores = spark.sparkContext.defaultParallelism

@@ -74,18 +74,18 @@ def held(most_bytes: int, *paths: str) -> Acknowledgements | None:
 
     The rows are read and counted in batches, so memory does not grow with the files.
     """
-    datasets = []
     for place in paths:
         with folders.opened(place) as (filesystem, path):
             found = ds.dataset(path, filesystem=filesystem, format=_TOPICS_ONCE)
             most_bytes -= sum(one.size for one in filesystem.get_file_info(found.files))
             if most_bytes < 0:
                 return None
-            datasets.append(found)
     sums: dict[TopicPartition, list[int]] = {}
-    for dataset in datasets:
-        for batch in dataset.to_batches(columns=list(_COUNTED)):
-            _count(batch, sums)
+    for place in paths:
+        with folders.opened(place) as (filesystem, path):
+            found = ds.dataset(path, filesystem=filesystem, format=_TOPICS_ONCE)
+            for batch in found.to_batches(columns=list(_COUNTED)):
+                _count(batch, sums)
     return {
         at: Acknowledged(Count.of(messages, messages_ack), Count.of(written, written_ack), f"{content:016x}")
         for at, (messages, messages_ack, written, written_ack, content) in sums.items()
