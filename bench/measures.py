@@ -42,6 +42,7 @@ MEASURES = (
         + "Theirs: Spark's own source, the same patterns, and a Parquet write of all columns and the reason; nothing kept",
         1.40,
         against_spark.parquet,
+        messages=against_spark.LINES,
     ),
     Measure(
         "hbase-java",
@@ -74,6 +75,7 @@ MEASURES = (
         _OURS + "Theirs: a new query with a new checkpoint, until it ends",
         1.15,
         against_spark.structured_streaming,
+        messages=against_spark.LINES,
     ),
     Measure(
         "skew",

@@ -103,7 +103,8 @@ class Workbench:
         # As Tidemark's own consumers have it.
         consumers = {f"kafka.{name}": value for name, value in FetchSettings().settings().items()}
         options = {"kafka.bootstrap.servers": self.servers, "subscribe": topic, **consumers, **ends}
-        tasks = max(PARTITIONS, self.messages // RECORDS_PER_TASK)
+        number = next(count for (count, _), made in self._topics.items() if made == topic)
+        tasks = max(PARTITIONS, number // RECORDS_PER_TASK)
         read = reader.format("kafka").options(startingOffsets="earliest", minPartitions=str(tasks), **options).load()
         messages: DataFrame = read.select(
             F.col("topic").alias(TOPIC),
