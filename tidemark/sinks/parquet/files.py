@@ -47,6 +47,8 @@ _OWNER_FILE = "_tidemark_owner.json"
 FORMAT = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
 # A topic's name is read once, and rows have its number.
 _TOPICS_ONCE = ds.ParquetFileFormat(dictionary_columns=["_topic"])
+# How many rows are counted at a time.
+_AT_A_TIME = 20_000
 
 
 def _window_folder(base: str, lane: str, seq: int) -> str:
@@ -84,8 +86,10 @@ def held(most_bytes: int, *paths: str) -> Acknowledgements | None:
     for place in paths:
         with folders.opened(place) as (filesystem, path):
             found = ds.dataset(path, filesystem=filesystem, format=_TOPICS_ONCE)
-            for batch in found.to_batches(columns=list(_COUNTED)):
-                _count(batch, sums)
+            # File by file: over all files at once, Arrow reads far ahead, and keeps the memory of it.
+            for file in found.get_fragments():
+                for batch in file.to_batches(columns=list(_COUNTED), batch_size=_AT_A_TIME, batch_readahead=2):
+                    _count(batch, sums)
     return {
         at: Acknowledged(Count.of(messages, messages_ack), Count.of(written, written_ack), f"{content:016x}")
         for at, (messages, messages_ack, written, written_ack, content) in sums.items()
