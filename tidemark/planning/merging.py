@@ -9,10 +9,10 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 # Measured with two cores and a broker on the same machine (docs/benchmarks.md). Only the ratios of the three decide.
 # To begin a range: the consumer seeks, asks for the log's ends, and waits for its first fetch.
-_RANGE_MICROSECONDS = 4_000
+_RANGE_MICROSECONDS = 1_500
 # To read a record of no size, and to throw it away.
-_RECORD_MICROSECONDS = 4
-_BYTE_MICROSECONDS = 0.005
+_RECORD_MICROSECONDS = 0.5
+_BYTE_MICROSECONDS = 0.002
 # Of key and value, for partitions of which nothing has been read yet.
 USUAL_BYTES = 250
 
