@@ -93,10 +93,10 @@ def test_short_and_long_ranges_are_stored_and_counted_once(make: Make) -> None:
 @pytest.mark.covers("N29")
 def test_scattered_records_are_sought_and_nothing_else_is_stored(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     play = make(EXAMPLE)
-    play.kafka.send((play.topics[0], at, None, word(offset)) for at in (0, 1) for offset in range(50_000))
+    play.kafka.send((play.topics[0], at, None, word(offset)) for at in (0, 1) for offset in range(100_000))
     assert play.ingest() == []
     chance = random.Random(3)
-    spans = [(start, start + 1) for start in chance.sample(range(0, 50_000, 2), 97)]
+    spans = [(start, start + 1) for start in chance.sample(range(0, 100_000, 2), 47)]
     # Two gaps that are read, and a long range between far records.
     wanted = play.ranges(0, 0, *spans, (50, 51), (53, 54), (56, 57)) | play.ranges(0, 1, *spans, (20_000, 33_000))
     reads: list[Read] = []
@@ -112,7 +112,7 @@ def test_scattered_records_are_sought_and_nothing_else_is_stored(make: Make, mon
     # Many ranges of a partition share tasks, and what was read besides is a part of what lies between.
     assert any(one.tasks < len(one.ranges) > 20 for one in reads)
     read = RangeSet(one for of_read in reads for one in of_read.ranges)
-    assert 50_000 > (read - wanted).count() > 0
+    assert 100_000 > (read - wanted).count() > 0
 
 
 @pytest.mark.usefixtures("spark")
