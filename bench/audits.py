@@ -8,7 +8,7 @@ from typing import Any
 from bench.pairs import Pairs, in_pairs
 from bench.workbench import Workbench, window
 from tidemark_spark.jobs.audit import audit
-from tidemark_spark.runtime.session import setting
+from tidemark_spark.runtime.session import PARQUET_ROWS, setting
 
 
 def against_a_read(bench: Workbench) -> Pairs:
@@ -28,7 +28,7 @@ def against_a_read(bench: Workbench) -> Pairs:
     def bare() -> None:
         _computed(bench.source(topic))
         # With Spark's own default: Tidemark's is for rows of any size.
-        with setting(bench.spark, "spark.sql.parquet.columnarReaderBatchSize", "4096"):
+        with setting(bench.spark, PARQUET_ROWS, "4096"):
             _computed(bench.spark.read.option("recursiveFileLookup", True).parquet(*folders))
         with closing(bench.hbase()) as connection:
             dead_letters = sum(1 for _ in connection.table(letters).scan(batch_size=1000))

@@ -84,19 +84,17 @@ def stretches(
     for window in view.windows:
         attempt = window.record.attempt
         if (attempt.code_version, attempt.stream_digest) == (code_version, stream_digest):
-            found += _of_window(view, window, wanted, blocks_of, lacking, size)
+            try:
+                found += _of_window(view, window, wanted, blocks_of, size)
+            except (LedgerContradiction, LedgerUnreadable) as problem:
+                lacking(str(problem))
     largest = max((one.size for one in found), default=size)
     found = [one.in_blocks_of(largest) for one in sorted(found, key=lambda one: one.offsets)]
     return [one for _, same in groupby(found, key=lambda one: one.at) for one in _joined(same, enough)]
 
 
 def _of_window(
-    view: View,
-    window: Committed,
-    wanted: RangeSet,
-    blocks_of: Callable[[Record], Blocks | None],
-    lacking: Callable[[str], None],
-    size: int,
+    view: View, window: Committed, wanted: RangeSet, blocks_of: Callable[[Record], Blocks | None], size: int
 ) -> Iterator[Stretch]:
     receipt = window.record.receipt
     if receipt is None or receipt.digests != DIGESTS or window.erased:
@@ -104,11 +102,7 @@ def _of_window(
     whole = [one for one in window.covers if _is_whole(view, window, wanted, one)]
     if not whole:
         return
-    try:
-        blocks = blocks_of(window.record)
-    except (LedgerContradiction, LedgerUnreadable) as problem:
-        lacking(str(problem))
-        return
+    blocks = blocks_of(window.record)
     tallies = {one.at: one for one in receipt.tallies}
     by_block = {one.at: one.blocks for one in blocks.partitions} if blocks is not None else {}
     for offsets in whole:

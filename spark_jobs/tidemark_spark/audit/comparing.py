@@ -263,7 +263,6 @@ class _Read:
     """The rows of a place that is to be compared, and their sums by block, with `hashed` for the hash of a row."""
 
     there: DataFrame
-    kept: bool
     hashed: Column
     sums: dict[Block, Sums]
     debris: int
@@ -277,9 +276,8 @@ def _read(audit: Audit, rows_at: RowsAt, by_tallies: PlaceBlocks, hashed: Column
         there = only(there, audit.some | audit.uncommitted)
     there = there.select(*_KEY, COUNTS, DIGEST, FOUND_DIGEST)
     # Read twice where Kafka has deleted messages, or was not read.
-    twice = bool(by_tallies.blocks)
-    there = there.persist() if twice else there
-    return _Read(there, twice, hashed, *sums_found(there, audit.in_kafka, audit.block_size, hashed, tallied))
+    there = there.persist() if by_tallies.blocks else there
+    return _Read(there, hashed, *sums_found(there, audit.in_kafka, audit.block_size, hashed, tallied))
 
 
 def _compare(
@@ -294,7 +292,7 @@ def _compare(
 ) -> Audited:
     size = audit.block_size
     compared = by_tallies.compare(read.there.where(COUNTS))
-    if read.kept:
+    if by_tallies.blocks:
         read.there.unpersist()
     wanted = sums_expected(expected(), size, read.hashed) if sums is None else sums
     same, differing = _narrowed(wanted, read.sums, audit.in_kafka, size)

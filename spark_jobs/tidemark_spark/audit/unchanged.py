@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 
 from pyspark import inheritable_thread_target
@@ -17,10 +17,10 @@ from tidemark.offsets.tallies import PartitionTally, together
 from tidemark.planning.splitting import RECORDS_PER_TASK
 from tidemark.runs.lanes import code_version
 from tidemark.runs.open_stream import OpenStream
-from tidemark_spark.rows.one_pass import made_of_messages, takes_one_pass
+from tidemark_spark.rows.one_pass import made_of_messages, may_be_made_of_messages
 from tidemark_spark.rows.reading import count_ranges
 
-# To open a range takes 4 ms, to make the rows of a message some 2 µs: see docs/benchmarks.md.
+# Measured when a range took 4 ms to open, and the rows of a message some 2 µs to make.
 _SHORT, _FEW = 2_000, 100
 _NOTHING_READ = PartitionTally(topic="", incarnation=0, partition=0)
 
@@ -40,11 +40,27 @@ def unchanged(
     `lacking` is told of each window whose tallies the ledger has lost.
     """
     stream = opened.stream
-    if stream.has_own_code or not takes_one_pass(stream):
+    if not may_be_made_of_messages(stream):
         return ()
-    # Spark's plan says no to much SQL, and hardly ever to a check. To ask takes as long as reading some 200,000 messages.
-    if stream.transform is not None and not made_of_messages(spark, stream):
-        return ()
+    with ThreadPoolExecutor(1) as beside:
+        made = beside.submit(inheritable_thread_target(spark)(made_of_messages), spark, stream)
+        # Spark's plan says no to much SQL, and hardly ever to a check. To ask takes as long as reading some 200,000 messages.
+        if stream.transform is not None and not made.result():
+            return ()
+        found = _as_read(spark, opened, view, wanted, incarnations, size, lacking)
+        return found if made.result() else ()
+
+
+def _as_read(
+    spark: SparkSession,
+    opened: OpenStream,
+    view: View,
+    wanted: RangeSet,
+    incarnations: Mapping[str, int],
+    size: int,
+    lacking: Callable[[str], None],
+) -> tuple[Stretch, ...]:
+    """The stretches whose messages are as their windows read them, whatever their rows are made of."""
     candidates = _worth_reading(
         stretches(
             view,
@@ -57,14 +73,9 @@ def unchanged(
             enough=RECORDS_PER_TASK,
         )
     )
-    source = stream.source
+    source = opened.stream.source
     ranges = [one.offsets for one in candidates]
-    with ThreadPoolExecutor(1) as beside:
-        ask = inheritable_thread_target(spark)(made_of_messages)
-        trusted = stream.transform is not None or beside.submit(ask, spark, stream)
-        now = count_ranges(spark, opened.log.endpoint, source.isolation, ranges, incarnations, source.fetch)
-    if isinstance(trusted, Future) and not trusted.result():
-        return ()
+    now = count_ranges(spark, opened.log.endpoint, source.isolation, ranges, incarnations, source.fetch)
     counted = _by_stretch(candidates, now)
     return tuple(one for one, tally in zip(candidates, counted, strict=True) if one.is_as_read(tally))
 

@@ -55,7 +55,7 @@ class _Made:
     stored: Callable[[], DataFrame]
     dead_letters: Callable[[], DataFrame]
     # Whether the driver holds all dead letters.
-    at_hand: Callable[[], bool] = lambda: False
+    at_hand: bool = False
     close: Callable[[], None] = lambda: None
 
 
@@ -165,7 +165,7 @@ class SparkWork:
         stored = (
             partial(first.written, self._spark, self._context) if isinstance(first, FileSink) else lambda: rows.stored
         )
-        self._made = _Made(stored, lambda: rows.dead_letters, lambda: rows.dead_letters_at_hand)
+        self._made = _Made(stored, lambda: rows.dead_letters, rows.dead_letters_at_hand)
         return True
 
     def _discard(self, sink: OnePassSink) -> None:
@@ -248,7 +248,7 @@ class SparkWork:
         messages = self._rows.dead_letters()
         number = sum(tally.dead_letters for tally in self._tallies)
         tasks = math.ceil(number / _DEAD_LETTERS_PER_TASK)
-        if self._rows.at_hand():
+        if self._rows.at_hand:
             context = replace(context, few=True)
         elif not context.few and tasks <= self._spark.sparkContext.defaultParallelism:
             # Dead letters are mostly few: one Python task for each piece of the window would cost more than the writing.

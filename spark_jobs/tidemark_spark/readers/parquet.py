@@ -20,7 +20,7 @@ from tidemark.sinks.parquet.parts import Part
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field, text
 from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST, OTHERS
 from tidemark_spark.rows.selecting import without
-from tidemark_spark.runtime.session import setting
+from tidemark_spark.runtime.session import PARQUET_ROWS, setting
 from tidemark_spark.schemes.fields import SPARK_TYPES
 
 _WINDOW = tuple(map(StructField, WINDOW_COLUMNS, (StringType(), IntegerType(), LongType())))
@@ -29,13 +29,12 @@ _FOLDER = r"^.*/lane=([^/=]+)/seq=(\d+)/generation=(\d+)/"
 
 # How many rows of a file Spark takes at a time, as columns in memory: for so many bytes of messages, and at most so many
 # rows, since some messages may be far larger than others.
-_AT_A_TIME = "spark.sql.parquet.columnarReaderBatchSize"
 _BYTES_AT_A_TIME, _FEWEST_ROWS, _MOST_ROWS = 16 << 20, 16, 256
 
 
 def rows_at_a_time(spark: SparkSession, tallies: Iterable[PartitionTally]) -> AbstractContextManager[None]:
     """Within this, rows of files are read as fast as the size of their messages allows: those that these tallies count."""
-    return setting(spark, _AT_A_TIME, str(number_at_a_time(tallies)))
+    return setting(spark, PARQUET_ROWS, str(number_at_a_time(tallies)))
 
 
 def number_at_a_time(tallies: Iterable[PartitionTally]) -> int:

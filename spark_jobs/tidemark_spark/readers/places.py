@@ -90,7 +90,7 @@ def hbase_places(
     wanted = covered | (more or RangeSet())
     schema = places_schema(fields, others=others)
     scans = tuple(pieces(wanted))
-    reader = _Reader(book, table, replace(view, windows=[]), (), tuple(fields), schema, digested, others)
+    reader = _Reader(book, table, replace(view, windows=[]), scans, tuple(fields), schema, digested, others)
     if rows is not None and rows <= _FEW_ROWS and len(scans) <= _FEW_SCANS and not fields:
         found = pa.Table.from_batches(reader.of(scans), schema)
         return spark.createDataFrame(found) if found.num_rows else spark.createDataFrame([], from_arrow_schema(schema))

@@ -85,12 +85,17 @@ def takes_one_pass(stream: Stream) -> bool:
     return stream.transform is None or stream.transform.sql is not None
 
 
+def may_be_made_of_messages(stream: Stream) -> bool:
+    """Whether `made_of_messages` may say yes, by the stream file."""
+    return not stream.has_own_code and takes_one_pass(stream)
+
+
 def made_of_messages(spark: SparkSession, stream: Stream) -> bool:
     """Whether each row is an expression of one message, and of nothing else: no table, no clock, no code of the user's.
 
     Raises WrongUse as `one_pass` does.
     """
-    if stream.has_own_code or not takes_one_pass(stream):
+    if not may_be_made_of_messages(stream):
         return False
     if stream.transform is None and not stream.checks:
         return True
@@ -190,7 +195,7 @@ class OnePass:
         )
         return after(read, became), tuple(by_partition)
 
-    @property
+    @cached_property
     def dead_letters_at_hand(self) -> bool:
         """Whether all dead letters came to the driver with the pass."""
         tallies, _ = self.tallies_and_blocks
@@ -199,11 +204,10 @@ class OnePass:
     @cached_property
     def dead_letters(self) -> DataFrame:
         """The dead letters, one row for each, with COUNTED, TOMBSTONE and what is theirs. They are read again if many."""
-        kept = self.counts.kept.value()
-        number = kept.size()
         if self.dead_letters_at_hand:
+            kept = self.counts.kept.value()
             context: Any = self.spark.sparkContext._jsc
-            rows = frame_of(self.spark, context.parallelize(kept, max(1, min(number, 4))), self.schema)
+            rows = frame_of(self.spark, context.parallelize(kept, max(1, min(kept.size(), 4))), self.schema)
         else:
             rows = outcomes.dead_letters(self.again())
         return rows.withColumn(INDEX, F.lit(0)).withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})

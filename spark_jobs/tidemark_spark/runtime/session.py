@@ -19,6 +19,8 @@ from tidemark_spark.runtime.calls import look_up_once
 from tidemark_spark.runtime.engine_run import EngineRun, attach, current
 from tidemark_spark.runtime.shipping import PY_FILES, own_modules, ship_code
 
+# How many rows of a Parquet file are read at a time.
+PARQUET_ROWS = "spark.sql.parquet.columnarReaderBatchSize"
 # Settings that the results depend on. They are the same wherever the job runs.
 _SETTINGS = {
     # Times are written and digested as text: they must not depend on where a worker stands.
@@ -34,8 +36,8 @@ _SETTINGS = {
     "spark.serializer.objectStreamReset": "1",
     # How many rows a page of a Parquet file has at least, before Parquet looks how large it has become.
     "spark.hadoop.parquet.page.size.row.check.min": "10",
-    # How many rows are read from a page at a time, whatever their size: see `readers.parquet.rows_at_a_time`.
-    "spark.sql.parquet.columnarReaderBatchSize": "16",
+    # Few, since rows may have any size: see `readers.parquet.rows_at_a_time`.
+    PARQUET_ROWS: "16",
     # Spark keeps consumers, and messages that they have fetched, for later reads by the same name. Each read has its own name.
     "spark.kafka.consumer.cache.timeout": "30s",
     "spark.kafka.consumer.cache.evictorThreadRunInterval": "10s",

@@ -76,16 +76,17 @@ def held(most_bytes: int, *paths: str) -> Acknowledgements | None:
 
     The rows are read and counted in batches, so memory does not grow with the files.
     """
+    listed: list[tuple[str, ds.Dataset]] = []
     for place in paths:
         with folders.opened(place) as (filesystem, path):
             found = ds.dataset(path, filesystem=filesystem, format=_TOPICS_ONCE)
             most_bytes -= sum(one.size for one in filesystem.get_file_info(found.files))
             if most_bytes < 0:
                 return None
+            listed.append((place, found))
     sums: dict[TopicPartition, list[int]] = {}
-    for place in paths:
-        with folders.opened(place) as (filesystem, path):
-            found = ds.dataset(path, filesystem=filesystem, format=_TOPICS_ONCE)
+    for place, found in listed:
+        with folders.naming(place):
             # File by file: over all files at once, Arrow reads far ahead, and keeps the memory of it.
             for file in found.get_fragments():
                 for batch in file.to_batches(columns=list(_COUNTED), batch_size=_AT_A_TIME, batch_readahead=2):

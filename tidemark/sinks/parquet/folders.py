@@ -32,8 +32,15 @@ def opened(folder: str) -> Iterator[tuple[fs.FileSystem, str]]:
 
     Raises WrongUse for a folder that Arrow cannot open. An OSError in the block becomes Unreachable.
     """
-    try:
+    with naming(folder):
         yield _located(folder)
+
+
+@contextmanager
+def naming(folder: str) -> Iterator[None]:
+    """Within this, an OSError becomes Unreachable, with the name of the folder."""
+    try:
+        yield
     except OSError as problem:
         raise Unreachable(f"{folder}: {problem}") from problem
 
