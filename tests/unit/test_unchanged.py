@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -148,6 +148,8 @@ windows = st.builds(
 everything = RangeSet(OffsetRange(at, 0, END) for at in PARTITIONS)
 
 
+# A partition without messages, of a window without blocks.
+@example({}, [Read(RangeSet([OffsetRange(PARTITIONS[0], 0, 1)]), TODAY, None)], everything, SIZE, 1)
 @given(
     logs,
     st.lists(windows, max_size=6),
