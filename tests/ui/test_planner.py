@@ -72,6 +72,8 @@ def test_records_are_planned_started_and_followed_to_their_answers(
     file.write_text("topic,partition,offset\n" + "\n".join(f"{TOPIC},{at},{offset}" for at, offset in rows))
     page.set_input_files("#file", file)
     page.locator("#counted", has_text="6 lines").wait_for()
+    page.click("#more summary")
+    page.fill("input[name=lanes]", "2")
     page.click("#resolve")
     page.locator("#summary", has_text="3 offsets of 2 partitions would be read. 2 offsets cannot be read.").wait_for()
     parts = page.locator("#parts").inner_text()
@@ -106,6 +108,9 @@ def test_records_are_planned_started_and_followed_to_their_answers(
     page.screenshot(path=SCREENSHOTS / "run-finished.png", full_page=True)
     _, started = airflow.call("GET", f"/api/v2/dags/cdn_logs__replay/dagRuns/{run}")
     assert (started["triggering_user_name"], started["conf"]["plan"]) == (environment.ADMIN, plan)
+    # Of three records, one lane has read two and the other one.
+    published = airflow.result("cdn_logs__replay", run, "publish")
+    assert [one["windows"][0]["read"] for one in (published, *published["then"])] == [2, 1]
 
     # The other one's plan would replace other results than it has shown.
     other.fill("input[name=reason]", "the same, later")
