@@ -15,16 +15,19 @@ from pyspark.sql import functions as F
 from tests.support.oracle import Example, Outcome
 from tests.support.playground import Make, Playground
 from tests.support.rows import GIVEN_BACK, messages_of, stream_of
+from tests.support.waiting import until
+from tidemark.commit.protocol import Step
 from tidemark.ledger.records import LaneKind, Record
 from tidemark.offsets.blocks import WHOLE
 from tidemark.offsets.ranges import RangeSet
+from tidemark.planning import splitting
 from tidemark.streams.model import Stream
 from tidemark_spark.columns import COORDINATE, DIGEST, INDEX, OUTCOME, REASON, TOMBSTONE, content_digest, field
 from tidemark_spark.jobs import window_work
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.rows import one_pass, outcomes
 from tidemark_spark.rows.pipeline import rows_of
-from tidemark_spark.rows.reading import read_offsets
+from tidemark_spark.rows.reading import counted_ranges, lines_of, read_offsets
 from tidemark_spark.rows.row_by_row import row_by_row
 from tidemark_spark.rows.tallying import tallies_and_blocks
 from tidemark_spark.rows.transform import transformed
@@ -80,17 +83,21 @@ def produce(play: Playground, count: int) -> None:
 
 
 @pytest.fixture
-def passes(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each window, whether its rows took one pass."""
-    found: list[bool] = []
+def made(monkeypatch: pytest.MonkeyPatch) -> list[one_pass.OnePass | None]:
+    """For each window, the rows that one pass makes; None if it takes the longer way."""
+    found: list[one_pass.OnePass | None] = []
 
     def watched(*given: Any, **how: Any) -> one_pass.OnePass | None:
-        rows = one_pass.one_pass(*given, **how)
-        found.append(rows is not None)
-        return rows
+        found.append(one_pass.one_pass(*given, **how))
+        return found[-1]
 
     monkeypatch.setattr(window_work, "one_pass", watched)
     return found
+
+
+def ways(made: list[one_pass.OnePass | None]) -> list[bool]:
+    """For each window, whether its rows took one pass."""
+    return [rows is not None for rows in made]
 
 
 def counted_again(spark: SparkSession, play: Playground, record: Record, wanted: RangeSet) -> None:
@@ -117,12 +124,12 @@ def counted_again(spark: SparkSession, play: Playground, record: Record, wanted:
 @pytest.mark.covers("G1")
 @pytest.mark.parametrize("sinks", [[PARQUET], [HBASE], [HBASE, PARQUET]], ids=["files", "rows", "both"])
 def test_rows_and_tallies_are_those_of_the_longer_way(
-    make: Make, spark: SparkSession, passes: list[bool], sinks: list[dict[str, Any]]
+    make: Make, spark: SparkSession, made: list[one_pass.OnePass | None], sinks: list[dict[str, Any]]
 ) -> None:
     play = make(replace(SEVERAL, stream={**STREAM, "sinks": sinks}))
     produce(play, 400)
     (record,) = play.ingest()
-    assert passes == [True]
+    assert ways(made) == [True]
     counted_again(spark, play, record, record.window.hull())
     dead = sum(tally.dead_letters for tally in record.tallies)
     assert 0 < dead < 400
@@ -142,14 +149,14 @@ def test_rows_and_tallies_are_those_of_the_longer_way(
 @pytest.mark.usefixtures("spark")
 @pytest.mark.covers("E34", "G1")
 def test_a_transform_of_single_rows_takes_one_pass_and_a_failing_message_the_longer_way(
-    make: Make, spark: SparkSession, passes: list[bool]
+    make: Make, spark: SparkSession, made: list[one_pass.OnePass | None]
 ) -> None:
     failing = {"sql": SELECTED % "10.0D / id", "fields": FIELDS}
     play = make(replace(SEVERAL, stream={**STREAM, "sinks": [PARQUET, HBASE], "transform": failing}))
     produce(play, 400)
     (record,) = play.ingest()
     # 10.0 / 0: the pass ends, and its files with it. A second attempt finds the message, which is a dead letter.
-    assert passes == [True]
+    assert ways(made) == [True]
     reasons = {fields["reason"] for _, fields in play.independent.hbase(f"{play.name}_dead").rows}
     assert "transform: DIVIDE_BY_ZERO" in reasons
     assert sum(tally.skipped.number for tally in record.tallies) > 0
@@ -159,29 +166,76 @@ def test_a_transform_of_single_rows_takes_one_pass_and_a_failing_message_the_lon
 
     # Without such a message, one pass is enough.
     play.rewrite(transform={"sql": SELECTED % "id / 10.0D", "fields": FIELDS})
-    passes.clear()
+    made.clear()
     (replayed,) = play.select(LaneKind.REPLAY, record.window.hull())
-    assert passes == [True]
+    assert ways(made) == [True]
     counted_again(spark, play, replayed, record.window.hull())
     report = audit(play.opened, play.new_run())
     assert report.clean, report.sentence()
 
 
-@pytest.mark.usefixtures("spark")
+def messages_read(spark: SparkSession, rows: one_pass.OnePass | None) -> int:
+    """How many messages the pass has read, and all that used its rows after it."""
+    assert rows is not None
+    return sum(tally.read.number for tally, _ in counted_ranges(lines_of(spark, rows.counts.read)))
+
+
+def blocks_of(spark: SparkSession, number: int, tasks: int) -> list[int]:
+    """The blocks of an RDD that Spark has."""
+    java: Any = spark.sparkContext._jvm
+    manager = java.org.apache.spark.SparkEnv.get().blockManager()
+    block = java.org.apache.spark.storage.RDDBlockId
+    return [at for at in range(tasks) if manager.getStatus(block(number, at)).isDefined()]
+
+
 @pytest.mark.covers("E46")
-def test_more_dead_letters_than_come_with_the_pass_are_read_again(
-    make: Make, monkeypatch: pytest.MonkeyPatch, passes: list[bool]
+@pytest.mark.parametrize("few", [True, False], ids=["by the driver", "by workers"])
+@pytest.mark.parametrize("kept", ["all", "some", "none", "lost"])
+def test_dead_letters_that_are_not_kept_are_read_again(
+    make: Make,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    made: list[one_pass.OnePass | None],
+    kept: str,
+    *,
+    few: bool,
 ) -> None:
-    monkeypatch.setattr(one_pass, "_MOST_KEPT", 5)
-    play = make(SEVERAL)
+    for name in ("RECORDS_PER_TASK", "_SHORT"):
+        monkeypatch.setattr(splitting, name, 50)
+    # Some messages are skipped.
+    play = make(replace(SEVERAL, stream={**STREAM, "transform": {"sql": SELECTED % "share", "fields": FIELDS}}))
     produce(play, 400)
-    (record,) = play.ingest()
-    assert passes == [True]
+    if not few:
+        monkeypatch.setattr(one_pass, "_FEW", 5)
+    (first,) = play.ingest()
+    (rows,) = made
+    assert messages_read(spark, rows) == 400
+
+    tasks = rows.rows.getNumPartitions()
+    most = {"all": one_pass._MOST_HELD, "none": 0, "some": rows.counts.dead_bytes.value() // tasks}
+    monkeypatch.setattr(one_pass, "_MOST_HELD", most.get(kept, one_pass._MOST_HELD))
+
+    def lose(step: Step) -> None:
+        if step != Step.READ:
+            return
+        last = made[-1]
+        assert last is not None
+        assert (len(blocks_of(spark, last.held, tasks)) == tasks) == (kept in ("all", "lost"))
+        if kept == "lost":
+            spark.sparkContext._jsc.sc().unpersistRDD(last.held, True)
+
+    (record,) = play.select(LaneKind.REPLAY, first.window.hull(), on_step=lose)
+    assert ways(made) == [True, True]
+    read = messages_read(spark, made[-1])
+    assert {"all": read == 400, "some": 400 < read < 800, "none": read == 800, "lost": read == 800}[kept], read
     dead = play.independent.hbase(f"{play.name}_dead")
-    assert (len(dead.rows), dead.twice()) == (sum(tally.dead_letters for tally in record.tallies), 0)
-    assert len(dead.rows) > 20
+    assert len(dead.rows) == sum(tally.dead_letters for tally in record.tallies) > 20
+    assert dead.twice() == 0
     report = audit(play.opened, play.new_run())
     assert report.clean, report.sentence()
+    # Nothing stays in Spark's memory.
+    numbers = [rows.held for rows in made if rows is not None]
+    until(lambda: not any(blocks_of(spark, number, tasks) for number in numbers), "Spark still keeps dead letters")
 
 
 def selecting(sql: str) -> Stream:

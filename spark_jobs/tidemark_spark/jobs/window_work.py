@@ -54,8 +54,8 @@ class _Made:
 
     stored: Callable[[], DataFrame]
     dead_letters: Callable[[], DataFrame]
-    # Whether the driver holds all dead letters.
-    at_hand: bool = False
+    # Whether the driver has memory for all dead letters.
+    few_dead_letters: Callable[[], bool] = lambda: False
     close: Callable[[], None] = lambda: None
 
 
@@ -150,6 +150,11 @@ class SparkWork:
         rows = one_pass(self._spark, self._messages, stream, self._refusals, self._block_size, never=never)
         if rows is None:
             return False
+        # A window with one sink needs its rows no more.
+        stored = (
+            partial(first.written, self._spark, self._context) if isinstance(first, FileSink) else lambda: rows.stored
+        )
+        self._made = _Made(stored, lambda: rows.dead_letters, lambda: rows.few_dead_letters, rows.close)
         self.progress.begin(f"reading, and storing {first.name}")
         try:
             acknowledged = first.store(rows.stored, self._context)
@@ -161,11 +166,6 @@ class SparkWork:
             raise
         self._stored[first.name] = acknowledged
         self._tallies, self._blocks = rows.tallies_and_blocks
-        # A window with one sink needs its rows no more.
-        stored = (
-            partial(first.written, self._spark, self._context) if isinstance(first, FileSink) else lambda: rows.stored
-        )
-        self._made = _Made(stored, lambda: rows.dead_letters, rows.dead_letters_at_hand)
         return True
 
     def _discard(self, sink: OnePassSink) -> None:
@@ -248,7 +248,7 @@ class SparkWork:
         messages = self._rows.dead_letters()
         number = sum(tally.dead_letters for tally in self._tallies)
         tasks = math.ceil(number / _DEAD_LETTERS_PER_TASK)
-        if self._rows.at_hand:
+        if self._rows.few_dead_letters():
             context = replace(context, few=True)
         elif not context.few and tasks <= self._spark.sparkContext.defaultParallelism:
             # Dead letters are mostly few: one Python task for each piece of the window would cost more than the writing.

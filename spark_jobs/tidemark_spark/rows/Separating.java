@@ -6,14 +6,20 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
-import org.apache.spark.api.java.function.FlatMapFunction;
+import org.apache.spark.SparkEnv;
+import org.apache.spark.api.java.function.Function2;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.catalyst.expressions.XXH64;
+import org.apache.spark.storage.RDDBlockId;
+import org.apache.spark.storage.StorageLevel;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.util.CollectionAccumulator;
+import org.apache.spark.util.LongAccumulator;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.reflect.ClassTag$;
 
 /**
  * Separates the rows that are stored from dead letters, and counts all of them by their outcomes and blocks of offsets.
@@ -27,12 +33,13 @@ import org.apache.spark.util.CollectionAccumulator;
  *
  * At the end of a task, `counted` gets a line for each block: topic, incarnation, partition, number of the block, then for
  * each outcome the number of messages and the XOR of their hashes, then the XOR of the hashes of rows, and that of digests.
- * `kept` gets the dead letters of the task, if they are at most `mostRows` and `mostBytes`. A dead letter whose reason ends
- * with `never` (unless it is empty) ends the task.
+ * `deadBytes` gets the bytes of the dead letters. If these are at most `mostBytes`, Spark keeps the task's dead letters, as a
+ * block of the RDD `held` (see `DeadLetters.java`). A dead letter whose reason ends with `never` (unless it is empty) ends
+ * the task.
  *
  * Janino compiles this: Java 8, without generics and lambdas.
  */
-public class Separating implements FlatMapFunction {
+public class Separating implements Function2 {
     private static final long serialVersionUID = 1;
     private static final long SPARK_SEED = 42;
     private static final int TOPIC = 0;
@@ -51,32 +58,32 @@ public class Separating implements FlatMapFunction {
 
     private final char[] kinds;
     private final long size;
-    private final int mostRows;
     private final long mostBytes;
     private final String never;
+    private final int held;
     private final CollectionAccumulator counted;
-    private final CollectionAccumulator kept;
+    private final LongAccumulator deadBytes;
 
     public Separating(
         String kinds,
         Number size,
-        Number mostRows,
         Number mostBytes,
         String never,
+        Number held,
         CollectionAccumulator counted,
-        CollectionAccumulator kept
+        LongAccumulator deadBytes
     ) {
         this.kinds = kinds.toCharArray();
         this.size = size.longValue();
-        this.mostRows = mostRows.intValue();
         this.mostBytes = mostBytes.longValue();
         this.never = never;
+        this.held = held.intValue();
         this.counted = counted;
-        this.kept = kept;
+        this.deadBytes = deadBytes;
     }
 
-    public Iterator call(Object rows) {
-        return new Stored((Iterator) rows);
+    public Object call(Object task, Object rows) {
+        return new Stored(((Integer) task).intValue(), (Iterator) rows);
     }
 
     private static long hash(UTF8String text, long seed) {
@@ -85,6 +92,7 @@ public class Separating implements FlatMapFunction {
 
     /** The rows of a task that are stored. Each is the same object with other contents. */
     private class Stored implements Iterator {
+        private final int task;
         private final Iterator rows;
         private final Object[] hashes = new Object[3];
         private final JoinedRow joined = new JoinedRow();
@@ -99,10 +107,11 @@ public class Separating implements FlatMapFunction {
         private long seed;
         private long[] sums;
         private final List dead = new ArrayList();
-        private long deadBytes;
-        private boolean tooMany;
+        private long bytes;
+        private boolean reported;
 
-        Stored(Iterator rows) {
+        Stored(int task, Iterator rows) {
+            this.task = task;
             this.rows = rows;
         }
 
@@ -113,8 +122,10 @@ public class Separating implements FlatMapFunction {
                     next = row;
                 }
             }
-            if (next == null) {
+            if (next == null && !reported) {
                 report();
+                // This may be asked for the end again.
+                reported = true;
             }
             return next != null;
         }
@@ -210,9 +221,8 @@ public class Separating implements FlatMapFunction {
             if (!never.isEmpty() && !row.isNullAt(reason) && row.getUTF8String(reason).toString().endsWith(never)) {
                 throw new IllegalStateException("tidemark: " + row.getUTF8String(reason));
             }
-            deadBytes += row.getSizeInBytes();
-            if (tooMany || dead.size() == mostRows || deadBytes > mostBytes) {
-                tooMany = true;
+            bytes += row.getSizeInBytes();
+            if (bytes > mostBytes) {
                 dead.clear();
                 return;
             }
@@ -229,13 +239,16 @@ public class Separating implements FlatMapFunction {
                 }
                 counted.add(line.toString());
             }
-            for (int i = 0; i < dead.size(); i++) {
-                kept.add(dead.get(i));
+            deadBytes.add(bytes);
+            if (bytes <= mostBytes) {
+                SparkEnv.get().blockManager().putIterator(
+                    new RDDBlockId(held, task),
+                    CollectionConverters.asScala(dead.iterator()),
+                    StorageLevel.MEMORY_AND_DISK_SER(),
+                    true,
+                    ClassTag$.MODULE$.apply(InternalRow.class)
+                );
             }
-            // This may be asked for the end again.
-            blocks.clear();
-            dead.clear();
-            sums = null;
         }
 
         public void remove() {

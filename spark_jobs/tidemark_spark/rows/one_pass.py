@@ -10,6 +10,7 @@ Spark takes each task's counts once, however often it runs. A second job on the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -55,7 +56,7 @@ from tidemark_spark.runtime.compiling import compiled, new_instance
 from tidemark_spark.runtime.frames import frame_of, rows_of
 from tidemark_spark.runtime.once import made_of_each_row, repeatable
 
-_SEPARATING = Path(__file__).with_name("Separating.java")
+_SEPARATING, _DEAD_LETTERS = (Path(__file__).with_name(name) for name in ("Separating.java", "DeadLetters.java"))
 _KINDS: Mapping[FieldType, str] = {
     "string": "s",
     "binary": "s",
@@ -67,10 +68,13 @@ _KINDS: Mapping[FieldType, str] = {
 # What only a dead letter has.
 _OF_DEAD_LETTERS = (REASON, FAILURE)
 _OF_MESSAGE = (KEY, VALUE, TIMESTAMP, HEADERS)
-# So many dead letters of a window come to the driver with the pass. More are read again.
-_MOST_KEPT, _MOST_KEPT_BYTES = 20_000, 32 << 20
+# So many bytes of dead letters are kept of each task. Those of other tasks are read again.
+_MOST_HELD = 32 << 20
+# So many dead letters of a window, of so many bytes, are few.
+_FEW, _FEW_BYTES = 100_000, 32 << 20
+_DEAD_LETTERS_PER_TASK = 5_000
 
-# Gives the messages of the window, counted by the accumulator, or not counted.
+# Gives the messages of the window, counted by the accumulator.
 Messages = Callable[[Any], DataFrame]
 
 
@@ -117,31 +121,32 @@ def one_pass(
     None if the transform is not one of single rows, or rows may come out otherwise when they are computed again. Raises
     WrongUse for a transform that does not give what it has to.
     """
-    context: Any = spark.sparkContext._jsc
-    read, separated, kept = (context.sc().collectionAccumulator() for _ in range(3))
+    context: Any = spark.sparkContext._jsc.sc()
+    read, separated = context.collectionAccumulator(), context.collectionAccumulator()
     rows = _separable(messages(read), stream, refusals)
     if rows is None or not repeatable(rows):
         return None
     java = rows_of(rows)
-    tasks = max(1, java.getNumPartitions())
+    held, dead_bytes = context.newRddId(), context.longAccumulator()
     separating = new_instance(
         compiled(spark.sparkContext, _SEPARATING),
         "".join(_KINDS[kind] for kind in stream.fields.values()),
         block_size,
-        max(1, _MOST_KEPT // tasks),
-        _MOST_KEPT_BYTES // tasks,
+        _MOST_HELD,
         never,
+        held,
         separated,
-        kept,
+        dead_bytes,
     )
     hashes = [T.StructField(name, T.LongType()) for name in (MESSAGE_HASH, ROW_HASH, DIGEST)]
-    stored = frame_of(spark, java.mapPartitions(separating), T.StructType([*rows.schema, *hashes]))
+    stored = frame_of(spark, java.mapPartitionsWithIndex(separating, False), T.StructType([*rows.schema, *hashes]))
     return OnePass(
         spark,
         stored.withColumn(INDEX, F.lit(0)).drop(OUTCOME, *_OF_DEAD_LETTERS, *_OF_MESSAGE),
+        java,
         rows.schema,
-        lambda: _separable(messages(None), stream, refusals) or rows,
-        _Counts(read, separated, kept),
+        held,
+        _Counts(read, separated, dead_bytes),
     )
 
 
@@ -161,24 +166,26 @@ def _separable(messages: DataFrame, stream: Stream, refusals: Sequence[Column]) 
 
 @dataclass(frozen=True)
 class _Counts:
-    """Accumulators of the pass: what was read, what became of it, and the dead letters."""
+    """Accumulators of the pass: what was read, what became of it, and the bytes of dead letters."""
 
     read: Any
     separated: Any
-    kept: Any
+    dead_bytes: Any
 
 
 @dataclass(frozen=True)
 class OnePass:
-    """The rows of a window. `stored` is for one job, that of the first sink; all else is known after it.
+    """The rows of a window. `stored` is for one job, that of the first sink; all else is known after it. Close it.
 
-    `stored` has the columns that `contract.Sink.store` names.
+    `stored` has the columns that `contract.Sink.store` names. `rows` are those of all messages, as Java has them, with the
+    columns of `schema`. `held` is the number of the RDD whose blocks are dead letters.
     """
 
     spark: SparkSession
     stored: DataFrame
+    rows: Any
     schema: T.StructType
-    again: Callable[[], DataFrame]
+    held: int
     counts: _Counts
 
     @cached_property
@@ -196,21 +203,29 @@ class OnePass:
         return after(read, became), tuple(by_partition)
 
     @cached_property
-    def dead_letters_at_hand(self) -> bool:
-        """Whether all dead letters came to the driver with the pass."""
+    def few_dead_letters(self) -> bool:
+        """Whether the dead letters take little of the driver's memory, all together."""
+        return self._number_dead <= _FEW and self.counts.dead_bytes.value() <= _FEW_BYTES
+
+    @property
+    def _number_dead(self) -> int:
         tallies, _ = self.tallies_and_blocks
-        return bool(self.counts.kept.value().size() == sum(tally.dead_letters for tally in tallies))
+        return sum(tally.dead_letters for tally in tallies)
 
     @cached_property
     def dead_letters(self) -> DataFrame:
-        """The dead letters, one row for each, with COUNTED, TOMBSTONE and what is theirs. They are read again if many."""
-        if self.dead_letters_at_hand:
-            kept = self.counts.kept.value()
-            context: Any = self.spark.sparkContext._jsc
-            rows = frame_of(self.spark, context.parallelize(kept, max(1, min(kept.size(), 4))), self.schema)
-        else:
-            rows = outcomes.dead_letters(self.again())
+        """The dead letters, one row for each, with COUNTED, TOMBSTONE and what is theirs."""
+        context: Any = self.spark.sparkContext
+        # Reading messages again counts them again, so the counts of the pass must be known by now.
+        tasks = max(context.defaultParallelism, math.ceil(self._number_dead / _DEAD_LETTERS_PER_TASK))
+        dead = self.rows.mapPartitionsWithIndex(new_instance(compiled(context, _DEAD_LETTERS), self.held), False)
+        rows = frame_of(self.spark, dead.coalesce(tasks), self.schema)
         return rows.withColumn(INDEX, F.lit(0)).withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})
+
+    def close(self) -> None:
+        """Free what Spark keeps of the dead letters."""
+        context: Any = self.spark.sparkContext._jsc
+        context.sc().unpersistRDD(self.held, False)
 
 
 def _read(ranges: Iterable[tuple[PartitionTally, int]]) -> list[PartitionTally]:
