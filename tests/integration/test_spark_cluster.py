@@ -69,6 +69,19 @@ def test_a_cluster_with_the_settings_of_the_documents(
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.covers("F3")
+def test_dead_letters_that_are_lost_with_an_executor_are_read_again(
+    make: Make, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KILL_BEHIND", Step.READ.value)
+    play = make(CDN)
+    play.produce(600)
+    assert "Lost executor" in submit(play, cluster, tmp_path / "job.log", EXECUTOR_KILLED_JOB)
+    (window,) = play.opened.book.committed()
+    assert sum(tally.dead_letters for tally in window.record.tallies) > 0
+    play.assert_exactly_what_was_read()
+
+
 DRAWING = """
 import secrets
 
