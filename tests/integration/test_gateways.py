@@ -6,7 +6,7 @@ import random
 import secrets
 import signal
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -125,12 +125,22 @@ def test_rows_are_read_in_pages_of_a_few_megabytes(site: Site, monkeypatch: pyte
         read(self, each)
 
     monkeypatch.setattr(PageSize, "read", noted)
-    found: Iterable[tuple[bytes, bytes]]
-    if thrift == 1:
-        found = [(key, cells[b"d:x"]) for key, cells in gateway.scan(table, b"a", b"c")]
-    else:
-        rows = Gateway2(HBaseEndpoint("127.0.0.1", site.port("thrift2"))).scan(table, b"a", b"c")
-        found = [(row.row, row.columnValues[0].value) for row in rows]
-    assert found == [*large, *small]
-    # Behind the last of these is one for all the rest.
-    assert pages == [8, 4, 4, 4, 4, 32, 256]
+    gateway2 = Gateway2(HBaseEndpoint("127.0.0.1", site.port("thrift2")))
+
+    def scan(start: bytes, size: PageSize | None = None) -> Iterator[tuple[bytes, bytes]]:
+        if thrift == 1:
+            return ((key, cells[b"d:x"]) for key, cells in gateway.scan(table, start, b"c", size))
+        return ((row.row, row.columnValues[0].value) for row in gateway2.scan(table, start, b"c", size))
+
+    assert list(scan(b"a")) == [*large, *small]
+    assert pages == [8, 4, 4, 4, 4, 32, 256, 408]
+
+    # A scan goes on with the size of the one before, in its first page not with all of it: its rows may be larger.
+    pages.clear()
+    size = PageSize()
+    assert [list(scan(start, size)) for start in (b"b", b"b0100", b"a")] == [small, small[100:], [*large, *small]]
+    assert pages == [8, 64, 512, 116, 512, 88, 512, 102, 106]
+    # Two at the same time, of which one asks for fewer rows than the other.
+    some = [*large, *small][: len(small)]
+    assert list(zip(scan(b"b", size), scan(b"a", size), strict=False)) == list(zip(small, some, strict=True))
+    assert list(zip(scan(b"a", size), scan(b"b", size), strict=False)) == list(zip(some, small, strict=True))

@@ -14,7 +14,9 @@ from tidemark_spark.columns import INCARNATION, OFFSET, PARTITION, TOPIC
 from tidemark_spark.rows import selecting
 from tidemark_spark.rows.selecting import marked, only, without
 
-PARTITIONS = [TopicPartition(topic, number, 1) for topic in ("orders", "über") for number in range(40)]
+# No topic of Kafka has the third name, but what is given is what is found.
+TOPICS = ("orders", "über", r"a'b\\'c\d")
+PARTITIONS = [TopicPartition(topic, number, 1) for topic in TOPICS for number in range(40)]
 
 
 def scattered(chance: random.Random) -> RangeSet:
@@ -46,13 +48,32 @@ def close_in_a_topic(chance: random.Random) -> RangeSet:
     return RangeSet(one for one in close(chance) if one.partition.topic == "orders" and one.start < 1_000)
 
 
-@pytest.mark.parametrize("chosen", [scattered, whole, close, close_in_a_topic])
+def few(chance: random.Random) -> RangeSet:
+    """So few that they are conditions, several of each partition."""
+    starts = [(at, start) for at in PARTITIONS[::15] for start in range(0, 900, 300)]
+    return RangeSet(OffsetRange(at, start, start + chance.choice((1, 2, 100))) for at, start in starts)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "least", "most"),
+    [
+        (few, 1, 50),
+        (scattered, 51, 15_000),
+        (whole, 51, 15_000),
+        (close, 15_001, 100_000),
+        (close_in_a_topic, 15_001, 100_000),
+    ],
+)
 def test_rows_inside_and_outside(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, chosen: Callable[[random.Random], RangeSet]
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    chosen: Callable[[random.Random], RangeSet],
+    least: int,
+    most: int,
 ) -> None:
     monkeypatch.setattr(selecting, "_PIECES_MADE", 10_000)
     ranges = chosen(random.Random(7))
-    assert len(list(ranges)) > (50 if chosen in (scattered, whole) else 15_000)
+    assert least <= len(list(ranges)) <= most
     places = [(at, offset) for at in PARTITIONS for offset in range(1_000)]
     inside = {place for place in places if place in ranges}
     assert 0 < len(inside) < len(places)
@@ -70,6 +91,13 @@ def test_rows_inside_and_outside(
     assert both.columns == [*rows.columns, "_inside"]
     assert found(both.where("_inside")) == inside
     assert found(both.where("not _inside")) == set(places) - inside
+
+
+def test_rows_at_no_offset(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([("orders", 1, 0, 7)], f"{TOPIC} string, {INCARNATION} int, {PARTITION} int, {OFFSET} long")
+    assert found(only(rows, RangeSet())) == set()
+    assert found(without(rows, RangeSet())) == {(TopicPartition("orders", 0, 1), 7)}
+    assert found(marked(rows, RangeSet(), "_inside").where("_inside")) == set()
 
 
 def found(rows: DataFrame) -> set[tuple[TopicPartition, int]]:

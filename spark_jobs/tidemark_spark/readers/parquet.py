@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from functools import reduce
+from typing import cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -42,16 +43,18 @@ def number_at_a_time(tallies: Iterable[PartitionTally]) -> int:
     return max(_FEWEST_ROWS, int(min(_MOST_ROWS, _BYTES_AT_A_TIME / max(average, 1))))
 
 
-def rows_of(spark: SparkSession, parts: Iterable[Part], schema: StructType) -> DataFrame:
+def rows_of(spark: SparkSession, parts: Iterable[Part], schema: StructType, *, windows: bool = False) -> DataFrame:
     """The rows that count in some folders. One read takes all folders whose rows no newer window has taken.
 
-    Columns: those of `schema`, null where a file lacks one, and the window and generation that wrote the row (not for Delta
-    tables). If a folder is missing, Spark fails and names it.
+    Columns: those of `schema`, null where a file lacks one. With `windows`, also the window and generation that wrote the
+    row (not for Delta tables). If a folder is missing, Spark fails and names it.
     """
 
     def read(*folders: str) -> DataFrame:
         # The files have all columns. The names of their folders may differ from window to window.
         rows = spark.read.schema(schema).option("recursiveFileLookup", True).parquet(*folders)
+        if not windows:
+            return rows
         path = F.col("_metadata.file_path")
         named = (F.regexp_extract(path, _FOLDER, number) for number in (1, 2, 3))
         return rows.select(
@@ -65,14 +68,14 @@ def rows_of(spark: SparkSession, parts: Iterable[Part], schema: StructType) -> D
         if not part.holds:
             continue
         if part.compacted:
-            found += _of_compacted(spark, part, schema)
+            found += [one if windows else one.drop(*WINDOW_COLUMNS) for one in _of_compacted(spark, part, schema)]
         elif part.lost:
             found += [without(read(*part.paths), lost) for lost in part.lost.values()]
         else:
             whole += part.paths
     if whole:
         found.append(read(*whole))
-    everything = StructType([*schema.fields, *_WINDOW])
+    everything = StructType([*schema.fields, *(_WINDOW if windows else ())])
     return reduce(DataFrame.unionAll, found) if found else spark.createDataFrame([], everything)
 
 
@@ -100,16 +103,14 @@ def parquet_rows(spark: SparkSession, parts: Iterable[Part], fields: Fields, *, 
     rows, so that the audit finds its rows missing. Without `gone`, Spark fails and names the folder.
     """
     there = [one for one in parts if not gone or all(map(exists, one.paths))]
-    schema = spark.createDataFrame([], schema_of(fields)).schema
-    rows = rows_of(spark, there, schema)
-    return rows.drop(*WINDOW_COLUMNS)
+    return rows_of(spark, there, schema_of(fields))
 
 
-def schema_of(fields: Fields) -> str:
+def schema_of(fields: Fields) -> StructType:
     """The columns of a sink's files: coordinate, `_index`, `_tombstone`, `_digest`, and the fields with their types."""
     columns = ", ".join(f"`{name}` {SPARK_TYPES[kind]}" for name, kind in fields.items())
     place = f"{AT[0]} string, {AT[1]} int, {AT[2]} int, {COORDINATE[3]} long, {INDEX} int"
-    return f"{place}, {TOMBSTONE} boolean, {DIGEST} long, {columns}"
+    return cast("StructType", StructType.fromDDL(f"{place}, {TOMBSTONE} boolean, {DIGEST} long, {columns}"))
 
 
 def places_of(spark: SparkSession, parts: Iterable[Part], fields: Fields, within: RangeSet | None = None) -> DataFrame:
@@ -141,7 +142,7 @@ def values_of(spark: SparkSession, parts: Iterable[Part], fields: Fields, within
     Only of folders whose windows cover some of `within`. `_others` names the columns with a value that today's stream file
     does not have. Missing folders have no rows.
     """
-    ours = spark.createDataFrame([], schema_of(fields)).schema
+    ours = schema_of(fields)
     chosen = [one for one in parts if any(part.covers & within for part in one.windows) and all(map(exists, one.paths))]
     # Folders of one stream file have the same columns: mostly all of them.
     alike: dict[tuple[StructField, ...], list[Part]] = {}

@@ -93,7 +93,9 @@ def hbase_places(
     reader = _Reader(book, table, replace(view, windows=[]), scans, tuple(fields), schema, digested, others)
     if rows is not None and rows <= _FEW_ROWS and len(scans) <= _FEW_SCANS and not fields:
         found = pa.Table.from_batches(reader.of(scans), schema)
-        return spark.createDataFrame(found) if found.num_rows else spark.createDataFrame([], from_arrow_schema(schema))
+        frame = spark.createDataFrame(found) if found.num_rows else spark.createDataFrame([], from_arrow_schema(schema))
+        # With a single partition, nothing is shuffled.
+        return frame.coalesce(1)
     cores = spark.sparkContext.defaultParallelism
     enough = 4 * cores if rows is None else max(cores, min(4 * cores, rows // _ROWS_PER_TASK))
     tasks = max(1, min(len(scans), enough))

@@ -117,11 +117,12 @@ class Gateway:
         self._repeated(f"write {rows.number} rows to {table}", put)
 
     def scan(
-        self, table: str, start: bytes, stop: bytes | None, **options: Any
+        self, table: str, start: bytes, stop: bytes | None, pages: PageSize | None = None, **options: Any
     ) -> Iterator[tuple[bytes, dict[bytes, Any]]]:
         """Rows of [start, stop), ascending, read in pages of about `paging.PAGE_BYTES`.
 
-        `options`: those of happybase's scan. Raises Unreachable, and TableMissing.
+        `pages` is for many scans of rows of one kind: each begins with pages as large as the last one's. `options`: those
+        of happybase's scan. Raises Unreachable, and TableMissing.
         """
 
         def page(connection: Any, start: bytes, rows: int) -> list[tuple[bytes, dict[bytes, Any]]]:
@@ -133,7 +134,7 @@ class Gateway:
             # With its timestamp, a value comes as a pair.
             return sum(len(value[0] if type(value) is tuple else value) for value in row[1].values())
 
-        return self._paged(table, start, page, weight, lambda row: row[0])
+        return self._paged(table, start, page, weight, lambda row: row[0], pages)
 
     def _paged(
         self,
@@ -142,27 +143,33 @@ class Gateway:
         page: Callable[[Any, bytes, int], list[T]],
         weight: Callable[[T], int],
         key: Callable[[T], bytes],
+        pages: PageSize | None,
     ) -> Iterator[T]:
         """The rows of a scan. `page` asks a connection for a number of rows, `weight` gives a row's bytes.
 
         Each page has its own scanner: one held while the caller works on a page would lose its lease.
         """
-        size = PageSize()
+        size = pages or PageSize()
+        size.begin()
 
-        def next_page(connection: Any) -> list[T]:
+        def next_page(connection: Any) -> tuple[list[T], bool]:
+            rows = size.rows
             try:
-                return page(connection, start, size.rows)
+                found = page(connection, start, rows)
             except TROUBLE:
                 size.failed()
                 raise
+            return found, len(found) < rows
 
         while True:
-            found = self._repeated(f"scan {table}", next_page)
+            found, last = self._repeated(f"scan {table}", next_page)
+            if found:
+                size.read(map(weight, found))
+            # The caller may work on another scan with these pages, behind any row.
             yield from found
-            if len(found) < size.rows:
+            if last:
                 return
             start = key(found[-1]) + b"\x00"
-            size.read(map(weight, found))
 
     def last_rows(
         self, table: str, start: bytes, stop: bytes, limit: int, **options: Any

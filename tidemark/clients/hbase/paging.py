@@ -10,13 +10,22 @@ from collections.abc import Iterable
 # The size that an answer should have. Rows of some hundred bytes come in pages of `_MOST`, so round trips cost little.
 PAGE_BYTES = 4 << 20
 _FIRST, _MOST, _GROWTH = 8, 2_000, 8
+# The most rows of the first page of a scan that goes on with the size of another one.
+_MOST_FIRST = 512
 
 
 class PageSize:
-    """The number of rows for a scan's next page: as many as fit into PAGE_BYTES, by the size of the last page's rows."""
+    """The number of rows for the next page: as many as fit into PAGE_BYTES, by the size of the last page's rows.
+
+    For one scan, or for one after the other of rows of one kind.
+    """
 
     def __init__(self) -> None:
         self.rows = _FIRST
+
+    def begin(self) -> None:
+        """Note that a scan begins. Its rows may be larger than those of the scan before."""
+        self.rows = min(self.rows, _MOST_FIRST)
 
     def read(self, weights: Iterable[int]) -> None:
         """Note a page that has come; `weights`: the bytes of each of its rows."""

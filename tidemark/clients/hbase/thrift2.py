@@ -14,6 +14,7 @@ from thriftpy2.rpc import make_client
 
 from tidemark.clients.connections import Connections, hbase2_endpoint
 from tidemark.clients.hbase.gateway import MISTAKE, Gateway
+from tidemark.clients.hbase.paging import PageSize
 
 # On a cluster's executors, this package is inside an archive.
 with as_file(files("tidemark.clients.hbase") / "hbase2.thrift") as _file:
@@ -39,7 +40,9 @@ class Gateway2(Gateway):
     def _dial(host: str, port: int, timeout_ms: int) -> _Connection:
         return _Connection(make_client(thrift.THBaseService, host, port, timeout=timeout_ms))
 
-    def scan(self, table: str, start: bytes, stop: bytes | None, **options: Any) -> Iterator[Any]:
+    def scan(
+        self, table: str, start: bytes, stop: bytes | None, pages: PageSize | None = None, **options: Any
+    ) -> Iterator[Any]:
         """As Gateway's, but the rows are TResults. `options`: those of a TScan."""
 
         def page(connection: Any, start: bytes, rows: int) -> list[Any]:
@@ -49,7 +52,7 @@ class Gateway2(Gateway):
         def weight(row: Any) -> int:
             return sum(len(cell.value) for cell in row.columnValues)
 
-        return self._paged(table, start, page, weight, lambda row: row.row)
+        return self._paged(table, start, page, weight, lambda row: row.row, pages)
 
 
 def gateway2(connections: Connections, name: str) -> Gateway2:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.clients.connections import Connections, hbase_endpoint
 from tidemark.clients.hbase.gateway import Gateway, TableMissing
+from tidemark.clients.hbase.paging import PageSize
 from tidemark.clients.hbase.tables import ALL_VERSIONS, FOR_EVER, check_families, ensure_table
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.offsets.authority import Authority
@@ -67,6 +68,7 @@ class ResultTable:
         self._table = table
         self._layout: CellLayout | None = None
         self._columns: list[bytes] | None = None
+        self._pages = PageSize()
 
     def only(self, fields: Iterable[str]) -> ResultTable:
         """The same table for readers of these fields alone. For tables with a cell for each field, under its own name."""
@@ -140,7 +142,9 @@ class ResultTable:
         segments = authority.within(wanted)
         segment = next(segments, None)
         for start, stop in PartitionKeys(wanted.partition).scans(wanted):
-            scan = self._gateway.scan(self._table, start, stop, columns=self._columns, include_timestamp=True)
+            scan = self._gateway.scan(
+                self._table, start, stop, self._pages, columns=self._columns, include_timestamp=True
+            )
             for key, cells in scan:
                 place = parse_key(key)
                 while segment is not None and place.offset >= segment.until:

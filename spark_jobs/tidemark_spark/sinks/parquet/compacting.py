@@ -126,7 +126,7 @@ def _planned(
 def _rewrite(spark: SparkSession, sink: ParquetSink, group: Sequence[Part], folder: str, heard: Listener) -> int:
     """Write the rows that count in some folders into a new folder, and return their number."""
     schema = columns_of(spark, next(part for part in group if part.holds))
-    rows = rows_of(spark, group, schema)
+    rows = rows_of(spark, group, schema, windows=True)
     files = -(-compacting.size(group).bytes // FILE_BYTES) or 1
     keys = keys_of(sink, rows)
     spread = rows.repartition(files, *(field(key.field) for key in keys)) if keys else rows.coalesce(files)

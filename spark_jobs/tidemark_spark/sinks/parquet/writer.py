@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.tallies import Acknowledgements
@@ -83,7 +84,7 @@ def read_back(rows: DataFrame, *paths: str) -> Acknowledgements:
     return held_by(rows.sparkSession.read.schema(schema).option("recursiveFileLookup", True).parquet(*paths))
 
 
-def written_rows(spark: SparkSession, schema: str, *paths: str) -> DataFrame:
+def written_rows(spark: SparkSession, schema: StructType, *paths: str) -> DataFrame:
     """The rows of files that an attempt has written, as its sinks take them."""
     files = spark.read.schema(schema).option("recursiveFileLookup", True)
     rows = files.parquet(*paths) if paths else spark.createDataFrame([], schema)
