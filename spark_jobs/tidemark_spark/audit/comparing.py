@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from tidemark.audit.report import MOST_FINDINGS, SHOWN_COORDINATES, PlaceReport
 from tidemark.audit.unchanged import Stretch
+from tidemark.ledger.book import Book
 from tidemark.offsets.blocks import BLOCK_OFFSETS, PartitionBlocks
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.hashing import unsigned
@@ -209,7 +210,13 @@ class Audit:
 
 
 def rows_of_table(
-    audit: Audit, table: ResultTable, sink: str | None, digested: Digested, rows: int | None = None
+    spark: SparkSession,
+    book: Book,
+    uncommitted: RangeSet,
+    table: ResultTable,
+    sink: str | None,
+    digested: Digested,
+    rows: int | None = None,
 ) -> RowsAt:
     """The rows of a table of results, or of dead letters (None), also where an attempt may have left debris.
 
@@ -218,19 +225,15 @@ def rows_of_table(
 
     def found(some: RangeSet | None) -> DataFrame:
         within = None if some is None else _cheapest(some)
-        return hbase_places(
-            audit.spark,
-            audit.opened.book,
-            table,
-            sink,
-            (),
-            audit.uncommitted,
-            within=within,
-            digested=digested,
-            rows=rows,
-        )
+        return hbase_places(spark, book, table, sink, (), uncommitted, within=within, digested=digested, rows=rows)
 
     return found
+
+
+def read_beforehand(spark: SparkSession, rows_at: RowsAt, some: RangeSet | None, beside: Executor) -> RowsAt:
+    """Begin to read the rows at `some` offsets, `beside` all else. Those at others are read when they are asked for."""
+    begun = beside.submit(inheritable_thread_target(spark)(rows_at), some)
+    return lambda asked: begun.result() if asked == some else rows_at(asked)
 
 
 def _at(found: DataFrame | RowsAt) -> RowsAt:

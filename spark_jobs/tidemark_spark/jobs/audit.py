@@ -31,9 +31,17 @@ from tidemark.offsets.tallies import check_read
 from tidemark.planning import planner
 from tidemark.runs import auditing, discovery, lanes
 from tidemark.runs.open_stream import OpenStream, open_stream
-from tidemark.sinks.dead_letters import digested
+from tidemark.sinks.dead_letters import DIGESTED, digested
 from tidemark.sinks.kinds import kind_of
-from tidemark_spark.audit.comparing import Audit, Audited, dead_letter_sums, rows_of_table, sums_of
+from tidemark_spark.audit.comparing import (
+    Audit,
+    Audited,
+    RowsAt,
+    dead_letter_sums,
+    read_beforehand,
+    rows_of_table,
+    sums_of,
+)
 from tidemark_spark.audit.deleted import forgotten_blocks
 from tidemark_spark.audit.gaps import gap_reports
 from tidemark_spark.audit.unchanged import unchanged
@@ -105,32 +113,37 @@ def audit(
     only_sums = all(audits_by_sums(kind_of(one.type).with_spark()) for one in opened.stream.sinks)
     known: tuple[Stretch, ...] = ()
     lacking = list(forgotten.problems)
-    if level is Level.FULL and only_sums:
-        known = unchanged(spark, opened, view, readable, incarnations, size, lacking.append)
-        size = max([size, *(one.size for one in known)])
-    rows = whatever_time(
-        lambda any_time: expected_rows(
-            spark, opened, readable, incarnations, any_time=any_time, size=size, only_sums=only_sums, known=known
+    counted = [tally for window in view.windows if window.record.receipt for tally in window.record.receipt.tallies]
+    some, uncommitted = None if covered == everything else to_read | forgotten.compared, _uncommitted(opened)
+    most = min(covered.count(), sum(one.dead_letters for one in counted))
+    table = opened.dead_letter_table().only(DIGESTED)
+    letters = rows_of_table(spark, opened.book, uncommitted, table, None, digested, most)
+    with ThreadPoolExecutor(1) as beside, rows_at_a_time(spark, counted):
+        # HBase sends them while Spark reads the messages.
+        letters = read_beforehand(spark, letters, some, beside)
+        if level is Level.FULL and only_sums:
+            known = unchanged(spark, opened, view, readable, incarnations, size, lacking.append)
+            size = max([size, *(one.size for one in known)])
+        rows = whatever_time(
+            lambda any_time: expected_rows(
+                spark, opened, readable, incarnations, any_time=any_time, size=size, only_sums=only_sums, known=known
+            )
         )
-    )
-    counts = rows.tallies
-    check_read(counts, readable)
-    some = None if covered == everything else to_read | forgotten.compared
-    compared = Audit(
-        spark,
-        opened,
-        rows,
-        to_read,
-        compacted,
-        _uncommitted(opened),
-        forgotten,
-        some,
-        sums=sums_of(rows.blocks),
-        block_size=size,
-    )
-    counted = (tally for window in view.windows if window.record.receipt for tally in window.record.receipt.tallies)
-    with rows_at_a_time(spark, counted):
-        places = list(_places(compared, rows, run)) if to_read or not_read else []
+        counts = rows.tallies
+        check_read(counts, readable)
+        compared = Audit(
+            spark,
+            opened,
+            rows,
+            to_read,
+            compacted,
+            uncommitted,
+            forgotten,
+            some,
+            sums=sums_of(rows.blocks),
+            block_size=size,
+        )
+        places = list(_places(compared, rows, run, letters, beside)) if to_read or not_read else []
     begin(opened, "audit", run, "checking the ledger")
     blocks = [place.by_blocks for place in places if place.by_blocks is not None]
     by_tallies = reduce(and_, (one.offsets for one in blocks), not_read).count()
@@ -191,23 +204,22 @@ def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:
     return planner.offsets_within(discovery.known_now(opened, topics), covered) if topics else RangeSet()
 
 
-def _places(audit: Audit, expected: Expected, run: str) -> Iterator[Audited]:
-    """Every sink that can be audited, and the dead letters. HBase sends these while Spark reads the sinks."""
+def _places(
+    audit: Audit, expected: Expected, run: str, dead_letters: RowsAt, beside: Executor
+) -> Iterator[Audited]:
+    """Every sink that can be audited, and the dead letters, whose sums are computed while Spark reads the sinks."""
     opened = audit.opened
-    with ThreadPoolExecutor(1) as beside:
-        compare_dead_letters = _dead_letters(audit, expected, beside)
-        for settings in opened.stream.sinks:
-            begin(opened, "audit", run, f"comparing {settings.name}")
-            if (audited := kind_of(settings.type).with_spark().audit(audit, settings)) is not None:
-                yield audited
-        begin(opened, "audit", run, "comparing dead letters")
-        yield compare_dead_letters()
+    compare_dead_letters = _dead_letters(audit, expected, dead_letters, beside)
+    for settings in opened.stream.sinks:
+        begin(opened, "audit", run, f"comparing {settings.name}")
+        if (audited := kind_of(settings.type).with_spark().audit(audit, settings)) is not None:
+            yield audited
+    begin(opened, "audit", run, "comparing dead letters")
+    yield compare_dead_letters()
 
 
-def _dead_letters(audit: Audit, expected: Expected, beside: Executor) -> Callable[[], Audited]:
+def _dead_letters(audit: Audit, expected: Expected, found: RowsAt, beside: Executor) -> Callable[[], Audited]:
     letters = audit.opened.stream.dead_letters
-    # Where Kafka has deleted messages, there may be more.
-    rows = None if audit.forgotten.offsets else sum(one.dead_letters for one in expected.tallies)
     known = None
     if expected.known:
         counted = expected.counted_dead_letters
@@ -216,7 +228,7 @@ def _dead_letters(audit: Audit, expected: Expected, beside: Executor) -> Callabl
     return audit.dead_letters_of(
         letters.table,
         lambda: with_dead_letter_digest(expected.dead_letters, letters),
-        rows_of_table(audit, audit.opened.dead_letter_table(), None, digested, rows),
+        found,
         known,
         beside,
     )

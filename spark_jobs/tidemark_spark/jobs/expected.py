@@ -120,7 +120,9 @@ def expected_rows(
         passed = _in_one_pass(one_pass(spark, partial(messages, unknown), stream, limits, size))
         if passed is not None:
             tallies, blocks = passed.tallies_and_blocks
-            return Expected(*counts_of(known, tallies, blocks), made, known, passed.dead_letters)
+            found = Expected(*counts_of(known, tallies, blocks), made, known, passed.dead_letters)
+            found.kept.callback(passed.close)
+            return found
     rows = made()
     try:
         counts = tallies_and_blocks(rows.frame, size, rows.read) if in_kafka else ((), ())
@@ -137,6 +139,7 @@ def _in_one_pass(rows: OnePass | None) -> OnePass | None:
     try:
         rows.stored.write.format("noop").mode("overwrite").save()
     except PySparkException as problem:
+        rows.close()
         if cause_of(problem) is None:
             raise
         # A message that the transform fails on.

@@ -12,6 +12,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 import org.apache.spark.api.java.function.FlatMapFunction;
+import org.apache.spark.broadcast.Broadcast;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.XXH64;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
@@ -43,7 +44,9 @@ public class Messages implements FlatMapFunction {
 
     private final transient List ranges = new ArrayList();
     // By topic and partition: {first, until, first, until, ...}
-    private final Map wanted = new HashMap();
+    private final transient Map wanted = new HashMap();
+    // The same, which each executor gets once, and not each task. Null if all that is read is wanted.
+    private Broadcast shared;
     private final Map incarnations = new HashMap();
     private final CollectionAccumulator counted;
     private final boolean anyTime;
@@ -79,6 +82,15 @@ public class Messages implements FlatMapFunction {
     /** For Spark's reader of Kafka. */
     public List ranges() {
         return ranges;
+    }
+
+    public Map wanted() {
+        return wanted;
+    }
+
+    /** Gives the executors what `wanted` gives. */
+    public void share(Broadcast wanted) {
+        shared = wanted;
     }
 
     public Iterator call(Object records) {
@@ -139,12 +151,12 @@ public class Messages implements FlatMapFunction {
             incarnation = (Integer) incarnations.get(topic);
             long ofTopic = hash(topic.getBytes(StandardCharsets.UTF_8), SPARK_SEED);
             seed = XXH64.hashInt(partition.intValue(), XXH64.hashInt(incarnation.intValue(), ofTopic));
-            bounds = (long[]) wanted.get(topic + " " + partition);
+            bounds = shared == null ? null : (long[]) ((Map) shared.value()).get(topic + " " + partition);
         }
 
         private boolean isWanted(long offset) {
             if (bounds == null) {
-                return wanted.isEmpty();
+                return shared == null;
             }
             if (place > 0 && offset < bounds[place - 1]) {
                 place = 0;

@@ -200,6 +200,9 @@ def _records(
     exact = inside.count() == sum(map(len, read.ranges))
     texts = _lines(read.ranges, incarnations), "" if exact else _bounds(inside)
     rows = new_instance(compiled(spark.sparkContext, _MESSAGES), *texts, any_time, counted)
+    if not exact:
+        context: Any = spark.sparkContext._jsc
+        rows.share(context.broadcast(rows.wanted()))
     jvm: Any = spark.sparkContext._jvm
     settings = jvm.java.util.HashMap()
     # Nothing joins a group. Spark keeps consumers, and what they have fetched, by its name: no read shares them with another,

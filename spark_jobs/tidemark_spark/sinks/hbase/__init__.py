@@ -31,7 +31,8 @@ class SparkHBase:
     def audit(self, audit: Audit, settings: HBaseSink) -> Audited:
         opened = audit.opened
         table = opened.result_table(settings.hbase, settings.table)
-        found = rows_of_table(audit, table, settings.name, contents_of(opened.fields))
+        digested = contents_of(opened.fields)
+        found = rows_of_table(audit.spark, opened.book, audit.uncommitted, table, settings.name, digested)
         return audit.rows_of(settings.name, found, {"table": settings.table})
 
     def compare(self, comparing: Comparing, settings: HBaseSink) -> PlaceComparison:
