@@ -94,7 +94,9 @@ def test_rows_inside_and_outside(
 
 
 def test_rows_at_no_offset(spark: SparkSession) -> None:
-    rows = spark.createDataFrame([("orders", 1, 0, 7)], f"{TOPIC} string, {INCARNATION} int, {PARTITION} int, {OFFSET} long")
+    rows = spark.createDataFrame(
+        [("orders", 1, 0, 7)], f"{TOPIC} string, {INCARNATION} int, {PARTITION} int, {OFFSET} long"
+    )
     assert found(only(rows, RangeSet())) == set()
     assert found(without(rows, RangeSet())) == {(TopicPartition("orders", 0, 1), 7)}
     assert found(marked(rows, RangeSet(), "_inside").where("_inside")) == set()

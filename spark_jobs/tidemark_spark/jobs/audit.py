@@ -204,9 +204,7 @@ def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:
     return planner.offsets_within(discovery.known_now(opened, topics), covered) if topics else RangeSet()
 
 
-def _places(
-    audit: Audit, expected: Expected, run: str, dead_letters: RowsAt, beside: Executor
-) -> Iterator[Audited]:
+def _places(audit: Audit, expected: Expected, run: str, dead_letters: RowsAt, beside: Executor) -> Iterator[Audited]:
     """Every sink that can be audited, and the dead letters, whose sums are computed while Spark reads the sinks."""
     opened = audit.opened
     compare_dead_letters = _dead_letters(audit, expected, dead_letters, beside)

@@ -124,7 +124,7 @@ def places_of(spark: SparkSession, parts: Iterable[Part], fields: Fields, within
     ours: list[Part] = []
     for one in parts:
         (older if any(_digested_otherwise(window) for window in one.windows) else ours).append(one)
-    found = content_digest([field(name) for name in fields])
+    found = content_digest(tuple(fields))
     rows = parquet_rows(spark, ours, fields, gone=True)
     if older:
         rows = rows.unionAll(parquet_rows(spark, older, fields, gone=True).withColumn(DIGEST, found))

@@ -1,5 +1,7 @@
 package tidemark;
 
+import java.nio.ByteBuffer;
+import java.nio.LongBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -28,9 +30,9 @@ import org.apache.spark.util.CollectionAccumulator;
  * `anyTime`, it also has the time in ms since 1970 if Spark cannot hold it.
  *
  * The ranges to read are a text, since one call of Java for each of thousands takes longer than reading them. A line is a
- * topic, its incarnation, a partition, the first offset and the one after the last, with a space between each. Of the wanted
- * ranges, a line is a topic, a partition, and these two offsets of each range, ascending. The text is empty if all that is
- * read is wanted.
+ * topic, its incarnation, a partition, the first offset and the one after the last, with a space between each. `bounds` has
+ * these two offsets of each wanted range, ascending in each partition, as longs; a line of `wantedAt` is a topic, a
+ * partition, and how many of these longs are of it. Both are empty if all that is read is wanted.
  *
  * For each range that a task has read, `counted` gets a line: topic, incarnation, partition, number of messages, XOR of their
  * hashes, XOR of their source digests (as tidemark/offsets/hashing.py has both), bytes of keys and values, first and last
@@ -51,7 +53,7 @@ public class Messages implements FlatMapFunction {
     private final CollectionAccumulator counted;
     private final boolean anyTime;
 
-    public Messages(String toRead, String wantedOnly, Boolean anyTime, CollectionAccumulator counted) {
+    public Messages(String toRead, String wantedAt, byte[] bounds, Boolean anyTime, CollectionAccumulator counted) {
         this.anyTime = anyTime.booleanValue();
         this.counted = counted;
         String[] lines = toRead.split("\n");
@@ -62,21 +64,14 @@ public class Messages implements FlatMapFunction {
             ranges.add(new KafkaOffsetRange(at, first, Long.parseLong(words[4]), scala.Option.apply(null)));
             incarnations.put(words[0], Integer.valueOf(words[1]));
         }
-        if (!wantedOnly.isEmpty()) {
-            String[] partitions = wantedOnly.split("\n");
-            for (int number = 0; number < partitions.length; number++) {
-                keep(new StringTokenizer(partitions[number], " "));
-            }
+        LongBuffer left = ByteBuffer.wrap(bounds).asLongBuffer();
+        StringTokenizer words = new StringTokenizer(wantedAt);
+        while (words.hasMoreTokens()) {
+            String at = words.nextToken() + " " + words.nextToken();
+            long[] ofPartition = new long[Integer.parseInt(words.nextToken())];
+            left.get(ofPartition);
+            wanted.put(at, ofPartition);
         }
-    }
-
-    private void keep(StringTokenizer words) {
-        String at = words.nextToken() + " " + words.nextToken();
-        long[] bounds = new long[words.countTokens()];
-        for (int number = 0; number < bounds.length; number++) {
-            bounds[number] = Long.parseLong(words.nextToken());
-        }
-        wanted.put(at, bounds);
     }
 
     /** For Spark's reader of Kafka. */

@@ -41,7 +41,6 @@ from tidemark_spark.columns import (
     content_digest,
     detail,
     failure_of,
-    field,
     has,
     message_hash,
     row_hash,
@@ -208,7 +207,7 @@ def _as_dead_letters(rows: DataFrame, refused: DataFrame, number: int) -> DataFr
 
 def hashed(rows: DataFrame, fields: Iterable[str]) -> DataFrame:
     """Rows with the hashes of message, row and contents."""
-    digest = content_digest([field(name) for name in fields])
+    digest = content_digest(tuple(fields))
     return rows.withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash(), DIGEST: digest})
 
 

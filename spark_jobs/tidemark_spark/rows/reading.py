@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import logging
 import secrets
+import sys
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -198,8 +201,9 @@ def _records(
         params = {"max.partition.fetch.bytes": str(_FETCH_FOR_SHORT), **params}
     inside = RangeSet(read.ranges) & wanted
     exact = inside.count() == sum(map(len, read.ranges))
-    texts = _lines(read.ranges, incarnations), "" if exact else _bounds(inside)
-    rows = new_instance(compiled(spark.sparkContext, _MESSAGES), *texts, any_time, counted)
+    bounds = ("", b"") if exact else _bounds(inside)
+    ranges = _lines(read.ranges, incarnations)
+    rows = new_instance(compiled(spark.sparkContext, _MESSAGES), ranges, *bounds, any_time, counted)
     if not exact:
         context: Any = spark.sparkContext._jsc
         rows.share(context.broadcast(rows.wanted()))
@@ -230,9 +234,13 @@ def _lines(ranges: Iterable[OffsetRange], incarnations: Mapping[str, int]) -> st
     )
 
 
-def _bounds(wanted: RangeSet) -> str:
+def _bounds(wanted: RangeSet) -> tuple[str, bytes]:
     """The wanted ranges of each partition as `Messages.java` takes them."""
-    return "\n".join(
-        f"{at.topic} {at.partition} {' '.join(f'{start} {until}' for start, until in wanted.of(at))}"
-        for at in wanted.partitions
-    )
+    bounds = array("q")
+    for at in wanted.partitions:
+        bounds.extend(chain.from_iterable(wanted.of(at)))
+    if sys.byteorder == "little":
+        # Java's longs begin with their highest byte.
+        bounds.byteswap()
+    lines = (f"{at.topic} {at.partition} {2 * len(wanted.of(at))}" for at in wanted.partitions)
+    return "\n".join(lines), bounds.tobytes()

@@ -137,7 +137,8 @@ class HBaseDeadLetters:
 
 def with_dead_letter_digest(messages: DataFrame, config: DeadLetters) -> DataFrame:
     """Messages with the digest of their dead letters."""
-    return messages.withColumn(DIGEST, content_digest(_digested(config.most_bytes)))
+    parts = {f"_part_{number}": one for number, one in enumerate(_digested(config.most_bytes))}
+    return messages.withColumns(parts).withColumn(DIGEST, content_digest(tuple(parts))).drop(*parts)
 
 
 def _digested(most: int) -> list[Column]:
