@@ -5,12 +5,15 @@ Rows have four cells: three fields of a CDN line, and one that says which attemp
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,8 @@ from kafka import TopicPartition as KafkaTopicPartition
 
 from bench.pairs import Pairs, in_pairs
 from bench.workbench import EXAMPLE, Workbench, window
+from services import environment
+from services.servers import gateway_command
 from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.schemes.kinds import RegexScheme
 from tidemark_spark.columns import OFFSET, PARTITION, REASON
@@ -79,14 +84,61 @@ def consumer_loop(bench: Workbench) -> Pairs:
     return in_pairs(bench.pairs, _ours(bench, topic), loop)
 
 
-def _ours(bench: Workbench, topic: str) -> Any:
+def packed(bench: Workbench) -> Pairs:
+    """One cell for all fields of a row, against a cell for each."""
+    topic = bench.lines(bench.messages)
+    return in_pairs(bench.pairs, _ours(bench, topic, packed=True), _ours(bench, topic))
+
+
+def two_gateways(bench: Workbench) -> Pairs:
+    """Each of Spark's Python workers begins with any of the two."""
+    topic = bench.lines(bench.messages)
+    with _another_gateway(bench) as port:
+        name, known = "AIRFLOW_CONN_HBASE_DEFAULT", environment.connections(bench.site)
+        one = json.loads(known[name])
+        two = json.dumps({**one, "host": f"127.0.0.1,127.0.0.1:{port}"})
+
+        def both() -> float:
+            os.environ[name] = two
+            try:
+                return run()
+            finally:
+                os.environ[name] = known[name]
+
+        run = _ours(bench, topic)
+        return in_pairs(bench.pairs, both, run)
+
+
+@contextmanager
+def _another_gateway(bench: Workbench) -> Iterator[int]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = bench.site.folder("bench") / "gateway.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(gateway_command(bench.site, port), stdout=out, stderr=subprocess.STDOUT)
+    try:
+        for _ in range(60):
+            time.sleep(1)
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+        else:
+            raise RuntimeError(f"no second gateway listens: {log.read_text()[-2000:]}")
+        yield port
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _ours(bench: Workbench, topic: str, *, packed: bool = False) -> Callable[[], float]:
     def run() -> float:
-        opened = bench.stream(topic, {"type": "hbase"}, scheme=_scheme(), checks=[])
+        sink = {"type": "hbase", "packed": packed}
+        opened = bench.stream(topic, sink, scheme=_scheme(), checks=[])
         seconds = window(opened)
         with closing(bench.hbase()) as connection:
             # The first row is the table's mark.
             _, (_, cells) = connection.table(opened.stream.sinks[0].model_dump()["table"]).scan(limit=2)
-        assert len(cells) == len(_FIELDS) + 1, f"a row has the cells {sorted(cells)}"
+        assert len(cells) == (1 if packed else len(_FIELDS)) + 1, f"a row has the cells {sorted(cells)}"
         return seconds
 
     return run

@@ -11,12 +11,14 @@ from pyspark.sql import DataFrame
 from bench.pairs import Pairs, in_pairs
 from bench.workbench import EXAMPLE, Workbench, window
 from tidemark.runs.open_stream import open_stream
+from tidemark.schemes.kinds import DelimitedScheme
 from tidemark_spark.columns import COORDINATE, REASON
 from tidemark_spark.schemes import parse
 
 # A window of some seconds, of which the fixed costs are a part, and not most.
 LINES = 2_000_000
 _PARQUET = {"type": "parquet"}
+_KINDS = ("string", "integer", "string", "double")
 
 
 def parquet(bench: Workbench) -> Pairs:
@@ -27,6 +29,22 @@ def parquet(bench: Workbench) -> Pairs:
 
     def alone() -> None:
         _parsed(bench.source(topic)).write.parquet(str(bench.folder()))
+
+    return in_pairs(bench.pairs, ours, alone)
+
+
+def wide(bench: Workbench, number: int) -> Pairs:
+    """Lines of so many fields: texts, integers and doubles."""
+    fields = {f"field{at}": _KINDS[at % len(_KINDS)] for at in range(number)}
+    scheme = {"type": "delimited", "fields": fields}
+    topic = bench.columns(bench.messages, fields)
+
+    def ours() -> float:
+        return window(bench.stream(topic, _PARQUET, scheme=scheme, checks=[]))
+
+    def alone() -> None:
+        parsed = parse(bench.source(topic), DelimitedScheme.model_validate(scheme))
+        parsed.select(*COORDINATE, REASON, *fields).write.parquet(str(bench.folder()))
 
     return in_pairs(bench.pairs, ours, alone)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from bench import against_clients, against_spark, audits, ledger, selections, shapes, small_windows
 from bench.pairs import Pairs
@@ -14,18 +15,21 @@ from bench.workbench import Workbench
 class Measure:
     """`interval` says what is within the time of each side. `speed`: the ratio is ours to theirs in speed, not in time.
 
-    `messages`: how many a measure takes; None for as many as were asked for.
+    `target`: None for an option whose price is to be known. `messages`: how many a measure takes; None for as many as were
+    asked for.
     """
 
     name: str
     what: str
     interval: str
-    target: float
+    target: float | None
     run: Callable[[Workbench], Pairs]
     speed: bool = False
     messages: int | None = None
 
-    def met(self, median: float) -> bool:
+    def met(self, median: float) -> bool | None:
+        if self.target is None:
+            return None
         return median >= self.target if self.speed else median <= self.target
 
 
@@ -34,12 +38,15 @@ _OURS = (
     "are there. "
 )
 
+_SPARK_ALONE = (
+    "Theirs: Spark's own source, the same parsing, and a Parquet write of all columns and the reason; nothing kept"
+)
+
 MEASURES = (
     Measure(
         "parquet",
         "CDN lines to Parquet, against Spark alone: read, parse, write",
-        _OURS
-        + "Theirs: Spark's own source, the same patterns, and a Parquet write of all columns and the reason; nothing kept",
+        _OURS + _SPARK_ALONE,
         1.40,
         against_spark.parquet,
         messages=against_spark.LINES,
@@ -68,6 +75,34 @@ MEASURES = (
         2.0,
         against_clients.consumer_loop,
         speed=True,
+    ),
+    Measure(
+        "hbase-packed",
+        "CDN lines to HBase, one cell a row (`packed`), against four cells a row",
+        "both: " + _OURS.removeprefix("ours: "),
+        None,
+        against_clients.packed,
+    ),
+    Measure(
+        "hbase-gateways",
+        "CDN lines to HBase through two Thrift gateways on the same machine, against one",
+        "both: " + _OURS.removeprefix("ours: "),
+        None,
+        against_clients.two_gateways,
+    ),
+    Measure(
+        "wide-24",
+        "lines of 24 fields to Parquet, against Spark alone: read, parse, write",
+        _OURS + _SPARK_ALONE,
+        1.3,
+        partial(against_spark.wide, number=24),
+    ),
+    Measure(
+        "wide-60",
+        "lines of 60 fields to Parquet, against Spark alone: read, parse, write",
+        _OURS + _SPARK_ALONE,
+        1.3,
+        partial(against_spark.wide, number=60),
     ),
     Measure(
         "streaming",

@@ -19,8 +19,8 @@ def table(results: dict[str, Any]) -> str:
     lines = ["| measure | ratio: minimum, median, maximum | target | met | messages, pairs |", "|---|---|---|---|---|"]
     for one in results.values():
         ratio = one["ratio"]
-        target = f"{'≥' if one['speed'] else '≤'} {one['target']}"
-        met = "yes" if one["met"] else "**no**"
+        target = "none" if one["target"] is None else f"{'≥' if one['speed'] else '≤'} {one['target']}"
+        met = {True: "yes", False: "**no**", None: ""}[one["met"]]
         lines.append(
             f"| {one['what']} | {ratio['min']}, **{ratio['median']}**, {ratio['max']} | {target} | {met} | "
             f"{one['messages']:,}, {one['pairs']} |"

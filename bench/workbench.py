@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -50,7 +51,9 @@ class Workbench:
     spark: SparkSession
     messages: int
     pairs: int
-    _topics: dict[tuple[int, float], str] = field(default_factory=dict)
+    # Topics with lines, and how many these are.
+    _topics: dict[tuple[object, ...], str] = field(default_factory=dict)
+    _numbers: dict[str, int] = field(default_factory=dict)
     _tables: list[str] = field(default_factory=list)
 
     @property
@@ -68,16 +71,33 @@ class Workbench:
 
     def lines(self, count: int, share_of_first: float = 1 / PARTITIONS) -> str:
         """A topic with so many CDN lines, of which its first partition holds a share. Made once."""
-        if (count, share_of_first) not in self._topics:
-            topic = self._topics[count, share_of_first] = self.create(PARTITIONS)
-            number, rest = F.col("number"), PARTITIONS - 1
-            of_first = (number % 1000) < round(share_of_first * 1000)
-            partition = F.when(of_first, 0).otherwise(1 + number % rest).cast("int")
+        number, rest = F.col("number"), PARTITIONS - 1
+        of_first = (number % 1000) < round(share_of_first * 1000)
+        partition = F.when(of_first, 0).otherwise(1 + number % rest).cast("int")
+        return self._made(
+            count,
+            share_of_first,
+            lambda: self._some_lines(count).select(partition.alias("partition"), "key", "value"),
+        )
+
+    def columns(self, count: int, fields: Mapping[str, str]) -> str:
+        """A topic with so many lines of comma-separated fields: texts, integers and doubles of some digits. Made once."""
+        number = F.col("id")
+        digits = {"string": "concat('text-', {})", "integer": "{}", "double": "{} / 8"}
+        each = [F.expr(digits[kind].format(f"(id * 31 + {at}) % 100000")) for at, kind in enumerate(fields.values())]
+        line = F.concat_ws(",", *(one.cast("string") for one in each)).alias("value")
+        partition = (number % PARTITIONS).cast("int").alias("partition")
+        return self._made(count, len(fields), lambda: self.spark.range(count).select(partition, line))
+
+    def _made(self, count: int, which: object, rows: Callable[[], DataFrame]) -> str:
+        if (count, which) not in self._topics:
+            topic = self._topics[count, which] = self.create(PARTITIONS)
+            self._numbers[topic] = count
             # Spark writes ten times as fast as one producer in Python.
-            self._some_lines(count).select(
-                F.lit(topic).alias("topic"), partition.alias("partition"), "key", "value"
-            ).write.format("kafka").option("kafka.bootstrap.servers", self.servers).save()
-        return self._topics[count, share_of_first]
+            rows().withColumn("topic", F.lit(topic)).write.format("kafka").option(
+                "kafka.bootstrap.servers", self.servers
+            ).save()
+        return self._topics[count, which]
 
     def _some_lines(self, count: int) -> DataFrame:
         since = datetime.now(UTC) - STEP * _DIFFERENT
@@ -103,8 +123,7 @@ class Workbench:
         # As Tidemark's own consumers have it.
         consumers = {f"kafka.{name}": value for name, value in FetchSettings().settings().items()}
         options = {"kafka.bootstrap.servers": self.servers, "subscribe": topic, **consumers, **ends}
-        number = next(count for (count, _), made in self._topics.items() if made == topic)
-        tasks = max(PARTITIONS, number // RECORDS_PER_TASK)
+        tasks = max(PARTITIONS, self._numbers[topic] // RECORDS_PER_TASK)
         read = reader.format("kafka").options(startingOffsets="earliest", minPartitions=str(tasks), **options).load()
         messages: DataFrame = read.select(
             F.col("topic").alias(TOPIC),

@@ -216,9 +216,13 @@ def _hbase_command(main: str, heap: str, *arguments: str) -> Callable[[Site], li
     return command
 
 
+def gateway_command(site: Site, port: int) -> list[str]:
+    """A Thrift gateway of the site's HBase."""
+    return _hbase_command("thrift.ThriftServer", "512m", "start", "-p", str(port), "--bind", "127.0.0.1")(site)
+
+
 def _thrift_command(site: Site) -> list[str]:
-    port = str(site.port("thrift"))
-    return _hbase_command("thrift.ThriftServer", "512m", "start", "-p", port, "--bind", "127.0.0.1")(site)
+    return gateway_command(site, site.port("thrift"))
 
 
 def _thrift2_command(site: Site) -> list[str]:
