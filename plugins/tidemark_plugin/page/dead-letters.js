@@ -29,8 +29,6 @@ function replay(name, window = shown.window) {
   if (window) conf.dead_letters_window = window;
   if (shown.since) conf.since = shown.since;
   if (shown.until) conf.until_time = shown.until;
-  // A partition without messages of that time has no dead letters of it.
-  if (shown.since || shown.until) conf.if_none = "end";
   plan({ stream, kind: "replay", conf, text: "dead_letters" });
 }
 
