@@ -189,8 +189,9 @@ def blocks_of(spark: SparkSession, number: int, tasks: int) -> list[int]:
 
 
 @pytest.mark.covers("E46")
-@pytest.mark.parametrize("few", [True, False], ids=["by the driver", "by workers"])
-@pytest.mark.parametrize("kept", ["all", "some", "none", "lost"])
+@pytest.mark.parametrize(
+    ("kept", "few"), [("all", True), ("all", False), ("some", False), ("none", True), ("lost", False)]
+)
 def test_dead_letters_that_are_not_kept_are_read_again(
     make: Make,
     spark: SparkSession,
