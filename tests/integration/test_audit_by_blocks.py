@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,6 +12,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.support.waiting import until
 from tidemark.ledger.book import Book, View
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -21,6 +23,7 @@ from tidemark_spark.audit.comparing import (
     RowsAt,
     compare_place,
     compare_rows,
+    read_beforehand,
     sums_expected,
 )
 from tidemark_spark.audit.deleted import Forgotten, PlaceBlocks
@@ -180,6 +183,22 @@ def test_blocks_first_finds_what_a_comparison_of_all_rows_finds(spark: SparkSess
         blocks = {(one.partition, block) for one in some for block in range(one.start // SIZE, -(-one.until // SIZE))}
         assert touched <= blocks
         assert len(blocks) <= 12
+
+
+def test_rows_that_were_read_beforehand_are_read_again_for_whoever_asks_again(spark: SparkSession) -> None:
+    """A second look is for what has changed since the first one."""
+    some, others = RangeSet([OffsetRange(PARTITIONS[0], 0, 9)]), RangeSet([OffsetRange(PARTITIONS[0], 3, 5)])
+    asked: list[RangeSet | None] = []
+
+    def rows_at(offsets: RangeSet | None) -> DataFrame:
+        asked.append(offsets)
+        return spark.range(len(asked))
+
+    with ThreadPoolExecutor(1) as beside:
+        rows = read_beforehand(spark, rows_at, some, beside)
+        until(lambda: asked, "reading has not begun")
+        assert [rows(others).count(), rows(some).count(), rows(some).count()] == [2, 1, 3]
+    assert asked == [some, others, some]
 
 
 def test_a_row_with_other_contents_and_a_mark_that_agrees_is_found(spark: SparkSession) -> None:

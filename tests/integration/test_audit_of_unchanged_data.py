@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from tidemark.ledger.book import blocks_key
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.rows import PartitionKeys
-from tidemark_spark.jobs.audit import audit
+from tidemark_spark.jobs.audit import _most_dead_letters, audit
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -197,6 +198,23 @@ def test_offsets_that_kafka_has_deleted_and_a_part_of_all(make: Make) -> None:
     assert (report.expected, report.unchanged, report.by_tallies) == (770, 700, 30)
     found = audited(play, play.ranges(0, 1, (0, 150)))
     assert (found.clean, found.expected, found.unchanged) == (True, 150, 100)
+
+
+def test_dead_letters_are_not_taken_for_few_where_receipts_do_not_say_how_many(make: Make) -> None:
+    """As those of a ledger that was rebuilt from results, and of windows that were committed before they were read."""
+    play = make(CDN)
+    play.produce(400)
+    (record,) = play.ingest()
+    view = play.opened.book.view()
+    (window,) = view.windows
+    covered = view.authority.covered()
+    dead = sum(tally.dead_letters for tally in record.tallies)
+    assert 0 < _most_dead_letters(view, covered) == dead < covered.count() == 400
+    assert _most_dead_letters(view, play.ranges(0, 0, (0, 1))) == 1
+    assert record.receipt is not None
+    for receipt in (None, structs.replace(record.receipt, tallies=())):
+        without = replace(window, record=structs.replace(record, receipt=receipt))
+        assert _most_dead_letters(replace(view, windows=[without]), covered) == 400
 
 
 @pytest.mark.covers("N6")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -221,9 +222,9 @@ def test_dead_letters_that_are_not_kept_are_read_again(
             return
         last = made[-1]
         assert last is not None
-        assert (len(blocks_of(spark, last.held, tasks)) == tasks) == (kept in ("all", "lost"))
+        assert (len(blocks_of(spark, last.held.id(), tasks)) == tasks) == (kept in ("all", "lost"))
         if kept == "lost":
-            spark.sparkContext._jsc.sc().unpersistRDD(last.held, True)
+            last.held.unpersist(True)
 
     (record,) = play.select(LaneKind.REPLAY, first.window.hull(), on_step=lose)
     assert ways(made) == [True, True]
@@ -235,8 +236,36 @@ def test_dead_letters_that_are_not_kept_are_read_again(
     report = audit(play.opened, play.new_run())
     assert report.clean, report.sentence()
     # Nothing stays in Spark's memory.
-    numbers = [rows.held for rows in made if rows is not None]
+    numbers = [rows.held.id() for rows in made if rows is not None]
     until(lambda: not any(blocks_of(spark, number, tasks) for number in numbers), "Spark still keeps dead letters")
+
+
+def test_dead_letters_of_a_program_that_was_killed_go_with_its_objects(make: Make, spark: SparkSession) -> None:
+    play = make(SEVERAL)
+    produce(play, 400)
+    (record,) = play.ingest()
+
+    def left_behind() -> int:
+        incarnations = {one.topic: one.incarnation for one in record.window.ranges}
+        hull, endpoint = record.window.hull(), play.opened.log.endpoint
+
+        def messages(counted: Any) -> Any:
+            return read_offsets(spark, endpoint, "read_committed", hull, incarnations, counted=counted)
+
+        rows = one_pass.one_pass(spark, messages, play.opened.stream, (), 50)
+        assert rows is not None
+        rows.stored.write.format("noop").mode("overwrite").save()
+        return int(rows.held.id())
+
+    number = left_behind()
+    assert blocks_of(spark, number, 1) == [0]
+
+    def gone() -> bool:
+        gc.collect()
+        spark.sparkContext._jvm.java.lang.System.gc()  # type: ignore[union-attr]
+        return not blocks_of(spark, number, 1)
+
+    until(gone, "Spark still keeps dead letters")
 
 
 def selecting(sql: str) -> Stream:

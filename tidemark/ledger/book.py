@@ -181,8 +181,10 @@ class Book:
             raise LedgerContradiction(
                 f"{self._name(head_key(lane))} contradicts itself: {contradiction}. It was left as it is."
             )
-        self._last = Stored(stored, head)
-        return self._last
+        found = Stored(stored, head)
+        # Another thread may note another head now.
+        self._last = found
+        return found
 
     # committed windows
 

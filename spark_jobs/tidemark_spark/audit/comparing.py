@@ -231,9 +231,9 @@ def rows_of_table(
 
 
 def read_beforehand(spark: SparkSession, rows_at: RowsAt, some: RangeSet | None, beside: Executor) -> RowsAt:
-    """Begin to read the rows at `some` offsets, `beside` all else. Those at others are read when they are asked for."""
-    begun = beside.submit(inheritable_thread_target(spark)(rows_at), some)
-    return lambda asked: begun.result() if asked == some else rows_at(asked)
+    """Begin to read the rows at `some` offsets, `beside` all else. Whoever asks again has them read again."""
+    begun = [beside.submit(inheritable_thread_target(spark)(rows_at), some)]
+    return lambda asked: begun.pop().result() if begun and asked == some else rows_at(asked)
 
 
 def _at(found: DataFrame | RowsAt) -> RowsAt:

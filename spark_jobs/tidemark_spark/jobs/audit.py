@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import reduce
 from operator import and_
 from pathlib import Path
@@ -86,6 +87,13 @@ def audit(
 
     At the level `sinks`, no message is read: every offset is compared as those are whose messages Kafka has deleted.
     """
+    with ExitStack() as kept:
+        return _audit(opened, run, within, level, share, kept)
+
+
+def _audit(
+    opened: OpenStream, run: str, within: RangeSet | None, level: Level, share: Share | None, kept: ExitStack
+) -> AuditReport:
     check_function(opened.stream)
     ledger = auditing.read_ledger(opened)
     view = ledger.view
@@ -115,12 +123,13 @@ def audit(
     lacking = list(forgotten.problems)
     counted = [tally for window in view.windows if window.record.receipt for tally in window.record.receipt.tallies]
     some, uncommitted = None if covered == everything else to_read | forgotten.compared, _uncommitted(opened)
-    most = min(covered.count(), sum(one.dead_letters for one in counted))
     table = opened.dead_letter_table().only(DIGESTED)
-    letters = rows_of_table(spark, opened.book, uncommitted, table, None, digested, most)
+    number = _most_dead_letters(view, covered)
+    letters = rows_of_table(spark, opened.book, uncommitted, table, None, digested, number)
     with ThreadPoolExecutor(1) as beside, rows_at_a_time(spark, counted):
-        # HBase sends them while Spark reads the messages.
-        letters = read_beforehand(spark, letters, some, beside)
+        if to_read or not_read:
+            # HBase sends them while Spark reads the messages.
+            letters = read_beforehand(spark, letters, some, beside)
         if level is Level.FULL and only_sums:
             known = unchanged(spark, opened, view, readable, incarnations, size, lacking.append)
             size = max([size, *(one.size for one in known)])
@@ -129,6 +138,7 @@ def audit(
                 spark, opened, readable, incarnations, any_time=any_time, size=size, only_sums=only_sums, known=known
             )
         )
+        kept.callback(rows.close)
         counts = rows.tallies
         check_read(counts, readable)
         compared = Audit(
@@ -184,7 +194,6 @@ def audit(
         tombstones=tombstone_reports(view.windows),
     )
     auditing.store_report(opened, report)
-    rows.close()
     return report
 
 
@@ -196,6 +205,16 @@ def _unfinished(view: View) -> RangeSet:
         if window.record.receipt is None
         for one in view.authority.held_by(window.generation, window.covers)
     )
+
+
+def _most_dead_letters(view: View, covered: RangeSet) -> int:
+    """As many dead letters as the covered offsets have, or more."""
+    receipts = [one.record.receipt for one in view.windows]
+    if not all(one is not None and one.tallies for one in receipts):
+        # Such as those that were rebuilt from results.
+        return covered.count()
+    counted = (tally.dead_letters for one in receipts if one is not None for tally in one.tallies)
+    return min(covered.count(), sum(counted))
 
 
 def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:

@@ -119,10 +119,11 @@ def expected_rows(
             return Expected(*counts_of(known), made, known)
         passed = _in_one_pass(one_pass(spark, partial(messages, unknown), stream, limits, size))
         if passed is not None:
-            tallies, blocks = passed.tallies_and_blocks
-            found = Expected(*counts_of(known, tallies, blocks), made, known, passed.dead_letters)
-            found.kept.callback(passed.close)
-            return found
+            with ExitStack() as kept:
+                kept.callback(passed.close)
+                tallies, blocks = passed.tallies_and_blocks
+                counts = counts_of(known, tallies, blocks)
+                return Expected(*counts, made, known, passed.dead_letters, kept.pop_all())
     rows = made()
     try:
         counts = tallies_and_blocks(rows.frame, size, rows.read) if in_kafka else ((), ())
@@ -138,9 +139,9 @@ def _in_one_pass(rows: OnePass | None) -> OnePass | None:
         return None
     try:
         rows.stored.write.format("noop").mode("overwrite").save()
-    except PySparkException as problem:
+    except BaseException as problem:
         rows.close()
-        if cause_of(problem) is None:
+        if not isinstance(problem, PySparkException) or cause_of(problem) is None:
             raise
         # A message that the transform fails on.
         return None

@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
 import org.apache.spark.SparkEnv;
+import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.function.Function2;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -240,7 +241,8 @@ public class Separating implements Function2 {
                 counted.add(line.toString());
             }
             deadBytes.add(bytes);
-            if (bytes <= mostBytes) {
+            // The attempt of a task that was given up puts nothing that would stay.
+            if (bytes <= mostBytes && !TaskContext.get().isInterrupted()) {
                 SparkEnv.get().blockManager().putIterator(
                     new RDDBlockId(held, task),
                     CollectionConverters.asScala(dead.iterator()),
@@ -249,6 +251,7 @@ public class Separating implements Function2 {
                     ClassTag$.MODULE$.apply(InternalRow.class)
                 );
             }
+            dead.clear();
         }
 
         public void remove() {

@@ -69,7 +69,7 @@ _KINDS: Mapping[FieldType, str] = {
 _OF_DEAD_LETTERS = (REASON, FAILURE)
 _OF_MESSAGE = (KEY, VALUE, TIMESTAMP, HEADERS)
 # So many bytes of dead letters are kept of each task. Those of other tasks are read again.
-_MOST_HELD = 32 << 20
+_MOST_HELD = 8 << 20
 # So many dead letters of a window, of so many bytes, are few.
 _FEW, _FEW_BYTES = 100_000, 32 << 20
 _DEAD_LETTERS_PER_TASK = 5_000
@@ -127,14 +127,16 @@ def one_pass(
     if rows is None or not repeatable(rows):
         return None
     java = rows_of(rows)
-    held, dead_bytes = context.newRddId(), context.longAccumulator()
+    # Nothing is ever computed of this RDD. As long as it is there, the blocks under its number are.
+    held = spark.sparkContext._jsc.emptyRDD().setName("dead letters").cache()
+    dead_bytes = context.longAccumulator()
     separating = new_instance(
         compiled(spark.sparkContext, _SEPARATING),
         "".join(_KINDS[kind] for kind in stream.fields.values()),
         block_size,
         _MOST_HELD,
         never,
-        held,
+        held.id(),
         separated,
         dead_bytes,
     )
@@ -178,14 +180,14 @@ class OnePass:
     """The rows of a window. `stored` is for one job, that of the first sink; all else is known after it. Close it.
 
     `stored` has the columns that `contract.Sink.store` names. `rows` are those of all messages, as Java has them, with the
-    columns of `schema`. `held` is the number of the RDD whose blocks are dead letters.
+    columns of `schema`. `held` is the RDD whose blocks are dead letters.
     """
 
     spark: SparkSession
     stored: DataFrame
     rows: Any
     schema: T.StructType
-    held: int
+    held: Any
     counts: _Counts
 
     @cached_property
@@ -218,14 +220,13 @@ class OnePass:
         context: Any = self.spark.sparkContext
         # Reading messages again counts them again, so the counts of the pass must be known by now.
         tasks = max(context.defaultParallelism, math.ceil(self._number_dead / _DEAD_LETTERS_PER_TASK))
-        dead = self.rows.mapPartitionsWithIndex(new_instance(compiled(context, _DEAD_LETTERS), self.held), False)
+        dead = self.rows.mapPartitionsWithIndex(new_instance(compiled(context, _DEAD_LETTERS), self.held.id()), False)
         rows = frame_of(self.spark, dead.coalesce(tasks), self.schema)
         return rows.withColumn(INDEX, F.lit(0)).withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})
 
     def close(self) -> None:
         """Free what Spark keeps of the dead letters."""
-        context: Any = self.spark.sparkContext._jsc
-        context.sc().unpersistRDD(self.held, False)
+        self.held.unpersist(False)
 
 
 def _read(ranges: Iterable[tuple[PartitionTally, int]]) -> list[PartitionTally]:

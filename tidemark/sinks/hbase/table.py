@@ -68,7 +68,8 @@ class ResultTable:
         self._table = table
         self._layout: CellLayout | None = None
         self._columns: list[bytes] | None = None
-        self._pages = PageSize()
+        # By topic: messages of one may be far larger than those of another.
+        self._pages: dict[str, PageSize] = {}
 
     def only(self, fields: Iterable[str]) -> ResultTable:
         """The same table for readers of these fields alone. For tables with a cell for each field, under its own name."""
@@ -139,12 +140,11 @@ class ResultTable:
             return
 
     def _rows(self, authority: Authority, wanted: OffsetRange) -> Iterator[tuple[Place, StoredRow | None]]:
+        pages = self._pages.setdefault(wanted.partition.topic, PageSize())
         segments = authority.within(wanted)
         segment = next(segments, None)
         for start, stop in PartitionKeys(wanted.partition).scans(wanted):
-            scan = self._gateway.scan(
-                self._table, start, stop, self._pages, columns=self._columns, include_timestamp=True
-            )
+            scan = self._gateway.scan(self._table, start, stop, pages, columns=self._columns, include_timestamp=True)
             for key, cells in scan:
                 place = parse_key(key)
                 while segment is not None and place.offset >= segment.until:
