@@ -200,6 +200,18 @@ def test_offsets_that_kafka_has_deleted_and_a_part_of_all(make: Make) -> None:
     assert (found.clean, found.expected, found.unchanged) == (True, 150, 100)
 
 
+def test_partitions_without_dead_letters_hide_none_of_the_others(make: Make) -> None:
+    play = make(CDN)
+    good = [value for _, value in play.example.generate(40, 0) if value and play.example.outcome(value).reason is None]
+    for partition, values in enumerate((good[:9], [b"a", b"b"], good[9:18], [b"c", *good[18:]])):
+        play.kafka.send((play.topics[0], partition, None, value) for value in values)
+    play.ingest()
+    report = both(play)
+    assert report.clean, report.sentence()
+    (found,) = (place.found for place in report.places if place.name == "dead letters")
+    assert report.dead_letters == found == 3
+
+
 def test_dead_letters_are_not_taken_for_few_where_receipts_do_not_say_how_many(make: Make) -> None:
     """As those of a ledger that was rebuilt from results, and of windows that were committed before they were read."""
     play = make(CDN)
