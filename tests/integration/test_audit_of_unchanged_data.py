@@ -24,6 +24,7 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.rows import PartitionKeys
 from tidemark_spark.jobs.audit import _most_dead_letters, audit
+from tidemark_spark.readers.places import hbase_places
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -200,12 +201,15 @@ def test_offsets_that_kafka_has_deleted_and_a_part_of_all(make: Make) -> None:
     assert (found.clean, found.expected, found.unchanged) == (True, 150, 100)
 
 
-def test_partitions_without_dead_letters_hide_none_of_the_others(make: Make) -> None:
+def test_partitions_without_dead_letters_hide_none_of_the_others(make: Make, spark: SparkSession) -> None:
     play = make(CDN)
     good = [value for _, value in play.example.generate(40, 0) if value and play.example.outcome(value).reason is None]
     for partition, values in enumerate((good[:9], [b"a", b"b"], good[9:18], [b"c", *good[18:]])):
         play.kafka.send((play.topics[0], partition, None, value) for value in values)
     play.ingest()
+    # An audit would look a second time, and find them.
+    table = play.opened.dead_letter_table()
+    assert hbase_places(spark, play.opened.book, table, None, (), rows=3).count() == 3
     report = both(play)
     assert report.clean, report.sentence()
     (found,) = (place.found for place in report.places if place.name == "dead letters")
