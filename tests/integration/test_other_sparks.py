@@ -15,7 +15,8 @@ OTHERS = ("4.1.1",)
 FILES = (
     *("example_stream", "delta_sink", "latest_sink", "aggregates_sink", "replay_and_backfill", "audit"),
     *("rows", "schemes", "avro", "json_schema", "patterns", "messages_that_break_sql", "retries", "poison"),
-    *("ingest", "kafka_edges", "scattered_ranges", "computed_once", "compaction", "running_from_the_command_line"),
+    *("ingest", "kafka_edges", "scattered_ranges", "computed_once", "one_pass", "digests", "audit_of_unchanged_data"),
+    *("compaction", "running_from_the_command_line"),
 )
 
 
