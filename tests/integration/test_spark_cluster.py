@@ -157,7 +157,14 @@ def test_a_hundred_tasks_read_one_partition_eight_at_a_time(make: Make, tmp_path
     play = make(replace(CDN, topics=CDN.topics[:1], partitions=1))
     play.produce(1000)
     with spark_cluster(tmp_path, cores=4) as cluster:
-        conf = {**SPECULATION, "spark.log.level": "INFO"}
+        # On a quiet machine all tasks take about as long. Each that takes longer than the median gets a copy.
+        often = {
+            "spark.speculation.interval": "10ms",
+            "spark.speculation.minTaskRuntime": "1ms",
+            "spark.speculation.multiplier": "1",
+            "spark.speculation.efficiency.enabled": "false",
+        }
+        conf = {**SPECULATION, **often, "spark.log.level": "INFO"}
         said = submit(play, cluster, tmp_path / "job.log", MANY_TASKS_JOB, **conf)
     assert re.search(r"Starting task 99\.\d+ in stage", said)
     # Copies of tasks were started beside them.
