@@ -47,32 +47,16 @@ def unchanged(
         # Spark's plan says no to much SQL, and hardly ever to a check. To ask takes as long as reading some 200,000 messages.
         if stream.transform is not None and not made.result():
             return ()
-        found = _as_read(spark, opened, view, wanted, incarnations, size, lacking)
+        code, file, blocks = code_version(), opened.file.digest, opened.book.blocks
+        every = stretches(view, wanted, code, file, blocks, lacking, size=size, enough=RECORDS_PER_TASK)
+        found = _as_read(spark, opened, _worth_reading(every), incarnations)
         return found if made.result() else ()
 
 
 def _as_read(
-    spark: SparkSession,
-    opened: OpenStream,
-    view: View,
-    wanted: RangeSet,
-    incarnations: Mapping[str, int],
-    size: int,
-    lacking: Callable[[str], None],
+    spark: SparkSession, opened: OpenStream, candidates: Sequence[Stretch], incarnations: Mapping[str, int]
 ) -> tuple[Stretch, ...]:
     """The stretches whose messages are as their windows read them, whatever their rows are made of."""
-    candidates = _worth_reading(
-        stretches(
-            view,
-            wanted,
-            code_version(),
-            opened.file.digest,
-            opened.book.blocks,
-            lacking,
-            size=size,
-            enough=RECORDS_PER_TASK,
-        )
-    )
     source = opened.stream.source
     ranges = [one.offsets for one in candidates]
     now = count_ranges(spark, opened.log.endpoint, source.isolation, ranges, incarnations, source.fetch)

@@ -31,7 +31,7 @@ from tidemark_spark.jobs.redriven import dead_letters_so_far
 from tidemark_spark.readers.parquet import rows_at_a_time
 from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.failing_messages import cause_of
-from tidemark_spark.rows.one_pass import one_pass, takes_one_pass
+from tidemark_spark.rows.one_pass import DEAD_LETTERS_PER_TASK, one_pass, takes_one_pass
 from tidemark_spark.rows.pipeline import rows_of
 from tidemark_spark.rows.reading import NOT_A_TIME, read_offsets, whatever_time
 from tidemark_spark.rows.tallying import tallies_and_blocks
@@ -43,7 +43,6 @@ from tidemark_spark.sinks.hbase.writer import HBaseDeadLetters
 
 log = logging.getLogger(__name__)
 
-_DEAD_LETTERS_PER_TASK = 5_000
 # So many rows, from messages of so many bytes together, are written from the driver.
 _FEW, _FEW_BYTES = 5_000, 4 << 20
 
@@ -247,7 +246,7 @@ class SparkWork:
             earlier = dead_letters_so_far(self._spark, self._opened, self._window, self._covers, more)
         messages = self._rows.dead_letters()
         number = sum(tally.dead_letters for tally in self._tallies)
-        tasks = math.ceil(number / _DEAD_LETTERS_PER_TASK)
+        tasks = math.ceil(number / DEAD_LETTERS_PER_TASK)
         if self._rows.few_dead_letters():
             context = replace(context, few=True)
         elif not context.few and tasks <= self._spark.sparkContext.defaultParallelism:

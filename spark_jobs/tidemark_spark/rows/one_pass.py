@@ -72,7 +72,8 @@ _OF_MESSAGE = (KEY, VALUE, TIMESTAMP, HEADERS)
 _MOST_HELD = 8 << 20
 # So many dead letters of a window, of so many bytes, are few.
 _FEW, _FEW_BYTES = 100_000, 32 << 20
-_DEAD_LETTERS_PER_TASK = 5_000
+# A Python task with fewer takes longer to start than to write them.
+DEAD_LETTERS_PER_TASK = 5_000
 
 # Gives the messages of the window, counted by the accumulator.
 Messages = Callable[[Any], DataFrame]
@@ -219,7 +220,7 @@ class OnePass:
         """The dead letters, one row for each, with COUNTED, TOMBSTONE and what is theirs."""
         context: Any = self.spark.sparkContext
         # Reading messages again counts them again, so the counts of the pass must be known by now.
-        tasks = max(context.defaultParallelism, math.ceil(self._number_dead / _DEAD_LETTERS_PER_TASK))
+        tasks = max(context.defaultParallelism, math.ceil(self._number_dead / DEAD_LETTERS_PER_TASK))
         dead = self.rows.mapPartitionsWithIndex(new_instance(compiled(context, _DEAD_LETTERS), self.held.id()), False)
         rows = frame_of(self.spark, dead.coalesce(tasks), self.schema)
         return rows.withColumn(INDEX, F.lit(0)).withColumns({MESSAGE_HASH: message_hash(), ROW_HASH: row_hash()})
