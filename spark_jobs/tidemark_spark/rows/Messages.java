@@ -1,8 +1,12 @@
 package tidemark;
 
+import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.LongBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
@@ -30,9 +34,9 @@ import org.apache.spark.util.CollectionAccumulator;
  * `anyTime`, it also has the time in ms since 1970 if Spark cannot hold it.
  *
  * The ranges to read are a text, since one call of Java for each of thousands takes longer than reading them. A line is a
- * topic, its incarnation, a partition, the first offset and the one after the last, with a space between each. `bounds` has
- * these two offsets of each wanted range, ascending in each partition, as longs; a line of `wantedAt` is a topic, a
- * partition, and how many of these longs are of it. Both are empty if all that is read is wanted.
+ * topic, its incarnation, a partition, the first offset and the one after the last, with a space between each. If not all
+ * that is read is wanted, a file has these two offsets of each wanted range, ascending in each partition, as longs. Its lines
+ * are a topic, a partition, and how many of these longs are of it, partition after partition.
  *
  * For each range that a task has read, `counted` gets a line: topic, incarnation, partition, number of messages, XOR of their
  * hashes, XOR of their source digests (as tidemark/offsets/hashing.py has both), bytes of keys and values, first and last
@@ -45,15 +49,13 @@ public class Messages implements FlatMapFunction {
     private static final long SPARK_SEED = 42;
 
     private final transient List ranges = new ArrayList();
-    // By topic and partition: {first, until, first, until, ...}
-    private final transient Map wanted = new HashMap();
-    // The same, which each executor gets once, and not each task. Null if all that is read is wanted.
+    // What `wanted` gives, which each executor gets once, and not each task. Null if all that is read is wanted.
     private Broadcast shared;
     private final Map incarnations = new HashMap();
     private final CollectionAccumulator counted;
     private final boolean anyTime;
 
-    public Messages(String toRead, String wantedAt, byte[] bounds, Boolean anyTime, CollectionAccumulator counted) {
+    public Messages(String toRead, Boolean anyTime, CollectionAccumulator counted) {
         this.anyTime = anyTime.booleanValue();
         this.counted = counted;
         String[] lines = toRead.split("\n");
@@ -64,14 +66,6 @@ public class Messages implements FlatMapFunction {
             ranges.add(new KafkaOffsetRange(at, first, Long.parseLong(words[4]), scala.Option.apply(null)));
             incarnations.put(words[0], Integer.valueOf(words[1]));
         }
-        LongBuffer left = ByteBuffer.wrap(bounds).asLongBuffer();
-        StringTokenizer words = new StringTokenizer(wantedAt);
-        while (words.hasMoreTokens()) {
-            String at = words.nextToken() + " " + words.nextToken();
-            long[] ofPartition = new long[Integer.parseInt(words.nextToken())];
-            left.get(ofPartition);
-            wanted.put(at, ofPartition);
-        }
     }
 
     /** For Spark's reader of Kafka. */
@@ -79,8 +73,19 @@ public class Messages implements FlatMapFunction {
         return ranges;
     }
 
-    public Map wanted() {
-        return wanted;
+    /** What a file has, by topic and partition: {first, until, first, until, ...} */
+    public Map wanted(String lines, String file) throws IOException {
+        // Python has written it on this machine.
+        LongBuffer left = ByteBuffer.wrap(Files.readAllBytes(Paths.get(file))).order(ByteOrder.nativeOrder()).asLongBuffer();
+        Map found = new HashMap();
+        StringTokenizer words = new StringTokenizer(lines);
+        while (words.hasMoreTokens()) {
+            String at = words.nextToken() + " " + words.nextToken();
+            long[] bounds = new long[Integer.parseInt(words.nextToken())];
+            left.get(bounds);
+            found.put(at, bounds);
+        }
+        return found;
     }
 
     /** Gives the executors what `wanted` gives. */

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import secrets
-import sys
-from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from tempfile import NamedTemporaryFile
+from typing import IO, Any, TypeVar
 
+import numpy as np
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -83,10 +83,12 @@ def read_offsets(
     `Messages.java`.
     """
     params = _settings(cluster, isolation, fetch)
-    frames = [
-        _read(spark, params, one, wanted, incarnations, any_time=any_time, counted=counted)
-        for one in reads(wanted, sizes)
-    ]
+    split = reads(wanted, sizes)
+    frames = []
+    for one in split:
+        # Each of several reads gets its part of a long selection.
+        part = wanted if len(split) == 1 else wanted & RangeSet(one.ranges)
+        frames.append(_read(spark, params, one, part, incarnations, any_time=any_time, counted=counted))
     return reduce(DataFrame.unionAll, frames) if frames else no_messages(spark)
 
 
@@ -196,17 +198,16 @@ def _records(
     any_time: bool,
     counted: Any,
 ) -> Any:
-    """The rows of `Messages.java`, as Java's RDD."""
+    """The rows of `Messages.java`, as Java's RDD. All that is wanted lies in what is read."""
     if read.tasks < len(read.ranges):
         params = {"max.partition.fetch.bytes": str(_FETCH_FOR_SHORT), **params}
-    inside = RangeSet(read.ranges) & wanted
-    exact = inside.count() == sum(map(len, read.ranges))
-    bounds = ("", b"") if exact else _bounds(inside)
     ranges = _lines(read.ranges, incarnations)
-    rows = new_instance(compiled(spark.sparkContext, _MESSAGES), ranges, *bounds, any_time, counted)
-    if not exact:
+    rows = new_instance(compiled(spark.sparkContext, _MESSAGES), ranges, any_time, counted)
+    if wanted != RangeSet(read.ranges):
         context: Any = spark.sparkContext._jsc
-        rows.share(context.broadcast(rows.wanted()))
+        with NamedTemporaryFile(prefix="tidemark-wanted-") as file:
+            lines = _write_bounds(wanted, file)
+            rows.share(context.broadcast(rows.wanted(lines, file.name)))
     jvm: Any = spark.sparkContext._jvm
     settings = jvm.java.util.HashMap()
     # Nothing joins a group. Spark keeps consumers, and what they have fetched, by its name: no read shares them with another,
@@ -234,13 +235,13 @@ def _lines(ranges: Iterable[OffsetRange], incarnations: Mapping[str, int]) -> st
     )
 
 
-def _bounds(wanted: RangeSet) -> tuple[str, bytes]:
-    """The wanted ranges of each partition as `Messages.java` takes them."""
-    bounds = array("q")
+def _write_bounds(wanted: RangeSet, file: IO[bytes]) -> str:
+    """Writes the wanted ranges of each partition as `Messages.java` takes them, and says whose they are.
+
+    To a file, since text is all that py4j sends: a million numbers take it longer than a file by far.
+    """
     for at in wanted.partitions:
-        bounds.extend(chain.from_iterable(wanted.of(at)))
-    if sys.byteorder == "little":
-        # Java's longs begin with their highest byte.
-        bounds.byteswap()
-    lines = (f"{at.topic} {at.partition} {2 * len(wanted.of(at))}" for at in wanted.partitions)
-    return "\n".join(lines), bounds.tobytes()
+        intervals = wanted.of(at)
+        file.write(np.fromiter(chain.from_iterable(intervals), np.int64, 2 * len(intervals)))
+    file.flush()
+    return "\n".join(f"{at.topic} {at.partition} {2 * len(wanted.of(at))}" for at in wanted.partitions)
