@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaProducer
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.support.oracle import Example, Outcome
@@ -20,7 +20,6 @@ from tests.support.waiting import until
 from tidemark.commit.protocol import Step
 from tidemark.ledger.records import LaneKind, Record
 from tidemark.offsets.blocks import WHOLE
-from tidemark.offsets.ranges import RangeSet
 from tidemark.planning import splitting
 from tidemark.streams.model import Stream
 from tidemark_spark.columns import COORDINATE, DIGEST, INDEX, OUTCOME, REASON, TOMBSTONE, content_digest, field
@@ -51,6 +50,7 @@ STREAM: dict[str, Any] = {
 SEVERAL = Example(
     "several", STREAM, ("one", "two"), 2, lambda count, first: iter(()), lambda value: Outcome(None, None)
 )
+BLOCK = 50
 SELECTED = f"SELECT {GIVEN_BACK}, id, upper(of) AS of, %s AS share, ok, at FROM messages WHERE id <> 7"
 
 
@@ -101,24 +101,35 @@ def ways(made: list[one_pass.OnePass | None]) -> list[bool]:
     return [rows is not None for rows in made]
 
 
-def counted_again(spark: SparkSession, play: Playground, record: Record, wanted: RangeSet) -> None:
-    """The longer way gives the same tallies, by partition and by blocks."""
-    opened, size = play.opened, 50
+def reader(spark: SparkSession, play: Playground, record: Record) -> one_pass.Messages:
+    """How the messages of a window are read, from its first one to its last one."""
     incarnations = {one.topic: one.incarnation for one in record.window.ranges}
-    messages = read_offsets(spark, opened.log.endpoint, "read_committed", wanted, incarnations)
+    hull, endpoint = record.window.hull(), play.opened.log.endpoint
+
+    def messages(counted: Any) -> DataFrame:
+        return read_offsets(spark, endpoint, "read_committed", hull, incarnations, counted=counted)
+
+    return messages
+
+
+def written(spark: SparkSession, play: Playground, record: Record) -> one_pass.OnePass:
+    """The rows of a window in one pass, in blocks of BLOCK offsets. All are computed, and none stored."""
+    made = one_pass.one_pass(spark, reader(spark, play, record), play.opened.stream, (), BLOCK)
+    assert made is not None
+    made.stored.write.format("noop").mode("overwrite").save()
+    return made
+
+
+def counted_again(spark: SparkSession, play: Playground, record: Record) -> None:
+    """The longer way gives the same tallies, by partition and by blocks."""
+    opened = play.opened
+    messages = reader(spark, play, record)(None)
     rows = rows_of(messages, opened.stream, refusals(make_sinks(opened), opened.stream.fields))
     tallies, _ = tallies_and_blocks(rows.frame, WHOLE, rows.read)
     assert sorted(record.tallies, key=str) == sorted(tallies, key=str)
-    _, expected = tallies_and_blocks(rows.frame, size, rows.read)
+    _, expected = tallies_and_blocks(rows.frame, BLOCK, rows.read)
     rows.close()
-
-    def again(counted: Any) -> Any:
-        return read_offsets(spark, opened.log.endpoint, "read_committed", wanted, incarnations, counted=counted)
-
-    made = one_pass.one_pass(spark, again, opened.stream, (), size)
-    assert made is not None
-    made.stored.write.format("noop").mode("overwrite").save()
-    assert sorted(made.tallies_and_blocks[1], key=str) == sorted(expected, key=str)
+    assert sorted(written(spark, play, record).tallies_and_blocks[1], key=str) == sorted(expected, key=str)
 
 
 @pytest.mark.usefixtures("spark")
@@ -131,7 +142,7 @@ def test_rows_and_tallies_are_those_of_the_longer_way(
     produce(play, 400)
     (record,) = play.ingest()
     assert ways(made) == [True]
-    counted_again(spark, play, record, record.window.hull())
+    counted_again(spark, play, record)
     dead = sum(tally.dead_letters for tally in record.tallies)
     assert 0 < dead < 400
     assert len(play.independent.hbase(f"{play.name}_dead").rows) == dead
@@ -170,7 +181,7 @@ def test_a_transform_of_single_rows_takes_one_pass_and_a_failing_message_the_lon
     made.clear()
     (replayed,) = play.select(LaneKind.REPLAY, record.window.hull())
     assert ways(made) == [True]
-    counted_again(spark, play, replayed, record.window.hull())
+    counted_again(spark, play, replayed)
     report = audit(play.opened, play.new_run())
     assert report.clean, report.sentence()
 
@@ -245,19 +256,7 @@ def test_dead_letters_of_a_program_that_was_killed_go_with_its_objects(make: Mak
     produce(play, 400)
     (record,) = play.ingest()
 
-    def left_behind() -> int:
-        incarnations = {one.topic: one.incarnation for one in record.window.ranges}
-        hull, endpoint = record.window.hull(), play.opened.log.endpoint
-
-        def messages(counted: Any) -> Any:
-            return read_offsets(spark, endpoint, "read_committed", hull, incarnations, counted=counted)
-
-        rows = one_pass.one_pass(spark, messages, play.opened.stream, (), 50)
-        assert rows is not None
-        rows.stored.write.format("noop").mode("overwrite").save()
-        return int(rows.held.id())
-
-    number = left_behind()
+    number = int(written(spark, play, record).held.id())
     assert blocks_of(spark, number, 1) == [0]
 
     def gone() -> bool:

@@ -242,6 +242,6 @@ def _write_bounds(wanted: RangeSet, file: IO[bytes]) -> str:
     """
     for at in wanted.partitions:
         intervals = wanted.of(at)
-        file.write(np.fromiter(chain.from_iterable(intervals), np.int64, 2 * len(intervals)))
+        file.write(np.fromiter(chain.from_iterable(intervals), np.int64, 2 * len(intervals)).data)
     file.flush()
     return "\n".join(f"{at.topic} {at.partition} {2 * len(wanted.of(at))}" for at in wanted.partitions)

@@ -22,7 +22,7 @@ COMPUTED_AGAIN = (
 # How Spark's plans name steps in which a row depends on others.
 _MEETINGS = ("Exchange", "Limit", "Subquery")
 # The names of expressions with another result at another time, for another user, or over other rows.
-_BEYOND_A_ROW = re.compile(r"Current\w+|Now|LocalTimestamp|\w*Subquery|Exists|Window\w*|Aggregate\w*|Generate")
+_MAY_DIFFER = re.compile(r"Current\w+|Now|LocalTimestamp|\w*Subquery|Exists|Window\w*|Aggregate\w*|Generate")
 _CLASS = re.compile(r'"class":"[\w.$]*[.$](\w+)"')
 _COMPUTED_BY = "_computed_by"
 
@@ -45,7 +45,7 @@ def depends_on_order(rows: DataFrame) -> bool:
 def made_of_each_row(rows: DataFrame) -> bool:
     """Whether each row is made of one row alone, whenever that is: of no other rows, no clock, and no user's name."""
     plan: Any = rows._jdf.queryExecution().analyzed()
-    return repeatable(rows) and not any(map(_BEYOND_A_ROW.fullmatch, _CLASS.findall(plan.toJSON())))
+    return repeatable(rows) and not any(map(_MAY_DIFFER.fullmatch, _CLASS.findall(plan.toJSON())))
 
 
 def marked(rows: DataFrame) -> DataFrame:
