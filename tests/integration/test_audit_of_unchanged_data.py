@@ -19,11 +19,13 @@ from tests.support.transactions import transaction
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
-from tidemark.ledger.book import blocks_key
-from tidemark.ledger.records import LaneKind
+from tidemark.ledger.book import Book, blocks_key
+from tidemark.ledger.records import JobProgress, LaneKind
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.rows import PartitionKeys
+from tidemark_spark.jobs import expected
 from tidemark_spark.jobs.audit import _most_dead_letters, audit
+from tidemark_spark.jobs.compare import compare
 from tidemark_spark.readers.places import hbase_places
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -95,6 +97,41 @@ def test_the_same_is_found_with_and_without_computing_rows_again(make: Make) -> 
     mended = both(play)
     # The window of the lost offsets is no longer whole.
     assert (mended.clean, 0 < mended.unchanged < 600) == (True, True), mended.sentence()
+
+
+def test_a_job_notes_what_it_has_read_of_each_partition(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[JobProgress] = []
+    note = Book.note_progress
+
+    def noting(book: Book, progress: JobProgress) -> None:
+        note(book, progress)
+        noted.append(progress)
+
+    monkeypatch.setattr(Book, "note_progress", noting)
+    play = make(ORDERS)
+    for _ in range(2):
+        play.produce(200)
+        play.ingest()
+    whole = {f"{topic}/{number}": end for (topic, number), end in sorted(play.positions().items())}
+
+    def read(run: str) -> JobProgress:
+        """What was noted at the end of the step that reads."""
+        assert play.opened.book.last_progress() == noted[-1]
+        found = [one for one in noted if one.run == run and one.step.startswith("reading ")][-1]
+        noted.clear()
+        assert found.total == tuple(whole.items())
+        return found
+
+    # As they were read; and computed again, in one pass and on the longer way.
+    for level in (Level.FULL, Level.RECOMPUTE):
+        report = audited(play, level=level)
+        assert report.unchanged == (400 if level is Level.FULL else 0)
+        assert read(report.run).done == whole
+    monkeypatch.setattr(expected, "takes_one_pass", lambda stream: False)
+    assert read(audited(play, level=Level.RECOMPUTE).run).done == whole
+    run, everything = play.new_run(), play.opened.book.store_selection(play.opened.book.authority().covered())
+    found = compare(play.opened, run, everything.digest)
+    assert (found.messages, read(run).done) == (400, whole)
 
 
 @pytest.mark.covers("N6")

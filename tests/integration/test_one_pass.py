@@ -31,6 +31,7 @@ from tidemark_spark.rows.reading import counted_ranges, lines_of, read_offsets
 from tidemark_spark.rows.row_by_row import row_by_row
 from tidemark_spark.rows.tallying import tallies_and_blocks
 from tidemark_spark.rows.transform import transformed
+from tidemark_spark.runtime.progress import Progress
 from tidemark_spark.sinks import make_sinks, refusals
 
 FIELDS = {"id": "integer", "of": "string", "share": "double", "ok": "boolean", "at": "timestamp"}
@@ -156,6 +157,37 @@ def test_rows_and_tallies_are_those_of_the_longer_way(
         files = spark.read.option("recursiveFileLookup", True).parquet(folder)
         assert files.where(F.col(DIGEST) != digest).count() == 0
         assert files.count() == sum(tally.rows.number for tally in record.tallies) > 0
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("once", [True, False])
+def test_a_window_without_acknowledgements_shows_what_is_read(
+    make: Make, monkeypatch: pytest.MonkeyPatch, *, once: bool
+) -> None:
+    if not once:
+        monkeypatch.setattr(window_work, "takes_one_pass", lambda stream: False)
+    progress: list[Progress] = []
+
+    def begun(spark: SparkSession) -> Progress:
+        progress.append(Progress(spark))
+        return progress[-1]
+
+    monkeypatch.setattr(window_work, "Progress", begun)
+    play = make(SEVERAL)
+    produce(play, 400)
+    seen: dict[Step, tuple[str, dict[str, int]]] = {}
+
+    def look(step: Step) -> None:
+        seen[step] = progress[0]()
+
+    play.ingest(on_step=look)
+    step, read = seen[Step.READ]
+    assert step == ("reading, and storing parquet" if once else "reading")
+    assert read == {f"{topic}/{number}": 100 for topic in play.topics for number in range(2)}
+    # What was read is not what the dead letters' server acknowledges.
+    step, stored = seen[Step.DEAD_LETTERS_STORED]
+    assert step == "storing dead letters"
+    assert 0 < sum(stored.values()) < 400
 
 
 @pytest.mark.usefixtures("spark")

@@ -19,7 +19,7 @@ from tidemark.cli.progress import (
     Shown,
     bars_of,
     few,
-    of_audit,
+    of_job,
     of_reading,
     of_window,
     window_of,
@@ -29,7 +29,8 @@ from tidemark.cli.terminal import Display, JobLog, is_terminal
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Step
 from tidemark.errors import WrongUse
-from tidemark.ledger.records import Head, Heartbeat
+from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.records import Head, Heartbeat, JobProgress
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.reading import Reading
 
@@ -114,10 +115,14 @@ def test_what_the_program_itself_reads_has_a_bar_for_each_partition() -> None:
     assert "looking for the key" in drawn(display)[0]
 
 
-def test_an_audit_says_its_step() -> None:
-    sign = Heartbeat(generation=0, run="mine", at=1, step="comparing hbase")
-    assert of_audit(sign, "mine", 1) == Shown("comparing hbase")
-    assert of_audit(sign, "another", 1) == of_audit(None, "mine", 1) == of_audit(sign, "mine", 2) == Shown(STARTING)
+def test_an_audit_says_its_step_and_what_it_has_read() -> None:
+    total = (("logs/2", 5), ("logs/10", 3), ("logs/11", 4))
+    noted = JobProgress(run="mine", at=1, step="reading", done={"logs/10": 7, "logs/2": 4, "logs/9": 1}, total=total)
+    noted = decode(encode(noted), JobProgress, "a note")
+    # Bars stand as the partitions do; what was read twice fills no bar twice.
+    bars = (Bar("logs/2", 5, 4), Bar("logs/10", 3, 3), Bar("logs/11", 4, 0))
+    assert of_job(noted, "mine", 1) == Shown("reading", None, bars)
+    assert of_job(noted, "another", 1) == of_job(None, "mine", 1) == of_job(noted, "mine", 2) == Shown(STARTING)
 
 
 BAR_LISTS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), max_size=40).map(

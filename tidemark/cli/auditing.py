@@ -33,12 +33,11 @@ from tidemark.cli.options import (
     Verbose,
 )
 from tidemark.cli.output import data, error, line, moment
-from tidemark.cli.progress import of_audit
+from tidemark.cli.progress import of_job
 from tidemark.cli.selected import repair as replay_findings
 from tidemark.cli.selected import user
 from tidemark.cli.submitting import new_run, submit
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE, NotApproved, ProcessingFailed, WrongUse
-from tidemark.ledger.records import AUDIT
 from tidemark.runs import auditing
 from tidemark.runs.answers import said
 from tidemark.runs.approval import People, check_approved
@@ -252,7 +251,7 @@ def _audited(
         AUDIT_JOB,
         arguments,
         accepted=(EXIT_DONE, EXIT_DIFFERENCES),
-        look=lambda: of_audit(opened.book.last_beat(AUDIT), name, began),
+        look=lambda: of_job(opened.book.last_progress(), name, began),
         verbose=verbose,
     )
     found = auditing.find_report(opened, name)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from tidemark.audit.comparison import ReplayComparison
 from tidemark.cli.output import data, error, line
-from tidemark.cli.progress import of_audit
+from tidemark.cli.progress import of_job
 from tidemark.cli.submitting import submit
 from tidemark.errors import ProcessingFailed
-from tidemark.ledger.records import AUDIT
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.comparing import find_comparison
 from tidemark.runs.into_sinks import Sinks
@@ -26,7 +25,7 @@ def compared(
     arguments += ["--sinks", ",".join(sinks)] if sinks is not None else []
     began = opened.book.clock()
     ended = submit(
-        opened, COMPARE_JOB, arguments, look=lambda: of_audit(opened.book.last_beat(AUDIT), run, began), verbose=verbose
+        opened, COMPARE_JOB, arguments, look=lambda: of_job(opened.book.last_progress(), run, began), verbose=verbose
     )
     found = find_comparison(opened, run)
     if found is None or found.at < began:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tidemark.ledger.records import Head, Heartbeat, Window
+from tidemark.ledger.records import Head, Heartbeat, JobProgress, Window
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.reading import Reading
 
@@ -92,9 +92,13 @@ def of_reading(step: str, reading: Reading) -> Shown:
     return Shown(step, None, tuple(Bar(str(at), total, done) for at, total, done in reading.so_far()))
 
 
-def of_audit(beat: Heartbeat | None, run: str, since: int) -> Shown:
-    """Which step an audit is at. A sign of life of another run, or from before `since`, says nothing about this one."""
-    return Shown(beat.step) if beat is not None and beat.run == run and beat.at >= since else Shown()
+def of_job(noted: JobProgress | None, run: str, since: int) -> Shown:
+    """How far a job is that holds no window. What another run noted, or was noted before `since`, says nothing about it."""
+    if noted is None or noted.run != run or noted.at < since:
+        return Shown()
+    # What is read twice is counted twice.
+    bars = (Bar(name, total, min(total, noted.done.get(name, 0))) for name, total in noted.total)
+    return Shown(noted.step, None, tuple(bars))
 
 
 def few(bars: Sequence[Bar], most: int = MOST_BARS) -> tuple[Bar, ...]:

@@ -23,6 +23,7 @@ from tidemark.ledger.records import (
     Guarantee,
     Head,
     Heartbeat,
+    JobProgress,
     LaneKind,
     LaneState,
     Late,
@@ -46,6 +47,8 @@ NOTHING = RangeSet()
 
 REGISTER: Key = ("register",)
 LAST_AUDIT: Key = ("audited",)
+# Beside the signs of life of lanes. No lane has this name.
+_PROGRESS: Key = ("beat", "audit")
 AUDITS: Key = ("audits",)
 
 # What to do about a lost register, head or page.
@@ -449,6 +452,14 @@ class Book:
     def last_beat(self, lane: str) -> Heartbeat | None:
         stored = self.store.read(("beat", lane))
         return None if stored is None else decode(stored, Heartbeat, self._name(("beat", lane)))
+
+    def note_progress(self, progress: JobProgress) -> None:
+        """Of two jobs at once, what the last one has noted stays."""
+        self.store.put(_PROGRESS, encode(progress))
+
+    def last_progress(self) -> JobProgress | None:
+        stored = self.store.read(_PROGRESS)
+        return None if stored is None else decode(stored, JobProgress, self._name(_PROGRESS))
 
     def _name(self, key: Key) -> str:
         return "/".join((self.stream, *key))

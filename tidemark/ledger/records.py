@@ -18,8 +18,6 @@ from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartit
 from tidemark.offsets.tallies import PartitionTally
 
 INGEST = "ingest"
-# Not a lane: the place of an audit's signs of life. Of two audits at once, the newer sign stays.
-AUDIT = "audit"
 
 # The format of the values that this version writes; `codec.py` migrates older ones.
 FORMAT = 1
@@ -485,6 +483,20 @@ class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     at: int
     step: str
     done: dict[str, int] = {}
+
+
+class JobProgress(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a job is at that holds no window: an audit or a comparison. Advisory: for whoever waits.
+
+    In a step that reads Kafka, `total` has the offsets of each partition, in their order, and `done` the messages.
+    """
+
+    format: int = FORMAT
+    run: str
+    at: int
+    step: str
+    done: dict[str, int] = {}
+    total: tuple[tuple[str, int], ...] = ()
 
 
 class Audited(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

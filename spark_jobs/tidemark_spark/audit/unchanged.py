@@ -6,6 +6,7 @@ import bisect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
+from typing import Any
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import SparkSession
@@ -33,11 +34,12 @@ def unchanged(
     incarnations: Mapping[str, int],
     size: int,
     lacking: Callable[[str], None],
+    watch: Callable[[Any], None],
 ) -> tuple[Stretch, ...]:
     """The stretches of the `wanted` offsets whose messages are as their windows, of today's code and file, read them.
 
     Their blocks have one size, `size` or more. There are none for a stream whose rows are made of more than their messages.
-    `lacking` is told of each window whose tallies the ledger has lost.
+    `lacking` is told of each window whose tallies the ledger has lost. `watch` is that of `count_ranges`.
     """
     stream = opened.stream
     if not may_be_made_of_messages(stream):
@@ -49,17 +51,21 @@ def unchanged(
             return ()
         code, file, blocks = code_version(), opened.file.digest, opened.book.blocks
         every = stretches(view, wanted, code, file, blocks, lacking, size=size, enough=RECORDS_PER_TASK)
-        found = _as_read(spark, opened, _worth_reading(every), incarnations)
+        found = _as_read(spark, opened, _worth_reading(every), incarnations, watch)
         return found if made.result() else ()
 
 
 def _as_read(
-    spark: SparkSession, opened: OpenStream, candidates: Sequence[Stretch], incarnations: Mapping[str, int]
+    spark: SparkSession,
+    opened: OpenStream,
+    candidates: Sequence[Stretch],
+    incarnations: Mapping[str, int],
+    watch: Callable[[Any], None],
 ) -> tuple[Stretch, ...]:
     """The stretches whose messages are as their windows read them, whatever their rows are made of."""
     source = opened.stream.source
     ranges = [one.offsets for one in candidates]
-    now = count_ranges(spark, opened.log.endpoint, source.isolation, ranges, incarnations, source.fetch)
+    now = count_ranges(spark, opened.log.endpoint, source.isolation, ranges, incarnations, source.fetch, watch)
     counted = _by_stretch(candidates, now)
     return tuple(one for one, tally in zip(candidates, counted, strict=True) if one.is_as_read(tally))
 

@@ -46,7 +46,8 @@ from tidemark_spark.audit.comparing import (
 from tidemark_spark.audit.deleted import forgotten_blocks
 from tidemark_spark.audit.gaps import gap_reports
 from tidemark_spark.audit.unchanged import unchanged
-from tidemark_spark.jobs.expected import Expected, begin, expected_rows
+from tidemark_spark.jobs.expected import Expected, expected_rows
+from tidemark_spark.jobs.steps import Steps
 from tidemark_spark.readers.parquet import rows_at_a_time
 from tidemark_spark.rows.reading import whatever_time
 from tidemark_spark.runtime.session import stream_session
@@ -111,7 +112,8 @@ def _audit(
     without = erased(view.windows)
     readable = to_read - without
 
-    begin(opened, "audit", run, f"reading {readable.count()} offsets")
+    steps = kept.enter_context(Steps(spark, opened, "audit", run))
+    steps.begin(f"reading {readable.count()} offsets", readable)
     incarnations = discovery.newest_incarnations(ledger.register)
     compacted = opened.log.compacted({at.topic for at in held.partitions})
     not_read = covered - unfinished - to_read - without
@@ -131,11 +133,19 @@ def _audit(
             # HBase sends them while Spark reads the messages.
             letters = read_beforehand(spark, letters, some, beside)
         if level is Level.FULL and only_sums:
-            known = unchanged(spark, opened, view, readable, incarnations, size, lacking.append)
+            known = unchanged(spark, opened, view, readable, incarnations, size, lacking.append, steps.watch)
             size = max([size, *(one.size for one in known)])
         rows = whatever_time(
             lambda any_time: expected_rows(
-                spark, opened, readable, incarnations, any_time=any_time, size=size, only_sums=only_sums, known=known
+                spark,
+                opened,
+                readable,
+                incarnations,
+                any_time=any_time,
+                size=size,
+                only_sums=only_sums,
+                known=known,
+                watch=steps.watch,
             )
         )
         kept.callback(rows.close)
@@ -153,8 +163,8 @@ def _audit(
             sums=sums_of(rows.blocks),
             block_size=size,
         )
-        places = list(_places(compared, rows, run, letters, beside)) if to_read or not_read else []
-    begin(opened, "audit", run, "checking the ledger")
+        places = list(_places(compared, rows, steps, letters, beside)) if to_read or not_read else []
+    steps.begin("checking the ledger")
     blocks = [place.by_blocks for place in places if place.by_blocks is not None]
     by_tallies = reduce(and_, (one.offsets for one in blocks), not_read).count()
     gaps = gap_reports(spark, opened, view.windows, readable, compared, counts, incarnations)
@@ -223,15 +233,16 @@ def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:
     return planner.offsets_within(discovery.known_now(opened, topics), covered) if topics else RangeSet()
 
 
-def _places(audit: Audit, expected: Expected, run: str, dead_letters: RowsAt, beside: Executor) -> Iterator[Audited]:
+def _places(
+    audit: Audit, expected: Expected, steps: Steps, dead_letters: RowsAt, beside: Executor
+) -> Iterator[Audited]:
     """Every sink that can be audited, and the dead letters, whose sums are computed while Spark reads the sinks."""
-    opened = audit.opened
     compare_dead_letters = _dead_letters(audit, expected, dead_letters, beside)
-    for settings in opened.stream.sinks:
-        begin(opened, "audit", run, f"comparing {settings.name}")
+    for settings in audit.opened.stream.sinks:
+        steps.begin(f"comparing {settings.name}")
         if (audited := kind_of(settings.type).with_spark().audit(audit, settings)) is not None:
             yield audited
-    begin(opened, "audit", run, "comparing dead letters")
+    steps.begin("comparing dead letters")
     yield compare_dead_letters()
 
 

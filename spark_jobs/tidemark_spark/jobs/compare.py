@@ -25,7 +25,8 @@ from tidemark.sinks.contract import SinkSettings
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.reading import fewest_scans
 from tidemark_spark.audit.replays import DEAD_LETTER_COLUMNS, DEAD_LETTERS, Comparing
-from tidemark_spark.jobs.expected import begin, expected_rows
+from tidemark_spark.jobs.expected import expected_rows
+from tidemark_spark.jobs.steps import Steps
 from tidemark_spark.readers.places import COUNTS, hbase_places
 from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.pipeline import check_rows
@@ -34,7 +35,6 @@ from tidemark_spark.rows.selecting import only
 from tidemark_spark.runtime.session import stream_session
 from tidemark_spark.sinks.contract import ComparingSink
 
-_WORK = "comparison"
 # Smaller pieces would cost more in starting jobs than they save in memory and on disk.
 _AT_LEAST = 1_000_000
 # Those of all pieces are added up, so each gives more than are named.
@@ -77,9 +77,10 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     incarnations = discovery.newest_incarnations(register[1])
     most = _at_once(opened)
     parts = []
-    for piece in offsets.pieces(most) if most else [offsets]:
-        begin(opened, _WORK, run, f"reading {piece.count()} of {offsets.count()} offsets")
-        parts.append(_of_piece(spark, opened, run, selection, piece, incarnations, sinks))
+    with Steps(spark, opened, "comparison", run) as steps:
+        for piece in offsets.pieces(most) if most else [offsets]:
+            steps.begin(f"reading {piece.count()} of {offsets.count()} offsets", piece)
+            parts.append(_of_piece(spark, opened, run, selection, piece, incarnations, sinks, steps))
     comparing.check_unchanged(view, opened.book.view(), offsets)
     found = merged(parts, outcomes.field_names(opened.stream))
     comparing.store_comparison(opened, found)
@@ -100,8 +101,11 @@ def _of_piece(
     offsets: RangeSet,
     incarnations: dict[str, int],
     sinks: Sinks,
+    steps: Steps,
 ) -> ReplayComparison:
-    rows = whatever_time(lambda any_time: expected_rows(spark, opened, offsets, incarnations, any_time=any_time))
+    rows = whatever_time(
+        lambda any_time: expected_rows(spark, opened, offsets, incarnations, any_time=any_time, watch=steps.watch)
+    )
     try:
         check_read(rows.tallies, offsets)
         letters = hbase_places(
@@ -114,7 +118,7 @@ def _of_piece(
         )
         letters = only(letters.where(COUNTS), offsets).persist()
         against = Comparing(spark, opened, rows.frame, letters, offsets)
-        places = tuple(_places(against, run, sinks))
+        places = tuple(_places(against, steps, sinks))
         reasons = outcomes.frequent_reasons(rows.frame, _REASONS_OF_A_PIECE)
         letters.unpersist()
     finally:
@@ -145,14 +149,14 @@ def _written(opened: OpenStream, sinks: Sinks) -> list[SinkSettings]:
     return [one for one in opened.stream.sinks if sinks is None or one.name in sinks]
 
 
-def _places(against: Comparing, run: str, sinks: Sinks) -> Iterator[PlaceComparison]:
+def _places(against: Comparing, steps: Steps, sinks: Sinks) -> Iterator[PlaceComparison]:
     """Every written sink that can be compared by row; and the dead letters, if the replay writes all sinks."""
     opened = against.opened
     for settings in _written(opened, sinks):
         sink = kind_of(settings.type).with_spark()
         if hasattr(sink, "compare"):
-            begin(opened, _WORK, run, f"comparing {settings.name}")
+            steps.begin(f"comparing {settings.name}")
             yield cast("ComparingSink", sink).compare(against, settings)
     if sinks is None:
-        begin(opened, _WORK, run, f"comparing {DEAD_LETTERS}")
+        steps.begin(f"comparing {DEAD_LETTERS}")
         yield against.dead_letters()

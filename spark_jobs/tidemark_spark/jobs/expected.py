@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -13,8 +12,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.audit.unchanged import Stretch, counts_of
-from tidemark.errors import TidemarkError
-from tidemark.ledger.records import AUDIT, Heartbeat
 from tidemark.offsets.blocks import WHOLE, PartitionBlocks
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import PartitionTally
@@ -24,20 +21,9 @@ from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.failing_messages import cause_of
 from tidemark_spark.rows.one_pass import OnePass, one_pass, takes_one_pass
 from tidemark_spark.rows.pipeline import Rows, rows_of
-from tidemark_spark.rows.reading import read_offsets
+from tidemark_spark.rows.reading import counter, read_offsets
 from tidemark_spark.rows.tallying import tallies_and_blocks
 from tidemark_spark.sinks import make_sinks, refusals
-
-log = logging.getLogger(__name__)
-
-
-def begin(opened: OpenStream, what: str, run: str, step: str) -> None:
-    """Say which step begins, in the log and in the ledger, for whoever waits. Nothing depends on it."""
-    log.info("%s of %s: %s", what, opened.book.stream, step)
-    try:
-        opened.book.beat(AUDIT, Heartbeat(generation=0, run=run, at=opened.book.clock(), step=step))
-    except TidemarkError as problem:
-        log.warning("the step of the %s of %s cannot be shown: %s", what, opened.book.stream, problem)
 
 
 @dataclass(frozen=True)
@@ -88,8 +74,9 @@ def expected_rows(
     size: int = WHOLE,
     only_sums: bool = False,
     known: tuple[Stretch, ...] = (),
+    watch: Callable[[Any], None],
 ) -> Expected:
-    """The messages' rows, computed by today's code. Blocks have `size` offsets.
+    """The messages' rows, computed by today's code. Blocks have `size` offsets. `watch` is given what counts the messages.
 
     With `only_sums`, where one pass is enough, the rows are counted and not kept: `frame` computes them once more. Then
     messages of which the counts are `known`, with blocks of that size, are not read for it.
@@ -97,7 +84,8 @@ def expected_rows(
     stream, source = opened.stream, opened.stream.source
     limits = refusals(make_sinks(opened), stream.fields)
 
-    def messages(wanted: RangeSet, counted: Any = None) -> DataFrame:
+    def messages(wanted: RangeSet, counted: Any) -> DataFrame:
+        watch(counted)
         return read_offsets(
             spark,
             opened.log.endpoint,
@@ -111,7 +99,7 @@ def expected_rows(
         )
 
     def made() -> Rows:
-        return rows_of(messages(in_kafka), stream, limits, connections=opened.connections)
+        return rows_of(messages(in_kafka, counter(spark)), stream, limits, connections=opened.connections)
 
     if only_sums and in_kafka and takes_one_pass(stream):
         unknown = in_kafka - RangeSet(one.offsets for one in known)

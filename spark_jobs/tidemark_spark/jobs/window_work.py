@@ -33,7 +33,7 @@ from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.failing_messages import cause_of
 from tidemark_spark.rows.one_pass import DEAD_LETTERS_PER_TASK, one_pass, takes_one_pass
 from tidemark_spark.rows.pipeline import rows_of
-from tidemark_spark.rows.reading import NOT_A_TIME, read_offsets, whatever_time
+from tidemark_spark.rows.reading import NOT_A_TIME, counter, read_offsets, read_so_far, whatever_time
 from tidemark_spark.rows.tallying import tallies_and_blocks
 from tidemark_spark.runtime.progress import Progress
 from tidemark_spark.schemes.regex import MAY_DIFFER
@@ -125,6 +125,9 @@ class SparkWork:
             counted=counted,
         )
 
+    def _watch(self, counted: Any) -> None:
+        self.progress.watch(lambda: read_so_far(self._spark, [counted]))
+
     def _first_sink(self) -> OnePassSink | None:
         """The sink that may take the rows as they are read. Other sinks of the window then read what it has written."""
         if self._longer or not takes_one_pass(self._opened.stream):
@@ -155,6 +158,9 @@ class SparkWork:
         )
         self._made = _Made(stored, lambda: rows.dead_letters, lambda: rows.few_dead_letters, rows.close)
         self.progress.begin(f"reading, and storing {first.name}")
+        if isinstance(first, FileSink):
+            # A file is there when its task has ended, which nobody acknowledges before.
+            self._watch(rows.counts.read)
         try:
             acknowledged = first.store(rows.stored, self._context)
         except (Py4JError, PySparkException) as problem:
@@ -177,7 +183,9 @@ class SparkWork:
     def _keep(self, any_time: bool) -> None:
         """Make the rows, and have Spark keep them for all sinks, so that Kafka is read once. Counting is their first use."""
         self.close()
-        messages = self._messages(any_time=any_time)
+        counted = counter(self._spark)
+        self._watch(counted)
+        messages = self._messages(counted, any_time=any_time)
         rows = rows_of(messages, self._opened.stream, self._refusals, self._fence, self._opened.connections)
         stored = outcomes.stored(rows.frame)
         self._made = _Made(lambda: stored, lambda: outcomes.dead_letters(rows.frame), close=rows.close)

@@ -49,7 +49,7 @@ from tidemark_spark.columns import (
     row_hash,
 )
 from tidemark_spark.rows import outcomes
-from tidemark_spark.rows.reading import counted_ranges, lines_of, no_messages
+from tidemark_spark.rows.reading import counted_ranges, counter, lines_of, no_messages
 from tidemark_spark.rows.row_by_row import row_by_row
 from tidemark_spark.rows.tallying import count_of, digest_of
 from tidemark_spark.runtime.compiling import compiled, new_instance
@@ -123,7 +123,7 @@ def one_pass(
     WrongUse for a transform that does not give what it has to.
     """
     context: Any = spark.sparkContext._jsc.sc()
-    read, separated = context.collectionAccumulator(), context.collectionAccumulator()
+    read, separated = counter(spark), context.collectionAccumulator()
     rows = _separable(messages(read), stream, refusals)
     if rows is None or not repeatable(rows):
         return None

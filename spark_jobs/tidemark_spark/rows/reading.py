@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from itertools import chain
 from pathlib import Path
@@ -92,6 +93,12 @@ def read_offsets(
     return reduce(DataFrame.unionAll, frames) if frames else no_messages(spark)
 
 
+def counter(spark: SparkSession) -> Any:
+    """An accumulator for `counted`."""
+    context: Any = spark.sparkContext._jsc.sc()
+    return context.collectionAccumulator()
+
+
 def count_ranges(
     spark: SparkSession,
     cluster: KafkaEndpoint,
@@ -99,14 +106,15 @@ def count_ranges(
     ranges: Sequence[OffsetRange],
     incarnations: Mapping[str, int],
     fetch: FetchSettings = _USUAL,
+    watch: Callable[[Any], None] = lambda counted: None,
 ) -> list[PartitionTally]:
     """The messages of some ranges, as they are read and counted, and no more: tallies of ranges, or of parts of them.
 
-    A range without messages has no tally. Fails for offsets below the log start. Raises VerificationFailed when a message was
-    read twice.
+    A range without messages has no tally. `watch` is given the accumulator before tasks add to it. Fails for offsets below
+    the log start. Raises VerificationFailed when a message was read twice.
     """
-    context: Any = spark.sparkContext._jsc
-    counted = context.sc().collectionAccumulator()
+    counted = counter(spark)
+    watch(counted)
     params = _settings(cluster, isolation, fetch)
     for one in in_tasks(ranges):
         # A time that Spark cannot hold is no matter here.
@@ -121,6 +129,17 @@ def lines_of(spark: SparkSession, counted: Any) -> list[list[str]]:
     jvm: Any = spark.sparkContext._jvm
     text = jvm.java.lang.String.join("\n", counted.value())
     return [line.split(" ") for line in text.splitlines()]
+
+
+def read_so_far(spark: SparkSession, counted: Sequence[Any]) -> dict[str, int]:
+    """The messages of each partition that tasks have read which have ended, to be shown: what is read twice counts twice."""
+    found: dict[str, int] = {}
+    # Whatever is wrong with Spark: the job itself says so.
+    with suppress(Py4JError, OSError):
+        for topic, incarnation, partition, number, *_ in chain.from_iterable(lines_of(spark, one) for one in counted):
+            at = str(TopicPartition(topic, int(partition), int(incarnation)))
+            found[at] = found.get(at, 0) + int(number)
+    return found
 
 
 def counted_ranges(lines: Iterable[Sequence[str]]) -> list[tuple[PartitionTally, int]]:

@@ -1,6 +1,8 @@
-"""How far a window is: which step, and how many messages of each partition have been acknowledged in it."""
+"""How far a window is: which step, and how many messages of each partition have been read or acknowledged in it."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from pyspark import Accumulator
 from pyspark.accumulators import AccumulatorParam
@@ -8,6 +10,9 @@ from pyspark.sql import SparkSession
 
 from tidemark.offsets.ranges import TopicPartition
 from tidemark_spark.runtime.engine_run import attached
+
+# The messages of each partition that have been read so far.
+ReadSoFar = Callable[[], dict[str, int]]
 
 
 class Report:
@@ -31,16 +36,24 @@ class Progress:
         self._counts = spark.sparkContext.accumulator({}, _Counts())
         self.step = "starting"
         self._before: dict[str, int] = {}
+        self._read: ReadSoFar | None = None
         self.report = Report(self._counts)
 
     def begin(self, step: str) -> None:
         """Begin a step whose messages are counted from zero, such as the storing in one sink."""
+        self._read = None
         self._before = self._now()
         self.step = step
 
+    def watch(self, read: ReadSoFar) -> None:
+        """Show the messages that are read, until the next step: for a step in which nobody acknowledges any."""
+        self._read = read
+
     def __call__(self) -> tuple[str, dict[str, int]]:
-        before = self._before
-        return self.step, {name: number - before.get(name, 0) for name, number in self._now().items()}
+        step, read, before = self.step, self._read, self._before
+        if read is not None:
+            return step, read()
+        return step, {name: number - before.get(name, 0) for name, number in self._now().items()}
 
     def _now(self) -> dict[str, int]:
         if (engine := attached()) is not None:
