@@ -201,6 +201,8 @@ def test_rows_of_another_table_are_always_computed_again(make: Make, spark: Spar
     [
         ("amount < 50", True),
         ("current_timestamp() < timestamp'2020-01-01'", False),
+        ("date'Today' < date'2020-01-01'", False),
+        ("cast(' now' AS timestamp) < timestamp'2020-01-01'", False),
         ("amount < (SELECT min(id) FROM range(50, 60))", False),
     ],
 )

@@ -15,6 +15,7 @@ from tests.support.independent import _text
 from tests.support.oracle import CDN, LEDGERS, Example
 from tests.support.playground import Make, Playground
 from tidemark.commit.protocol import Step
+from tidemark.errors import TooManyInvalid
 from tidemark.ledger.records import LaneKind
 from tidemark.runs import lanes
 from tidemark.sinks.delta import table as delta_table
@@ -61,6 +62,27 @@ def assert_each_once(play: Playground, spark: SparkSession) -> None:
         assert len(found) == len(wanted)
         assert dict(found) == wanted
     play.assert_exactly_what_was_read()
+
+
+@pytest.mark.covers("P3")
+def test_a_refused_window_leaves_no_row_that_a_reader_sees(make: Make, spark: SparkSession) -> None:
+    play = make(CDN)
+    with_table(play)
+    play.produce(80)
+    play.ingest()
+    before = plainly(play)
+    play.kafka.send((play.topics[0], 1, None, value) for value in (b"garbage", b"\xff"))
+    play.produce(40)
+    play.rewrite(limits={"max_invalid": {"number": 1}})
+    run = play.new_run()
+    for _ in range(2):
+        with pytest.raises(TooManyInvalid):
+            play.ingest(run)
+        assert plainly(play) == before
+    play.rewrite(limits={})
+    play.ingest(run)
+    assert plainly(play) == Counter(dict.fromkeys(play.expected().rows, 1))
+    assert_each_once(play, spark)
 
 
 @pytest.mark.covers("E43")

@@ -11,6 +11,7 @@ Spark takes each task's counts once, however often it runs. A second job on the 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -65,6 +66,8 @@ _KINDS: Mapping[FieldType, str] = {
     "double": "d",
     "boolean": "b",
 }
+# Texts that Spark takes for a time when it casts them, as in `date'today'`.
+_TIMES_OF_TODAY = re.compile(r"\b(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
 # What only a dead letter has.
 _OF_DEAD_LETTERS = (REASON, FAILURE)
 _OF_MESSAGE = (KEY, VALUE, TIMESTAMP, HEADERS)
@@ -92,7 +95,12 @@ def takes_one_pass(stream: Stream) -> bool:
 
 def may_be_made_of_messages(stream: Stream) -> bool:
     """Whether `made_of_messages` may say yes, by the stream file."""
-    return not stream.has_own_code and takes_one_pass(stream)
+    texts = [check.invalid_when for check in stream.checks]
+    if stream.transform is not None and stream.transform.sql is not None:
+        texts.append(stream.transform.sql)
+    # Spark's plan has the time itself in their place.
+    asks_clock = any(map(_TIMES_OF_TODAY.search, texts))
+    return not (stream.has_own_code or asks_clock) and takes_one_pass(stream)
 
 
 def made_of_messages(spark: SparkSession, stream: Stream) -> bool:

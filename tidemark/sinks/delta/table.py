@@ -117,6 +117,18 @@ def add(base: str, transaction: str, generation: int, window: str) -> None:
     table.create_write_transaction(actions, "append", table.schema(), [GENERATION], commit_properties=properties)
 
 
+def remove(base: str, generation: int, window: str) -> bool:
+    """Remove a generation that never counts from the table, so that no reader sees it. False if the table does not have it.
+
+    The files stay until a vacuum of the table.
+    """
+    if generation not in files_of(base):
+        return False
+    metadata = CommitProperties(custom_metadata={"tidemark.window": window})
+    DeltaTable(folders.escaped(base)).delete(f"{GENERATION} = {generation}", commit_properties=metadata)
+    return True
+
+
 def _actions(base: str, generation: int) -> Iterator[AddAction]:
     with folders.opened(partition_folder(base, generation)) as (filesystem, path):
         for one in filesystem.get_file_info(fs.FileSelector(path)):

@@ -58,8 +58,7 @@ class DeltaResults:
         return written_rows(spark, schema_of(self._fields), *held)
 
     def discard(self, context: WriteContext) -> None:
-        # What is in the table is debris, until a sweep removes it.
-        if context.generation not in delta_table.files_of(self._base):
+        if not delta_table.remove(self._base, context.generation, f"{context.lane}/{context.seq}"):
             parquet_files.delete(delta_table.partition_folder(self._base, context.generation))
 
     def refusal(self, fields: Fields) -> None:
