@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from services import environment
+from services.site import Site
 from tests.support.command_line import tidemark
 from tests.support.oracle import CDN
 from tests.support.playground import Make, Playground
 from tests.support.spark_cluster import Cluster, spark_cluster
 from tests.support.submitted import WINDOW_JOB, Submitted
+from tests.support.waiting import until
+from tests.support.warm import Engine
 from tidemark.commit.protocol import Step
 from tidemark.errors import EXIT_FAILED
 from tidemark.ledger.records import LaneKind
@@ -89,6 +92,39 @@ import secrets
 def drawn(message):
     return {"word": secrets.token_hex(8)}
 """
+
+
+@pytest.mark.covers("N15")
+def test_a_warm_engine_on_a_cluster_whose_executors_come_and_go(
+    make: Make, site: Site, cluster: Cluster, tmp_path: Path
+) -> None:
+    """Runs one after the other: the executors of each import its own code, and Tidemark's, whatever others have sent."""
+    scheme = {"type": "function", "function": "drawing:drawn", "fields": {"word": "string"}}
+    modules = []
+    for word in ("first", "second"):
+        folder = tmp_path / word
+        folder.mkdir()
+        modules.append(folder / "drawing.py")
+        modules[-1].write_text(f"def drawn(message):\n    return {{'word': {word!r}}}\n")
+    before = len(cluster.executors())
+    engine = Engine(site, site.folder("of-a-cluster"), cluster.master, conf={"spark.driver.memory": "1g"})
+    try:
+        for number, module in enumerate((*modules, modules[0])):
+            play = make(CDN)
+            play.rewrite(scheme=scheme, checks=[], sinks=[{"type": "hbase", "table": play.name}])
+            play.produce(600)
+            run = play.new_run()
+            arguments = play.job_arguments(run, play.pin(run).seq)
+            conf, python = {"spark.submit.pyFiles": str(module)}, {"PYSPARK_PYTHON": str(cluster.python)}
+            engine.run(WINDOW_JOB, *arguments, conf=conf, **python).ends()
+            words = {fields["word"] for fields in play.independent.hbase().by_place().values()}
+            assert words == {module.parent.name}
+            assert len(cluster.executors()) == before + 2 * (number + 1)
+            cluster.kill_executors()
+            expected = before + 2 * (number + 2)
+            until(lambda expected=expected: len(cluster.executors()) == expected, "no other executors come", 120)
+    finally:
+        engine.end()
 
 
 @pytest.mark.covers("F3")

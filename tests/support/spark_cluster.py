@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+import psutil
 import pyspark
 
 from tests.support.servers import free_ports
@@ -22,6 +23,7 @@ from tests.support.servers import free_ports
 # Two names of this machine: Spark starts no second copy of a task on the same host.
 _HOSTS = ("127.0.0.1", "localhost")
 _READY_SECONDS = 300
+_EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,14 @@ class Cluster:
 
     def executors(self) -> list[Path]:
         return sorted(self.folder.glob("worker-*/app-*/*/stderr"))
+
+    def kill_executors(self) -> None:
+        """Kill those that run now."""
+        for process in psutil.process_iter(["cmdline"]):
+            words = process.info["cmdline"] or ()
+            # Each works in a folder below that of its worker.
+            if _EXECUTOR in words and self.folder in Path(process.cwd()).parents:
+                process.kill()
 
 
 @contextmanager

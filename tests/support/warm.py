@@ -56,13 +56,14 @@ class Run:
 class Engine:
     """The engine of the connection spark_default, in a folder of its own. The first run starts it."""
 
-    def __init__(self, site: Site, folder: Path, **settings: Any) -> None:
+    def __init__(self, site: Site, folder: Path, master: str = "local[2]", **settings: Any) -> None:
         folder.chmod(0o700)
         self.folder = folder
         self.settings = WarmEngine.model_validate(settings)
         self._logs = site.folder("warm-logs")
         self._number = 0
-        connection = {"conn_type": "spark", "host": "local[2]", "extra": {"engine": settings or True}}
+        self._master = master
+        connection = {"conn_type": "spark", "host": master, "extra": {"engine": settings or True}}
         self.variables = {
             **environment.spark(site),
             **environment.connections(site),
@@ -76,7 +77,7 @@ class Engine:
         self._number += 1
         given = {**os.environ, **self.variables, **variables}
         given.pop("PYSPARK_SUBMIT_ARGS", None)
-        connection = Connection("spark_default", "local[2]")
+        connection = Connection("spark_default", self._master)
         with _environment(given):
             command = [*engine_command(connection, self.settings, conf or {}), str(script), *arguments]
         run = Run(command, self._logs / f"{self.folder.name}-{self._number}.log", given)

@@ -160,6 +160,7 @@ def _in_engine(
     if not new:
         return spark
     look_up_once(spark.sparkContext)
+    ship_code(spark.sparkContext)
     _shuffle_little(spark)
     _give_settings(spark, engine.run)
     _allow(spark, token_urls)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -22,17 +23,20 @@ _ARCHIVE = "tidemark-code.zip"
 
 
 def ship_code(context: SparkContext) -> None:
-    """Send the packages to the workers, once per application. A local master's workers have them already."""
-    archive = Path(SparkFiles.getRootDirectory()) / _ARCHIVE
-    if str(context.master).startswith("local") or archive.exists():
+    """Send the packages to the workers, once per application. A local master's workers have them already.
+
+    An engine has sent them when it started: then its runs' tasks import them from there.
+    """
+    if str(context.master).startswith("local"):
         return
-    with ZipFile(archive, "w") as packed:
+    packed = BytesIO()
+    with ZipFile(packed, "w") as archive:
         for package in _PACKAGES:
             folder = Path(str(package.__file__)).parent
             for source in folder.rglob("*"):
                 if source.suffix in (".py", ".thrift"):
-                    packed.write(source, Path(folder.name) / source.relative_to(folder))
-    context.addPyFile(str(archive))
+                    archive.write(source, Path(folder.name) / source.relative_to(folder))
+    _send(_ARCHIVE, packed.getvalue(), context)
 
 
 def own_modules(run: EngineRun, context: SparkContext) -> list[str]:
@@ -57,10 +61,25 @@ def own_modules(run: EngineRun, context: SparkContext) -> list[str]:
 def _ship(file: Path, context: SparkContext) -> None:
     """Send a module or an archive to the executors, under a name that no other content has."""
     content = file.read_bytes()
-    archive = Path(str(context._temp_dir)) / f"tidemark-{sha256(content).hexdigest()[:16]}.zip"
-    if file.suffix in SparkContext.PACKAGE_EXTENSIONS:
-        archive.write_bytes(content)
-    else:
-        with ZipFile(archive, "w") as packed:
-            packed.writestr(file.name, content)
+    name = f"tidemark-{sha256(file.name.encode() + content).hexdigest()[:16]}.zip"
+    if file.suffix not in SparkContext.PACKAGE_EXTENSIONS:
+        packed = BytesIO()
+        with ZipFile(packed, "w") as archive:
+            archive.writestr(file.name, content)
+        content = packed.getvalue()
+    _send(name, content, context)
+
+
+def _send(name: str, content: bytes, context: SparkContext) -> None:
+    """Send an archive to the executors, and have this program's tasks import from it.
+
+    It stays in the application's folder: executors that start later fetch it too, for tasks of whichever run. Spark knows a
+    file by its name, and takes none from two places.
+    """
+    archive = Path(SparkFiles.getRootDirectory()) / name
+    if not archive.exists():
+        # Whole at once, also where two runs send the same file.
+        half = archive.with_suffix(f".{os.getpid()}")
+        half.write_bytes(content)
+        half.replace(archive)
     context.addPyFile(str(archive))
