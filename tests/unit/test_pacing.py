@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.ledger.records import LaneKind
-from tidemark.runs import lanes
-from tidemark.runs.pacing import WINDOW_SECONDS, most_records, seconds_to_wait
+from tidemark.runs import lanes, pacing
+from tidemark.runs.pacing import USUAL_RECORDS, WINDOW_SECONDS, most_records, seconds_to_wait
 
 RATES = st.integers(1, 10**7)
 
@@ -36,8 +36,9 @@ def test_a_wait_is_no_longer_than_needed(rate: int, number: int, seconds: float)
 @given(rate=st.one_of(st.none(), RATES), most=st.one_of(st.none(), st.integers(1, 10**9)))
 def test_a_window_has_a_minute_of_the_rate_or_max_records(rate: int | None, most: int | None) -> None:
     found = most_records(most, rate)
-    limits = [one for one in (most, rate and rate * WINDOW_SECONDS) if one is not None]
-    assert found == (min(limits) if limits else None)
+    assert found <= (USUAL_RECORDS if most is None else most)
+    assert rate is None or found <= rate * WINDOW_SECONDS
+    assert found in (USUAL_RECORDS if most is None else most, rate and rate * WINDOW_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -62,3 +63,18 @@ def test_a_replay_takes_a_minute_of_its_rate_at_a_time_and_the_ingest_takes_all(
         pinned = lanes.plan_ingest(limited.opened, "run")
         assert pinned is not None
         assert [(one.start, one.until) for one in pinned.window.ranges] == [(100, 170)]
+
+
+def test_a_replay_is_bounded_also_where_the_stream_file_does_not_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = StreamInMemory(tmp_path, text=TEXT)
+    made.ends((0, 100))
+    made.ingest()
+    monkeypatch.setattr(pacing, "USUAL_RECORDS", 60)
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "run", offsets((0, 0, 100)), "bug 17")
+    read = []
+    while (pending := lanes.plan_lane(made.opened, lane, "run")) is not None:
+        read.append(pending.window.hull().count())
+        made.process(lane, "run")
+    assert read == [60, 40]

@@ -10,9 +10,14 @@ from __future__ import annotations
 WINDOW_SECONDS = 60
 
 
-def most_records(max_records: int | None, rate: int | None) -> int | None:
-    """The most offsets of one window: `max_records`, or a minute of a rate in offsets a second. None: no limit."""
-    return min((limit for limit in (max_records, rate and rate * WINDOW_SECONDS) if limit is not None), default=None)
+# The most offsets of a window where the stream file does not say: a minute or some of work, which a crash costs at most.
+USUAL_RECORDS = 5_000_000
+
+
+def most_records(max_records: int | None, rate: int | None) -> int:
+    """The most offsets of one window: `max_records`, and a minute of a rate in offsets a second."""
+    most = USUAL_RECORDS if max_records is None else max_records
+    return most if rate is None else min(most, rate * WINDOW_SECONDS)
 
 
 def seconds_to_wait(offsets: int, seconds: float, rate: int | None) -> float:

@@ -126,7 +126,9 @@ class Limits(Part):
     """What bounds a window, and when Tidemark warns."""
 
     max_records: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="The most offsets that one window takes. A run goes on, window after window."
+        default=None,
+        description="The most offsets that one window takes. A run goes on, window after window. Without it, a window of a "
+        "replay or backfill takes 5,000,000.",
     )
     max_bytes: Annotated[int, Field(ge=1)] | None = Field(
         default=None,

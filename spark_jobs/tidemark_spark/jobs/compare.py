@@ -75,22 +75,15 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     check_rows(spark, opened.stream)
     view = opened.book.view()
     incarnations = discovery.newest_incarnations(register[1])
-    most = _at_once(opened)
     parts = []
     with Steps(spark, opened, "comparison", run) as steps:
-        for piece in offsets.pieces(most) if most else [offsets]:
+        for piece in offsets.pieces(max(opened.stream.limits.max_records or 0, _AT_LEAST)):
             steps.begin(f"reading {piece.count()} of {offsets.count()} offsets", piece)
             parts.append(_of_piece(spark, opened, run, selection, piece, incarnations, sinks, steps))
     comparing.check_unchanged(view, opened.book.view(), offsets)
     found = merged(parts, outcomes.field_names(opened.stream))
     comparing.store_comparison(opened, found)
     return found
-
-
-def _at_once(opened: OpenStream) -> int | None:
-    """How many offsets are compared at once. None: all of them, as the replay has them in one window."""
-    most = opened.stream.limits.max_records
-    return None if most is None else max(most, _AT_LEAST)
 
 
 def _of_piece(
