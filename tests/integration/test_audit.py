@@ -14,6 +14,7 @@ from tests.jobs.misbehaving_job import MisbehavingSink, in_several_tasks, says_d
 from tests.support.damage import delete_rows, place, rows_at
 from tests.support.oracle import CDN, Fields, Place
 from tests.support.playground import RAW, Make, Playground
+from tidemark.audit import repair
 from tidemark.audit.levels import Level
 from tidemark.audit.repair import verdict
 from tidemark.audit.report import AuditReport
@@ -24,12 +25,13 @@ from tidemark.ledger.book import record_key
 from tidemark.ledger.codec import decode
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.hashing import content_hash, coordinate_hash, row_hash
-from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.shares import Share
 from tidemark.runs import answers, lanes
 from tidemark.runs.auditing import repair_of
 from tidemark.sinks.hbase.rows import MARK, Mark, PartitionKeys
 from tidemark.sinks.values import value_of
+from tidemark_spark.audit import comparing
 from tidemark_spark.jobs import window as window_job
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.rows.reading import read_offsets
@@ -339,6 +341,25 @@ def test_findings_that_one_value_of_the_ledger_does_not_hold_are_replayed_at_onc
     assert (stored.findings, stored.clean) == (report.findings, False)
     play.select(LaneKind.REPLAY, play.opened.book.selection(report.findings))
     assert audited(play).clean
+
+
+def test_more_differences_than_findings_have_room_for(play: Playground, monkeypatch: pytest.MonkeyPatch) -> None:
+    play.produce(300)
+    play.ingest()
+    gone = rows_at(play, 0, 1, 6)
+    delete_rows(play, play.name, 0, 1, *gone)
+    for module in (comparing, repair):
+        monkeypatch.setattr(module, "MOST_FINDINGS", 4)
+    report = audited(play)
+    assert report.findings is not None
+    at = TopicPartition(play.topics[0], 1)
+    first = RangeSet(OffsetRange(at, offset, offset + 1) for offset in gone[:4])
+    assert (place(report, "hbase").missing, play.opened.book.selection(report.findings)) == (6, first)
+    assert [one for one in repair.beyond_repair(report) if one.startswith("some of 4 differences or more")]
+    play.select(LaneKind.REPLAY, first)
+    rest = audited(play)
+    assert rest.findings is not None
+    assert play.opened.book.selection(rest.findings).count() == 2
 
 
 @pytest.mark.full

@@ -28,10 +28,11 @@ from tidemark_spark.sinks import results
 pytestmark = pytest.mark.usefixtures("spark")
 
 
-def with_table(play: Playground, **sink: Any) -> None:
+def with_table(play: Playground, limits: dict[str, Any] | None = None, **sink: Any) -> None:
     """A Delta table beside the sinks that a playground checks by itself."""
     table, folder = {"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}
-    play.rewrite(sinks=[{"type": "delta", "folder": f"{play.name}_delta", **sink}, table, folder])
+    sinks = [{"type": "delta", "folder": f"{play.name}_delta", **sink}, table, folder]
+    play.rewrite(sinks=sinks, limits=limits or {})
 
 
 def base(play: Playground) -> str:
@@ -73,13 +74,13 @@ def test_a_refused_window_leaves_no_row_that_a_reader_sees(make: Make, spark: Sp
     before = plainly(play)
     play.kafka.send((play.topics[0], 1, None, value) for value in (b"garbage", b"\xff"))
     play.produce(40)
-    play.rewrite(limits={"max_invalid": {"number": 1}})
+    with_table(play, limits={"max_invalid": {"number": 1}})
     run = play.new_run()
     for _ in range(2):
         with pytest.raises(TooManyInvalid):
             play.ingest(run)
         assert plainly(play) == before
-    play.rewrite(limits={})
+    with_table(play)
     play.ingest(run)
     assert plainly(play) == Counter(dict.fromkeys(play.expected().rows, 1))
     assert_each_once(play, spark)

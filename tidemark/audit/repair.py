@@ -53,5 +53,7 @@ def beyond_repair(report: AuditReport) -> tuple[str, ...]:
     # Rows, not coordinates: with fewer wrong rows than that, the findings have all of their coordinates.
     cut = any(one.missing + one.different + one.extra + one.twice >= MOST_FINDINGS for one in report.places)
     if cut:
-        left.append("more differences than the findings have room for: audit again, or replay whole ranges")
+        left.append(
+            f"some of {MOST_FINDINGS} differences or more, which are more than an audit hands over: audit again"
+        )
     return (*left, *report.problems)

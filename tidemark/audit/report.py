@@ -21,8 +21,8 @@ from tidemark.offsets.shares import ShareReport
 # Enough for people to look at. The report's selection has all of them.
 SHOWN_COORDINATES = 100
 
-# The most coordinates of one place that an audit hands over to a replay. With more, people should replay whole ranges.
-MOST_FINDINGS = 100_000
+# The most offsets of one place that an audit hands over to a replay.
+MOST_FINDINGS = 1_000_000
 
 
 class CoverageReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -17,7 +17,7 @@ from tidemark.ledger.book import Book
 from tidemark.offsets.blocks import BLOCK_OFFSETS, PartitionBlocks
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.hashing import unsigned
-from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.ranges import MAX_OFFSET, Interval, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.hbase.table import ResultTable
@@ -115,7 +115,7 @@ class Audited:
     """
 
     report: PlaceReport
-    findings: list[OffsetRange]
+    findings: RangeSet
     by_blocks: ByBlocks | None
 
 
@@ -386,7 +386,7 @@ class RowsCompared:
     at: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     why: Mapping[str, int] = field(default_factory=dict)
     compacted: int = 0
-    findings: list[OffsetRange] = field(default_factory=list)
+    findings: RangeSet = field(default_factory=RangeSet)
 
 
 def compare_rows(
@@ -434,12 +434,11 @@ def compare_rows(
         wrong = both.join(by_itself.select(*_KEY), _KEY, "left_anti")
     at = {kind: _named(wrong.where(is_so)) if numbers[kind] else () for kind, is_so in kinds.items()}
     differing = wrong.where(missing | extra | different | twice)
-    findings = _coordinates(differing, MOST_FINDINGS) if any(at.values()) else []
+    findings = _offsets(differing, MOST_FINDINGS) if any(at.values()) else RangeSet()
     both.unpersist()
     if compacted:
         counting.unpersist()
-    places = [one.as_range() for one in findings]
-    return RowsCompared(counts["expected"], counts["found"], numbers, at, why, gone, places)
+    return RowsCompared(counts["expected"], counts["found"], numbers, at, why, gone, findings)
 
 
 def _named(rows: DataFrame) -> tuple[str, ...]:
@@ -447,7 +446,20 @@ def _named(rows: DataFrame) -> tuple[str, ...]:
 
 
 def _coordinates(rows: DataFrame, limit: int) -> list[Coordinate]:
-    chosen = rows.select(*COORDINATE).distinct().orderBy(*COORDINATE).limit(limit)
     return [
-        Coordinate(TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]), row[COORDINATE[3]]) for row in chosen.collect()
+        Coordinate(TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]), row[COORDINATE[3]])
+        for row in _first(rows, limit).collect()
     ]
+
+
+def _offsets(rows: DataFrame, limit: int) -> RangeSet:
+    """The first offsets of some rows. As Arrow's columns, since there may be a million."""
+    found: dict[TopicPartition, list[Interval]] = {}
+    columns = _first(rows, limit).toArrow().to_pydict()
+    for topic, incarnation, partition, offset in zip(*(columns[name] for name in COORDINATE), strict=True):
+        found.setdefault(TopicPartition(topic, partition, incarnation), []).append((offset, offset + 1))
+    return RangeSet.of_intervals(found.items())
+
+
+def _first(rows: DataFrame, limit: int) -> DataFrame:
+    return rows.select(*COORDINATE).distinct().orderBy(*COORDINATE).limit(limit)

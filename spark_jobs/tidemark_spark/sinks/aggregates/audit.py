@@ -47,7 +47,7 @@ def compare_aggregates(
     stored: DataFrame,
     in_kafka: RangeSet,
     asked: RangeSet | None,
-) -> tuple[PlaceReport, list[OffsetRange]]:
+) -> tuple[PlaceReport, RangeSet]:
     """The report on one sink, and the offsets of the wrong windows. `stored`: the rows that Kafka's messages give.
 
     Units that are not among the offsets `asked` as a whole are left alone; None: all are looked at.
@@ -110,7 +110,7 @@ def compare_aggregates(
         different_at=at["different"],
         extra_at=at["extra"],
     )
-    return report, [one for row in wrong for one in units.offsets(row[QUALIFIER])]
+    return report, RangeSet(one for row in wrong for one in units.offsets(row[QUALIFIER]))
 
 
 def _units(windows: FirstWindows, block: Block) -> _Windows | _Blocks:
