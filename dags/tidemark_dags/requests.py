@@ -40,6 +40,7 @@ _FILE = (
     "A file below the folder TIDEMARK_SELECTIONS, with any number of records: CSV, JSON lines or Parquet with the columns "
     "topic, partition and offset. Or hbase:TABLE: an HBase table that record_tables of the stream file names"
 )
+_FINDINGS = "The findings of an audit, by the digest that its report names"
 _WINDOW = (
     "What committed windows have read: a lane, such as ingest; a window of it, such as ingest/17; or the name of the run that "
     "committed them"
@@ -108,7 +109,7 @@ def replay_params(approve_above: int | None = None, sinks: Sequence[str] = ()) -
         "records_file": _records_file(section=OTHER_WAYS),
         "selection": _text(
             "Selection",
-            "The findings of an audit, by the digest that its report names",
+            _FINDINGS,
             section=OTHER_WAYS,
             pattern=DIGEST_PATTERN,
         ),
@@ -149,6 +150,7 @@ def audit_params() -> dict[str, Param]:
         "records": _lines("Records", f"{_RECORDS}."),
         "records_file": _records_file(),
         "window": _text("Window", f"{_WINDOW}.", maxLength=MOST_WINDOW),
+        "selection": _text("Selection", _FINDINGS, pattern=DIGEST_PATTERN),
         "level": _choice(
             "Level",
             "How deep to look. ledger: are the ledger's records whole, without holes or overlaps? Takes seconds. source: "
@@ -162,6 +164,11 @@ def audit_params() -> dict[str, Param]:
             "Repair",
             "plan: say what a replay of the findings would read. execute: replay them, then audit the same offsets again.",
             ["none", "plan", "execute"],
+        ),
+        "reason": _text(
+            "Reason",
+            "Why the findings are replayed. The ledger keeps it. Without one: repair of what this run found.",
+            maxLength=MOST_REASON,
         ),
         "share": _text(
             "Share",

@@ -208,12 +208,19 @@ def test_a_row_that_was_deleted_is_found_and_repaired(
     found.get_by_role("button", name="Repair: replay the 2 offsets …").click()
     # The files are right, and stay as they are.
     expect(page.locator("dialog")).to_contain_text("Only hbase would be written")
-    assert started(airflow, page, f"{STREAM}__replay")["sinks"] == ["hbase"]
+    page.screenshot(path=SCREENSHOTS / "audit-repair.png")
+    asked = started(airflow, page, f"{STREAM}__audit")
+    assert (asked["repair"], asked["level"], asked["reason"]) == ("execute", "full", "the test of mending")
     assert stored(opened) == everything
-    assert airflow.run(f"{STREAM}__audit", audit) == "success"
+    # The audit found the two again, replayed them, and looked again at what it had replayed.
+    _, replays = airflow.call("GET", f"/api/v2/dags/{STREAM}__replay/dagRuns?order_by=-run_after&limit=1")
+    conf = replays["dag_runs"][0]["conf"]
+    assert (conf["sinks"], conf["reason"]) == (["hbase"], "the test of mending")
     page.reload()
-    page.locator("#audits section").first.get_by_text("✓ clean").wait_for()
-    assert page.locator("#audits section").count() == 2
+    newest = page.locator("#audits section").first
+    newest.get_by_text("✓ clean").wait_for()
+    newest.get_by_text("After the repair of").wait_for()
+    assert page.locator("#audits section").count() == 3
     assert page.get_by_role("link", name="Start an audit in Airflow").count() == 1
     page.screenshot(path=SCREENSHOTS / "audits.png", full_page=True)
     page.locator("#audits section").last.get_by_text("the whole report").click()

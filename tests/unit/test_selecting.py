@@ -353,6 +353,9 @@ def test_what_windows_have_read_is_read_again(orders: StreamInMemory, named: str
     assert select(orders.opened, replay(window=named)).ranges == expected
     assert requested(orders.opened, AuditRequest(window=named)) == expected
     # An audit takes what is named in several ways together.
+    stored = orders.opened.book.store_selection(offsets((0, 90, 93)))
+    both = requested(orders.opened, AuditRequest(window=named, selection=stored.digest))
+    assert both == expected | offsets((0, 90, 93))
     more = requested(orders.opened, AuditRequest(window=named, records="orders/1@5"))
     assert more == expected | offsets((1, 5, 6))
 

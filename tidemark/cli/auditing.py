@@ -27,6 +27,7 @@ from tidemark.cli.options import (
     Records,
     RecordsFile,
     RunName,
+    Selection,
     Since,
     Stream,
     UntilTime,
@@ -60,6 +61,7 @@ def audit(
     records: Records = None,
     records_file: RecordsFile = "",
     window: OfWindow = "",
+    selection: Selection = "",
     since: Since = "",
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
@@ -77,6 +79,12 @@ def audit(
             help="plan: show what a replay of the findings would read; execute: replay them, then audit the same offsets again"
         ),
     ] = "none",
+    reason: Annotated[
+        str,
+        typer.Option(
+            help="why the findings are replayed; it is kept in the ledger; without one: repair of what this audit found"
+        ),
+    ] = "",
     share: Annotated[
         str, typer.Option(help="look at only a share of the data, such as 5% (levels sinks, full and recompute)")
     ] = "",
@@ -102,31 +110,33 @@ def audit(
         "records": coordinates.records(records),
         "records_file": records_file,
         "window": window,
+        "selection": selection,
         "since": since,
         "until_time": until_time,
         "if_none": if_none,
         "level": level,
         "repair": repair,
+        "reason": reason,
         "share": share,
         "seed": seed,
     }
     asked = checked(AuditRequest, values, {})
     name = run_name or new_run()
-    selection = None
+    within = None
     if offsets := auditing.requested(opened, asked):
         error(said({f"an audit of {offsets.count()} offsets": offsets}))
-        selection = opened.book.store_selection(offsets).digest
-    first = _audited(opened, name, asked.depth, selection, _share(asked), verbose=verbose)
+        within = opened.book.store_selection(offsets).digest
+    first = _audited(opened, name, asked.depth, within, _share(asked), verbose=verbose)
     planned = auditing.repair_of(opened, first) if asked.repair != "none" else None
     again = refused = None
     if asked.repair == "execute" and planned is not None:
         error(first.sentence())
         error(planned.sentence())
-        reason, replay = f"repair of what {name} found", f"tidemark replay {stream}"
+        why, replay = asked.reason or f"repair of what {name} found", f"tidemark replay {stream}"
         people = People(user(), approved_by or None)
-        refused = _not_approved(opened, planned, people, f"{replay} {_options(planned)} --reason {shlex.quote(reason)}")
+        refused = _not_approved(opened, planned, people, f"{replay} {_options(planned)} --reason {shlex.quote(why)}")
         if planned.replays and refused is None:
-            replay_findings(opened, new_run(), planned.replays, planned.sinks, reason, people, replay, verbose=verbose)
+            replay_findings(opened, new_run(), planned.replays, planned.sinks, why, people, replay, verbose=verbose)
             again = _audited(opened, name_after_repair(name), planned.level_after, planned.audit_after, verbose=verbose)
     _write(html, first, again)
     outcome = verdict(first, again)

@@ -79,6 +79,7 @@ IntoSinks = Annotated[
         "--mode reprocess for it",
     ),
 ]
+Selection = Annotated[str, typer.Option(help="an audit's findings, by the digest that its report names")]
 Reason = Annotated[str, typer.Option(help="why; it is kept in the ledger")]
 ApprovedBy = Annotated[
     str,

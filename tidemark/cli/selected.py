@@ -30,6 +30,7 @@ from tidemark.cli.options import (
     Records,
     RecordsFile,
     RunName,
+    Selection,
     Since,
     Stream,
     Strict,
@@ -145,7 +146,7 @@ def replay(
     dead_letters_window: Annotated[
         str, typer.Option(help="only the dead letters of this lane, or of its window LANE/NUMBER")
     ] = "",
-    selection: Annotated[str, typer.Option(help="an audit's findings, by the digest that its report names")] = "",
+    selection: Selection = "",
     ignore_stored: Annotated[
         bool, typer.Option("--ignore-stored", help="everything from where `start` says; the ingest stays where it is")
     ] = False,

@@ -65,7 +65,9 @@ def requested(opened: OpenStream, asked: AuditRequest) -> RangeSet:
     if asked.records_file:
         named = named | named_records(opened, asked.records_file)
     found = lanes.with_incarnations(opened, named)
-    return found | of_windows.read_by(opened, asked.window) if asked.window else found
+    if asked.window:
+        found |= of_windows.read_by(opened, asked.window)
+    return found | lanes.stored_selection(opened, asked.selection) if asked.selection else found
 
 
 def committed_within(opened: OpenStream, hours: int) -> RangeSet:

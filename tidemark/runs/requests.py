@@ -241,11 +241,15 @@ class AuditRequest(_Request):
     records: _Lines = ""
     records_file: _Path = ""
     window: _Window = ""
+    # The findings of another audit.
+    selection: _Digest = ""
     since: _Time = ""
     until_time: _Time = ""
     if_none: _IfNone = "fail"
     level: LevelName = "full"
     repair: Literal["none", "plan", "execute"] = "none"
+    # Of the replay that repairs. Without it, the audit's run is the reason.
+    reason: _Reason | Literal[""] = ""
     share: _Share = ""
     seed: _Seed | None = None
 
@@ -254,8 +258,8 @@ class AuditRequest(_Request):
         if not self.depth.needs_spark:
             if self.times or self._other_ways:
                 raise ValueError(
-                    f"level {self.level} looks at the whole ledger: leave ranges, records, records_file, window and "
-                    "since/until_time empty"
+                    f"level {self.level} looks at the whole ledger: leave ranges, records, records_file, window, selection "
+                    "and since/until_time empty"
                 )
             if self.share:
                 raise ValueError(
@@ -268,8 +272,8 @@ class AuditRequest(_Request):
                 )
         if self.times and self._other_ways:
             raise ValueError(
-                "since/until_time: an audit takes times or other offsets, not both; leave ranges, records, records_file and "
-                "window empty, or start a second audit"
+                "since/until_time: an audit takes times or other offsets, not both; leave ranges, records, records_file, "
+                "window and selection empty, or start a second audit"
             )
         if self.seed is not None and not self.share:
             raise ValueError("seed: it chooses the blocks of a share; give a share too, such as 5%")
@@ -282,7 +286,7 @@ class AuditRequest(_Request):
 
     @property
     def _other_ways(self) -> bool:
-        return bool(self.ranges or self.records or self.records_file or self.window)
+        return bool(self.ranges or self.records or self.records_file or self.window or self.selection)
 
     @property
     def depth(self) -> Level:

@@ -75,7 +75,7 @@ function repair(one) {
     const into = found.sinks ? ` Only ${found.sinks.join(", ")} would be written: the other sinks are right.` : "";
     const says = `All ${grouped(found.offsets)} offsets that the audit ${one.run} has found.${into} The dry run shows what has to be read besides.`;
     const conf = { selection: found.selection, ...(found.sinks ? { sinks: found.sinks } : {}) };
-    const start = () => plan({ stream, kind: "replay", conf, says });
+    const start = () => plan({ stream, kind: "replay", conf, says, repair: one.level });
     made.append(button(`Repair: replay ${found.offsets === "1" ? "the offset" : `the ${grouped(found.offsets)} offsets`} …`, start, "primary"));
   }
   if (found.holes.length) {

@@ -83,7 +83,8 @@ export async function start(stream, kind, conf) {
 
 // Opens the dialog. `kind` is backfill or replay. `conf` has the fields of the DAG's form that say what: { ranges: "..." }.
 // One of them may be a text that can still be changed here: `text` names it. `says` describes in words what else there is.
-export function plan({ stream, kind, conf, text = null, says = "" }) {
+// `repair`: the replay repairs what an audit of this level has found. Then that audit's DAG may start it, and audits again.
+export function plan({ stream, kind, conf, text = null, says = "", repair = null }) {
   const dialog = element("dialog", undefined, "plan");
   dialog.setAttribute("aria-label", `${kind} of ${stream}`);
   const form = element("form");
@@ -94,10 +95,17 @@ export function plan({ stream, kind, conf, text = null, says = "" }) {
   Object.assign(dry, { type: "checkbox", checked: true, name: "dry_run" });
   const onlyShow = element("label", undefined, "check");
   onlyShow.append(dry, element("span", "Dry run: only show what would be read"));
+  const again = element("input");
+  Object.assign(again, { type: "checkbox", checked: repair !== null, name: "again" });
+  const thenAudit = element("label", undefined, "check");
+  thenAudit.append(again, element("span", `Audit these offsets before and after it: a run of ${dagOf(stream, "audit")}`));
   const said = element("p", "", "said");
   said.setAttribute("role", "status");
   const go = element("button", undefined, "primary");
-  const nameIt = () => { go.textContent = dry.checked ? "Start the dry run" : `Start the ${kind}`; };
+  const nameIt = () => {
+    go.textContent = dry.checked ? "Start the dry run" : `Start the ${kind}`;
+    again.disabled = dry.checked;
+  };
   dry.addEventListener("change", nameIt);
   nameIt();
   const close = element("button", "Close");
@@ -118,6 +126,7 @@ export function plan({ stream, kind, conf, text = null, says = "" }) {
     ...(conf.since || conf.until_time ? [between(conf)] : []),
     field("Reason, which the ledger keeps", reason),
     onlyShow,
+    ...(repair === null ? [] : [thenAudit]),
     buttons,
     said,
   );
@@ -128,8 +137,10 @@ export function plan({ stream, kind, conf, text = null, says = "" }) {
     said.textContent = "Asking Airflow …";
     try {
       const changed = what ? { [text]: what.value } : {};
-      const asked = { ...conf, ...changed, reason: reason.value.trim(), dry_run: dry.checked };
-      const { dag, run } = await start(stream, kind, asked);
+      const why = { reason: reason.value.trim() };
+      const { dag, run } = again.checked && !dry.checked
+        ? await start(stream, "audit", { selection: conf.selection, level: repair, repair: "execute", ...why })
+        : await start(stream, kind, { ...conf, ...changed, ...why, dry_run: dry.checked });
       said.replaceChildren(
         element("span", dry.checked ? "Airflow has started a dry run: " : "Airflow has started it: ", "good"),
         link("follow its progress", withQuery(new URL("run", ROOT), { dag_id: dag, run_id: run })),
@@ -138,7 +149,7 @@ export function plan({ stream, kind, conf, text = null, says = "" }) {
       );
     } catch (error) {
       said.className = "said bad";
-      said.textContent = error.status === 403 ? `Airflow does not let you start ${stream}__${kind}: ${error.message}` : error.message;
+      said.textContent = error.status === 403 ? `Airflow does not let you start this: ${error.message}` : error.message;
     }
     go.disabled = false;
   });
