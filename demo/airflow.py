@@ -99,9 +99,9 @@ class Airflow:
         """Trigger a run, wait for its end and give its state."""
         return self.wait(dag, self.trigger(dag, conf))
 
-    def result(self, dag: str, run: str, task: str) -> Any:
-        """The return value of a task."""
-        path = f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}/xcomEntries/return_value"
+    def result(self, dag: str, run: str, task: str, instance: int = -1) -> Any:
+        """The return value of a task, or of an instance of a mapped one."""
+        path = f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances/{task}/xcomEntries/return_value?map_index={instance}"
         _, found = self.call("GET", path)
         value = found["value"]
         return json.loads(value) if isinstance(value, str) and value[:1] in "[{" else value

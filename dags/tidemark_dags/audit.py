@@ -68,7 +68,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
         stream,
         "audit",
         description=DESCRIPTION,
-        doc_md=__doc__,
+        doc=__doc__,
         schedule=_schedule(stream),
         start_date=pendulum.datetime(2025, 1, 1, tz="UTC"),
         params=audit_params(),

@@ -60,7 +60,7 @@ def selected_dag(
         stream,
         kind.value,
         description=description,
-        doc_md=description,
+        doc=description,
         schedule=None,
         params=params,
         allowed_run_types=ON_REQUEST,

@@ -48,7 +48,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
         stream,
         LaneKind.ERASE.value,
         description=DESCRIPTION,
-        doc_md=__doc__,
+        doc=__doc__,
         schedule=None,
         params=erase_params(approve_above),
         allowed_run_types=ON_REQUEST,

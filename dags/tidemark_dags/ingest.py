@@ -35,7 +35,7 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
         stream,
         INGEST,
         description=stream.description or None,
-        doc_md=__doc__,
+        doc=__doc__,
         # The stored offsets define the data, not the clock. A missed hour needs no run of its own.
         schedule=CronTriggerTimetable(stream.schedule.cron, timezone=stream.schedule.timezone),
         start_date=pendulum.datetime(2025, 1, 1, tz="UTC"),

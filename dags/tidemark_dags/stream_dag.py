@@ -11,10 +11,16 @@ from tidemark.streams.model import Stream
 from tidemark_dags.callbacks import Callback
 
 
-def stream_dag(stream: Stream, kind: str, *, task_defaults: dict[str, Any] | None = None, **settings: Any) -> DAG:
-    """The DAG `STREAM__KIND`, still without tasks. `task_defaults` and `settings` are what only this kind of DAG has."""
+def stream_dag(
+    stream: Stream, kind: str, *, doc: str | None, task_defaults: dict[str, Any] | None = None, **settings: Any
+) -> DAG:
+    """The DAG `STREAM__KIND`, still without tasks. `task_defaults` and `settings` are what only this kind of DAG has.
+
+    In `doc`, NAME stands for the stream.
+    """
     return DAG(
         dag_id=f"{stream.name}__{kind}",
+        doc_md=(doc or "").replace("NAME", stream.name),
         catchup=False,
         tags=sorted({"tidemark", stream.name, *stream.tags}),
         access_control={
