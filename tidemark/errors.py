@@ -332,7 +332,7 @@ class TooManyInvalid(TidemarkError):
 class LedgerUnreadable(TidemarkError):
     """Raised when a stored value does not parse, or a newer version wrote it.
 
-    To do: use that version, or restore the value from a backup. Tidemark never resets it.
+    To do: use that version, or restore the ledger: `tidemark ledger restore`. Tidemark never resets it.
     """
 
     exit_code = EXIT_LEDGER_UNREADABLE
@@ -342,7 +342,7 @@ class LedgerContradiction(TidemarkError):
     """Raised when two stored values cannot both be true; the message shows both. Or a table holds what this stream
     has written with another ledger, which was lost. Or a folder of results that counts is gone.
 
-    To do: find out what wrote there besides Tidemark; restore from a backup.
+    To do: find out what wrote there besides Tidemark; restore the ledger: `tidemark ledger restore`.
     """
 
     exit_code = EXIT_LEDGER_UNREADABLE

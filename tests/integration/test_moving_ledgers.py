@@ -41,8 +41,9 @@ def test_a_ledger_moves_under_a_job_at_work(play: Playground, ledger: str, tmp_p
     assert "was retired, and is used no more: moved. Name the ledger that replaces it in the stream file" in said
 
     play.rewrite(ledger=LEDGERS[THERE[ledger]])
-    _, said = tidemark("ledger", "restore", str(play.file), backup)
-    assert f"the ledger is whole. To prove the results: tidemark audit {play.name}" in said
+    _, said = tidemark("ledger", "restore", str(play.file), backup, "--audit", "source")
+    assert "the ledger is whole\naudit, level source: " in said
+    assert f"To prove the results: tidemark audit {play.name}" in said
     assert len(play.ingest()) == 1
     play.produce(30)
     play.ingest()
@@ -141,7 +142,7 @@ def test_a_ledger_that_is_lost_whole_is_rebuilt_from_the_results(make: Make, led
 
     in_place("new")
     _, said = tidemark("run", str(play.file), code=7)
-    assert "If that ledger was lost, restore it from a backup" in said
+    assert "If that ledger was lost, restore it from a backup (tidemark ledger restore" in said
     _, said = tidemark("ledger", "rebuild", str(play.file), rebuilt, "--from", "results", code=2)
     assert "name an empty place" in said
     in_place("rebuilt")

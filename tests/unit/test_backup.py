@@ -161,7 +161,7 @@ def test_a_restoration_that_is_cut_off_anywhere_is_finished_by_repeating_it(
             assert REGISTER not in store.values
             if store.values:
                 # Nothing works on half a ledger.
-                with pytest.raises(Exception, match=r"Restore it from a backup"):
+                with pytest.raises(Exception, match=r"Restore the ledger from a backup"):
                     there.open()
         store.before_swap = lambda key: None
         if REGISTER not in store.values:

@@ -126,7 +126,7 @@ def audit(
     if offsets := auditing.requested(opened, asked):
         error(said({f"an audit of {offsets.count()} offsets": offsets}))
         within = opened.book.store_selection(offsets).digest
-    first = _audited(opened, name, asked.depth, within, _share(asked), verbose=verbose)
+    first = audited(opened, name, asked.depth, within, _share(asked), verbose=verbose)
     planned = auditing.repair_of(opened, first) if asked.repair != "none" else None
     again = refused = None
     if asked.repair == "execute" and planned is not None:
@@ -137,7 +137,7 @@ def audit(
         refused = _not_approved(opened, planned, people, f"{replay} {_options(planned)} --reason {shlex.quote(why)}")
         if planned.replays and refused is None:
             replay_findings(opened, new_run(), planned.replays, planned.sinks, why, people, replay, verbose=verbose)
-            again = _audited(opened, name_after_repair(name), planned.level_after, planned.audit_after, verbose=verbose)
+            again = audited(opened, name_after_repair(name), planned.level_after, planned.audit_after, verbose=verbose)
     _write(html, first, again)
     outcome = verdict(first, again)
     if as_json:
@@ -245,8 +245,14 @@ def _share(asked: AuditRequest) -> list[str]:
     return [f"--share={asked.share}", *seed] if asked.share else []
 
 
-def _audited(
-    opened: OpenStream, name: str, level: Level, selection: str | None, share: Sequence[str] = (), *, verbose: bool
+def audited(
+    opened: OpenStream,
+    name: str,
+    level: Level,
+    selection: str | None = None,
+    share: Sequence[str] = (),
+    *,
+    verbose: bool,
 ) -> AuditReport:
     """Run an audit and give its report. Raises ProcessingFailed when its job left none."""
     if not level.needs_spark:

@@ -7,18 +7,24 @@ from typing import Annotated
 
 import typer
 
+from tidemark.audit.levels import Level
 from tidemark.cli import finding
+from tidemark.cli.auditing import audited
 from tidemark.cli.migrating import stored_offsets
-from tidemark.cli.options import Json, Stream
+from tidemark.cli.options import Json, Stream, Verbose
 from tidemark.cli.output import data, error, moment
+from tidemark.cli.submitting import new_run
 from tidemark.commit import protocol
-from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
+from tidemark.errors import EXIT_DIFFERENCES, EXIT_LEDGER_UNREADABLE, WrongUse
 from tidemark.ledger.backup import Summary, back_up, retire
 from tidemark.ledger.backup import restore as restored
+from tidemark.ledger.codec import RESTORE
 from tidemark.ledger.rebuilding import rebuild as rebuilt
+from tidemark.ledger.records import INGEST
 from tidemark.ledger.verifying import verify
 from tidemark.runs.from_results import history_of_results
 from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.requests import AuditRequest, checked
 from tidemark.sinks.latest.settings import HBaseLatestSink
 
 File = Annotated[Path, typer.Argument(help="the file of the backup")]
@@ -48,19 +54,38 @@ def backup(
         error(f"{book.stream} uses this ledger no more. Name its new place in the stream file, and restore it there")
 
 
-def restore(stream: Stream, file: File, as_json: Json = False) -> None:
-    """Write a backup into the ledger that the stream file names, which has to be empty. Ends with 7 if it is not whole.
+def restore(
+    stream: Stream,
+    file: File,
+    level: Annotated[
+        str,
+        typer.Option("--audit", help="how deep to audit then: ledger, source (asks Kafka), sinks, full or recompute"),
+    ] = Level.LEDGER.value,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> None:
+    """Write a backup into the ledger that the stream file names, which has to be empty. Then verify it, and audit.
 
-    Example: tidemark ledger restore orders orders-2026-11-23.ledger
+    Ends with 7 if the ledger is not whole, and with 1 if the audit finds differences.
+
+    Example: tidemark ledger restore orders orders-2026-11-23.ledger --audit full
     """
-    book = finding.opened(stream).book
-    _show(restored(book, file), as_json=as_json)
-    problems = verify(book)
+    opened, depth = finding.opened(stream), checked(AuditRequest, {"level": level}, {}).depth
+    _show(restored(opened.book, file), as_json=as_json)
+    problems = verify(opened.book)
     for problem in problems:
         error(problem)
     if problems:
         raise typer.Exit(EXIT_LEDGER_UNREADABLE)
-    error(f"the ledger is whole. To prove the results: tidemark audit {book.stream}")
+    error("the ledger is whole")
+    if opened.book.head(INGEST) is None:
+        return
+    found = audited(opened, new_run(), depth, verbose=verbose)
+    error(f"audit, level {depth.value}: {found.sentence()}")
+    if not depth.needs_spark:
+        error(f"To prove the results: tidemark audit {opened.book.stream}")
+    if not found.clean:
+        raise typer.Exit(EXIT_DIFFERENCES)
 
 
 def rebuild(
@@ -137,13 +162,13 @@ def _ledger_of_results(opened: OpenStream) -> str:
         if isinstance(sink, HBaseLatestSink):
             raise WrongUse(
                 f"the register of {opened.stream.name} is lost. It alone knew when partitions were added, by which sink "
-                f"{sink.name} orders its rows. Restore the ledger from a backup"
+                f"{sink.name} orders its rows. {RESTORE}"
             )
     owner = opened.dead_letter_table().owner()
     if owner.get("stream") != opened.stream.name:
         raise WrongUse(
             f"the register of {opened.stream.name} is lost, and the table of its dead letters does not say which ledger it "
-            "belonged to. Restore the ledger from a backup"
+            f"belonged to. {RESTORE}"
         )
     return str(owner["ledger"])
 

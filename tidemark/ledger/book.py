@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from msgspec import structs
 
 from tidemark.errors import LedgerContradiction, LedgerUnreadable, TidemarkError
-from tidemark.ledger.codec import decode, digest, encode
+from tidemark.ledger.codec import RESTORE, decode, digest, encode
 from tidemark.ledger.doubt import NotMine, swap_surely
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
@@ -52,7 +52,7 @@ _PROGRESS: Key = ("beat", "audit")
 AUDITS: Key = ("audits",)
 
 # What to do about a lost register, head or page.
-REMEDY = "Restore it from a backup of the ledger, or make it again from the history: tidemark ledger rebuild"
+REMEDY = f"{RESTORE}. Or make it again from the history: tidemark ledger rebuild STREAM FILE"
 
 
 def now_ms() -> int:
@@ -211,7 +211,7 @@ class Book:
         if stored is None:
             raise LedgerContradiction(
                 f"{self.stream}/{record.lane}: window {record.seq} stands in the head and is missing in the history, "
-                "which one transaction has written. Restore the ledger from a backup."
+                f"which one transaction has written. {RESTORE}"
             )
         return self.store.read(settled_key(record.lane)) == sortable(record.seq).encode()
 
@@ -266,8 +266,7 @@ class Book:
         for place, key, stored in zip(places, keys, self.store.read_several(keys), strict=True):
             if stored is None:
                 raise LedgerContradiction(
-                    f"{self._name(key)} is missing, although the lane has committed that window. "
-                    "Restore the ledger from a backup."
+                    f"{self._name(key)} is missing, although the lane has committed that window. {RESTORE}"
                 )
             record = decode(stored, Record, self._name(key))
             if (record.lane, record.seq) != place:
@@ -348,13 +347,12 @@ class Book:
         stored = self.store.read(key)
         if stored is None:
             raise LedgerContradiction(
-                f"{self._name(key)} is missing, and the receipt of window {record.lane}/{record.seq} names it. "
-                "Restore the ledger from a backup."
+                f"{self._name(key)} is missing, and the receipt of window {record.lane}/{record.seq} names it. {RESTORE}"
             )
         if digest(stored) != ref.digest:
             raise LedgerUnreadable(
                 f"{self._name(key)} is not what the receipt of window {record.lane}/{record.seq} names: it was changed. "
-                "It was left as it is; restore the ledger from a backup."
+                f"It was left as it is. {RESTORE}"
             )
         return decode(stored, Blocks, self._name(key))
 

@@ -26,6 +26,9 @@ _MAKING = threading.Lock()
 # Enough of a value to recognise it by, in an error.
 _SHOWN_BYTES = 300
 
+# What to do about a ledger that is not whole.
+RESTORE = "Restore the ledger from a backup, into an empty place: tidemark ledger restore STREAM FILE"
+
 
 def encode(value: msgspec.Struct) -> bytes:
     """The one byte form of a value: fields in the order of their declaration, keys of maps sorted, no spaces."""
@@ -61,7 +64,7 @@ def decode(stored: bytes, kind: type[T], where: str) -> T:
         shown = stored[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
         raise LedgerUnreadable(
             f"{where} cannot be read: {problem}. It holds {len(stored)} bytes: {shown!r}. It was left as it is; "
-            "restore it from a backup of the ledger, never delete it."
+            f"never delete it. {RESTORE}"
         ) from problem
 
 

@@ -18,7 +18,7 @@ from tidemark.errors import LedgerContradiction, LedgerUnreadable, WrongUse
 from tidemark.ledger.backup import Summary, of_sinks, referred_to, write
 from tidemark.ledger.book import REGISTER, Book, head_key
 from tidemark.ledger.closed import ClosedLanes, in_pages, page_key
-from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.codec import RESTORE, decode, encode
 from tidemark.ledger.records import (
     INGEST,
     Guarantee,
@@ -173,7 +173,7 @@ def _complete(book: Book, left: _Left, lane: str) -> None:
         if chain is None and lane == INGEST:
             raise WrongUse(
                 f"the head of {book.stream}/{INGEST} is lost, and no window of it is in the history: nothing says how far "
-                "it was. Restore the ledger from a backup"
+                f"it was. {RESTORE}"
             )
         left.missing.append(f"the head of {lane}" if head is None else f"the newest head of {lane}")
         head = _head(book, lane, entry, chain)

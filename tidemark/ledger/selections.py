@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from hashlib import sha256
 
 from tidemark.errors import LedgerContradiction, LedgerUnreadable
-from tidemark.ledger.codec import decode, encode
+from tidemark.ledger.codec import RESTORE, decode, encode
 from tidemark.ledger.doubt import swap_surely
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import Piece, Selection, SelectionRef
@@ -114,9 +114,7 @@ class Selections:
 
     def _required(self, name: str, part: str) -> RangeSet:
         if part not in self._ranges:
-            raise LedgerContradiction(
-                f"{self._name(part)} is missing, a piece of {self._name(name)}. Restore the ledger from a backup."
-            )
+            raise LedgerContradiction(f"{self._name(part)} is missing, a piece of {self._name(name)}. {RESTORE}")
         return self._ranges[part]
 
     def _check(self, name: str, ranges: RangeSet) -> None:

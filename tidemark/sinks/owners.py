@@ -23,6 +23,6 @@ def check_owner(place: str, owner: Mapping[str, str], stream: str, ledger: str) 
     if owner.get("ledger") != ledger:
         raise LedgerContradiction(
             f"{place} holds what stream {stream} has written with ledger {owner.get('ledger')}, its ledger now is {ledger}. "
-            "If that ledger was lost, restore it from a backup: a new one would read everything once more. If "
-            "both are meant to be, name another place."
+            "If that ledger was lost, restore it from a backup (tidemark ledger restore STREAM FILE): a new one would read "
+            "everything once more. If both are meant to be, name another place."
         )
