@@ -78,6 +78,7 @@ def airflow(site: Site) -> dict[str, str]:
     return {
         "AIRFLOW_HOME": str(home),
         "TIDEMARK_STREAMS": os.environ.get("TIDEMARK_STREAMS") or _stream_folders(site),
+        "TIDEMARK_SELECTIONS": os.environ.get("TIDEMARK_SELECTIONS") or str(site.folder("selections")),
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
