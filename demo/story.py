@@ -180,7 +180,11 @@ class Story:
         self.console.print(f"  the diff of a dry run: {diff.sentence()}", soft_wrap=True)
         (rows,) = [place for place in diff.places if place.name == "hbase"]
         after = self._dead_letters(opened)
-        self._claim(rows.new > 0 and after == before, "it names rows that are new, and nothing has changed yet")
+        self._claim(
+            rows.new > 0 and (rows.changed, rows.gone) == (0, 0),
+            f"it names {rows.new} rows that are new, and no row that changes or goes",
+        )
+        self._claim(after == before, "nothing has changed yet")
         self._run(dag, {**asked, "dry_run": False})
         left = self._dead_letters(opened).total()
         self._claim(
