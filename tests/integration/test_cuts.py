@@ -7,6 +7,7 @@ window, although more has been produced meanwhile. Real kills, of real processes
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +28,7 @@ from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark_spark.jobs import window_work
 from tidemark_spark.runtime import progress
-from tidemark_spark.sinks.contract import WriteContext
+from tidemark_spark.sinks.contract import OnePassSink, WriteContext
 from tidemark_spark.sinks.hbase.writer import HBaseResults
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -47,7 +48,26 @@ CUTS = [
 ]
 
 
+@pytest.fixture
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Rows are written while they are made; or they are kept in Spark, and then written."""
+    passes: list[bool] = []
+    in_one_pass = window_work.SparkWork._in_one_pass
+
+    def watched(work: window_work.SparkWork, first: OnePassSink) -> bool:
+        passes.append(in_one_pass(work, first))
+        return passes[-1]
+
+    monkeypatch.setattr(window_work.SparkWork, "_in_one_pass", watched)
+    if request.param == "kept":
+        monkeypatch.setattr(window_work, "takes_one_pass", lambda stream: False)
+    yield request.param
+    assert set(passes) == ({True} if request.param == "one pass" else set())
+
+
 @pytest.mark.covers("F1", "O9", "S18")
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("way", ["one pass", "kept"], indirect=True)
 @pytest.mark.parametrize(("step", "times"), CUTS, ids=lambda value: str(value).replace(" ", "-"))
 def test_a_crash_after_any_step(play: Playground, step: Step, times: int) -> None:
     play.produce(240)
@@ -151,6 +171,8 @@ def with_cut_sweep(opened: OpenStream) -> OpenStream:
 
 
 @pytest.mark.covers("F1", "O9")
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("way", ["one pass", pytest.param("kept", marks=pytest.mark.full)], indirect=True)
 @pytest.mark.parametrize("step", [Step.SINK_STORED, Step.SWEPT], ids=str)
 def test_a_crash_in_the_sweep(play: Playground, step: Step) -> None:
     play.produce(240)

@@ -50,17 +50,18 @@ ALWAYS = (Step.SINK_STORED,)
 
 
 @pytest.mark.covers("F1")
+@pytest.mark.parametrize("way", ["one pass", "kept"])
 @pytest.mark.parametrize(
     "step",
     [pytest.param(step, marks=() if step in ALWAYS else pytest.mark.full) for step in KILLED_AFTER],
     ids=lambda step: step.value.replace(" ", "-"),
 )
-def test_killed_after_a_step_and_run_again(make: Make, submit: Submit, step: Step) -> None:
+def test_killed_after_a_step_and_run_again(make: Make, submit: Submit, step: Step, way: str) -> None:
     play = make(CDN if list(Step).index(step) % 2 else ORDERS)
     play.produce(240)
     run = play.new_run()
     seq = play.pin(run).seq
-    job = submit(play, KILLED_JOB, run, seq, TEST_STEP=step.value, TEST_SIGNAL="SIGKILL")
+    job = submit(play, KILLED_JOB, run, seq, TEST_STEP=step.value, TEST_SIGNAL="SIGKILL", TEST_WAY=way)
     assert job.wait() == -signal.SIGKILL, job.output
     before = play.head()
     assert (before.pending is None) == (step in (Step.COMMITTED, Step.PUBLISHED, Step.SETTLED))

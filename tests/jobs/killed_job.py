@@ -1,7 +1,8 @@
 """spark-submit starts this: the job that processes windows, which kills or stops itself after a step. For tests.
 
 TEST_STEP and TEST_TIMES say after which step; TEST_SIGNAL is SIGKILL, or SIGSTOP with somebody to wake it up again.
-The signal goes to the whole process group: spark-submit's JVM, the Python driver and Spark's workers.
+The signal goes to the whole process group: spark-submit's JVM, the Python driver and Spark's workers. With TEST_WAY=kept,
+the rows are kept in Spark, and not written while they are made.
 """
 
 import os
@@ -9,10 +10,12 @@ import signal
 from functools import partial
 
 from tidemark.commit.protocol import Step
-from tidemark_spark.jobs import entry
+from tidemark_spark.jobs import entry, window_work
 from tidemark_spark.jobs import window as window_job
 
 left = int(os.environ.get("TEST_TIMES", "1"))
+if os.environ.get("TEST_WAY") == "kept":
+    setattr(window_work, "takes_one_pass", lambda stream: False)  # noqa: B010
 
 
 def listen(done: Step) -> None:
