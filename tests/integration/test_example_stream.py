@@ -7,6 +7,7 @@ from typing import Any
 
 import happybase
 import pytest
+from pyspark.sql import SparkSession
 
 from tests.support.oracle import CDN, Fields, Place, cdn_file, cdn_outcome, consume
 from tests.support.playground import Make, Playground
@@ -16,10 +17,15 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.aggregates.table import aggregate_table, totals
 from tidemark.sinks.hbase.rows import PartitionKeys
+from tidemark.streams.model import Stream
+from tidemark_spark.jobs import window
 from tidemark_spark.jobs.audit import audit
+from tidemark_spark.rows.pipeline import check_rows
 
 pytestmark = pytest.mark.usefixtures("spark")
 
+# Of a window of the example with its four sinks.
+MOST_JOBS = 3
 # What the generated lines do not have: hosts and methods in whatever case, and queries.
 LINES = [
     '203.0.113.9 - - [21/Nov/2026:07:10:59 +0100] "get https://IMG.Example.com/a?b=1&c=2 HTTPS/1.1" 200 10 0.5',
@@ -67,6 +73,30 @@ def by_minute(rows: list[Fields]) -> dict[tuple[str | None, str | None], dict[st
             total["bytes"] = total.get("bytes", 0) + int(row["size"])
             total["slowest"] = max(total.get("slowest", 0.0), float(row["dltime"]))
     return found
+
+
+def test_a_small_window_takes_few_jobs_and_checks_its_rows_once(
+    make: Make, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+
+    def check(spark: SparkSession, stream: Stream) -> None:
+        checked.append(stream.name)
+        check_rows(spark, stream)
+
+    monkeypatch.setattr(window, "check_rows", check)
+    play = as_the_file_says(make)
+    jobs = []
+    for number in range(3):
+        play.produce(300)
+        if number == 2:
+            monkeypatch.setenv("TIDEMARK_CODE_VERSION", "another")
+        before = spark.sparkContext.statusTracker().getJobIdsForGroup(None)
+        play.ingest()
+        jobs.append(len(set(spark.sparkContext.statusTracker().getJobIdsForGroup(None)) - set(before)))
+        # Other code may refuse what this code has written.
+        assert len(checked) == (2 if number == 2 else 1)
+    assert max(jobs) <= MOST_JOBS
 
 
 @pytest.mark.covers("P1", "G6")

@@ -135,7 +135,7 @@ def read_so_far(spark: SparkSession, counted: Sequence[Any]) -> dict[str, int]:
     """The messages of each partition that tasks have read which have ended, to be shown: what is read twice counts twice."""
     found: dict[str, int] = {}
     # Whatever is wrong with Spark: the job itself says so.
-    with suppress(Py4JError, OSError):
+    with suppress(Exception):
         for topic, incarnation, partition, number, *_ in chain.from_iterable(lines_of(spark, one) for one in counted):
             at = str(TopicPartition(topic, int(partition), int(incarnation)))
             found[at] = found.get(at, 0) + int(number)
