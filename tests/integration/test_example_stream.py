@@ -25,7 +25,7 @@ from tidemark_spark.rows.pipeline import check_rows
 pytestmark = pytest.mark.usefixtures("spark")
 
 # Of a window of the example with its four sinks.
-MOST_JOBS = 3
+MOST_JOBS = 5
 # What the generated lines do not have: hosts and methods in whatever case, and queries.
 LINES = [
     '203.0.113.9 - - [21/Nov/2026:07:10:59 +0100] "get https://IMG.Example.com/a?b=1&c=2 HTTPS/1.1" 200 10 0.5',
