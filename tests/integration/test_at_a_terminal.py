@@ -83,8 +83,10 @@ def test_an_audit_and_its_repair_show_their_steps(play: Playground, tmp_path: Pa
     assert f"{play.name}/ingest window 2: committed" in said
     assert "Spark is starting" not in said
     said = at_a_terminal("audit", str(play.file), "--run", "mine")
-    for step in ("Spark is starting", "comparing hbase", "checking the ledger"):
+    for step in ("Spark is starting", "reading 300 offsets", "comparing hbase", "checking the ledger"):
         assert step in said
+    # A look a second, and the step that reads says at its end what it has read.
+    assert re.search(rf"{re.escape(play.topics[0])}/1 +\S+ +\d+/\d+ ", said)
     assert "expected 300, stored" in said[said.rindex("checking the ledger") :]
     assert not LOGGED.search(said)
     said = at_a_terminal("replay", str(play.file), "--records", f"{play.topics[0]}/1@5", "--reason", "a test")
@@ -94,8 +96,8 @@ def test_an_audit_and_its_repair_show_their_steps(play: Playground, tmp_path: Pa
     records = "\n".join(f"{play.topics[0]}/{number}@{offset}" for number in (0, 1) for offset in (3, 4))
     said = at_a_terminal("replay", str(play.file), "--records", records, "--lanes", "2", "--reason", "a test")
     assert "2 lanes" in said
-    bars = re.findall(rf"window 1 of {play.name}/(\S+) +\S+ +(\d+)/(\d+) ", said)
-    assert len({lane for lane, *_ in bars}) == 2
+    bars = re.findall(r"lane (\d): window 1 +\S+ +(\d+)/(\d+) ", said)
+    assert {lane for lane, *_ in bars} == {"1", "2"}
     assert {lane: counts for lane, *counts in bars} == {lane: ["2", "2"] for lane, *_ in bars}
     assert not LOGGED.search(said)
     assert logs(tmp_path) == []

@@ -20,6 +20,7 @@ from tidemark.cli.progress import (
     bars_of,
     few,
     of_job,
+    of_lanes,
     of_reading,
     of_window,
     window_of,
@@ -113,6 +114,15 @@ def test_what_the_program_itself_reads_has_a_bar_for_each_partition() -> None:
     # Nothing is said of Spark before the first look.
     display = Display(Console(file=io.StringIO(), width=80), Clock(), Shown("looking for the key"))
     assert "looking for the key" in drawn(display)[0]
+
+
+def test_lanes_that_work_at_the_same_time_have_a_bar_each() -> None:
+    first = Shown("storing", "window 3 of logs/replay-1", (Bar("logs/2", 5, 4), Bar("logs/10", 3, 1)))
+    third = Shown("reading", "window 1 of logs/replay-3", (Bar("logs/2", 2, 0),))
+    # The second one has no window yet.
+    bars = (Bar("lane 1: window 3", 8, 5), Bar("lane 3: window 1", 2, 0))
+    assert of_lanes([first, Shown(), third]) == Shown("2 lanes", None, bars)
+    assert of_lanes([Shown()]) == Shown()
 
 
 def test_an_audit_says_its_step_and_what_it_has_read() -> None:

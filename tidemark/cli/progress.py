@@ -71,8 +71,13 @@ def of_window(head: Head | None, beat: Heartbeat | None, run: str, bars: Sequenc
 def of_lanes(shown: Sequence[Shown]) -> Shown:
     """How far a run is whose lanes work at the same time: a bar for the window of each."""
     bars = [
-        Bar(one.window, sum(bar.total for bar in one.bars), sum(bar.done for bar in one.bars))
-        for one in shown
+        # Names of lanes differ in their ends, for which a terminal has no room.
+        Bar(
+            f"lane {number}: {one.window.partition(' of ')[0]}",
+            sum(bar.total for bar in one.bars),
+            sum(bar.done for bar in one.bars),
+        )
+        for number, one in enumerate(shown, start=1)
         if one.window
     ]
     return Shown(f"{len(bars)} lanes", None, tuple(bars)) if bars else Shown()
