@@ -25,6 +25,8 @@ from tests.support.playground import Make, Playground
 from tests.support.waiting import until
 from tidemark.runs import lanes
 
+MILLION = 1_000_000
+
 
 @pytest.fixture(autouse=True)
 def submitting(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,6 +178,41 @@ def test_a_backfill_reads_what_the_ingest_left_out(make: Make) -> None:
     shown, said = tidemark("backfill", file, "--run", "rest", "--json")
     assert counts(json.loads(shown)) == [180]
     assert "the backfill of run rest is done" in said
+
+
+@pytest.mark.full
+@pytest.mark.covers("S8", "N19")
+def test_half_a_million_dead_letters_and_a_million_records_of_a_file(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = make(CDN)
+    file, (topic,) = str(play.file), play.topics
+    # Four partitions; half of the messages of each are dead letters.
+    fields = {
+        "scheme": {"type": "delimited", "fields": {"id": "integer"}},
+        "sinks": [{"type": "parquet", "folder": play.name}],
+    }
+    play.rewrite(**fields, checks=[{"invalid_when": "id % 2 = 1", "reason": "odd"}])
+    for start in range(0, MILLION, 100_000):
+        play.kafka.send((topic, number // 2 % 4, None, b"%d" % number) for number in range(start, start + 100_000))
+    tidemark("run", file)
+    play.rewrite(**fields, checks=[])
+    out, _ = tidemark("replay", file, "--dead-letters", "odd", "--reason", "odd is fine", "--run", "redrive", "--json")
+    assert counts(json.loads(out)) == [MILLION // 2]
+    shown = asked("results", file, "--dead-letters", "--limit", "1")
+    assert shown == []
+
+    selections = tmp_path / "selections"
+    selections.mkdir()
+    lines = (f"{topic},{partition},{offset}\n" for partition in range(4) for offset in range(MILLION // 4))
+    (selections / "all.csv").write_text("topic,partition,offset\n" + "".join(lines))
+    monkeypatch.setenv("TIDEMARK_SELECTIONS", str(selections))
+    replay = ("replay", file, "--records-file", "all.csv", "--reason", "all of them")
+    assert asked(*replay, "--dry-run")["offsets"] == MILLION
+    out, _ = tidemark(*replay, "--json")
+    assert counts(json.loads(out)) == [MILLION]
+    report = asked("audit", file)
+    assert (report["clean"], report["expected"], report["stored"]) == (True, MILLION, MILLION)
 
 
 @pytest.mark.full
