@@ -235,7 +235,7 @@ class Playground:
         Tidemark's own plain readers give the same, and with `with_spark` its readers with Spark do too.
         """
         wanted = self.expected()
-        hbase, files = self.independent.hbase(), self.independent.parquet(self.fields)
+        hbase, files = self.independent.hbase(sink="hbase"), self.independent.parquet(self.fields)
         dead = self.independent.hbase(f"{self.name}_dead")
         assert (hbase.twice(), files.twice(), dead.twice()) == (0, 0, 0)
         assert hbase.by_place() == wanted.rows
