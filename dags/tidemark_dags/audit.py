@@ -269,7 +269,8 @@ def _planned_repair(file: str, context: Mapping[str, Any]) -> dict[str, Any]:
     conf = {
         "selection": planned.selection,
         "sinks": None if planned.sinks is None else list(planned.sinks),
-        "reason": context["params"]["reason"] or f"repair of what {run_name(context)} found"[:MOST_REASON],
+        "reason": (context["params"]["reason"] or "").strip()
+        or f"repair of what {run_name(context)} found"[:MOST_REASON],
         "dry_run": False,
     }
     return {**planned.described(), "conf": conf}

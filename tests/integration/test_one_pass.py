@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -175,15 +176,20 @@ def test_a_window_without_acknowledgements_shows_what_is_read(
     monkeypatch.setattr(window_work, "Progress", begun)
     play = make(SEVERAL)
     produce(play, 400)
-    seen: dict[Step, dict[str, int]] = {}
+    read = {f"{topic}/{number}": 100 for topic in play.topics for number in range(2)}
+    stored: list[int] = []
 
     def look(step: Step) -> None:
-        _, seen[step] = progress[0]()
+        if step == Step.READ:
+            # A thread asks Spark now and then.
+            until(lambda: progress[0]()[1] == read, "it does not show what was read")
+        elif step == Step.DEAD_LETTERS_STORED:
+            stored.append(sum(progress[0]()[1].values()))
 
     play.ingest(on_step=look)
-    assert seen[Step.READ] == {f"{topic}/{number}": 100 for topic in play.topics for number in range(2)}
     # What was read is not what the dead letters' server acknowledges.
-    assert 0 < sum(seen[Step.DEAD_LETTERS_STORED].values()) < 400
+    assert 0 < stored[0] < 400
+    assert [one for one in threading.enumerate() if one.name == "reading"] == []
 
 
 @pytest.mark.usefixtures("spark")

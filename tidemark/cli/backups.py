@@ -80,6 +80,8 @@ def restore(
     error("the ledger is whole")
     if opened.book.head(INGEST) is None:
         return
+    if depth.needs_spark:
+        error(f"It is restored. If the audit does not end: tidemark audit {opened.book.stream} --level {depth.value}")
     found = audited(opened, new_run(), depth, verbose=verbose)
     error(f"audit, level {depth.value}: {found.sentence()}")
     if not depth.needs_spark:

@@ -484,6 +484,11 @@ class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     step: str
     done: dict[str, int] = {}
 
+    @property
+    def stored(self) -> int | None:
+        """How many messages the step has stored so far. None for a step that stores none: `done` are those that it has read."""
+        return sum(self.done.values()) if "storing" in self.step else None
+
 
 class JobProgress(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a job is at that holds no window: an audit or a comparison. Advisory: for whoever waits.

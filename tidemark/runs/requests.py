@@ -34,7 +34,7 @@ MOST_TIME = 40
 MOST_RATE = 1_000_000_000
 # Lanes that read at the same time. Each has a Spark job of its own.
 MOST_LANES = 8
-MOST_REASON = 500
+LEAST_REASON, MOST_REASON = 3, 500
 
 MOST_PATH = 1_000
 MOST_KEY = 10_000
@@ -48,7 +48,7 @@ WINDOW_PATTERN = r"^([A-Za-z0-9-]{1,60}(/[0-9]{1,19})?)?$"
 
 _Lines = Annotated[str, AfterValidator(_fits)]
 _Path = Annotated[str, Field(max_length=MOST_PATH)]
-_Reason = Annotated[str, Field(min_length=3, max_length=MOST_REASON)]
+_Reason = Annotated[str, Field(min_length=LEAST_REASON, max_length=MOST_REASON)]
 _Digest = Annotated[str, Field(pattern=DIGEST_PATTERN)]
 _Share = Annotated[str, Field(max_length=10), AfterValidator(share_or_none)]
 _Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
@@ -67,6 +67,12 @@ def _time(text: str) -> str:
             read_time(text)
         except WrongUse as problem:
             raise ValueError(str(problem)) from None
+    return text
+
+
+def _reason_or_none(text: str) -> str:
+    if text and len(text) < LEAST_REASON:
+        raise ValueError(f"{text!r} is too short; expected at least {LEAST_REASON} characters, or none")
     return text
 
 
@@ -249,7 +255,7 @@ class AuditRequest(_Request):
     level: LevelName = "full"
     repair: Literal["none", "plan", "execute"] = "none"
     # Of the replay that repairs. Without it, the audit's run is the reason.
-    reason: _Reason | Literal[""] = ""
+    reason: Annotated[str, Field(max_length=MOST_REASON), AfterValidator(_reason_or_none)] = ""
     share: _Share = ""
     seed: _Seed | None = None
 

@@ -128,7 +128,7 @@ class Limits(Part):
     max_records: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
         description="The most offsets that one window takes. A run goes on, window after window. Without it, a window of a "
-        "replay or backfill takes 5,000,000.",
+        "replay, backfill or erasure takes up to 5,000,000.",
     )
     max_bytes: Annotated[int, Field(ge=1)] | None = Field(
         default=None,

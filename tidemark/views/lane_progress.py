@@ -94,6 +94,6 @@ def _pending(opened: OpenStream, lane: str, head: Head | None) -> dict[str, Any]
     return {
         "window": f"{lane}/{head.pending.window.seq}",
         "step": beat.step if beat is not None and working else None,
-        "stored": str(sum(beat.done.values())) if beat is not None and working else None,
+        "stored": str(beat.stored) if beat is not None and working and beat.stored is not None else None,
         "since": head.pending.window.pinned_at,
     }

@@ -269,7 +269,7 @@ def _pending(book: Book, lane: str, pending: Pending) -> dict[str, Any]:
         **_ranges(pending.window.ranges),
         "selected": _selected(pending.window),
         "read": None,
-        "stored": sum(beat.done.values()) if beat is not None and working else None,
+        "stored": beat.stored if beat is not None and working else None,
         "skipped": None,
         "dead_letters": None,
         "passed_over": None,

@@ -28,6 +28,7 @@ from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST, Digested, hbase_
 from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.selecting import marked, only
 from tidemark_spark.rows.tallying import block_of
+from tidemark_spark.runtime.session import setting
 
 # As many rows are read in the time that a scan takes to begin.
 _SCAN_ROWS = 500
@@ -452,10 +453,15 @@ def _coordinates(rows: DataFrame, limit: int) -> list[Coordinate]:
     ]
 
 
+# Up to how many first rows each task keeps in memory; Spark sorts all rows, also on disk, where more are asked for.
+_MOST_AT_HAND = "spark.sql.execution.topKSortFallbackThreshold"
+
+
 def _offsets(rows: DataFrame, limit: int) -> RangeSet:
     """The first offsets of some rows. As Arrow's columns, since there may be a million."""
     found: dict[TopicPartition, list[Interval]] = {}
-    columns = _first(rows, limit).toArrow().to_pydict()
+    with setting(rows.sparkSession, _MOST_AT_HAND, str(SHOWN_COORDINATES)):
+        columns = _first(rows, limit).toArrow().to_pydict()
     for topic, incarnation, partition, offset in zip(*(columns[name] for name in COORDINATE), strict=True):
         found.setdefault(TopicPartition(topic, partition, incarnation), []).append((offset, offset + 1))
     return RangeSet.of_intervals(found.items())

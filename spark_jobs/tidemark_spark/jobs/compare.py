@@ -21,6 +21,7 @@ from tidemark.offsets.tallies import check_read
 from tidemark.runs import comparing, discovery, into_sinks, lanes
 from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream, open_stream
+from tidemark.runs.pacing import most_records
 from tidemark.sinks.contract import SinkSettings
 from tidemark.sinks.kinds import kind_of
 from tidemark.sinks.reading import fewest_scans
@@ -77,7 +78,7 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     incarnations = discovery.newest_incarnations(register[1])
     parts = []
     with Steps(spark, opened, "comparison", run) as steps:
-        for piece in offsets.pieces(max(opened.stream.limits.max_records or 0, _AT_LEAST)):
+        for piece in offsets.pieces(max(most_records(opened.stream.limits.max_records, None), _AT_LEAST)):
             steps.begin(f"reading {piece.count()} of {offsets.count()} offsets", piece)
             parts.append(_of_piece(spark, opened, run, selection, piece, incarnations, sinks, steps))
     comparing.check_unchanged(view, opened.book.view(), offsets)

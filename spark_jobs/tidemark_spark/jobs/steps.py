@@ -14,7 +14,7 @@ from tidemark.errors import TidemarkError
 from tidemark.ledger.records import JobProgress
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.open_stream import OpenStream
-from tidemark_spark.rows.reading import read_so_far
+from tidemark_spark.rows.reading import ReadSoFar
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,9 @@ class Steps:
         self._spark, self._opened, self._what, self._run = spark, opened, what, run
         self._step = ""
         self._total: tuple[tuple[str, int], ...] = ()
-        self._counted: list[Any] = []
+        self._read = ReadSoFar(spark)
+        # A note of an older step never comes after one of a newer step.
+        self._noting = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._go_on, name="steps", daemon=True)
 
@@ -45,26 +47,28 @@ class Steps:
 
     def begin(self, step: str, to_read: RangeSet | None = None) -> None:
         """Begin a step, which reads these offsets."""
-        if self._total:
-            # All of what was read.
+        total = tuple((str(at), to_read.only([at]).count()) for at in to_read.partitions) if to_read else ()
+        with self._noting:
+            if self._total:
+                # All of what was read.
+                self._note()
+            log.info("%s of %s: %s", self._what, self._opened.book.stream, step)
+            self._step, self._read, self._total = step, ReadSoFar(self._spark), total
             self._note()
-        log.info("%s of %s: %s", self._what, self._opened.book.stream, step)
-        self._step, self._counted = step, []
-        self._total = tuple((str(at), to_read.only([at]).count()) for at in to_read.partitions) if to_read else ()
-        self._note()
 
     def watch(self, counted: Any) -> None:
         """What this accumulator of `read_offsets` counts is read in this step."""
-        self._counted.append(counted)
+        self._read.watch(counted)
 
     def _go_on(self) -> None:
         while not self._over.wait(BEAT_SECONDS):
-            if self._total:
-                self._note()
+            with self._noting:
+                if self._total:
+                    self._note()
 
     def _note(self) -> None:
         book = self._opened.book
-        done = read_so_far(self._spark, self._counted) if self._total else {}
+        done = self._read() if self._total else {}
         try:
             book.note_progress(
                 JobProgress(run=self._run, at=book.clock(), step=self._step, done=done, total=self._total)

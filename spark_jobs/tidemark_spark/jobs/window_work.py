@@ -33,7 +33,7 @@ from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.failing_messages import cause_of
 from tidemark_spark.rows.one_pass import DEAD_LETTERS_PER_TASK, one_pass, takes_one_pass
 from tidemark_spark.rows.pipeline import rows_of
-from tidemark_spark.rows.reading import NOT_A_TIME, counter, read_offsets, read_so_far, whatever_time
+from tidemark_spark.rows.reading import NOT_A_TIME, ReadSoFar, counter, read_offsets, whatever_time
 from tidemark_spark.rows.tallying import tallies_and_blocks
 from tidemark_spark.runtime.progress import Progress
 from tidemark_spark.schemes.regex import MAY_DIFFER
@@ -126,7 +126,9 @@ class SparkWork:
         )
 
     def _watch(self, counted: Any) -> None:
-        self.progress.watch(lambda: read_so_far(self._spark, [counted]))
+        read = ReadSoFar(self._spark)
+        read.watch(counted)
+        self.progress.watch(read)
 
     def _first_sink(self) -> OnePassSink | None:
         """The sink that may take the rows as they are read. Other sinks of the window then read what it has written."""
@@ -296,6 +298,7 @@ class SparkWork:
 
     def close(self) -> None:
         """Free the memory that the rows take in Spark."""
+        self.progress.end()
         if self._made is not None:
             self._made.close()
 

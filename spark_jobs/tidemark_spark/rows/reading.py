@@ -124,22 +124,37 @@ def count_ranges(
     return [tally for tally, _ in found]
 
 
-def lines_of(spark: SparkSession, counted: Any) -> list[list[str]]:
-    """The words of the lines that tasks have added to an accumulator."""
+def lines_of(spark: SparkSession, counted: Any, known: int = 0) -> list[list[str]]:
+    """The words of the lines that tasks have added to an accumulator, without the first ones that are known."""
     jvm: Any = spark.sparkContext._jvm
-    text = jvm.java.lang.String.join("\n", counted.value())
+    lines = counted.value()
+    text = jvm.java.lang.String.join("\n", lines.subList(known, lines.size()) if known else lines)
     return [line.split(" ") for line in text.splitlines()]
 
 
-def read_so_far(spark: SparkSession, counted: Sequence[Any]) -> dict[str, int]:
+class ReadSoFar:
     """The messages of each partition that tasks have read which have ended, to be shown: what is read twice counts twice."""
-    found: dict[str, int] = {}
-    # Whatever is wrong with Spark: the job itself says so.
-    with suppress(Exception):
-        for topic, incarnation, partition, number, *_ in chain.from_iterable(lines_of(spark, one) for one in counted):
-            at = str(TopicPartition(topic, int(partition), int(incarnation)))
-            found[at] = found.get(at, 0) + int(number)
-    return found
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        # Accumulators, each with how many of its lines are known.
+        self._counted: list[tuple[Any, int]] = []
+        self._found: dict[str, int] = {}
+
+    def watch(self, counted: Any) -> None:
+        """Count what this accumulator gets, too."""
+        self._counted.append((counted, 0))
+
+    def __call__(self) -> dict[str, int]:
+        # Whatever is wrong with Spark: the job itself says so.
+        with suppress(Exception):
+            for place, (counted, known) in enumerate(self._counted):
+                lines = lines_of(self._spark, counted, known)
+                self._counted[place] = counted, known + len(lines)
+                for topic, incarnation, partition, number, *_ in lines:
+                    at = str(TopicPartition(topic, int(partition), int(incarnation)))
+                    self._found[at] = self._found.get(at, 0) + int(number)
+        return dict(self._found)
 
 
 def counted_ranges(lines: Iterable[Sequence[str]]) -> list[tuple[PartitionTally, int]]:

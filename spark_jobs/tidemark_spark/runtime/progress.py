@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from pyspark import Accumulator
 from pyspark.accumulators import AccumulatorParam
 from pyspark.sql import SparkSession
 
+from tidemark.commit.fence import BEAT_SECONDS
 from tidemark.offsets.ranges import TopicPartition
 from tidemark_spark.runtime.engine_run import attached
-
-# The messages of each partition that have been read so far.
-ReadSoFar = Callable[[], dict[str, int]]
 
 
 class Report:
@@ -36,23 +35,41 @@ class Progress:
         self._counts = spark.sparkContext.accumulator({}, _Counts())
         self.step = "starting"
         self._before: dict[str, int] = {}
-        self._read: ReadSoFar | None = None
+        self._read: dict[str, int] | None = None
+        self._over = threading.Event()
         self.report = Report(self._counts)
 
     def begin(self, step: str) -> None:
         """Begin a step whose messages are counted from zero, such as the storing in one sink."""
+        self.end()
         self._read = None
         self._before = self._now()
         self.step = step
 
-    def watch(self, read: ReadSoFar) -> None:
-        """Show the messages that are read, until the next step: for a step in which nobody acknowledges any."""
-        self._read = read
+    def watch(self, read: Callable[[], dict[str, int]]) -> None:
+        """Show the messages that are read, until the next step begins: for a step in which nobody acknowledges any.
+
+        A thread of its own asks for them, so that no sign of life waits for Spark's JVM.
+        """
+        self.end()
+        over, found = threading.Event(), dict[str, int]()
+        self._over, self._read = over, found
+
+        def look() -> None:
+            while not over.is_set():
+                found.update(read())
+                over.wait(BEAT_SECONDS)
+
+        threading.Thread(target=look, name="reading", daemon=True).start()
+
+    def end(self) -> None:
+        """Look no more."""
+        self._over.set()
 
     def __call__(self) -> tuple[str, dict[str, int]]:
         step, read, before = self.step, self._read, self._before
         if read is not None:
-            return step, read()
+            return step, dict(read)
         return step, {name: number - before.get(name, 0) for name, number in self._now().items()}
 
     def _now(self) -> dict[str, int]:
