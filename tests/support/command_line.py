@@ -18,7 +18,7 @@ from typing import Any
 def tidemark(*arguments: str, code: int = 0, **variables: str) -> tuple[str, str]:
     """Run the command, which has to end with `code`. Gives standard output and standard error."""
     command = [sys.executable, "-m", "tidemark", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables}, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **variables}, timeout=900)
     assert done.returncode == code, done.stderr
     return done.stdout, done.stderr
 

@@ -121,7 +121,7 @@ def test_a_repair_that_nobody_has_approved_leaves_the_report_and_says_how_to_go_
         return found
 
     monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
-    monkeypatch.setattr(cli_auditing, "_audited", audited)
+    monkeypatch.setattr(cli_auditing, "audited", audited)
     monkeypatch.setattr(selected, "process", lambda *_, **__: None)
     me, page = pwd.getpwuid(os.getuid()).pw_name, tmp_path / "report.html"
     for approved_by, why in (("", "5 offsets are more than 4"), (me, f"{me} has asked for it")):

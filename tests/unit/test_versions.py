@@ -44,7 +44,9 @@ def test_the_image_has_a_python_that_run_takes_and_code_is_checked_for_the_oldes
     settings = tomllib.loads(text_of("pyproject.toml"))
     assert settings["tool"]["mypy"]["python_version"] == supported()[0]
     assert settings["tool"]["ruff"]["target-version"] == f"py{supported()[0].replace('.', '')}"
-    assert settings["project"]["requires-python"] == f">={supported()[0]}"
+    oldest, *_, newest = supported()
+    major, minor = newest.split(".")
+    assert settings["project"]["requires-python"] == f">={oldest},<{major}.{int(minor) + 1}"
 
 
 @pytest.mark.parametrize("python", ["false", "/no/such/python"])
