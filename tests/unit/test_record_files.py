@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from tidemark.errors import WrongUse
 from tidemark.offsets.coordinate_files import lines_of
 from tidemark.offsets.coordinates import Coordinate, parse_coordinates
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs import record_files
 from tidemark.runs.record_files import FOLDER, records_in
 
 LARGEST = 2**63 - 2
@@ -273,6 +275,36 @@ def test_the_folder_itself_may_be_a_link(folder: Path, monkeypatch: pytest.Monke
     (folder.parent / "link").symlink_to(folder)
     monkeypatch.setenv(FOLDER, str(folder.parent / "link"))
     assert records_in("mine.csv") == ranges(ROWS)
+
+
+def test_the_folder_may_be_in_a_lake(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow's own file system stands for a lake's: a copy is read, and an error names the file in the lake."""
+    monkeypatch.setattr(record_files, "_LOCAL", "none://")
+    monkeypatch.setenv(FOLDER, f"{folder.as_uri()}/")
+    write(folder / "night" / "mine.csv", ROWS)
+    write(folder / "mine.jsonl", ROWS)
+    write(folder / "table" / "_day=1" / "mine.parquet", ROWS)
+    write(folder / "table" / "_temporary" / "half.parquet", [("a", 1, 99)])
+    for name in ("night/mine.csv", "mine.jsonl", "./table", "table/_day=1/mine.parquet"):
+        assert records_in(name) == ranges(ROWS), name
+    (folder / "wrong.csv").write_text(HEADER + "a,1,x\n")
+    with pytest.raises(WrongUse, match=rf"^{re.escape(folder.as_uri())}/wrong.csv:2: expected an offset"):
+        records_in("wrong.csv")
+    (folder.parent / "secret.csv").write_text(HEADER + "a,1,2\n")
+    for name in ("../secret.csv", "night/../../secret.csv", "/etc/passwd", ".", ".."):
+        with pytest.raises(WrongUse, match="expected a file below the folder of TIDEMARK_SELECTIONS"):
+            records_in(name)
+    with pytest.raises(WrongUse, match="there is no such file"):
+        records_in("none.csv")
+
+
+def test_a_uri_of_this_machine_is_a_folder_of_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER, folder.as_uri())
+    write(folder / "mine.csv", ROWS)
+    assert records_in("mine.csv") == ranges(ROWS)
+    (folder / "link.csv").symlink_to(folder / "mine.csv")
+    with pytest.raises(WrongUse, match="a symbolic link is on the way"):
+        records_in("link.csv")
 
 
 def test_what_is_no_file_is_refused(folder: Path) -> None:

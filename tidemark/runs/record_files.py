@@ -8,17 +8,20 @@ from __future__ import annotations
 import csv
 import json
 import os
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tidemark.errors import WrongUse
 from tidemark.offsets.parquet_folders import files_in
 from tidemark.offsets.ranges import MAX_OFFSET, Interval, RangeSet, TopicPartition
 
-# The environment variable that names the folder.
+# The environment variable that names the folder: of this machine, or a URI of a lake.
 FOLDER = "TIDEMARK_SELECTIONS"
+_LOCAL = "file://"
 
 # The first names are those of people and of the scheme `message_metadata`, the second those of Tidemark's own files.
 _COLUMNS = (("topic", "partition", "offset"), ("_topic", "_partition", "_offset"))
@@ -35,9 +38,43 @@ def records_in(name: str) -> RangeSet:
     """The records in a file, or in a folder of Parquet files or a Delta table, below the folder that TIDEMARK_SELECTIONS names.
 
     Nobody writes incarnations into files, so all of them are the first. Raises WrongUse naming the file, and the line of
-    what is wrong in it.
+    what is wrong in it; Unreachable for a lake that does not answer.
     """
-    return records_of(name, _rows(_allowed(name)))
+    folder = os.environ.get(FOLDER, "")
+    if not folder:
+        raise WrongUse(
+            f"records_file {name}: no folder is set for such files. Set {FOLDER} where Tidemark runs, and put the file there"
+        )
+    if "://" not in folder or folder.startswith(_LOCAL):
+        return records_of(name, _rows(_allowed(Path(folder.removeprefix(_LOCAL)), name)))
+    with TemporaryDirectory() as local:
+        copy = copied(folder, name, Path(local))
+        try:
+            return records_of(name, _rows(copy))
+        except WrongUse as problem:
+            raise WrongUse(str(problem).replace(local, folder.rstrip("/"))) from problem
+
+
+def copied(folder: str, name: str, local: Path) -> Path:
+    """A copy of a file or folder below a folder of a lake, such as `s3a://lake/selections`.
+
+    Raises WrongUse where there is none, Unreachable where Arrow cannot read it.
+    """
+    path = posixpath.normpath(name)
+    if path.startswith(("/", "../")) or path in (".", ".."):
+        raise WrongUse(f"records_file {name}: expected a file below the folder of {FOLDER}")
+    # The import takes a third of a second, so only this function pays for it.
+    from pyarrow import fs
+
+    from tidemark.sinks.parquet import folders
+
+    with folders.opened(f"{folder.rstrip('/')}/{path}") as (filesystem, there):
+        if filesystem.get_file_info(there).type not in (fs.FileType.File, fs.FileType.Directory):
+            raise WrongUse(f"records_file {name}: there is no such file below the folder of {FOLDER}")
+        here = local / path
+        here.parent.mkdir(parents=True, exist_ok=True)
+        fs.copy_files(there, str(here), source_filesystem=filesystem, destination_filesystem=fs.LocalFileSystem())
+        return here
 
 
 def records_of(name: str, rows: Rows, columns: Sequence[str] = ("", "", "")) -> RangeSet:
@@ -58,14 +95,9 @@ def records_of(name: str, rows: Rows, columns: Sequence[str] = ("", "", "")) -> 
     return RangeSet.of_intervals(records.items())
 
 
-def _allowed(name: str) -> Path:
+def _allowed(folder: Path, name: str) -> Path:
     """Where the file is. Raises WrongUse unless it is below the folder, without a symbolic link on the way."""
-    folder = os.environ.get(FOLDER, "")
-    if not folder:
-        raise WrongUse(
-            f"records_file {name}: no folder is set for such files. Set {FOLDER} where Tidemark runs, and put the file there"
-        )
-    root = Path(folder).resolve()
+    root = folder.resolve()
     path = Path(os.path.normpath(root / name))
     if root not in path.parents:
         raise WrongUse(f"records_file {name}: expected a file below the folder of {FOLDER}")
