@@ -18,6 +18,7 @@ from tidemark.offsets.order import Order
 from tidemark.offsets.shares import MOST_SEED, PATTERN
 from tidemark.runs.requests import (
     DIGEST_PATTERN,
+    LEAST_REASON,
     MOST_KEY,
     MOST_LANES,
     MOST_PATH,
@@ -168,6 +169,7 @@ def audit_params() -> dict[str, Param]:
         "reason": _text(
             "Reason",
             "Why the findings are replayed. The ledger keeps it. Without one: repair of what this run found.",
+            pattern=rf"^([\s\S]{{{LEAST_REASON},}})?$",
             maxLength=MOST_REASON,
         ),
         "share": _text(
@@ -298,7 +300,7 @@ def _reason(approve_above: int | None) -> Param:
     return Param(
         description=f"Why. It is kept in the ledger.{read}",
         type="string",
-        minLength=3,
+        minLength=LEAST_REASON,
         maxLength=MOST_REASON,
         title="Reason",
     )

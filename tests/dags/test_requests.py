@@ -174,7 +174,7 @@ def test_an_audit_needs_nothing() -> None:
         ({"level": "ledger", "ranges": "logs/0@0-5"}, "level ledger looks at the whole ledger: leave ranges"),
         (
             {"level": "ledger", "window": "ingest/1"},
-            "level ledger looks at the whole ledger: leave .*, window and since",
+            "level ledger looks at the whole ledger: leave .*, window, selection and since",
         ),
         ({"level": "source", "since": "2026-11-21T07:00:00Z"}, "level source looks at the whole ledger"),
         (
