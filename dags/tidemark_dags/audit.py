@@ -269,8 +269,7 @@ def _planned_repair(file: str, context: Mapping[str, Any]) -> dict[str, Any]:
     conf = {
         "selection": planned.selection,
         "sinks": None if planned.sinks is None else list(planned.sinks),
-        "reason": (context["params"]["reason"] or "").strip()
-        or f"repair of what {run_name(context)} found"[:MOST_REASON],
+        "reason": asked_of(context, AuditRequest).reason or f"repair of what {run_name(context)} found"[:MOST_REASON],
         "dry_run": False,
     }
     return {**planned.described(), "conf": conf}

@@ -27,7 +27,7 @@ def selection(partitions: list[list[tuple[int, int]]]) -> RangeSet:
 
 def given_by(read: Read, wanted: RangeSet) -> RangeSet:
     """What is left of a read, after what is not wanted."""
-    return RangeSet(read.ranges) & wanted
+    return read.offsets & wanted
 
 
 def ranges(*sizes: int, start: int = 0) -> RangeSet:

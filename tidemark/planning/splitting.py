@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.merging import merged, microseconds
@@ -30,6 +31,11 @@ class Read:
 
     ranges: tuple[OffsetRange, ...]
     tasks: int
+
+    @cached_property
+    def offsets(self) -> RangeSet:
+        """All that is read."""
+        return RangeSet(self.ranges)
 
 
 def reads(wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None) -> list[Read]:

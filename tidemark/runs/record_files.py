@@ -47,22 +47,24 @@ def records_in(name: str) -> RangeSet:
         )
     if "://" not in folder or folder.startswith(_LOCAL):
         return records_of(name, _rows(_allowed(Path(folder.removeprefix(_LOCAL)), name)))
-    with TemporaryDirectory() as local:
-        copy = copied(folder, name, Path(local))
+    with TemporaryDirectory() as temporary:
+        # Without symbolic links, which are refused.
+        local = Path(temporary).resolve()
+        copy = _copied(folder, name, local)
         try:
             return records_of(name, _rows(copy))
         except WrongUse as problem:
-            raise WrongUse(str(problem).replace(local, folder.rstrip("/"))) from problem
+            raise WrongUse(str(problem).replace(str(local), folder.rstrip("/"))) from problem
 
 
-def copied(folder: str, name: str, local: Path) -> Path:
+def _copied(folder: str, name: str, local: Path) -> Path:
     """A copy of a file or folder below a folder of a lake, such as `s3a://lake/selections`.
 
     Raises WrongUse where there is none, Unreachable where Arrow cannot read it.
     """
     path = posixpath.normpath(name)
     if path.startswith(("/", "../")) or path in (".", ".."):
-        raise WrongUse(f"records_file {name}: expected a file below the folder of {FOLDER}")
+        raise _outside(name)
     # The import takes a third of a second, so only this function pays for it.
     from pyarrow import fs
 
@@ -70,7 +72,7 @@ def copied(folder: str, name: str, local: Path) -> Path:
 
     with folders.opened(f"{folder.rstrip('/')}/{path}") as (filesystem, there):
         if filesystem.get_file_info(there).type not in (fs.FileType.File, fs.FileType.Directory):
-            raise WrongUse(f"records_file {name}: there is no such file below the folder of {FOLDER}")
+            raise _missing(name)
         here = local / path
         here.parent.mkdir(parents=True, exist_ok=True)
         fs.copy_files(there, str(here), source_filesystem=filesystem, destination_filesystem=fs.LocalFileSystem())
@@ -100,15 +102,23 @@ def _allowed(folder: Path, name: str) -> Path:
     root = folder.resolve()
     path = Path(os.path.normpath(root / name))
     if root not in path.parents:
-        raise WrongUse(f"records_file {name}: expected a file below the folder of {FOLDER}")
+        raise _outside(name)
     try:
         if path.resolve() != path:
             raise WrongUse(f"records_file {name}: a symbolic link is on the way to the file. Name the file itself")
         if not path.is_file() and not path.is_dir():
-            raise WrongUse(f"records_file {name}: there is no such file below the folder of {FOLDER}")
+            raise _missing(name)
     except (OSError, ValueError) as problem:
         raise WrongUse(f"records_file {name}: cannot be read: {problem}") from problem
     return path
+
+
+def _outside(name: str) -> WrongUse:
+    return WrongUse(f"records_file {name}: expected a file below the folder of {FOLDER}")
+
+
+def _missing(name: str) -> WrongUse:
+    return WrongUse(f"records_file {name}: there is no such file below the folder of {FOLDER}")
 
 
 def _rows(path: Path) -> Rows:

@@ -102,6 +102,7 @@ export function plan({ stream, kind, conf, text = null, says = "", repair = null
   const said = element("p", "", "said");
   said.setAttribute("role", "status");
   const go = element("button", undefined, "primary");
+  const audits = () => again.checked && !dry.checked;
   const nameIt = () => {
     go.textContent = dry.checked ? "Start the dry run" : `Start the ${kind}`;
     again.disabled = dry.checked;
@@ -138,7 +139,7 @@ export function plan({ stream, kind, conf, text = null, says = "", repair = null
     try {
       const changed = what ? { [text]: what.value } : {};
       const why = { reason: reason.value.trim() };
-      const { dag, run } = again.checked && !dry.checked
+      const { dag, run } = audits()
         ? await start(stream, "audit", { selection: conf.selection, level: repair, repair: "execute", ...why })
         : await start(stream, kind, { ...conf, ...changed, ...why, dry_run: dry.checked });
       said.replaceChildren(
@@ -149,7 +150,7 @@ export function plan({ stream, kind, conf, text = null, says = "", repair = null
       );
     } catch (error) {
       said.className = "said bad";
-      said.textContent = error.status === 403 ? `Airflow does not let you start this: ${error.message}` : error.message;
+      said.textContent = error.status === 403 ? `Airflow does not let you start ${dagOf(stream, audits() ? "audit" : kind)}: ${error.message}` : error.message;
     }
     go.disabled = false;
   });

@@ -125,11 +125,6 @@ class SparkWork:
             counted=counted,
         )
 
-    def _watch(self, counted: Any) -> None:
-        read = ReadSoFar(self._spark)
-        read.watch(counted)
-        self.progress.watch(read)
-
     def _first_sink(self) -> OnePassSink | None:
         """The sink that may take the rows as they are read. Other sinks of the window then read what it has written."""
         if self._longer or not takes_one_pass(self._opened.stream):
@@ -162,7 +157,7 @@ class SparkWork:
         self.progress.begin(f"reading, and storing {first.name}")
         if isinstance(first, FileSink):
             # A file is there when its task has ended, which nobody acknowledges before.
-            self._watch(rows.counts.read)
+            self.progress.watch(ReadSoFar(self._spark, rows.counts.read))
         try:
             acknowledged = first.store(rows.stored, self._context)
         except (Py4JError, PySparkException) as problem:
@@ -186,7 +181,7 @@ class SparkWork:
         """Make the rows, and have Spark keep them for all sinks, so that Kafka is read once. Counting is their first use."""
         self.close()
         counted = counter(self._spark)
-        self._watch(counted)
+        self.progress.watch(ReadSoFar(self._spark, counted))
         messages = self._messages(counted, any_time=any_time)
         rows = rows_of(messages, self._opened.stream, self._refusals, self._fence, self._opened.connections)
         stored = outcomes.stored(rows.frame)

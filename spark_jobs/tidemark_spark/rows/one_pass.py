@@ -131,7 +131,7 @@ def one_pass(
     WrongUse for a transform that does not give what it has to.
     """
     context: Any = spark.sparkContext._jsc.sc()
-    read, separated = counter(spark), context.collectionAccumulator()
+    read, separated = counter(spark), counter(spark)
     rows = _separable(messages(read), stream, refusals)
     if rows is None or not repeatable(rows):
         return None

@@ -88,13 +88,13 @@ def read_offsets(
     frames = []
     for one in split:
         # Each of several reads gets its part of a long selection.
-        part = wanted if len(split) == 1 else wanted & RangeSet(one.ranges)
+        part = wanted if len(split) == 1 else wanted & one.offsets
         frames.append(_read(spark, params, one, part, incarnations, any_time=any_time, counted=counted))
     return reduce(DataFrame.unionAll, frames) if frames else no_messages(spark)
 
 
 def counter(spark: SparkSession) -> Any:
-    """An accumulator for `counted`."""
+    """An accumulator of lines: see `lines_of`."""
     context: Any = spark.sparkContext._jsc.sc()
     return context.collectionAccumulator()
 
@@ -118,7 +118,7 @@ def count_ranges(
     params = _settings(cluster, isolation, fetch)
     for one in in_tasks(ranges):
         # A time that Spark cannot hold is no matter here.
-        _records(spark, params, one, RangeSet(one.ranges), incarnations, any_time=True, counted=counted).count()
+        _records(spark, params, one, one.offsets, incarnations, any_time=True, counted=counted).count()
     found = counted_ranges(lines_of(spark, counted))
     check_once(((tally.at, again) for tally, again in found), "messages")
     return [tally for tally, _ in found]
@@ -135,10 +135,10 @@ def lines_of(spark: SparkSession, counted: Any, known: int = 0) -> list[list[str
 class ReadSoFar:
     """The messages of each partition that tasks have read which have ended, to be shown: what is read twice counts twice."""
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self, spark: SparkSession, *counted: Any) -> None:
         self._spark = spark
         # Accumulators, each with how many of its lines are known.
-        self._counted: list[tuple[Any, int]] = []
+        self._counted = [(one, 0) for one in counted]
         self._found: dict[str, int] = {}
 
     def watch(self, counted: Any) -> None:
@@ -237,7 +237,7 @@ def _records(
         params = {"max.partition.fetch.bytes": str(_FETCH_FOR_SHORT), **params}
     ranges = _lines(read.ranges, incarnations)
     rows = new_instance(compiled(spark.sparkContext, _MESSAGES), ranges, any_time, counted)
-    if wanted != RangeSet(read.ranges):
+    if wanted != read.offsets:
         context: Any = spark.sparkContext._jsc
         with NamedTemporaryFile(prefix="tidemark-wanted-") as file:
             lines = _write_bounds(wanted, file)

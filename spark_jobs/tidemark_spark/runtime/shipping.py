@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from hashlib import sha256
-from io import BytesIO
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -29,14 +29,16 @@ def ship_code(context: SparkContext) -> None:
     """
     if str(context.master).startswith("local"):
         return
-    packed = BytesIO()
-    with ZipFile(packed, "w") as archive:
+    _send(_ARCHIVE, _pack, context)
+
+
+def _pack(target: Path) -> None:
+    with ZipFile(target, "w") as packed:
         for package in _PACKAGES:
             folder = Path(str(package.__file__)).parent
             for source in folder.rglob("*"):
                 if source.suffix in (".py", ".thrift"):
-                    archive.write(source, Path(folder.name) / source.relative_to(folder))
-    _send(_ARCHIVE, packed.getvalue(), context)
+                    packed.write(source, Path(folder.name) / source.relative_to(folder))
 
 
 def own_modules(run: EngineRun, context: SparkContext) -> list[str]:
@@ -61,17 +63,19 @@ def own_modules(run: EngineRun, context: SparkContext) -> list[str]:
 def _ship(file: Path, context: SparkContext) -> None:
     """Send a module or an archive to the executors, under a name that no other content has."""
     content = file.read_bytes()
-    name = f"tidemark-{sha256(file.name.encode() + content).hexdigest()[:16]}.zip"
-    if file.suffix not in SparkContext.PACKAGE_EXTENSIONS:
-        packed = BytesIO()
-        with ZipFile(packed, "w") as archive:
-            archive.writestr(file.name, content)
-        content = packed.getvalue()
-    _send(name, content, context)
+
+    def write(target: Path) -> None:
+        if file.suffix in SparkContext.PACKAGE_EXTENSIONS:
+            target.write_bytes(content)
+        else:
+            with ZipFile(target, "w") as packed:
+                packed.writestr(file.name, content)
+
+    _send(f"tidemark-{sha256(file.name.encode() + content).hexdigest()[:16]}.zip", write, context)
 
 
-def _send(name: str, content: bytes, context: SparkContext) -> None:
-    """Send an archive to the executors, and have this program's tasks import from it.
+def _send(name: str, write: Callable[[Path], None], context: SparkContext) -> None:
+    """Send an archive to the executors, and have this program's tasks import from it. `write` makes it, if it is not there.
 
     It stays in the application's folder: executors that start later fetch it too, for tasks of whichever run. Spark knows a
     file by its name, and takes none from two places.
@@ -80,6 +84,6 @@ def _send(name: str, content: bytes, context: SparkContext) -> None:
     if not archive.exists():
         # Whole at once, also where two runs send the same file.
         half = archive.with_suffix(f".{os.getpid()}")
-        half.write_bytes(content)
+        write(half)
         half.replace(archive)
     context.addPyFile(str(archive))
