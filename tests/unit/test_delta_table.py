@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.compactions import authority_of, committed
+from tests.support.range_strategies import offsets, range_sets
 from tidemark.errors import LedgerContradiction, OwnedByAnother, WrongUse
 from tidemark.functions.types import FieldType
 from tidemark.ledger.book import Committed
@@ -30,17 +34,19 @@ def base(tmp_path: Path) -> str:
     return base
 
 
-def attempt(base: str, generation: int, offsets: range, lane: str = "ingest") -> None:
+def attempt(base: str, generation: int, numbers: Sequence[int], lane: str = "ingest", at: TopicPartition = AT) -> None:
     """What the sink does, with Arrow in place of Spark."""
     schema = delta_table.columns(FIELDS)
-    values = {"_topic": "logs", "_incarnation": 1, "_partition": 0, "_index": 0, "_tombstone": False, "_digest": 7}
+    values = {"_topic": at.topic, "_incarnation": at.incarnation, "_partition": at.partition}
+    values |= {"_index": 0, "_tombstone": False, "_digest": 7}
     values |= {"at": datetime(2500, 1, 1, tzinfo=UTC), "raw": b"\xff"}
-    table = {name: [value] * len(offsets) for name, value in values.items()}
-    table |= {"_offset": list(offsets), "id": [f"{generation}-{one}" for one in offsets]}
+    table = {name: [value] * len(numbers) for name, value in values.items()}
+    table |= {"_offset": list(numbers), "id": [f"{generation}-{one}" for one in numbers]}
     wanted = pa.schema([one for one in schema if one.name != "_generation"])
     folder = Path(delta_table.partition_folder(base, generation).removeprefix("file://"))
-    folder.mkdir()
-    pq.write_table(pa.table({name: table[name] for name in wanted.names}, schema=wanted), folder / "part-0.parquet")
+    folder.mkdir(exist_ok=True)
+    name = f"part-{at.topic}-{at.incarnation}-{at.partition}.parquet"
+    pq.write_table(pa.table({name: table[name] for name in wanted.names}, schema=wanted), folder / name)
     delta_table.add(base, f"s/{lane}", generation, f"{lane}/1")
 
 
@@ -70,10 +76,40 @@ def test_a_sweep_deletes_lower_generations_at_its_offsets(base: str) -> None:
 
 def test_a_sweep_of_many_single_offsets(base: str) -> None:
     attempt(base, 1, range(1000))
-    replay = committed(base, 1, range(1000), lane="replay-1", generation=5)
-    odd = RangeSet(OffsetRange(AT, one, one + 1) for one in range(1, 1000, 2))
+    attempt(base, 9, range(1000, 2000), "replay-2")
+    replay = committed(base, 1, range(2000), lane="replay-1", generation=5)
+    odd = RangeSet(OffsetRange(AT, one, one + 1) for one in range(1, 2000, 2))
+    before = DeltaTable(base).version()
     delta_table.sweep(base, replay.record, odd)
-    assert [offset for offset, _ in plainly(base)] == list(range(0, 1000, 2))
+    assert [offset for offset, _ in plainly(base)] == [*range(0, 1000, 2), *range(1000, 2000)]
+    # In one commit of the table, and the rows beside them are as they were.
+    assert DeltaTable(base).version() == before + 1
+    rewritten = DeltaTable(base).to_pyarrow_table().to_pylist()
+    assert {(row["at"], row["raw"]) for row in rewritten} == {(datetime(2500, 1, 1, tzinfo=UTC), b"\xff")}
+    assert sorted(delta_table.files_of(base)) == [1, 9]
+
+
+@given(written=range_sets, covers=range_sets, most=st.integers(1, 4), short=st.integers(0, 13))
+def test_a_sweep_deletes_what_is_covered_and_nothing_else(
+    tmp_path_factory: pytest.TempPathFactory, written: RangeSet, covers: RangeSet, most: int, short: int
+) -> None:
+    """However many ranges there are, long and short, of several partitions and incarnations."""
+    base = f"file://{tmp_path_factory.mktemp('table')}/table"
+    delta_table.prepare(base, delta_table.columns(FIELDS), "s", "ledger")
+    rows = sorted(offsets(written))
+    for generation in (1, 9):
+        for at in written.partitions:
+            attempt(base, generation, [offset for one, offset in rows if one == at], f"{at}", at)
+    replay = committed(base, 1, range(1), lane="replay-1", generation=5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delta_table, "_MOST_RANGES", most)
+        patch.setattr(delta_table, "_SHORT", short)
+        delta_table.sweep(base, replay.record, covers)
+    found = DeltaTable(base).to_pyarrow_table().to_pylist()
+    assert sorted(
+        (TopicPartition(row["_topic"], row["_partition"], row["_incarnation"]), row["_offset"], row["_generation"])
+        for row in found
+    ) == sorted([(*one, 1) for one in rows if one not in covers] + [(*one, 9) for one in rows])
 
 
 @pytest.mark.covers("E43")

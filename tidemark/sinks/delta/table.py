@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
@@ -42,8 +43,10 @@ GENERATION = "_generation"
 _STREAM, _LEDGER = "tidemark.stream", "tidemark.ledger"
 # Features that only Delta readers understand. Tidemark and Spark read the table's files as plain Parquet.
 _BEYOND = {"deletionVectors", "columnMapping"}
-# Each range is a condition of a delete. A sweep of more ranges takes several commits of the table.
+# Each range is a condition of a delete. Of more ranges than these, the short ones are joined with the table by offset: a
+# join takes a fraction of the time, and one commit of the table for all of them.
 _MOST_RANGES = 200
+_SHORT = 1_000
 _PRUNED = ("_topic", "_incarnation", "_partition", "_offset")
 
 _TYPES: Mapping[FieldType, pa.DataType] = {
@@ -162,14 +165,35 @@ def exists(base: str) -> bool:
 
 def sweep(base: str, record: Record, covers: RangeSet) -> None:
     """Delete the rows of lower generations at the offsets that a committed window covers."""
-    ranges = list(covers)
+    many = len(list(covers)) > _MOST_RANGES
+    scattered = RangeSet(one for one in covers if many and len(one) <= _SHORT)
+    ranges = list(covers - scattered)
+    older = f"{GENERATION} < {record.attempt.generation}"
+    commit = CommitProperties(custom_metadata={"tidemark.window": f"{record.lane}/{record.seq}"})
     for start in range(0, len(ranges), _MOST_RANGES):
         places = " or ".join(map(_condition, ranges[start : start + _MOST_RANGES]))
-        metadata = {"tidemark.window": f"{record.lane}/{record.seq}"}
-        DeltaTable(folders.escaped(base)).delete(
-            f"{GENERATION} < {record.attempt.generation} and ({places})",
-            commit_properties=CommitProperties(custom_metadata=metadata),
-        )
+        DeltaTable(folders.escaped(base)).delete(f"{older} and ({places})", commit_properties=commit)
+    if scattered:
+        same = " and ".join(f"mine.{column} = swept.{column}" for column in _PRUNED)
+        DeltaTable(folders.escaped(base)).merge(
+            _offsets(scattered),
+            f"mine.{older} and {same}",
+            source_alias="swept",
+            target_alias="mine",
+            # The offsets are known, so files without any of them are not read.
+            streamed_exec=False,
+            commit_properties=commit,
+        ).when_matched_delete().execute()
+
+
+def _offsets(covers: RangeSet) -> pa.Table:
+    """Each offset of a set as a row of the columns that name it."""
+    tables = []
+    for at in covers.partitions:
+        offsets = np.concatenate([np.arange(start, until) for start, until in covers.of(at)])
+        values = (pa.scalar(at.topic), pa.scalar(at.incarnation, pa.int32()), pa.scalar(at.partition, pa.int32()))
+        tables.append(pa.table([*(pa.repeat(value, len(offsets)) for value in values), offsets], names=[*_PRUNED]))
+    return pa.concat_tables(tables)
 
 
 def _condition(one: OffsetRange) -> str:

@@ -88,11 +88,15 @@ class PartitionKeys:
         """The scans that together read a range, in the order of its offsets, as (first key, key after the last)."""
         at = wanted.start
         while at < wanted.until:
-            block = at >> BLOCK_BITS
-            until = min(wanted.until, (block + 1) << BLOCK_BITS)
-            prefix = self.prefix(block)
-            yield prefix + _OFFSET.pack(at), prefix + _OFFSET.pack(until)
-            at = until
+            start, stop, at = self.scan(at, wanted.until)
+            yield start, stop
+
+    def scan(self, at: int, until: int) -> tuple[bytes, bytes, int]:
+        """The scan that reads [at, until) as far as one can: its first key, the key after its last, the offset after it."""
+        block = at >> BLOCK_BITS
+        until = min(until, (block + 1) << BLOCK_BITS)
+        prefix = self.prefix(block)
+        return prefix + _OFFSET.pack(at), prefix + _OFFSET.pack(until), until
 
     def prefix(self, block: int) -> bytes:
         """How the keys of a block of 2 ** BLOCK_BITS offsets begin."""

@@ -14,7 +14,7 @@ from tidemark.clients.hbase.tables import ALL_VERSIONS, FOR_EVER, check_families
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase.cells import CellLayout, TableLayout
 from tidemark.sinks.hbase.rows import (
     DATA_FAMILY,
@@ -45,6 +45,8 @@ FAMILIES = {
 # For rows of some hundred bytes: few enough round trips, and small enough for a gateway's memory.
 WRITE_ROWS = 5_000
 _SWEEP_ROWS = 5_000
+# To begin a scan takes as long as to read about a hundred rows (docs/benchmarks.md).
+_BESIDES = 64
 
 
 # The key of a row, a column with its family, and the value of its cell.
@@ -197,14 +199,32 @@ class ResultTable:
         The sweep leaves cells of this and newer generations alone, so it may run at any time after the commit.
         """
         swept = 0
-        for one in covers:
-            for start, stop in PartitionKeys(one.partition).scans(one):
-                # The scan gives only rows that have a cell older than the generation.
-                scan = self._gateway.scan(self._table, start, stop, columns=[MARK], timestamp=generation)
-                for batch in _batches((key for key, _ in scan), _SWEEP_ROWS):
-                    self._delete_until(batch, generation - 1)
-                    swept += len(batch)
+        for at in covers.partitions:
+            for batch in _batches(self._older(at, covers, generation), _SWEEP_ROWS):
+                self._delete_until(batch, generation - 1)
+                swept += len(batch)
         return swept
+
+    def _older(self, at: TopicPartition, covers: RangeSet, generation: int) -> Iterator[bytes]:
+        """The keys of a partition's rows that are covered, and have a cell older than `generation`.
+
+        A scan goes on over a few rows that are not covered: to begin one for each of many scattered records takes longer.
+        """
+        keys, until = PartitionKeys(at), covers.hull().of(at)[0][1]
+        offset = covers.at_or_above(at, 0)
+        while offset is not None:
+            start, stop, behind = keys.scan(offset, until)
+            besides = 0
+            # The scan gives only rows that have a cell older than the generation.
+            for key, _ in self._gateway.scan(self._table, start, stop, columns=[MARK], timestamp=generation):
+                row = parse_key(key)
+                if (at, row.offset) in covers:
+                    besides = 0
+                    yield key
+                elif (besides := besides + 1) == _BESIDES:
+                    behind = row.offset + 1
+                    break
+            offset = covers.at_or_above(at, behind)
 
     def _delete_until(self, keys: list[bytes], newest: int) -> None:
         """Delete all cells of rows whose timestamp is `newest` or older."""
