@@ -26,12 +26,15 @@ def test_a_stream_runs_on_another_spark(site: Site, version: str) -> None:
     files = [f"tests/integration/test_{name}.py" for name in FILES]
     # The servers of this process, which the other one finds by the same name, and leaves running.
     ours = {"TIDEMARK_SPARK": version, "TIDEMARK_KEEP_SERVERS": "1", "PYTHON": sys.executable}
-    done = subprocess.run(
-        [REPOSITORY / "run", "test", "integration", "-n", "0", "-p", "no:cacheprovider", *files],
-        env={**os.environ, **ours},
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=3_600,
-    )
-    assert done.returncode == 0, (done.stdout + done.stderr)[-20_000:]
+    # A file, which can be read while the tests run, and after they were ended.
+    said = REPOSITORY / ".local" / f"spark-{version}.log"
+    with said.open("w") as file:
+        done = subprocess.run(
+            [REPOSITORY / "run", "test", "integration", "-n", "0", "-v", "-p", "no:cacheprovider", *files],
+            env={**os.environ, **ours},
+            cwd=REPOSITORY,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            timeout=3_600,
+        )
+    assert done.returncode == 0, f"{said}: {said.read_text()[-20_000:]}"

@@ -377,7 +377,7 @@ def test_a_backfill_fills_what_a_start_at_the_end_left_out(
         covers = play.opened.book.covers(record.window)
         assert covers.count() <= 80
         for at in left.partitions:
-            assert covers.only([at]) == left.only([at]).last(covers.only([at]).count())
+            assert covers.only([at]) == left.only([at]).last(covers.count(at))
         left -= covers
     assert not left
     assert play.positions() == position

@@ -125,7 +125,7 @@ def test_a_version_counts_once(base: str) -> None:
     assert sorted(delta_table.files_of(base)) == [3, 5]
 
 
-def given(base: str, windows: list[Committed]) -> list[str]:
+def given_to_readers(base: str, windows: list[Committed]) -> list[str]:
     authority = authority_of(windows)
     files = delta_table.files_of(base)
     found = [
@@ -142,11 +142,11 @@ def test_readers_see_what_counts(base: str) -> None:
     attempt(base, 9, range(4, 6), "replay-1")
     # A late attempt.
     attempt(base, 10, range(10), "late")
-    assert given(base, [first]) == [f"1-{one}" for one in range(10)]
+    assert given_to_readers(base, [first]) == [f"1-{one}" for one in range(10)]
     mixed = sorted([*(f"1-{one}" for one in range(10) if one not in (4, 5)), "9-4", "9-5"])
-    assert given(base, [first, replay]) == mixed
+    assert given_to_readers(base, [first, replay]) == mixed
     delta_table.sweep(base, replay.record, replay.covers)
-    assert given(base, [first, replay]) == mixed
+    assert given_to_readers(base, [first, replay]) == mixed
 
 
 def test_a_table_of_somebody_else_is_refused(base: str, tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ def test_algebra_is_that_of_sets(left: RangeSet, right: RangeSet) -> None:
     assert offsets(left - right) == offsets(left) - offsets(right)
     assert (left == right) == (offsets(left) == offsets(right))
     assert left.count() == len(offsets(left))
+    for at in PARTITIONS:
+        assert left.count(at) == sum(one == at for one, _ in offsets(left))
     # Not only the same offsets: the same set, without empty ranges and with none that touch.
     for made in (left | right, left & right, left - right):
         assert made == RangeSet(made)

@@ -194,9 +194,10 @@ class RangeSet:
         if piece:
             yield RangeSet(piece)
 
-    def count(self) -> int:
-        """How many offsets are in the set."""
-        return sum(until - start for intervals in self._intervals.values() for start, until in intervals)
+    def count(self, partition: TopicPartition | None = None) -> int:
+        """How many offsets are in the set, or in one of its partitions."""
+        counted = self._intervals.values() if partition is None else [self.of(partition)]
+        return sum(until - start for intervals in counted for start, until in intervals)
 
 
 def _merged(intervals: list[Interval]) -> tuple[Interval, ...]:

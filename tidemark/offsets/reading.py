@@ -15,7 +15,7 @@ class Reading:
     def begin(self, wanted: RangeSet) -> None:
         """These offsets are to be read, and none of them is yet."""
         self._done = dict.fromkeys(wanted.partitions, 0)
-        self._totals = {at: wanted.only([at]).count() for at in wanted.partitions}
+        self._totals = {at: wanted.count(at) for at in wanted.partitions}
 
     def passed(self, at: TopicPartition, number: int) -> None:
         """So many more offsets of a partition are done, with or without a message."""

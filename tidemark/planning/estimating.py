@@ -47,7 +47,7 @@ def stored_before(view: View, wanted: RangeSet) -> int:
     for window in view.windows:
         counts = RangeSet(counting.get(window.generation, ())) & wanted
         for tally in window.record.tallies:
-            shared = counts.only([tally.at]).count()
+            shared = counts.count(tally.at)
             if shared:
-                found += tally.stored.number * shared / window.covers.only([tally.at]).count()
+                found += tally.stored.number * shared / window.covers.count(tally.at)
     return round(found)

@@ -62,7 +62,7 @@ def scatter(wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = Non
     pieces = merged(wanted, sizes)
     between = sum(len(one.range) - one.wanted for one in pieces)
     read = microseconds((one.range for one in pieces), sizes)
-    at_once = microseconds((OffsetRange(at, 0, wanted.only([at]).count()) for at in wanted.partitions), sizes)
+    at_once = microseconds((OffsetRange(at, 0, wanted.count(at)) for at in wanted.partitions), sizes)
     return between, (read - at_once) / 1_000_000
 
 

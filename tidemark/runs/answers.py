@@ -138,7 +138,7 @@ def after(
             STORED: sum((tally.stored for tally in own), NOTHING),
             SKIPPED: sum((tally.skipped for tally in own), NOTHING),
             # Offsets without a message have no count, and so no XOR.
-            INVISIBLE: Count(covers.only([at]).count() - read),
+            INVISIBLE: Count(covers.count(at) - read),
         }
         # Those that a later run has read again meanwhile are not among `dead`.
         counts[NO_ROW if some_sinks else DEAD_LETTER] = Count(here.count() - sum(one.number for one in counts.values()))

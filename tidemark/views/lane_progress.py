@@ -81,7 +81,7 @@ def _partition(at: TopicPartition, chosen: RangeSet, left: RangeSet) -> dict[str
         "from": str(hull.start),
         "until": str(hull.until),
         "offsets": str(mine.count()),
-        "left": str(left.only([at]).count()),
+        "left": str(left.count(at)),
     }
 
 

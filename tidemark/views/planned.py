@@ -54,8 +54,8 @@ def _partition(at: TopicPartition, chosen: Selected) -> dict[str, Any]:
     return {
         "partition": str(at),
         "offsets": str(all_of_it.count()),
-        "again": str(chosen.again.only([at]).count()),
-        "added": str(chosen.added.only([at]).count()),
+        "again": str(chosen.again.count(at)),
+        "added": str(chosen.added.count(at)),
         **_ranges(all_of_it),
     }
 

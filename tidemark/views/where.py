@@ -239,7 +239,7 @@ def _covering(opened: OpenStream, found: Found, at: Coordinate, rows: Mapping[st
 def _counted(opened: OpenStream, record: Record, at: TopicPartition) -> Counted | None:
     if record.receipt is None:
         return None
-    covers = opened.book.covers(record.window).only([at]).count()
+    covers = opened.book.covers(record.window).count(at)
     tallies = [one for one in record.tallies if one.at == at]
     stored, skipped, read = (
         sum(getattr(one, name).number for one in tallies) for name in ("stored", "skipped", "read")

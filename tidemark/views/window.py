@@ -142,7 +142,7 @@ def _times(
 
 
 def _partition(one: WindowRange, covers: RangeSet, receipt: Receipt | None) -> dict[str, Any]:
-    offsets = covers.only([one.at]).count()
+    offsets = covers.count(one.at)
     found: dict[str, Any] = {
         "partition": str(one.at),
         "topic": one.topic,

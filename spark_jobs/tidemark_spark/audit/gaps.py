@@ -36,7 +36,7 @@ def gap_reports(
     `counted` are the tallies of the visible messages there. Only partitions with gaps are read from Kafka again.
     """
     visible = {tally.at: tally.read.number for tally in counted}
-    gaps = [at for at in in_kafka.partitions if in_kafka.only([at]).count() > visible.get(at, 0)]
+    gaps = [at for at in in_kafka.partitions if in_kafka.count(at) > visible.get(at, 0)]
     if not gaps:
         return ()
     source, wanted = opened.stream.source, in_kafka.only(gaps)
@@ -53,7 +53,7 @@ def gap_reports(
     return tuple(
         explain(
             at,
-            offsets=wanted.only([at]).count(),
+            offsets=wanted.count(at),
             messages=visible.get(at, 0),
             uncommitted=uncommitted.get(at, 0),
             vanished=read_before.get(at, 0) - now.get(at, 0),

@@ -47,7 +47,7 @@ class Steps:
 
     def begin(self, step: str, to_read: RangeSet | None = None) -> None:
         """Begin a step, which reads these offsets."""
-        total = tuple((str(at), to_read.only([at]).count()) for at in to_read.partitions) if to_read else ()
+        total = tuple((str(at), to_read.count(at)) for at in to_read.partitions) if to_read else ()
         with self._noting:
             if self._total:
                 # All of what was read.
