@@ -30,6 +30,7 @@ from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.redriving import DeadLetters, redrive
 from tidemark_spark.jobs.audit import audit
+from tidemark_spark.jobs.compare import compare
 from tidemark_spark.rows.reading import read_offsets
 from tidemark_spark.runtime.session import open_session
 
@@ -162,6 +163,10 @@ def test_all_that_people_do_with_a_stream(
         assert report.not_compared == ("kafka",)
         assert report.sentence().endswith("debris 0; not compared: kafka")
         assert f"lacks the right Read on topic {play.name}-out" in caplog.text
+        selection = play.opened.book.store_selection(garbage)
+        said = compare(play.opened, play.new_run(), selection.digest)
+        assert said.not_compared == ("kafka (kafka)",)
+        assert [one.differences for one in said.places] == [0, 0]
         assert stored(play) == play.expected().rows
     assert len({one.attempt.generation for one in (first, replayed, redriven)}) == 3
     assert command_lines == []

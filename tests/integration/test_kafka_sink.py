@@ -21,13 +21,16 @@ from tests.support.damage import place
 from tests.support.oracle import CDN, LEDGERS, Example, Fields, Place
 from tests.support.playground import Make, Playground
 from tests.support.sink_topics import counting, written
+from tidemark.audit.comparison import MOST_EXAMPLES, NOT_IN_TOPIC
 from tidemark.audit.levels import Level
 from tidemark.audit.report import PlaceReport
 from tidemark.commit.protocol import Step
 from tidemark.errors import ProcessingFailed, TopicUnknown
 from tidemark.ledger.records import LaneKind
+from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.kafka.messages import kafka_messages
 from tidemark_spark.jobs.audit import audit
+from tidemark_spark.jobs.compare import compare
 from tidemark_spark.runtime.failures import translate
 from tidemark_spark.sinks import results
 
@@ -204,7 +207,7 @@ def test_the_audit_names_what_is_wrong_in_a_topic_and_a_replay_repairs_it(make: 
     compact = f"{play.name}-compact"
     play.kafka.create(compact, 1, **{"cleanup.policy": "compact"})
     play.rewrite(sinks=[{"type": "hbase", "table": play.name}, {"type": "kafka", "topic": compact, "key": "_key"}])
-    play.select(LaneKind.REPLAY, play.opened.book.authority().covered())
+    play.select(LaneKind.REPLAY, everything(play))
     newest = {key: (headers, key, value) for headers, _, key, value in written(play, compact)}
     assert len(newest) < rows
     compacted = f"{play.name}-compacted"
@@ -217,6 +220,61 @@ def test_the_audit_names_what_is_wrong_in_a_topic_and_a_replay_repairs_it(make: 
     play.kafka.create(last, 1, **{"cleanup.policy": "compact"})
     copy_to(last, list(newest.values())[1:])
     assert writes_to(last).missing > 0
+
+
+@pytest.mark.covers("N22")
+def test_a_comparison_says_what_a_replay_changes_in_a_topic(make: Make) -> None:
+    """By what readers are given before the replay and after it."""
+    play = make(CDN)
+    columns = ", ".join(f"`{name}`" for name in play.fields if name not in ("host", "size"))
+    coordinate = "_topic, _incarnation, _partition, _offset, _index"
+    wrong = f"SELECT {coordinate}, {columns}, IF(code = 304, null, host) AS host, IF(code = 200, 1, size) AS size"
+    broken = {"sql": f"{wrong} FROM messages WHERE method != 'HEAD'", "fields": CDN.stream["scheme"]["fields"]}
+    out = f"{play.name}-out"
+    play.kafka.create(out, 3)
+    sinks = [{"type": "kafka", "topic": out, "key": "host"}, {"type": "parquet", "folder": play.name}]
+    play.rewrite(sinks=sinks, transform=broken, checks=[{"invalid_when": "method = 'POST'", "reason": "no posts"}])
+    play.produce(300)
+    play.ingest()
+    before = dict(given(play, out))
+    play.rewrite(sinks=sinks, checks=[{"invalid_when": "code = 206", "reason": "no parts"}])
+    said = compare(play.opened, play.new_run(), play.opened.book.store_selection(everything(play)).digest)
+    assert [one.name for one in said.places] == ["kafka", "parquet", "dead letters"]
+    assert said.not_compared == ()
+    assert dict(given(play, out)) == before
+
+    play.select(LaneKind.REPLAY, everything(play))
+    after = dict(given(play, out))
+    changes = {
+        at: tuple(
+            name for name, old, new in zip(("topic", "key", "value"), before[at], after[at], strict=True) if old != new
+        )
+        for at in sorted(before.keys() & after.keys())
+    }
+    changed = {at: names for at, names in changes.items() if names}
+    found = said.places[0]
+    assert (found.before, found.after) == (len(before), len(after))
+    assert (found.same, found.changed) == (len(changes) - len(changed), len(changed))
+    assert (found.new, found.gone) == (len(after.keys() - before.keys()), len(before.keys() - after.keys()))
+    assert min(found.same, found.changed, found.new, found.gone) > 0
+    assert found.columns == Counter(name for names in changed.values() for name in names)
+    assert found.columns.keys() == {"key", "value"}
+    first = [(f"{at[0]}/{at[1]}@{at[2]}", at[3], names) for at, names in changed.items()][:MOST_EXAMPLES]
+    assert [(one.at, one.index, one.columns) for one in found.changed_at] == first
+    assert sum(found.new_because.values()) == found.new
+    assert set(found.new_because) == {"its message was a dead letter", NOT_IN_TOPIC}
+    assert found.gone_because == {"its message is now a dead letter": found.gone}
+
+    # What the topic has deleted by itself comes into it again.
+    ends = {KafkaTopicPartition(out, number): -1 for number in range(3)}
+    play.kafka.admin.delete_records(ends)
+    again = compare(play.opened, play.new_run(), play.opened.book.store_selection(everything(play)).digest).places
+    assert (again[0].before, again[0].new_because) == (0, {NOT_IN_TOPIC: len(after)})
+    assert again[1].differences == 0
+
+
+def everything(play: Playground) -> RangeSet:
+    return play.opened.book.authority().covered()
 
 
 CUTS = [
@@ -280,7 +338,7 @@ def test_topic_key_and_value_from_fields(make: Make) -> None:
 
     # With a topic for all others.
     play.rewrite(checks=http, sinks=[*sinks, {"type": "kafka", **by_field, "topic": out}])
-    play.select(LaneKind.REPLAY, play.opened.book.authority().covered())
+    play.select(LaneKind.REPLAY, everything(play))
     rows = play.expected().rows
     found = dict(given(play, *names, out))
     assert found == dict(counting(play, *names, out))
@@ -296,7 +354,7 @@ def test_topic_key_and_value_from_fields(make: Make) -> None:
 
     # The message's own key, which a tombstone has too; and a replay that writes to another topic than before.
     play.rewrite(checks=http, sinks=[*sinks, {"type": "kafka", "topic": out, "key": "_key"}])
-    play.select(LaneKind.REPLAY, play.opened.book.authority().covered())
+    play.select(LaneKind.REPLAY, everything(play))
     found = dict(given(play, *names, out))
     assert dict(given_by_spark(play)) == found
     assert {topic for topic, _, _ in found.values()} == {out}

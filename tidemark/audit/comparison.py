@@ -23,6 +23,8 @@ _NAMED = ("changed_at", "new_at", "gone_at")
 WAS_DEAD_LETTER = "its message was a dead letter"
 MORE_ROWS = "its message now gives more rows"
 WAS_NO_ROW = "nothing was stored of its message"
+# A topic deletes messages by itself.
+NOT_IN_TOPIC = "nothing was stored of its message, or the topic has deleted it"
 IS_DEAD_LETTER = "its message is now a dead letter"
 IS_SKIPPED = "its message is now skipped"
 FEWER_ROWS = "its message now gives fewer rows"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -63,15 +64,20 @@ class Comparing:
         """The offsets that a table is scanned for: the selected ones, or more of them in fewer scans."""
         return fewest_scans(self.offsets, self.offsets.hull())
 
-    def rows_of(self, sink: str, before: DataFrame) -> PlaceComparison:
+    def rows_of(
+        self, sink: str, before: DataFrame, content: Mapping[str, Column] | None = None, lacking: str = WAS_NO_ROW
+    ) -> PlaceComparison:
         """Compare the rows of a sink that count now.
 
-        `before`: coordinate, INDEX, the stream's fields as text or bytes (`field_0`, `field_1`, ...), and OTHERS.
+        `content` has what a sink makes of a stored row, by the names in the comparison; without it, the stream's fields.
+        `before`: coordinate, INDEX, the same as text or bytes (`field_0`, `field_1`, ...), and OTHERS. `lacking` says why a
+        row is new whose message gave none, and was no dead letter.
         """
-        names = outcomes.field_names(self.opened.stream)
-        fields = (text(name).alias(f"field_{number}") for number, name in enumerate(names))
+        content = content or {name: text(name) for name in outcomes.field_names(self.opened.stream)}
+        fields = (made.alias(f"field_{number}") for number, made in enumerate(content.values()))
         after = outcomes.stored(self.messages).select(*_KEY, *fields)
-        return self._compare(sink, only(before, self.offsets), after, names, self._why_new, _why_gone())
+        why_new = partial(self._why_new, lacking)
+        return self._compare(sink, only(before, self.offsets), after, [*content], why_new, _why_gone())
 
     def dead_letters(self) -> PlaceComparison:
         """Compare the dead letters. A message has one at most, with index 0."""
@@ -140,11 +146,11 @@ class Comparing:
         found = outcomes.each_message(self.messages).select(*COORDINATE, OUTCOME)
         return rows.join(found, [*COORDINATE], "left").withColumn(_WHY, why)
 
-    def _why_new(self, rows: DataFrame, both: DataFrame) -> DataFrame:
+    def _why_new(self, lacking: str, rows: DataFrame, both: DataFrame) -> DataFrame:
         letters = self.letters.select(*COORDINATE, F.lit(WAS_DEAD_LETTER).alias(_WHY)).dropDuplicates([*COORDINATE])
         had = both.where(_BEFORE).select(*COORDINATE, F.lit(True).alias(_HAD)).distinct()
         joined = rows.join(letters, [*COORDINATE], "left").join(had, [*COORDINATE], "left")
-        why = F.when(F.col(_HAD), MORE_ROWS).otherwise(F.coalesce(F.col(_WHY), F.lit(WAS_NO_ROW)))
+        why = F.when(F.col(_HAD), MORE_ROWS).otherwise(F.coalesce(F.col(_WHY), F.lit(lacking)))
         return joined.withColumn(_WHY, why)
 
 

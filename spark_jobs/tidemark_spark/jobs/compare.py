@@ -150,7 +150,8 @@ def _places(against: Comparing, steps: Steps, sinks: Sinks) -> Iterator[PlaceCom
         sink = kind_of(settings.type).with_spark()
         if hasattr(sink, "compare"):
             steps.begin(f"comparing {settings.name}")
-            yield cast("ComparingSink", sink).compare(against, settings)
+            if (found := cast("ComparingSink", sink).compare(against, settings)) is not None:
+                yield found
     if sinks is None:
         steps.begin(f"comparing {DEAD_LETTERS}")
         yield against.dead_letters()

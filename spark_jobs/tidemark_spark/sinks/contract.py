@@ -124,8 +124,11 @@ def audits_by_sums(sink: SparkSink) -> bool:
 class ComparingSink(SparkSink, Protocol):
     """A type of sink whose rows can be compared before a replay. Comparisons name the other sinks as not compared."""
 
-    def compare(self, comparing: Comparing, settings: Any) -> PlaceComparison:
-        """Compare the rows that count with those that a replay would make: see `Comparing.rows_of`."""
+    def compare(self, comparing: Comparing, settings: Any) -> PlaceComparison | None:
+        """Compare the rows that count with those that a replay would make: see `Comparing.rows_of`.
+
+        None if the sink cannot be read. The comparison then names it as not compared.
+        """
         ...
 
 

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark.audit.comparison import PlaceComparison
 from tidemark.clients.kafka.endpoint import kafka_endpoint
 from tidemark.errors import NotAuthorized
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.kafka.settings import KafkaSink
 from tidemark_spark.audit.comparing import Audit, Audited
+from tidemark_spark.audit.replays import Comparing
 from tidemark_spark.rows.outcomes import field_names
 from tidemark_spark.sinks.contract import Sink
-from tidemark_spark.sinks.kafka.audit import compare_messages
+from tidemark_spark.sinks.kafka.audit import audit_messages, compare_messages
 from tidemark_spark.sinks.kafka.reader import messages_that_count
 from tidemark_spark.sinks.kafka.writer import KafkaResults
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class SparkKafka:
@@ -31,8 +36,16 @@ class SparkKafka:
 
     def audit(self, audit: Audit, settings: KafkaSink) -> Audited | None:
         """None without the right to read the topics: writing them needs no such right. The report names the sink then."""
-        try:
-            return compare_messages(audit, settings)
-        except NotAuthorized as problem:
-            log.warning("sink %s is not compared: %s", settings.name, problem)
-            return None
+        return _if_allowed(settings, lambda: audit_messages(audit, settings))
+
+    def compare(self, comparing: Comparing, settings: KafkaSink) -> PlaceComparison | None:
+        """As for the audit."""
+        return _if_allowed(settings, lambda: compare_messages(comparing, settings))
+
+
+def _if_allowed(settings: KafkaSink, compare: Callable[[], T]) -> T | None:
+    try:
+        return compare()
+    except NotAuthorized as problem:
+        log.warning("sink %s is not compared: %s", settings.name, problem)
+        return None

@@ -1,4 +1,4 @@
-"""The audit of a sink in Kafka: the messages that rows should have become, against those that count in its topics.
+"""A sink in Kafka, audited or compared: the messages that rows should become, against those that count in its topics.
 
 A message has its coordinate and generation in its headers, and no digest of its contents. The audit computes topic, key and
 value again, and compares their digests. A topic deletes messages by itself: old ones by its retention, and in a compacted
@@ -10,16 +10,19 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.audit.comparison import NOT_IN_TOPIC, PlaceComparison
+from tidemark.clients.kafka.endpoint import KafkaEndpoint, kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.ledger.book import Committed
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.authority import Authority
+from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.kafka import expiring
 from tidemark.sinks.kafka.settings import KafkaSink
 from tidemark_spark.audit.comparing import EXPIRED, REPLACED, WHY, Audit, Audited
+from tidemark_spark.audit.replays import Comparing
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, OFFSET, TOMBSTONE, content_digest
-from tidemark_spark.readers.places import FOUND_DIGEST
+from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST, OTHERS
 from tidemark_spark.rows.outcomes import field_names
 from tidemark_spark.rows.selecting import only
 from tidemark_spark.sinks.kafka.reader import GENERATION, all_messages, topics_now, with_authority, with_counts
@@ -29,12 +32,11 @@ _KEY = [*COORDINATE, INDEX]
 _CONTENT = ("topic", "key", "value")
 
 
-def compare_messages(audit: Audit, sink: KafkaSink) -> Audited:
+def audit_messages(audit: Audit, sink: KafkaSink) -> Audited:
     """Compare the messages of one sink. An output topic has no index by coordinate, so all of it is read."""
     opened = audit.opened
     cluster = kafka_endpoint(opened.connections(sink.kafka))
     log, topics = KafkaLog(cluster), sink.targets()
-    writer = KafkaResults(sink, cluster, opened.stream.name, field_names(opened.stream))
     digest = content_digest(_CONTENT)
 
     # As the readers do, the audit takes the ledger first, then the logs.
@@ -54,7 +56,7 @@ def compare_messages(audit: Audit, sink: KafkaSink) -> Audited:
     found = with_counts(messages, view.authority).withColumn(FOUND_DIGEST, digest)
     # The mark of other sinks' rows is a digest. A message has none.
     found = found.withColumn(DIGEST, F.col(FOUND_DIGEST))
-    content = [one.alias(name) for one, name in zip(writer.message(), _CONTENT, strict=True)]
+    content = (made.alias(name) for name, made in _content(opened, sink, cluster).items())
     expected = audit.stored.select(*_KEY, TOMBSTONE, *content).withColumn(DIGEST, digest)
 
     def deleted(missing: DataFrame) -> DataFrame:
@@ -75,6 +77,25 @@ def compare_messages(audit: Audit, sink: KafkaSink) -> Audited:
 
     blocks = audit.forgotten.of_sink_by_identity(sink.name, wrote, may_lack)
     return audit.compare(sink.name, expected, found, blocks, deleted)
+
+
+def compare_messages(comparing: Comparing, sink: KafkaSink) -> PlaceComparison:
+    """Compare the messages that count with those that a replay would write. Reads the whole topics, as the audit does."""
+    opened = comparing.opened
+    cluster = kafka_endpoint(opened.connections(sink.kafka))
+    view = opened.book.view(sink.name)
+    messages = all_messages(comparing.spark, opened.book.stream, cluster, topics_now(cluster, sink.targets()))
+    found = with_counts(messages, view.authority).where(COUNTS)
+    parts = (F.col(name).cast("binary").alias(f"field_{number}") for number, name in enumerate(_CONTENT))
+    before = found.select(*_KEY, *parts, F.array().cast("array<string>").alias(OTHERS))
+    content = {name: made.cast("binary") for name, made in _content(opened, sink, cluster).items()}
+    return comparing.rows_of(sink.name, before, content, NOT_IN_TOPIC)
+
+
+def _content(opened: OpenStream, sink: KafkaSink, cluster: KafkaEndpoint) -> dict[str, Column]:
+    """The topic, key and value of the message that a stored row becomes."""
+    writer = KafkaResults(sink, cluster, opened.stream.name, field_names(opened.stream))
+    return dict(zip(_CONTENT, writer.message(), strict=True))
 
 
 def _replaced(missing: DataFrame, expected: DataFrame, messages: DataFrame, authority: Authority) -> DataFrame:
