@@ -21,7 +21,7 @@ from tests.support.damage import place
 from tests.support.oracle import CDN, LEDGERS, Example, Fields, Place
 from tests.support.playground import Make, Playground
 from tests.support.sink_topics import counting, written
-from tidemark.audit.comparison import MOST_EXAMPLES, NOT_IN_TOPIC
+from tidemark.audit.comparison import MOST_EXAMPLES, NOT_IN_TOPIC, ReplayComparison
 from tidemark.audit.levels import Level
 from tidemark.audit.report import PlaceReport
 from tidemark.commit.protocol import Step
@@ -238,7 +238,7 @@ def test_a_comparison_says_what_a_replay_changes_in_a_topic(make: Make) -> None:
     play.ingest()
     before = dict(given(play, out))
     play.rewrite(sinks=sinks, checks=[{"invalid_when": "code = 206", "reason": "no parts"}])
-    said = compare(play.opened, play.new_run(), play.opened.book.store_selection(everything(play)).digest)
+    said = compared(play)
     assert [one.name for one in said.places] == ["kafka", "parquet", "dead letters"]
     assert said.not_compared == ()
     assert dict(given(play, out)) == before
@@ -265,16 +265,23 @@ def test_a_comparison_says_what_a_replay_changes_in_a_topic(make: Make) -> None:
     assert set(found.new_because) == {"its message was a dead letter", NOT_IN_TOPIC}
     assert found.gone_because == {"its message is now a dead letter": found.gone}
 
+    # The older messages are still in the topic.
+    assert [one.differences for one in compared(play).places] == [0, 0, 0]
     # What the topic has deleted by itself comes into it again.
     ends = {KafkaTopicPartition(out, number): -1 for number in range(3)}
     play.kafka.admin.delete_records(ends)
-    again = compare(play.opened, play.new_run(), play.opened.book.store_selection(everything(play)).digest).places
+    again = compared(play).places
     assert (again[0].before, again[0].new_because) == (0, {NOT_IN_TOPIC: len(after)})
     assert again[1].differences == 0
 
 
 def everything(play: Playground) -> RangeSet:
     return play.opened.book.authority().covered()
+
+
+def compared(play: Playground) -> ReplayComparison:
+    """A comparison of a replay of everything."""
+    return compare(play.opened, play.new_run(), play.opened.book.store_selection(everything(play)).digest)
 
 
 CUTS = [
