@@ -28,7 +28,7 @@ from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.planning.splitting import RECORDS_PER_TASK
+from tidemark.planning.splitting import records_per_task
 from tidemark.runs import lanes
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.sinks.hbase.table import FAMILIES
@@ -123,7 +123,7 @@ class Workbench:
         # As Tidemark's own consumers have it.
         consumers = {f"kafka.{name}": value for name, value in FetchSettings().settings().items()}
         options = {"kafka.bootstrap.servers": self.servers, "subscribe": topic, **consumers, **ends}
-        tasks = max(PARTITIONS, self._numbers[topic] // RECORDS_PER_TASK)
+        tasks = max(PARTITIONS, self._numbers[topic] // records_per_task(self._numbers[topic]))
         read = reader.format("kafka").options(startingOffsets="earliest", minPartitions=str(tasks), **options).load()
         messages: DataFrame = read.select(
             F.col("topic").alias(TOPIC),

@@ -69,6 +69,12 @@ def field(name: str) -> Column:
     return F.col(_quoted(name))
 
 
+def literal(text: str) -> str:
+    """A text in SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def message_hash() -> Column:
     return _hash(_COORDINATE)
 

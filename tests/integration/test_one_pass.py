@@ -247,7 +247,7 @@ def test_dead_letters_that_are_not_kept_are_read_again(
     *,
     few: bool,
 ) -> None:
-    for name in ("RECORDS_PER_TASK", "_SHORT"):
+    for name in ("RECORDS_PER_TASK", "_SHORT", "_MOST_PER_TASK"):
         monkeypatch.setattr(splitting, name, 50)
     # Some messages are skipped.
     play = make(replace(SEVERAL, stream={**STREAM, "transform": {"sql": SELECTED % "share", "fields": FIELDS}}))

@@ -120,8 +120,8 @@ def with_sinks_that(way: Way) -> None:
 def in_several_tasks(patched: pytest.MonkeyPatch) -> None:
     """The ways stand between Spark and its workers: no row is written from the driver, and there are several tasks."""
     patched.setattr(window_work, "_FEW", -1)
-    patched.setattr(splitting, "_SHORT", 50)
-    patched.setattr(splitting, "RECORDS_PER_TASK", 50)
+    for name in ("_SHORT", "RECORDS_PER_TASK", "_MOST_PER_TASK"):
+        patched.setattr(splitting, name, 50)
 
 
 def main(arguments: list[str]) -> int:

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.planning.splitting import Read, reads, share_of, tasks
+from tidemark.planning.splitting import Read, reads, records_per_task, share_of, tasks
 
 # Lengths and gaps on both sides of every threshold.
 SIZES = st.one_of(st.integers(1, 40), st.integers(9_990, 10_010), st.integers(49_990, 50_010), st.integers(1, 300_000))
@@ -64,6 +64,9 @@ def test_a_hot_partition_is_split_and_keeps_all_cores_busy() -> None:
         ((60_000, 100_000), [60_000, 50_000, 50_000]),
         ((100_000, 75_000), [50_000, 50_000, 75_000]),
         ((260_000, *[113_000] * 3, *[1] * 4), [*[65_000] * 4, *[56_500] * 6, *[1] * 4]),
+        # The more there is, the more a task reads.
+        ((1_000_000, 100_000), [*[125_000] * 8, 100_000]),
+        ((10_000_000,), [250_000] * 40),
     ],
 )
 def test_large_ranges_are_split(sizes: tuple[int, ...], parts: list[int]) -> None:
@@ -104,8 +107,10 @@ def test_reads_are_few_and_their_tasks_are_neither_long_nor_many(partitions: lis
     wanted = selection(partitions)
     found = reads(wanted)
     assert len(found) <= 2
+    most = records_per_task(sum(len(one) for read in found for one in read.ranges))
+    assert 75_000 <= most <= 250_000
     for read in found:
-        assert all(len(one) <= 75_000 for one in read.ranges)
+        assert all(len(one) <= most for one in read.ranges)
         assert 1 <= read.tasks <= len(read.ranges)
         # What shares a task is short.
         assert read.tasks == len(read.ranges) or max(map(len, read.ranges)) < 10_000

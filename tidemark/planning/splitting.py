@@ -13,8 +13,11 @@ from functools import cached_property
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.merging import merged, microseconds
 
-# Small enough that a partition with most of the lag keeps all cores busy, large enough that tasks do real work.
+# A task with fewer records takes as long to begin, with a consumer and a file of its own, as for its records.
 RECORDS_PER_TASK = 75_000
+# A larger share of a long read, so that a partition with most of the lag still keeps some cores busy. Much longer tasks would
+# keep one core waiting for another at the end, and an executor that dies would take more with it.
+_SHARES, _MOST_PER_TASK = 8, 250_000
 # A longer range has a task to itself. Shorter ones share tasks.
 _SHORT = 10_000
 # How long a task with short ranges takes: a few times as long as Spark needs to start it.
@@ -48,13 +51,19 @@ def reads(wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None)
 
 def in_tasks(pieces: Sequence[OffsetRange], sizes: Mapping[TopicPartition, float] | None = None) -> list[Read]:
     """How to read some ranges in few reads, none together with another: long ones are split, short ones share tasks."""
-    long = [part for one in pieces if len(one) >= _SHORT for part in _even(one, math.ceil(len(one) / RECORDS_PER_TASK))]
+    most = records_per_task(sum(map(len, pieces)))
+    long = [part for one in pieces if len(one) >= _SHORT for part in _even(one, math.ceil(len(one) / most))]
     short = [one for one in pieces if len(one) < _SHORT]
     found = [Read(some, len(some)) for some in _batches(long, _MOST_RANGES)]
     for some in _batches(short, _MOST_RANGES):
         takes = microseconds(some, sizes) + _WORK_MICROSECONDS * sum(map(len, some))
         found.append(Read(some, min(math.ceil(takes / _TASK_MICROSECONDS), len(some))))
     return found
+
+
+def records_per_task(records: int) -> int:
+    """The most records that a task takes, of so many together."""
+    return min(max(RECORDS_PER_TASK, records // _SHARES), _MOST_PER_TASK)
 
 
 def _batches(ranges: Sequence[OffsetRange], size: int) -> Iterator[tuple[OffsetRange, ...]]:

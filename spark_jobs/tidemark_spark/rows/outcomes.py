@@ -55,6 +55,8 @@ from tidemark_spark.schemes.kept import kept
 
 _NOT_A_TIME = "timestamp out of range"
 _REFUSED, _TOO_LARGE = "_refused", "_too_large"
+# Stands between a size and the most.
+BYTES_OF_AT_MOST = " bytes, the most is "
 # Some ten megabytes in the driver and in every task.
 _BROADCAST = 100_000
 
@@ -226,7 +228,7 @@ def within_limits(rows: DataFrame, refusals: Sequence[Column]) -> DataFrame:
 
 def sizes(size: Column, most: Column) -> Column:
     """The detail for a size above the most; null where the size is null."""
-    return F.concat(size.cast("string"), F.lit(" bytes, the most is "), most.cast("string"))
+    return F.concat(size.cast("string"), F.lit(BYTES_OF_AT_MOST), most.cast("string"))
 
 
 def slimmed(rows: DataFrame, *, several: bool) -> DataFrame:

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from tidemark.offsets.blocks import count_blocks, in_blocks
 from tidemark.offsets.ranges import RangeSet, TopicPartition
-from tidemark_spark.columns import AT, BLOCK, INCARNATION, OFFSET, PARTITION, TOPIC
+from tidemark_spark.columns import AT, BLOCK, INCARNATION, OFFSET, PARTITION, TOPIC, literal
 from tidemark_spark.rows.tallying import block_of
 
 # Up to this many ranges are conditions in the plan. More are joined, since Spark compiles every condition.
@@ -101,13 +101,8 @@ def _words(ranges: RangeSet) -> dict[tuple[TopicPartition, int], int]:
 def _condition(ranges: RangeSet) -> Column:
     """As a text: each function of Spark that Python calls takes half a millisecond."""
     within = [
-        f"{TOPIC} = {_literal(at.topic)} AND {INCARNATION} = {at.incarnation} AND {PARTITION} = {at.partition} AND "
+        f"{TOPIC} = {literal(at.topic)} AND {INCARNATION} = {at.incarnation} AND {PARTITION} = {at.partition} AND "
         f"({' OR '.join(f'{OFFSET} >= {start}L AND {OFFSET} < {until}L' for start, until in ranges.of(at))})"
         for at in ranges.partitions
     ]
     return F.expr(" OR ".join(within) or "false")
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
