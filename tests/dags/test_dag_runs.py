@@ -325,6 +325,7 @@ def test_a_request_that_cannot_be_carried_out_fails_before_spark(
 DEFAULTS = {"level": "full", "repair": "none"}
 
 
+@pytest.mark.full
 @pytest.mark.covers("N10", "N6", "N14", "N22")
 def test_audit_finds_and_replay_repairs(dags: dict[str, DAG], opened: OpenStream) -> None:
     table = opened.result_table("hbase_default", STREAM)
@@ -378,6 +379,7 @@ def result(run: Any, task: str, key: str = "return_value") -> Any:
     return one.xcom_pull(task, key=key)
 
 
+@pytest.mark.full
 def test_a_replay_in_lanes_has_a_task_for_each(dags: dict[str, DAG], opened: OpenStream) -> None:
     whole = opened.book.committed()[0].covers
     at = whole.partitions[0]

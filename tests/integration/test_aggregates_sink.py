@@ -342,7 +342,7 @@ def generations_in(play: Playground) -> set[int]:
 
 
 @pytest.mark.covers("N27")
-@pytest.mark.parametrize("block", [10, "window"])
+@pytest.mark.parametrize("block", [10, pytest.param("window", marks=pytest.mark.full)])
 def test_what_is_erased_leaves_the_aggregates(make: Make, block: int | str) -> None:
     """And messages are found by their key. The rest of their blocks is read again."""
     play = make(CDN)

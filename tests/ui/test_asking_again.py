@@ -94,6 +94,7 @@ def test_a_text_stays_selected_and_a_link_has_the_focus_while_other_rows_change(
     assert page.evaluate(HREF) == href
 
 
+@pytest.mark.full
 @pytest.mark.covers("U17")
 def test_the_focus_stays_at_the_same_link_of_a_stream(airflow: Airflow, page: Page) -> None:
     answers = Answers(page, LINE)

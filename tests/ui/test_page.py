@@ -112,6 +112,7 @@ def test_each_line_asks_by_itself(airflow: Airflow, page: Page) -> None:
     assert rows.count() == 9
 
 
+@pytest.mark.full
 @pytest.mark.covers("U2", "U3")
 @pytest.mark.usefixtures("ingested")
 def test_what_is_chosen_in_the_picture_is_replayed(airflow: Airflow, page: Page, tokens: dict[str, str]) -> None:

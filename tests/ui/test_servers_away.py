@@ -97,7 +97,11 @@ OF_THE_LEDGER = {
 @pytest.mark.covers("Q25")
 @pytest.mark.parametrize(
     ("server", "named", "stream"),
-    [("thrift", "HBase", "cdn_logs"), ("kafka", "Kafka", "cdn_logs"), ("zookeeper", "ZooKeeper", "red_orders")],
+    [
+        ("thrift", "HBase", "cdn_logs"),
+        ("kafka", "Kafka", "cdn_logs"),
+        pytest.param("zookeeper", "ZooKeeper", "red_orders", marks=pytest.mark.full),
+    ],
 )
 def test_every_route_says_which_server_is_away(
     airflow: Airflow, site: Site, other_zookeeper: Site, server: str, named: str, stream: str
