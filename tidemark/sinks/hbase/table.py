@@ -45,7 +45,7 @@ FAMILIES = {
 # For rows of some hundred bytes: few enough round trips, and small enough for a gateway's memory.
 WRITE_ROWS = 5_000
 _SWEEP_ROWS = 5_000
-# To begin a scan takes as long as to read about a hundred rows (docs/benchmarks.md).
+# To begin a scan takes as long as to read about a hundred rows (docs/adr/0031).
 _BESIDES = 64
 
 
