@@ -123,7 +123,8 @@ class Workbench:
         # As Tidemark's own consumers have it.
         consumers = {f"kafka.{name}": value for name, value in FetchSettings().settings().items()}
         options = {"kafka.bootstrap.servers": self.servers, "subscribe": topic, **consumers, **ends}
-        tasks = max(PARTITIONS, self._numbers[topic] // records_per_task(self._numbers[topic]))
+        number, cores = self._numbers[topic], self.spark.sparkContext.defaultParallelism
+        tasks = max(PARTITIONS, number // records_per_task(number, cores))
         read = reader.format("kafka").options(startingOffsets="earliest", minPartitions=str(tasks), **options).load()
         messages: DataFrame = read.select(
             F.col("topic").alias(TOPIC),

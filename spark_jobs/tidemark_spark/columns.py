@@ -70,9 +70,8 @@ def field(name: str) -> Column:
 
 
 def literal(text: str) -> str:
-    """A text in SQL."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    """A text in SQL, whatever Spark's settings say of escapes and variables."""
+    return f"string(X'{text.encode().hex()}')" if set("'\\$") & set(text) else f"'{text}'"
 
 
 def message_hash() -> Column:

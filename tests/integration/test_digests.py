@@ -1,4 +1,4 @@
-"""Digests that Spark computes are those of plain Python, to the bit."""
+"""What Spark computes for us is what plain Python does: digests, to the bit, and texts in SQL."""
 
 from __future__ import annotations
 
@@ -57,3 +57,30 @@ def test_digests_of_rows_with_many_fields_and_nulls(spark: SparkSession, width: 
             of_row,
             content_hash(of_row, [as_hashed(value) for value in row]),
         ]
+
+
+TEXTS = [
+    "",
+    "a",
+    "it's",
+    "''",
+    "\\",
+    "\\'",
+    "a\\nb",
+    "a\nb",
+    '"`%',
+    "${user.home}",
+    "yyyy-MM-dd'T'HH",
+    "\u00fc\u2028\U0001f600",
+]
+
+
+@pytest.mark.parametrize("escaped", ["false", "true"])
+def test_a_text_stands_for_itself_in_sql(spark: SparkSession, escaped: str) -> None:
+    name = "spark.sql.parser.escapedStringLiterals"
+    spark.conf.set(name, escaped)
+    try:
+        (row,) = spark.range(1).select(*(F.expr(columns.literal(text)) for text in TEXTS)).collect()
+    finally:
+        spark.conf.unset(name)
+    assert list(row) == TEXTS

@@ -21,7 +21,7 @@ from tests.support.damage import place
 from tests.support.oracle import CDN, LEDGERS, Example, Fields, Place
 from tests.support.playground import Make, Playground
 from tests.support.sink_topics import counting, written
-from tidemark.audit.comparison import MOST_EXAMPLES, NOT_IN_TOPIC, ReplayComparison
+from tidemark.audit.comparison import MOST_EXAMPLES, NOT_IN_TOPICS, ReplayComparison
 from tidemark.audit.levels import Level
 from tidemark.audit.report import PlaceReport
 from tidemark.commit.protocol import Step
@@ -262,7 +262,7 @@ def test_a_comparison_says_what_a_replay_changes_in_a_topic(make: Make) -> None:
     first = [(f"{at[0]}/{at[1]}@{at[2]}", at[3], names) for at, names in changed.items()][:MOST_EXAMPLES]
     assert [(one.at, one.index, one.columns) for one in found.changed_at] == first
     assert sum(found.new_because.values()) == found.new
-    assert set(found.new_because) == {"its message was a dead letter", NOT_IN_TOPIC}
+    assert set(found.new_because) == {"its message was a dead letter", NOT_IN_TOPICS}
     assert found.gone_because == {"its message is now a dead letter": found.gone}
 
     # The older messages are still in the topic.
@@ -271,7 +271,7 @@ def test_a_comparison_says_what_a_replay_changes_in_a_topic(make: Make) -> None:
     ends = {KafkaTopicPartition(out, number): -1 for number in range(3)}
     play.kafka.admin.delete_records(ends)
     again = compared(play).places
-    assert (again[0].before, again[0].new_because) == (0, {NOT_IN_TOPIC: len(after)})
+    assert (again[0].before, again[0].new_because) == (0, {NOT_IN_TOPICS: len(after)})
     assert again[1].differences == 0
 
 

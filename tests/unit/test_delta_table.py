@@ -89,11 +89,13 @@ def test_a_sweep_of_many_single_offsets(base: str) -> None:
     assert sorted(delta_table.files_of(base)) == [1, 9]
 
 
-@given(written=range_sets, covers=range_sets, most=st.integers(1, 4), short=st.integers(0, 13))
+@given(
+    written=range_sets, covers=range_sets, most=st.integers(1, 4), short=st.integers(0, 13), size=st.integers(1, 9_000)
+)
 def test_a_sweep_deletes_what_is_covered_and_nothing_else(
-    tmp_path_factory: pytest.TempPathFactory, written: RangeSet, covers: RangeSet, most: int, short: int
+    tmp_path_factory: pytest.TempPathFactory, written: RangeSet, covers: RangeSet, most: int, short: int, size: int
 ) -> None:
-    """However many ranges there are, long and short, of several partitions and incarnations."""
+    """However many ranges there are, long and short, of several partitions and incarnations, in files of any size."""
     base = f"file://{tmp_path_factory.mktemp('table')}/table"
     delta_table.prepare(base, delta_table.columns(FIELDS), "s", "ledger")
     rows = sorted(offsets(written))
@@ -104,12 +106,28 @@ def test_a_sweep_deletes_what_is_covered_and_nothing_else(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delta_table, "_MOST_RANGES", most)
         patch.setattr(delta_table, "_SHORT", short)
+        patch.setattr(delta_table, "_MOST_BYTES", size)
         delta_table.sweep(base, replay.record, covers)
     found = DeltaTable(base).to_pyarrow_table().to_pylist()
     assert sorted(
         (TopicPartition(row["_topic"], row["_partition"], row["_incarnation"]), row["_offset"], row["_generation"])
         for row in found
     ) == sorted([(*one, 1) for one in rows if one not in covers] + [(*one, 9) for one in rows])
+
+
+def test_a_sweep_of_scattered_offsets_leaves_out_files_that_have_none(base: str) -> None:
+    """A merge would hold them in memory to its end."""
+    for generation in range(1, 11):
+        attempt(base, generation, range(generation * 100, generation * 100 + 100))
+    replay = committed(base, 1, range(5_000), lane="replay-1", generation=50)
+    wanted = [*range(200, 300, 2), *range(900, 1000, 2)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delta_table, "_MOST_RANGES", 10)
+        patch.setattr(delta_table, "_MOST_BYTES", 1)
+        delta_table.sweep(base, replay.record, RangeSet(OffsetRange(AT, one, one + 1) for one in wanted))
+    of_merges = [one["operationParameters"]["predicate"] for one in DeltaTable(base).history(2)]
+    assert [one.partition(" AND ")[0] for one in of_merges] == ["_generation = 9", "_generation = 2"]
+    assert DeltaTable(base).to_pyarrow_table().num_rows == 1_000 - len(wanted)
 
 
 @pytest.mark.covers("E43")

@@ -64,13 +64,27 @@ def test_a_hot_partition_is_split_and_keeps_all_cores_busy() -> None:
         ((60_000, 100_000), [60_000, 50_000, 50_000]),
         ((100_000, 75_000), [50_000, 50_000, 75_000]),
         ((260_000, *[113_000] * 3, *[1] * 4), [*[65_000] * 4, *[56_500] * 6, *[1] * 4]),
-        # The more there is, the more a task reads.
-        ((1_000_000, 100_000), [*[125_000] * 8, 100_000]),
-        ((10_000_000,), [250_000] * 40),
     ],
 )
 def test_large_ranges_are_split(sizes: tuple[int, ...], parts: list[int]) -> None:
     assert list(map(len, tasks(ranges(*sizes)))) == parts
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cores", "parts"),
+    [
+        # A share for each of the known cores, and no smaller than without.
+        ((1_000_000, 100_000), 2, [*[125_000] * 8, 100_000]),
+        ((1_050_000, 100_000), None, [*[75_000] * 14, 50_000, 50_000]),
+        ((1_050_000,), 40, [75_000] * 14),
+        ((300_000,), 2, [75_000] * 4),
+        ((10_000_000,), 2, [250_000] * 40),
+    ],
+)
+def test_a_task_reads_more_of_a_large_range_where_the_cores_are_known(
+    sizes: tuple[int, ...], cores: int | None, parts: list[int]
+) -> None:
+    assert list(map(len, tasks(ranges(*sizes), cores))) == parts
 
 
 def test_short_ranges_share_a_task() -> None:
@@ -102,19 +116,22 @@ def test_every_wanted_offset_is_in_exactly_one_read(partitions: list[list[tuple[
     assert sum(part.count() for part in found) == wanted.count()
 
 
-@given(SELECTIONS)
-def test_reads_are_few_and_their_tasks_are_neither_long_nor_many(partitions: list[list[tuple[int, int]]]) -> None:
+@given(SELECTIONS, st.none() | st.integers(1, 64))
+def test_reads_are_few_and_their_tasks_are_neither_long_nor_many(
+    partitions: list[list[tuple[int, int]]], cores: int | None
+) -> None:
     wanted = selection(partitions)
-    found = reads(wanted)
+    found = reads(wanted, cores=cores)
     assert len(found) <= 2
-    most = records_per_task(sum(len(one) for read in found for one in read.ranges))
-    assert 75_000 <= most <= 250_000
+    everything = sum(len(one) for read in found for one in read.ranges)
+    most = records_per_task(everything, cores)
+    assert 75_000 <= most <= (75_000 if cores is None else max(75_000, min(everything // (4 * cores), 250_000)))
     for read in found:
         assert all(len(one) <= most for one in read.ranges)
         assert 1 <= read.tasks <= len(read.ranges)
         # What shares a task is short.
         assert read.tasks == len(read.ranges) or max(map(len, read.ranges)) < 10_000
-    assert tasks(wanted) == [one for read in found for one in read.ranges]
+    assert tasks(wanted, cores) == [one for read in found for one in read.ranges]
     # Nothing is fetched from Kafka twice.
     every = [one for read in found for one in read.ranges]
     assert sum(map(len, every)) == RangeSet(every).count()

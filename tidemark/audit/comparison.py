@@ -23,8 +23,9 @@ _NAMED = ("changed_at", "new_at", "gone_at")
 WAS_DEAD_LETTER = "its message was a dead letter"
 MORE_ROWS = "its message now gives more rows"
 WAS_NO_ROW = "nothing was stored of its message"
-# A topic deletes messages by itself.
-NOT_IN_TOPIC = "nothing was stored of its message, or the topic has deleted it"
+# The same for a sink in Kafka, whose topics delete messages by themselves.
+MORE_IN_TOPICS = "its message now gives more rows, or the sink's topics no longer have this one"
+NOT_IN_TOPICS = "the sink's topics have no row of its message"
 IS_DEAD_LETTER = "its message is now a dead letter"
 IS_SKIPPED = "its message is now skipped"
 FEWER_ROWS = "its message now gives fewer rows"

@@ -20,8 +20,8 @@ from tidemark.runs.submit import local_cores, master
 
 def work(opened: OpenStream, wanted: RangeSet) -> dict[str, Any]:
     """How Spark would read some offsets: the range of each task, the offsets of each core, and an estimate."""
-    found = tasks(wanted)
     cores = _cores(opened)
+    found = tasks(wanted, cores)
     shares = [share_of(found, cores, index) for index in range(cores)] if cores else []
     return {
         "estimate": estimated(opened, wanted),

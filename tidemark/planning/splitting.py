@@ -13,11 +13,11 @@ from functools import cached_property
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.merging import merged, microseconds
 
-# A task with fewer records takes as long to begin, with a consumer and a file of its own, as for its records.
+# Small enough that a partition with most of the lag keeps all cores busy, large enough that tasks do real work.
 RECORDS_PER_TASK = 75_000
-# A larger share of a long read, so that a partition with most of the lag still keeps some cores busy. Much longer tasks would
-# keep one core waiting for another at the end, and an executor that dies would take more with it.
-_SHARES, _MOST_PER_TASK = 8, 250_000
+# Where the cores are known, a task takes more of a large read, since each opens a consumer and a file: a share of what each
+# core reads, so that no core waits long for another at the end.
+_SHARES, _MOST_PER_TASK = 4, 250_000
 # A longer range has a task to itself. Shorter ones share tasks.
 _SHORT = 10_000
 # How long a task with short ranges takes: a few times as long as Spark needs to start it.
@@ -41,17 +41,21 @@ class Read:
         return RangeSet(self.ranges)
 
 
-def reads(wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None) -> list[Read]:
-    """How to read a set of offsets in few reads. `sizes` are bytes per record, where they are known.
+def reads(
+    wanted: RangeSet, sizes: Mapping[TopicPartition, float] | None = None, cores: int | None = None
+) -> list[Read]:
+    """How to read a set of offsets in few reads. `sizes` are bytes per record, and `cores` those of Spark, if known.
 
     No two reads share an offset. Offsets between wanted ones may be read too.
     """
-    return in_tasks([one.range for one in merged(wanted, sizes)], sizes)
+    return in_tasks([one.range for one in merged(wanted, sizes)], sizes, cores)
 
 
-def in_tasks(pieces: Sequence[OffsetRange], sizes: Mapping[TopicPartition, float] | None = None) -> list[Read]:
+def in_tasks(
+    pieces: Sequence[OffsetRange], sizes: Mapping[TopicPartition, float] | None = None, cores: int | None = None
+) -> list[Read]:
     """How to read some ranges in few reads, none together with another: long ones are split, short ones share tasks."""
-    most = records_per_task(sum(map(len, pieces)))
+    most = records_per_task(sum(map(len, pieces)), cores)
     long = [part for one in pieces if len(one) >= _SHORT for part in _even(one, math.ceil(len(one) / most))]
     short = [one for one in pieces if len(one) < _SHORT]
     found = [Read(some, len(some)) for some in _batches(long, _MOST_RANGES)]
@@ -61,9 +65,11 @@ def in_tasks(pieces: Sequence[OffsetRange], sizes: Mapping[TopicPartition, float
     return found
 
 
-def records_per_task(records: int) -> int:
+def records_per_task(records: int, cores: int | None) -> int:
     """The most records that a task takes, of so many together."""
-    return min(max(RECORDS_PER_TASK, records // _SHARES), _MOST_PER_TASK)
+    if cores is None:
+        return RECORDS_PER_TASK
+    return min(max(RECORDS_PER_TASK, records // (_SHARES * cores)), _MOST_PER_TASK)
 
 
 def _batches(ranges: Sequence[OffsetRange], size: int) -> Iterator[tuple[OffsetRange, ...]]:
@@ -71,9 +77,9 @@ def _batches(ranges: Sequence[OffsetRange], size: int) -> Iterator[tuple[OffsetR
         yield tuple(ranges[start : start + size])
 
 
-def tasks(wanted: RangeSet) -> list[OffsetRange]:
+def tasks(wanted: RangeSet, cores: int | None = None) -> list[OffsetRange]:
     """The ranges that Spark's tasks read, read after read. Short ranges share tasks."""
-    return [one for read in reads(wanted) for one in read.ranges]
+    return [one for read in reads(wanted, cores=cores) for one in read.ranges]
 
 
 def _even(one: OffsetRange, parts: int) -> Iterator[OffsetRange]:

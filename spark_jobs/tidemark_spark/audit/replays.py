@@ -65,18 +65,22 @@ class Comparing:
         return fewest_scans(self.offsets, self.offsets.hull())
 
     def rows_of(
-        self, sink: str, before: DataFrame, content: Mapping[str, Column] | None = None, lacking: str = WAS_NO_ROW
+        self,
+        sink: str,
+        before: DataFrame,
+        content: Mapping[str, Column] | None = None,
+        new: tuple[str, str] = (MORE_ROWS, WAS_NO_ROW),
     ) -> PlaceComparison:
         """Compare the rows of a sink that count now.
 
         `content` has what a sink makes of a stored row, by the names in the comparison; without it, the stream's fields.
-        `before`: coordinate, INDEX, the same as text or bytes (`field_0`, `field_1`, ...), and OTHERS. `lacking` says why a
-        row is new whose message gave none, and was no dead letter.
+        `before`: coordinate, INDEX, the same as text or bytes (`field_0`, `field_1`, ...), and OTHERS. `new` says why a row is
+        new whose message has others there, and why one whose message has none and was no dead letter.
         """
         content = content or {name: text(name) for name in outcomes.field_names(self.opened.stream)}
         fields = (made.alias(f"field_{number}") for number, made in enumerate(content.values()))
         after = outcomes.stored(self.messages).select(*_KEY, *fields)
-        why_new = partial(self._why_new, lacking)
+        why_new = partial(self._why_new, *new)
         return self._compare(sink, only(before, self.offsets), after, [*content], why_new, _why_gone())
 
     def dead_letters(self) -> PlaceComparison:
@@ -146,11 +150,11 @@ class Comparing:
         found = outcomes.each_message(self.messages).select(*COORDINATE, OUTCOME)
         return rows.join(found, [*COORDINATE], "left").withColumn(_WHY, why)
 
-    def _why_new(self, lacking: str, rows: DataFrame, both: DataFrame) -> DataFrame:
+    def _why_new(self, more: str, lacking: str, rows: DataFrame, both: DataFrame) -> DataFrame:
         letters = self.letters.select(*COORDINATE, F.lit(WAS_DEAD_LETTER).alias(_WHY)).dropDuplicates([*COORDINATE])
         had = both.where(_BEFORE).select(*COORDINATE, F.lit(True).alias(_HAD)).distinct()
         joined = rows.join(letters, [*COORDINATE], "left").join(had, [*COORDINATE], "left")
-        why = F.when(F.col(_HAD), MORE_ROWS).otherwise(F.coalesce(F.col(_WHY), F.lit(lacking)))
+        why = F.when(F.col(_HAD), more).otherwise(F.coalesce(F.col(_WHY), F.lit(lacking)))
         return joined.withColumn(_WHY, why)
 
 

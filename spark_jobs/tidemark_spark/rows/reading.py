@@ -26,6 +26,7 @@ from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally, check_once
 from tidemark.planning.splitting import Read, in_tasks, reads
+from tidemark.runs.submit import local_cores
 from tidemark.streams.fetch import FetchSettings
 from tidemark_spark.columns import (
     BEYOND_TIME,
@@ -84,7 +85,7 @@ def read_offsets(
     `Messages.java`.
     """
     params = _settings(cluster, isolation, fetch)
-    split = reads(wanted, sizes)
+    split = reads(wanted, sizes, _cores(spark))
     frames = []
     for one in split:
         # Each of several reads gets its part of a long selection.
@@ -116,7 +117,7 @@ def count_ranges(
     counted = counter(spark)
     watch(counted)
     params = _settings(cluster, isolation, fetch)
-    for one in in_tasks(ranges):
+    for one in in_tasks(ranges, cores=_cores(spark)):
         # A time that Spark cannot hold is no matter here.
         _records(spark, params, one, one.offsets, incarnations, any_time=True, counted=counted).count()
     found = counted_ranges(lines_of(spark, counted))
@@ -192,6 +193,11 @@ def whatever_time(read: Callable[[bool], Found]) -> Found:
 def no_messages(spark: SparkSession) -> DataFrame:
     """An empty frame with the columns of messages."""
     return spark.createDataFrame([], _COLUMNS)
+
+
+def _cores(spark: SparkSession) -> int | None:
+    """As a plan knows them."""
+    return local_cores(spark.sparkContext.master or "")
 
 
 def _settings(cluster: KafkaEndpoint, isolation: str, fetch: FetchSettings) -> dict[str, str]:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from tidemark.functions.types import FieldType
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
-from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import described, spans
@@ -43,10 +44,12 @@ GENERATION = "_generation"
 _STREAM, _LEDGER = "tidemark.stream", "tidemark.ledger"
 # Features that only Delta readers understand. Tidemark and Spark read the table's files as plain Parquet.
 _BEYOND = {"deletionVectors", "columnMapping"}
-# Each range is a condition of a delete. Of more ranges than these, the short ones are joined with the table by offset: a
-# join takes a fraction of the time, and one commit of the table for all of them.
+# Each range is a condition of a delete. Of more ranges than these, the short ones are joined with the table by offset, which
+# takes a fraction of the time and of the commits.
 _MOST_RANGES = 200
 _SHORT = 1_000
+# A merge holds files in memory, uncompressed, until it has found a row to delete in them.
+_MOST_BYTES = 32 << 20
 _PRUNED = ("_topic", "_incarnation", "_partition", "_offset")
 
 _TYPES: Mapping[FieldType, pa.DataType] = {
@@ -168,32 +171,85 @@ def sweep(base: str, record: Record, covers: RangeSet) -> None:
     many = len(list(covers)) > _MOST_RANGES
     scattered = RangeSet(one for one in covers if many and len(one) <= _SHORT)
     ranges = list(covers - scattered)
-    older = f"{GENERATION} < {record.attempt.generation}"
+    generation = record.attempt.generation
     commit = CommitProperties(custom_metadata={"tidemark.window": f"{record.lane}/{record.seq}"})
     for start in range(0, len(ranges), _MOST_RANGES):
         places = " or ".join(map(_condition, ranges[start : start + _MOST_RANGES]))
-        DeltaTable(folders.escaped(base)).delete(f"{older} and ({places})", commit_properties=commit)
+        DeltaTable(folders.escaped(base)).delete(
+            f"{GENERATION} < {generation} and ({places})", commit_properties=commit
+        )
     if scattered:
-        same = " and ".join(f"mine.{column} = swept.{column}" for column in _PRUNED)
-        DeltaTable(folders.escaped(base)).merge(
-            _offsets(scattered),
-            f"mine.{older} and {same}",
-            source_alias="swept",
-            target_alias="mine",
-            # The offsets are known, so files without any of them are not read.
-            streamed_exec=False,
-            commit_properties=commit,
-        ).when_matched_delete().execute()
+        _sweep_scattered(base, generation, scattered, commit)
 
 
-def _offsets(covers: RangeSet) -> pa.Table:
-    """Each offset of a set as a row of the columns that name it."""
-    tables = []
+def _sweep_scattered(base: str, generation: int, covers: RangeSet, commit: CommitProperties) -> None:
+    """As `sweep`, by joining the covered offsets with the table: one partition, and some files, at a time."""
+    files = [one for one in _files(DeltaTable(folders.escaped(base))) if one.generation < generation]
     for at in covers.partitions:
-        offsets = np.concatenate([np.arange(start, until) for start, until in covers.of(at)])
-        values = (pa.scalar(at.topic), pa.scalar(at.incarnation, pa.int32()), pa.scalar(at.partition, pa.int32()))
-        tables.append(pa.table([*(pa.repeat(value, len(offsets)) for value in values), offsets], names=[*_PRUNED]))
-    return pa.concat_tables(tables)
+        for some in _together(one for one in files if one.may_have(at, covers)):
+            generations = ", ".join(map(str, sorted({one.generation for one in some})))
+            offsets = covers & RangeSet([OffsetRange(at, some[0].first, max(one.last for one in some) + 1)])
+            DeltaTable(folders.escaped(base)).merge(
+                pa.table({"_offset": np.concatenate([np.arange(*one) for one in offsets.of(at)])}),
+                f"mine.{GENERATION} in ({generations}) and mine._topic = '{at.topic}' and "
+                f"mine._incarnation = {at.incarnation} and mine._partition = {at.partition} and "
+                "mine._offset = swept._offset",
+                source_alias="swept",
+                target_alias="mine",
+                # The offsets are known, so files without any of them are not read.
+                streamed_exec=False,
+                commit_properties=commit,
+            ).when_matched_delete().execute()
+
+
+class _File(NamedTuple):
+    """A file of a table: its size in bytes, and the least and most that its statistics give for columns of its rows."""
+
+    generation: int
+    size: int
+    first: int
+    last: int
+    places: tuple[tuple[Any, Any], ...]
+
+    def may_have(self, at: TopicPartition, covers: RangeSet) -> bool:
+        wanted = (at.topic, at.incarnation, at.partition)
+        if any(
+            not least <= one <= most
+            for one, (least, most) in zip(wanted, self.places, strict=True)
+            if least is not None
+        ):
+            return False
+        found = covers.at_or_above(at, self.first)
+        return found is not None and found <= self.last
+
+
+def _files(table: DeltaTable) -> list[_File]:
+    """The files of a table by their first offset. One without statistics may have any row."""
+    rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    bounds = ([(row.get(f"min.{one}"), row.get(f"max.{one}")) for one in _PRUNED] for row in rows)
+    found = [
+        _File(
+            row[f"partition.{GENERATION}"],
+            row["size_bytes"],
+            0 if first is None else first,
+            MAX_OFFSET - 1 if last is None else last,
+            tuple(places),
+        )
+        for row, (*places, (first, last)) in zip(rows, bounds, strict=True)
+    ]
+    return sorted(found, key=attrgetter("first"))
+
+
+def _together(files: Iterable[_File]) -> Iterator[list[_File]]:
+    """Files in turn, as many as a merge may hold in memory; at least one."""
+    some: list[_File] = []
+    for one in files:
+        if some and sum(other.size for other in some) + one.size > _MOST_BYTES:
+            yield some
+            some = []
+        some.append(one)
+    if some:
+        yield some
 
 
 def _condition(one: OffsetRange) -> str:

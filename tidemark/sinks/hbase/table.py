@@ -210,7 +210,7 @@ class ResultTable:
 
         A scan goes on over a few rows that are not covered: to begin one for each of many scattered records takes longer.
         """
-        keys, until = PartitionKeys(at), covers.hull().of(at)[0][1]
+        keys, until = PartitionKeys(at), covers.of(at)[-1][1]
         offset = covers.at_or_above(at, 0)
         while offset is not None:
             start, stop, behind = keys.scan(offset, until)

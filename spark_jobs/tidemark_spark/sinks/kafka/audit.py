@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tidemark.audit.comparison import NOT_IN_TOPIC, PlaceComparison
+from tidemark.audit.comparison import MORE_IN_TOPICS, NOT_IN_TOPICS, PlaceComparison
 from tidemark.clients.kafka.endpoint import KafkaEndpoint, kafka_endpoint
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.ledger.book import Committed
@@ -89,7 +89,7 @@ def compare_messages(comparing: Comparing, sink: KafkaSink) -> PlaceComparison:
     parts = (F.col(name).cast("binary").alias(f"field_{number}") for number, name in enumerate(_CONTENT))
     before = found.select(*_KEY, *parts, F.array().cast("array<string>").alias(OTHERS))
     content = {name: made.cast("binary") for name, made in _content(opened, sink, cluster).items()}
-    return comparing.rows_of(sink.name, before, content, NOT_IN_TOPIC)
+    return comparing.rows_of(sink.name, before, content, (MORE_IN_TOPICS, NOT_IN_TOPICS))
 
 
 def _content(opened: OpenStream, sink: KafkaSink, cluster: KafkaEndpoint) -> dict[str, Column]:
