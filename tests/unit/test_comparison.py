@@ -123,6 +123,11 @@ def test_the_pieces_of_a_selection_are_one_comparison() -> None:
     ]
     assert found.not_compared == parts[0].not_compared
     assert merged(parts[:1], ["x", "y"]) == parts[0]
+    # The right to read a place may be lost between two pieces.
+    hidden = msgspec.structs.replace(parts[1], places=parts[1].places[1:], not_compared=("hbase (hbase)",))
+    found = merged([parts[0], hidden, parts[2]], ["x", "y"])
+    assert [one.name for one in found.places] == ["dead letters"]
+    assert found.not_compared == (*parts[0].not_compared, "hbase (hbase)")
 
 
 def test_the_lines_for_people() -> None:

@@ -176,7 +176,8 @@ class ReplayComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 def merged(parts: Sequence[ReplayComparison], columns: Sequence[str]) -> ReplayComparison:
     """One comparison of those of the pieces of a selection, which are in the order of their offsets.
 
-    `columns` is the order in which columns are named; others follow.
+    `columns` is the order in which columns are named; others follow. A place that was not compared in one of the pieces is
+    not compared.
     """
     first = parts[0]
     if len(parts) == 1:
@@ -185,10 +186,14 @@ def merged(parts: Sequence[ReplayComparison], columns: Sequence[str]) -> ReplayC
     for one in chain.from_iterable(part.reasons for part in parts):
         known = reasons.get(one.reason)
         reasons[one.reason] = structs.replace(known, number=known.number + one.number) if known else one
+    places: dict[str, list[PlaceComparison]] = {}
+    for place in chain.from_iterable(part.places for part in parts):
+        places.setdefault(place.name, []).append(place)
     return structs.replace(
         first,
         **{name: sum(getattr(part, name) for part in parts) for name in _NUMBERS},
-        places=tuple(_place_of(found, columns) for found in zip(*(part.places for part in parts), strict=True)),
+        places=tuple(_place_of(found, columns) for found in places.values() if len(found) == len(parts)),
+        not_compared=tuple(dict.fromkeys(chain.from_iterable(part.not_compared for part in parts))),
         reasons=tuple(sorted(reasons.values(), key=lambda one: (-one.number, one.reason))[:MOST_REASONS]),
     )
 
