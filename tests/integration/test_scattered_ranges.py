@@ -101,8 +101,8 @@ def test_scattered_records_are_sought_and_nothing_else_is_stored(make: Make, mon
     wanted = play.ranges(0, 0, *spans, (50, 51), (53, 54), (56, 57)) | play.ranges(0, 1, *spans, (20_000, 33_000))
     reads: list[Read] = []
 
-    def watched(wanted: RangeSet, sizes: Any) -> list[Read]:
-        reads[:] = split(wanted, sizes)
+    def watched(wanted: RangeSet, *given: Any) -> list[Read]:
+        reads[:] = split(wanted, *given)
         return reads
 
     monkeypatch.setattr(reading, "reads", watched)
@@ -122,9 +122,9 @@ def test_a_window_that_is_read_twice_is_refused_and_leaves_nothing(make: Make, m
     play = make(EXAMPLE, source={"start": "earliest"})
     play.kafka.send((play.topics[0], 0, None, word(offset)) for offset in range(30))
 
-    def first_twice(wanted: RangeSet, sizes: Any) -> list[Read]:
+    def first_twice(wanted: RangeSet, *given: Any) -> list[Read]:
         """As when a filtered read goes across one that is exact."""
-        return [*split(wanted.first(5)), *split(wanted, sizes)]
+        return [*split(wanted.first(5)), *split(wanted, *given)]
 
     monkeypatch.setattr(reading, "reads", first_twice)
     with pytest.raises(VerificationFailed, match=rf"{play.topics[0]}/0: 5 messages came more than once"):
