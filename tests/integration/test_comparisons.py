@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from tidemark.audit.comparison import MOST_EXAMPLES, PlaceComparison
+from tidemark.audit.comparison import MORE_IN_TOPICS, MOST_EXAMPLES, NOT_IN_TOPICS, PlaceComparison
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Outcome
 from tidemark_spark.audit.replays import Comparing
@@ -37,8 +37,10 @@ AFTER: st.SearchStrategy[After] = st.one_of(
 )
 
 
-def comparing(spark: SparkSession, found: list[tuple[Before, After]]) -> tuple[PlaceComparison, PlaceComparison]:
-    """The comparison of a sink, and of the dead letters, where message n was and is `found[n]`."""
+def comparing(
+    spark: SparkSession, found: list[tuple[Before, After]], **given: Any
+) -> tuple[PlaceComparison, PlaceComparison]:
+    """The comparison of a sink, and of the dead letters, where message n was and is `found[n]`. `given`: to `rows_of`."""
     rows, letters = [], []
     messages: list[tuple[Any, ...]] = []
     for offset, (before, after) in enumerate(found):
@@ -63,7 +65,7 @@ def comparing(spark: SparkSession, found: list[tuple[Before, After]]) -> tuple[P
         RangeSet([OffsetRange(AT, 0, len(found))]),
     )
     before_rows = spark.createDataFrame([*rows, outside], f"{PLACE}, {fields}, {OTHERS} array<string>")
-    return against.rows_of("sink", before_rows), against.dead_letters()
+    return against.rows_of("sink", before_rows, **given), against.dead_letters()
 
 
 def differing(old: tuple[Row, bool], new: Row) -> list[str]:
@@ -132,3 +134,11 @@ def test_nothing_before_and_nothing_after_is_no_difference(spark: SparkSession) 
     place, letters = comparing(spark, [(None, None), (None, (Outcome.SKIPPED, None))])
     assert (place.before, place.after, place.differences) == (0, 0, 0)
     assert (letters.before, letters.after, letters.differences) == (0, 0, 0)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_sink_that_deletes_rows_by_itself_has_reasons_of_its_own(spark: SparkSession) -> None:
+    one: Row = ("x", "1")
+    found: list[tuple[Before, After]] = [([(one, False)], [one, one]), (None, [one]), (None, [one]), ("bad", [one])]
+    place, _ = comparing(spark, found, new=(MORE_IN_TOPICS, NOT_IN_TOPICS))
+    assert place.new_because == {MORE_IN_TOPICS: 1, NOT_IN_TOPICS: 2, "its message was a dead letter": 1}

@@ -17,7 +17,7 @@ from tidemark_spark.jobs import entry
 from tidemark_spark.jobs import window as window_job
 
 # Each executor has some of the rows.
-splitting._SHORT = splitting.RECORDS_PER_TASK = splitting._MOST_PER_TASK = 50
+splitting._SHORT = splitting.RECORDS_PER_TASK = 50
 KILL_BEHIND = Step(os.environ.get("KILL_BEHIND", Step.DEAD_LETTERS_STORED.value))
 
 

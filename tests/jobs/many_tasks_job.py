@@ -4,6 +4,6 @@ from tidemark.planning import splitting
 from tidemark_spark.jobs import entry
 from tidemark_spark.jobs import window as window_job
 
-splitting._SHORT = splitting.RECORDS_PER_TASK = splitting._MOST_PER_TASK = 10
+splitting._SHORT = splitting.RECORDS_PER_TASK = 10
 
 entry.run(window_job.main)

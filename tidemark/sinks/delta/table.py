@@ -191,9 +191,7 @@ def _sweep_scattered(base: str, generation: int, covers: RangeSet, commit: Commi
             offsets = covers & RangeSet([OffsetRange(at, some[0].first, max(one.last for one in some) + 1)])
             DeltaTable(folders.escaped(base)).merge(
                 pa.table({"_offset": np.concatenate([np.arange(*one) for one in offsets.of(at)])}),
-                f"mine.{GENERATION} in ({generations}) and mine._topic = '{at.topic}' and "
-                f"mine._incarnation = {at.incarnation} and mine._partition = {at.partition} and "
-                "mine._offset = swept._offset",
+                f"mine.{GENERATION} in ({generations}) and {_is('mine.', at)} and mine._offset = swept._offset",
                 source_alias="swept",
                 target_alias="mine",
                 # The offsets are known, so files without any of them are not read.
@@ -243,21 +241,24 @@ def _files(table: DeltaTable) -> list[_File]:
 def _together(files: Iterable[_File]) -> Iterator[list[_File]]:
     """Files in turn, as many as a merge may hold in memory; at least one."""
     some: list[_File] = []
+    size = 0
     for one in files:
-        if some and sum(other.size for other in some) + one.size > _MOST_BYTES:
+        if some and size + one.size > _MOST_BYTES:
             yield some
-            some = []
+            some, size = [], 0
         some.append(one)
+        size += one.size
     if some:
         yield some
 
 
 def _condition(one: OffsetRange) -> str:
-    at = one.partition
-    return (
-        f"(_topic = '{at.topic}' and _incarnation = {at.incarnation} and _partition = {at.partition} "
-        f"and _offset >= {one.start} and _offset < {one.until})"
-    )
+    return f"({_is('', one.partition)} and _offset >= {one.start} and _offset < {one.until})"
+
+
+def _is(table: str, at: TopicPartition) -> str:
+    """The condition that a row is of a partition; `table` stands before the names of columns."""
+    return f"{table}_topic = '{at.topic}' and {table}_incarnation = {at.incarnation} and {table}_partition = {at.partition}"
 
 
 def files_of(base: str) -> dict[int, list[str]]:
