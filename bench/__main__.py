@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
 import os
 import sys
@@ -20,8 +21,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./run bench", description=__doc__)
     names = [one.name for one in MEASURES]
     parser.add_argument("measures", nargs="*", choices=[[], *names], metavar="MEASURE", help=", ".join(names))
-    parser.add_argument("--messages", type=int, default=500_000, help="in a window (500000)")
-    parser.add_argument("--pairs", type=int, default=3, help="how many times each side is measured (3)")
+    parser.add_argument("--messages", type=int, default=1_000_000, help="in a window (1000000)")
+    parser.add_argument("--pairs", type=int, default=5, help="how many times each side is measured (5)")
     parser.add_argument("--write", action="store_true", help="put the results into docs/benchmarks.json and its page")
     options = parser.parse_args()
     site = Site.from_environment()
@@ -53,7 +54,7 @@ def _result(measure: Measure, bench: Workbench) -> dict[str, Any]:
     return {
         "what": measure.what,
         "interval": measure.interval,
-        "messages": measure.messages or bench.messages,
+        "messages": bench.messages if measure.messages is None else measure.messages,
         "pairs": len(pairs.ours),
         "ours": [round(one, 2) for one in pairs.ours],
         "other": [round(one, 2) for one in pairs.other],
@@ -61,6 +62,7 @@ def _result(measure: Measure, bench: Workbench) -> dict[str, Any]:
         "speed": measure.speed,
         "target": measure.target,
         "met": measure.met(ratio["median"]),
+        "day": dt.datetime.now(dt.UTC).date().isoformat(),
     }
 
 

@@ -135,6 +135,7 @@ MEASURES = (
         "same bytes, one after the other",
         3.0,
         ledger.thousand_partitions,
+        messages=0,
     ),
     Measure(
         "large",
@@ -142,6 +143,7 @@ MEASURES = (
         "both: the largest resident memory of spark-submit, its JVM and its Python workers together; every record arrives",
         1.5,
         shapes.large_records,
+        messages=shapes.LARGE,
     ),
     Measure(
         "sparse",
@@ -157,6 +159,7 @@ MEASURES = (
         "both: plan the read, and Spark reads all columns, leaves out what is not wanted, and keeps none",
         1.1,
         selections.near,
+        messages=selections.BESIDE,
     ),
     Measure(
         "between",
@@ -164,6 +167,7 @@ MEASURES = (
         "both: plan the read, and Spark reads all columns, leaves out what is not wanted, and keeps none",
         1.1,
         selections.between,
+        messages=selections.BESIDE,
     ),
     Measure(
         "audit",

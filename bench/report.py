@@ -16,14 +16,17 @@ _BEGIN, _END = "<!-- results -->", "<!-- end of results -->"
 
 def table(results: dict[str, Any]) -> str:
     """A Markdown table: a row for each measure."""
-    lines = ["| measure | ratio: minimum, median, maximum | target | met | messages, pairs |", "|---|---|---|---|---|"]
+    lines = [
+        "| measure | ratio: minimum, median, maximum | target | met | messages, pairs | day |",
+        "|---|---|---|---|---|---|",
+    ]
     for one in results.values():
         ratio = one["ratio"]
         target = "none" if one["target"] is None else f"{'≥' if one['speed'] else '≤'} {one['target']}"
         met = {True: "yes", False: "**no**", None: ""}[one["met"]]
         lines.append(
             f"| {one['what']} | {ratio['min']}, **{ratio['median']}**, {ratio['max']} | {target} | {met} | "
-            f"{one['messages']:,}, {one['pairs']} |"
+            f"{one['messages']:,}, {one['pairs']} | {one['day']} |"
         )
     return "\n".join(lines)
 

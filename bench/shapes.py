@@ -24,7 +24,7 @@ _PARQUET = {"type": "parquet"}
 FEW, MANY = 1_000_000, 10_000_000
 # Java takes more of its heap while there is more to do, and gives nothing back: so all of it from the start.
 _WHOLE_HEAP = ("--conf", "spark.driver.extraJavaOptions=-Xms1g -XX:+AlwaysPreTouch")
-_LARGE, _LARGE_BYTES, _SMALL_BYTES = 2_000, 1_000_000, 1_000
+LARGE, _LARGE_BYTES, _SMALL_BYTES = 2_000, 1_000_000, 1_000
 # What Kafka takes in one record, and a batch with one of them in it.
 _LARGEST = str(2 * _LARGE_BYTES)
 
@@ -50,13 +50,13 @@ def memory(bench: Workbench) -> Pairs:
 
 def large_records(bench: Workbench) -> Pairs:
     """Random bytes, which no compression makes small."""
-    large = _random(bench, _LARGE, _LARGE_BYTES)
-    small = _random(bench, _LARGE * _LARGE_BYTES // _SMALL_BYTES, _SMALL_BYTES)
+    large = _random(bench, LARGE, _LARGE_BYTES)
+    small = _random(bench, LARGE * _LARGE_BYTES // _SMALL_BYTES, _SMALL_BYTES)
     raw = {"scheme": {"type": "raw"}, "checks": []}
     return in_pairs(
         1,
-        lambda: _peak(bench, bench.stream(large, _PARQUET, **raw), _LARGE),
-        lambda: _peak(bench, bench.stream(small, _PARQUET, **raw), _LARGE * _LARGE_BYTES // _SMALL_BYTES),
+        lambda: _peak(bench, bench.stream(large, _PARQUET, **raw), LARGE),
+        lambda: _peak(bench, bench.stream(small, _PARQUET, **raw), LARGE * _LARGE_BYTES // _SMALL_BYTES),
         warm=False,
     )
 
