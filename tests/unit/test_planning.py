@@ -209,7 +209,7 @@ def test_a_log_that_was_cut_is_read_on_from_the_cut() -> None:
     accept = request(on_truncated="accept")
     assert found(before, known, accept) == [("truncated", TOPIC, 1, ((0, 3), (1, 4), (2, 8)))]
     # The next incarnation begins at the cuts, and where the others were.
-    again = [replace(at(partition), incarnation=2) for partition in range(3)]
+    again = [at(partition)._replace(incarnation=2) for partition in range(3)]
     known = replace(known, incarnations={TOPIC: 2}, starts=dict(zip(again, (3, 4, 8), strict=True)), epoch_ends={})
     window = next_window(before, known, accept)
     assert read(window) == {0: (3, 3), 1: (4, 50), 2: (8, 9)}
@@ -218,7 +218,7 @@ def test_a_log_that_was_cut_is_read_on_from_the_cut() -> None:
 
 def test_what_lies_below_a_cut_is_of_the_incarnation_before() -> None:
     """The messages below the cut were read under the older incarnation: read again they would count twice."""
-    again = replace(at(0), incarnation=2)
+    again = at(0)._replace(incarnation=2)
     known = replace(kafka((2, 9), known_as=2), starts={again: 4})
     assert offsets_within(known, RangeSet([OffsetRange(again, 0, 100)])) == RangeSet([OffsetRange(again, 4, 9)])
     assert between(known, None, None, since="", if_none="end") == RangeSet([OffsetRange(again, 4, 9)])

@@ -205,7 +205,7 @@ def test_topics_that_are_not_what_they_were() -> None:
 
 
 def test_an_accepted_topic_follows_the_newest_incarnation_that_was_read() -> None:
-    two = replace(at(0), incarnation=2)
+    two = at(0)._replace(incarnation=2)
     lane = structs.replace(head(), positions=positions({at(0): 5, two: 3, at(1): 5}))
     recreated = kafka((0, 9), (0, 9), topic_id="new", known_as=None)
     assert found(lane, recreated, request(on_recreated="accept")) == [("recreated", TOPIC, 2, ())]

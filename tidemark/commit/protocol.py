@@ -498,7 +498,9 @@ def _owes_sweep(head: Head) -> bool:
 
 def _given_up_before(head: Head, pending: Pending) -> bool:
     """Whether an abandoned window had offsets of this one: one window or several pin them again."""
-    given_up = {position.at: position.offset for position in head.abandoned.until} if head.abandoned else {}
+    if head.abandoned is None:
+        return False
+    given_up = {position.at: position.offset for position in head.abandoned.until}
     return any(
         one.at in given_up and head.order.is_beyond(given_up[one.at], head.order.begin(one.start, one.until))
         for one in pending.window.ranges

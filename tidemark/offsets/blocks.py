@@ -21,7 +21,7 @@ BLOCK_OFFSETS = 10_000
 WHOLE = MAX_OFFSET
 
 
-class BlockTally(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class BlockTally(Struct, frozen=True, gc=False, array_like=True, forbid_unknown_fields=True):
     """What became of the messages of one block in a window. As `PartitionTally`, but counts all dead letters together."""
 
     block: int

@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import NamedTuple
 
 from tidemark.errors import WrongUse
 
@@ -22,8 +23,7 @@ Interval = tuple[int, int]
 _START, _UNTIL = itemgetter(0), itemgetter(1)
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class TopicPartition:
+class TopicPartition(NamedTuple):
     """A partition of one incarnation of a topic. Sorts by number, so partition 10 comes after 9."""
 
     topic: str
