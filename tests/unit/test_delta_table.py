@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -128,6 +129,40 @@ def test_a_sweep_of_scattered_offsets_leaves_out_files_that_have_none(base: str)
     of_merges = [one["operationParameters"]["predicate"] for one in DeltaTable(base).history(2)]
     assert [one.partition(" AND ")[0] for one in of_merges] == ["_generation = 9", "_generation = 2"]
     assert DeltaTable(base).to_pyarrow_table().num_rows == 1_000 - len(wanted)
+
+
+def test_programs_that_change_a_table_at_once(base: str) -> None:
+    """A replay sweeps while older attempts still add their files, and another run has a stream file with more fields."""
+    attempt(base, 1, range(100))
+    replay = committed(base, 1, range(100), lane="replay-1", generation=500)
+    attempt(base, 500, range(100), "replay-1")
+    long, short = (
+        RangeSet([OffsetRange(AT, 0, 100)]),
+        RangeSet(OffsetRange(AT, one, one + 1) for one in range(0, 100, 2)),
+    )
+
+    def add(lane: str) -> None:
+        for generation in range(*((2, 12) if lane == "a" else (12, 22))):
+            attempt(base, generation, [generation, 1_000 + generation], lane)
+
+    def columns(number: int) -> None:
+        delta_table.prepare(base, delta_table.columns({**FIELDS, f"more_{number}": "integer"}), "s", "ledger")
+
+    def sweep(covers: RangeSet) -> None:
+        for _ in range(10):
+            delta_table.sweep(base, replay.record, covers)
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(6) as programs:
+        patch.setattr(delta_table, "_MOST_RANGES", 10)
+        runs = [programs.submit(add, lane) for lane in "ab"]
+        runs += [programs.submit(sweep, covers) for covers in (long, short)]
+        runs += [programs.submit(columns, number) for number in range(2)]
+        for one in runs:
+            one.result()
+    delta_table.sweep(base, replay.record, long)
+    left = [(one, 500) for one in range(100)] + [(1_000 + one, one) for one in range(2, 22)]
+    assert plainly(base) == sorted(left)
+    assert {"more_0", "more_1"} < {field.name for field in DeltaTable(base).schema().fields}
 
 
 @pytest.mark.covers("E43")

@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -21,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from tidemark.errors import LedgerContradiction, Unreachable, WrongUse
+from tidemark.errors import Conflict, LedgerContradiction, Unreachable, WrongUse
 from tidemark.functions.types import FieldType
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record
@@ -34,7 +38,7 @@ from tidemark.sinks.parquet.parts import Part, parts
 
 try:
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-    from deltalake.exceptions import TableNotFoundError
+    from deltalake.exceptions import CommitFailedError, TableNotFoundError
     from deltalake.transaction import AddAction, RemoveAction
 except ModuleNotFoundError as problem:
     raise WrongUse("a sink of type delta needs the package deltalake: install tidemark[delta]") from problem
@@ -51,6 +55,8 @@ _SHORT = 1_000
 # A merge holds files in memory, uncompressed, until it has found a row to delete in them.
 _MOST_BYTES = 32 << 20
 _PRUNED = ("_topic", "_incarnation", "_partition", "_offset")
+# So many conflicts in a row are an error. Between two of them there is a random wait, in seconds at most.
+_TIMES, _WAIT = 20, 0.2
 
 _TYPES: Mapping[FieldType, pa.DataType] = {
     "string": pa.string(),
@@ -81,28 +87,55 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
     # "ignore": another program may have made the table first. The mark is checked below.
     configuration = {**mark, "delta.enableDeletionVectors": "false"}
     try:
-        table = DeltaTable.create(
-            folders.escaped(base),
-            wanted,
-            mode="ignore",
-            partition_by=[GENERATION],
-            configuration=configuration,
-            raise_if_key_not_exists=False,
-        )
+        # Where programs make it at the same time, it is there also if this one has lost.
+        with suppress(CommitFailedError):
+            DeltaTable.create(
+                folders.escaped(base),
+                wanted,
+                mode="ignore",
+                partition_by=[GENERATION],
+                configuration=configuration,
+                raise_if_key_not_exists=False,
+            )
+        table = DeltaTable(folders.escaped(base))
     except (TableNotFoundError, OSError) as problem:
         raise Unreachable(f"{base}: {problem}") from problem
     found = table.metadata().configuration
     check_owner(base, {"stream": found.get(_STREAM, "nobody"), "ledger": found.get(_LEDGER, "none")}, stream, ledger)
     if beyond := _BEYOND & {*(table.protocol().reader_features or ())}:
         raise WrongUse(f"{base}: Tidemark does not read tables with {', '.join(sorted(beyond))}; name another folder")
-    there = {field.name: field for field in table.schema().fields}
-    if wrong := [one.name for one in wanted.fields if one.name in there and there[one.name].type != one.type]:
-        raise WrongUse(
-            f"{base} has the column {wrong[0]} as {there[wrong[0]].type}, and the stream file now has another type for it: "
-            "name another folder"
-        )
-    if missing := [one for one in wanted.fields if one.name not in there]:
-        table.alter.add_columns(missing)
+
+    def add_columns(table: DeltaTable) -> None:
+        there = {field.name: field for field in table.schema().fields}
+        if wrong := [one.name for one in wanted.fields if one.name in there and there[one.name].type != one.type]:
+            raise WrongUse(
+                f"{base} has the column {wrong[0]} as {there[wrong[0]].type}, and the stream file now has another type for "
+                "it: name another folder"
+            )
+        if missing := [one for one in wanted.fields if one.name not in there]:
+            table.alter.add_columns(missing)
+
+    _change(base, add_columns)
+
+
+def _change(base: str, change: Callable[[DeltaTable], object]) -> None:
+    """Change the newest version of the table. Try again when a commit of another program conflicts.
+
+    Raises Conflict when that goes on.
+    """
+    for left in reversed(range(_TIMES)):
+        table = DeltaTable(folders.escaped(base))
+        version = table.version()
+        try:
+            change(table)
+            return
+        except CommitFailedError as problem:
+            # It may be no conflict, as for a table to which rows may only be added.
+            if DeltaTable(folders.escaped(base)).version() == version:
+                raise
+            if not left:
+                raise Conflict(f"{base}: other programs changed the table before each commit: {problem}") from problem
+        time.sleep(random.uniform(0, _WAIT))  # noqa: S311
 
 
 def partition_folder(base: str, generation: int) -> str:
@@ -114,13 +147,17 @@ def add(base: str, transaction: str, generation: int, window: str) -> None:
 
     Does nothing when the transaction already has this version or a higher one. Callers that count rows read the table.
     """
-    table = DeltaTable(folders.escaped(base))
-    if (table.transaction_version(transaction) or 0) >= generation:
-        return
-    actions: list[AddAction | RemoveAction] = [*_actions(base, generation)]
     named = [Transaction(transaction, generation)]
     properties = CommitProperties(custom_metadata={"tidemark.window": window}, app_transactions=named)
-    table.create_write_transaction(actions, "append", table.schema(), [GENERATION], commit_properties=properties)
+
+    def append(table: DeltaTable) -> None:
+        if (table.transaction_version(transaction) or 0) < generation:
+            actions: list[AddAction | RemoveAction] = [*_actions(base, generation)]
+            table.create_write_transaction(
+                actions, "append", table.schema(), [GENERATION], commit_properties=properties
+            )
+
+    _change(base, append)
 
 
 def remove(base: str, generation: int, window: str) -> bool:
@@ -131,7 +168,7 @@ def remove(base: str, generation: int, window: str) -> bool:
     if generation not in files_of(base):
         return False
     metadata = CommitProperties(custom_metadata={"tidemark.window": window})
-    DeltaTable(folders.escaped(base)).delete(f"{GENERATION} = {generation}", commit_properties=metadata)
+    _change(base, lambda table: table.delete(f"{GENERATION} = {generation}", commit_properties=metadata))
     return True
 
 
@@ -175,9 +212,8 @@ def sweep(base: str, record: Record, covers: RangeSet) -> None:
     commit = CommitProperties(custom_metadata={"tidemark.window": f"{record.lane}/{record.seq}"})
     for start in range(0, len(ranges), _MOST_RANGES):
         places = " or ".join(map(_condition, ranges[start : start + _MOST_RANGES]))
-        DeltaTable(folders.escaped(base)).delete(
-            f"{GENERATION} < {generation} and ({places})", commit_properties=commit
-        )
+        lower = f"{GENERATION} < {generation} and ({places})"
+        _change(base, partial(DeltaTable.delete, predicate=lower, commit_properties=commit))
     if scattered:
         _sweep_scattered(base, generation, scattered, commit)
 
@@ -187,17 +223,24 @@ def _sweep_scattered(base: str, generation: int, covers: RangeSet, commit: Commi
     files = [one for one in _files(DeltaTable(folders.escaped(base))) if one.generation < generation]
     for at in covers.partitions:
         for some in _together(one for one in files if one.may_have(at, covers)):
-            generations = ", ".join(map(str, sorted({one.generation for one in some})))
             offsets = covers & RangeSet([OffsetRange(at, some[0].first, max(one.last for one in some) + 1)])
-            DeltaTable(folders.escaped(base)).merge(
-                pa.table({"_offset": np.concatenate([np.arange(*one) for one in offsets.of(at)])}),
-                f"mine.{GENERATION} in ({generations}) and {_is('mine.', at)} and mine._offset = swept._offset",
-                source_alias="swept",
-                target_alias="mine",
-                # The offsets are known, so files without any of them are not read.
-                streamed_exec=False,
-                commit_properties=commit,
-            ).when_matched_delete().execute()
+            generations = sorted({one.generation for one in some})
+            _change(base, partial(_delete_joined, at=at, generations=generations, offsets=offsets, commit=commit))
+
+
+def _delete_joined(
+    table: DeltaTable, at: TopicPartition, generations: list[int], offsets: RangeSet, commit: CommitProperties
+) -> None:
+    named = ", ".join(map(str, generations))
+    table.merge(
+        pa.table({"_offset": np.concatenate([np.arange(*one) for one in offsets.of(at)])}),
+        f"mine.{GENERATION} in ({named}) and {_is('mine.', at)} and mine._offset = swept._offset",
+        source_alias="swept",
+        target_alias="mine",
+        # The offsets are known, so files without any of them are not read.
+        streamed_exec=False,
+        commit_properties=commit,
+    ).when_matched_delete().execute()
 
 
 class _File(NamedTuple):
