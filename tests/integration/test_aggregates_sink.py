@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Collection, Iterable
+from itertools import product
 from typing import Any
 
 import happybase
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from tests.support.command_line import asked
 from tests.support.cuts import Cut, crash, cut_after, read_by
 from tests.support.oracle import CDN, LEDGERS, Example, Fields, Place
 from tests.support.playground import Make, Playground
+from tidemark.audit.comparison import NOT_GIVEN_NOW
 from tidemark.audit.levels import Level
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Step
@@ -20,12 +26,15 @@ from tidemark.ledger.records import LaneKind, Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.reading import Reading
 from tidemark.runs import keys, lanes
+from tidemark.sinks.aggregates.computed import Aggregate
 from tidemark.sinks.aggregates.rows import block_qualifier, encode, qualifier, row_key
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.aggregates.table import AggregateTable, aggregate_table, totals
 from tidemark_spark.jobs.audit import audit
+from tidemark_spark.jobs.compare import compare
 from tidemark_spark.jobs.window import process_windows
 from tidemark_spark.sinks import results
+from tidemark_spark.sinks.aggregates.audit import same_state
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -122,6 +131,14 @@ class Units:
             return qualifier("ingest", records[unit[0]].seq)
         at = TopicPartition(place[0], place[1])
         return block_qualifier(at, min(one[2] for one, its in self._of.items() if its == unit))
+
+    def named(self, place: Place, records: list[Record]) -> tuple[Any, ...]:
+        """The unit as a comparison names it, after what it is ordered by."""
+        unit = self.of(place)
+        if len(unit) == 1:
+            return unit, f"window ingest/{records[unit[0]].seq}"
+        start = min(one[2] for one, its in self._of.items() if its == unit)
+        return (*place[:2], start), f"block {place[0]}/{place[1]}@{start}"
 
     def whole(self, places: Iterable[Place]) -> RangeSet:
         touched = {self.of(place) for place in places}
@@ -236,6 +253,24 @@ def test_ten_records_are_corrected_by_a_replay(make: Make, ledger: str, block: i
     # The bug fix: a host that should not have been there. Its keys vanish from what is made anew.
     fix = [{"invalid_when": "code = 0", "reason": "code is 0"}, {"invalid_when": f"host = '{gone}'", "reason": "gone"}]
     with_sink(play, block=block, checks=fix)
+    # What will change is said before: in the touched units, only the keys that go.
+    digest = play.opened.book.store_selection(reads).digest
+    there = {
+        (units.named(place, [first, second]), row.get("host"), row.get("method"))
+        for place, row in rows.items()
+        if at(place) in reads
+    }
+    goes = Counter(unit for unit, host, _ in there if host == gone)
+    said = compare(play.opened, "compared", digest).places[2]
+    counts = (said.before, said.after, said.same, said.changed, said.new, said.gone)
+    assert counts == (len(there), len(there) - goes.total(), len(there) - goes.total(), 0, 0, goes.total())
+    assert said.gone_because == {NOT_GIVEN_NOW: goes.total()}
+    assert [(one.at, one.keys) for one in said.gone_at] == [(unit[1], goes[unit]) for unit in sorted(goes)]
+    with_sink(play, block=7, checks=fix)
+    with pytest.raises(WrongUse, match=f"was made with block_offsets {block}, the stream file says 7"):
+        compare(play.opened, "with other blocks", digest, (SINK,))
+    with_sink(play, block=block, checks=fix)
+
     run = play.new_run()
     with pytest.raises(Cut):
         play.select(LaneKind.REPLAY, offsets_of(ten), run, on_step=cut_after(Step.SINK_STORED, 3))
@@ -301,6 +336,27 @@ def test_ten_records_are_corrected_by_a_replay(make: Make, ledger: str, block: i
     place = report.places[2]
     assert place.unproven == sum(unit in unproven for unit, *_ in parts) > 0
     assert place.found == len(parts) - place.unproven
+
+
+STATES = (None, "0.0", "-0.0", "1.0", "1.0000000001", "1.00001", "-1.0", "1.0E300", "NaN", "Infinity", "-Infinity")
+
+
+def test_sums_of_doubles_are_the_same_up_to_the_order_of_adding(spark: SparkSession) -> None:
+    """Of each pair of states. A sum that is no number, or infinite, is like no other."""
+
+    def close(one: str | None, two: str | None) -> bool:
+        if one is None or two is None:
+            return False
+        difference, largest = abs(float(one) - float(two)), max(abs(float(one)), abs(float(two)))
+        return math.isfinite(difference) and difference <= largest * 1e-9
+
+    pairs = list(product(STATES, repeat=2))
+    made = [tuple(one and one.encode() for one in pair) for pair in pairs]
+    frame = spark.createDataFrame(made, "one binary, two binary")
+    summed, most = (Aggregate(function, function, "amount", "double") for function in ("sum", "max"))
+    states = (F.col("one"), F.col("two"))
+    found = frame.select(same_state(summed, *states), same_state(most, *states)).collect()
+    assert [tuple(row) for row in found] == [(one == two or close(one, two), one == two) for one, two in pairs]
 
 
 def at(place: Place) -> tuple[TopicPartition, int]:

@@ -14,7 +14,7 @@ import pytest
 from tests.support.cuts import Cut, cut_after
 from tests.support.oracle import CDN, ORDERS, Fields, Place
 from tests.support.playground import RAW, Make, Playground
-from tidemark.audit.comparison import MOST_EXAMPLES, PlaceComparison, ReplayComparison
+from tidemark.audit.comparison import MOST_EXAMPLES, NOT_GIVEN_NOW, WAS_NOT_GIVEN, PlaceComparison, ReplayComparison
 from tidemark.commit.protocol import Step
 from tidemark.errors import ClaimOverlap, Conflict, LaneClosed, OffsetsOutOfRange, WrongUse
 from tidemark.ledger.records import INGEST, LaneKind, LaneState
@@ -135,6 +135,59 @@ def said(place: PlaceComparison) -> dict[str, Any]:
     return {**msgspec.structs.asdict(place), **examples}
 
 
+BLOCK = 20
+SUMS: dict[str, Any] = {"rows": "count", "all": {"sum": "size"}, "last": {"max": "host"}}
+# By topic, partition, first offset of the block, and method.
+Contributions = dict[tuple[str, int, int, str | None], dict[str, Any]]
+
+
+def contributions(rows: dict[Place, Fields]) -> Contributions:
+    """What each block of offsets contributes to each method: the values of SUMS. One window has read all."""
+    found: Contributions = {}
+    for (topic, partition, offset, _), row in rows.items():
+        block = found.setdefault((topic, partition, offset // BLOCK * BLOCK, row.get("method")), {"rows": 0})
+        block["rows"] += 1
+        if "size" in row:
+            block["all"] = block.get("all", 0) + int(row["size"])
+        if "host" in row:
+            block["last"] = max(block.get("last", ""), row["host"])
+    return found
+
+
+def by_hand_of_keys(before: Contributions, after: Contributions) -> dict[str, Any]:
+    both = before.keys() & after.keys()
+    differing = {one: tuple(name for name in SUMS if before[one].get(name) != after[one].get(name)) for one in both}
+    changed = {one: names for one, names in differing.items() if names}
+    new = dict.fromkeys(after.keys() - before.keys(), WAS_NOT_GIVEN)
+    gone = dict.fromkeys(before.keys() - after.keys(), NOT_GIVEN_NOW)
+
+    def named(found: dict[Any, Any]) -> list[tuple[str, int, Any]]:
+        keys = Counter((*one[:3], what) for one, what in found.items())
+        return [
+            (f"block {topic}/{number}@{start}", keys[topic, number, start, what], what)
+            for topic, number, start, what in sorted(keys)
+        ][:MOST_EXAMPLES]
+
+    return {
+        "counts": (len(before), len(after), len(both) - len(changed), len(changed), len(new), len(gone)),
+        "columns": Counter(name for names in changed.values() for name in names),
+        "because": (Counter(new.values()), Counter(gone.values())),
+        "named": [named(changed), named(new), named(gone)],
+    }
+
+
+def said_of_keys(place: PlaceComparison) -> dict[str, Any]:
+    return {
+        "counts": (place.before, place.after, place.same, place.changed, place.new, place.gone),
+        "columns": place.columns,
+        "because": (place.new_because, place.gone_because),
+        "named": [
+            [(one.at, one.keys, one.columns or one.why) for one in found]
+            for found in (place.changed_at, place.new_at, place.gone_at)
+        ],
+    }
+
+
 def everything_stored(play: Playground) -> dict[str, Any]:
     """The bytes of the ledger's windows, of the tables and of the files: all but advisory values and selections."""
     store = play.opened.book.store
@@ -157,7 +210,14 @@ def test_a_replay_after_a_bug_fix_changes_what_its_comparison_said(make: Make, m
         {"type": "parquet", "folder": "-"},
         {"type": "delta", "folder": "-"},
         {"type": "hbase_latest", "table": "-", "key": ["protocol", "method"], "regions": 2},
-        {"type": "hbase_aggregates", "table": "-", "regions": 2, "key": "protocol", "values": {"rows": "count"}},
+        {
+            "type": "hbase_aggregates",
+            "table": "-",
+            "regions": 2,
+            "key": "method",
+            "block_offsets": BLOCK,
+            "values": SUMS,
+        },
     ]
     play = make(CDN)
     suffix = {"delta": "_delta", "hbase_latest": "_latest", "hbase_aggregates": "_sums"}
@@ -165,7 +225,7 @@ def test_a_replay_after_a_bug_fix_changes_what_its_comparison_said(make: Make, m
         sink["table" if "table" in sink else "folder"] = f"{play.name}{suffix.get(str(sink['type']), '')}"
     play.rewrite(sinks=sinks, **WRONG)
     play.produce(300)
-    zero = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "GET http://h/a HTTP/1.1" 0 %d 0.1'
+    zero = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "PUT http://h/a HTTP/1.1" 0 %d 0.1'
     play.kafka.send([(play.topics[0], size % 4, None, zero % size) for size in range(3, 9)])
     play.ingest()
     # Two windows: some of the rows before are a replay's.
@@ -189,11 +249,11 @@ def test_a_replay_after_a_bug_fix_changes_what_its_comparison_said(make: Make, m
     assert everything_stored(play) == stored
     assert (found.offsets, found.messages) == (306, 306)
     assert (found.stored, found.skipped, found.dead_letters) == (len(wanted.rows), 0, len(wanted.dead))
-    assert found.not_compared == ("hbase_aggregates (hbase_aggregates)",)
+    assert found.not_compared == ()
     assert {one.reason: one.number for one in found.reasons} == Counter(wanted.dead.values())
     coordinates_before, coordinates_after = {place[:3] for place in dead}, set(wanted.dead)
     names = [*play.fields, "note"]
-    for place in found.places[:-1]:
+    for place in found.places[:-2]:
         assert said(place) == by_hand(place.name, before, wanted.rows, names, coordinates_before, coordinates_after), (
             place.name
         )
@@ -201,7 +261,12 @@ def test_a_replay_after_a_bug_fix_changes_what_its_comparison_said(make: Make, m
         assert min(place.same, place.changed, place.new, place.gone, *place.columns.values()) > 0
         assert set(place.columns) == {"host", "size", "note"}
         assert set(place.new_because) == {"its message was a dead letter", "nothing was stored of its message"}
-    assert [one.name for one in found.places] == ["hbase", "parquet", "delta", "hbase_latest", "dead letters"]
+    assert [one.name for one in found.places] == [*(sink["type"] for sink in sinks), "dead letters"]
+    contributed = contributions(wanted.rows)
+    of_keys = found.places[-2]
+    assert said_of_keys(of_keys) == by_hand_of_keys(contributions(before), contributed)
+    assert min(of_keys.same, of_keys.changed, of_keys.new, of_keys.gone) > 0
+    assert {*of_keys.columns} == {*SUMS}
     of_letters = found.places[-1]
     both = dead.keys() & dead_after.keys()
     changed = sorted(place for place in both if dead[place] != dead_after[place])
@@ -224,7 +289,7 @@ def test_a_replay_after_a_bug_fix_changes_what_its_comparison_said(make: Make, m
     assert play.independent.hbase().debris == 0
     again = compared(play)
     assert again.differences == 0
-    assert [one.same for one in again.places] == [len(wanted.rows)] * 4 + [len(wanted.dead)]
+    assert [one.same for one in again.places] == [len(wanted.rows)] * 4 + [len(contributed), len(wanted.dead)]
 
 
 @pytest.mark.covers("C3")

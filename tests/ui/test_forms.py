@@ -36,6 +36,8 @@ MESSAGES, FIRST = 60, 40
 ERASED = 55
 # A table of records, which another program has written.
 RECORDS = f"{STREAM}_records"
+# Where each row becomes a message too.
+CHECKED = f"{STREAM}-checked"
 PATIENCE_MS = 120_000
 ENDED = ("success", "failed")
 # The scheduler makes up for one time that is past, and for no other: the tests are alone with their runs.
@@ -43,6 +45,7 @@ ONCE_A_YEAR = "0 0 1 1 *"
 FILE = (
     MINIMAL.replace("orders", STREAM)
     .replace(f"topics: [{STREAM}]", f"topics: [{STREAM}]\n  start: {{offsets: {{{STREAM}/0: {FIRST}}}}}")
+    .replace("dead_letters:", f"  - {{type: kafka, topic: {CHECKED}, key: id}}\ndead_letters:")
     .replace("dead_letters:", f"schedule:\n  cron: '{ONCE_A_YEAR}'\nrecord_tables:\n- table: {RECORDS}\ndead_letters:")
 )
 
@@ -51,6 +54,7 @@ FILE = (
 def opened(airflow: Airflow, kafka: Kafka, streams: dict[str, Path]) -> Iterator[OpenStream]:
     """The stream, and its file among those of the running Airflow."""
     kafka.create(STREAM, 1)
+    kafka.create(CHECKED, 1)
     kafka.send((STREAM, 0, None, b'{"id": %d}' % number) for number in range(MESSAGES))
     # The folder that Airflow reads; it finds what is put there later too.
     file = streams["everybody"] / f"{STREAM}.yaml"
@@ -141,6 +145,7 @@ def test_a_dry_run_that_compares(airflow: Airflow, opened: OpenStream, page: Pag
     # As stored: nothing but the same.
     assert [" ".join(line.split()) for line in section.locator("tbody tr").all_inner_texts()] == [
         "hbase 2 0 0 0",
+        "kafka 2 0 0 0",
         "dead letters 0 0 0 0",
     ]
     assert dict(opened.book.store.scan(("head",))) == before

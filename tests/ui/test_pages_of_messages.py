@@ -278,13 +278,19 @@ def test_a_run_shows_reasons_as_text_and_numbers_to_the_last_digit(airflow: Airf
     """What its tasks have given, as Airflow keeps it: reasons of any content, and numbers that no browser's own has."""
     far = 2**53
     line = {"partition": f"{TOPIC}/0", "from": "0", "until": str(far), "offsets": str(far), "answer": "to be read"}
+    # Of aggregates: two keys of a block, and three more.
+    block = {"at": f"block {TOPIC}/0@1000", "index": 0, "keys": 2, "columns": ["all"], "why": ""}
+    none: dict[str, Any] = {
+        f"{kind}_{what}": {} if what == "because" else [] for kind in ("new", "gone") for what in ("because", "at")
+    }
+    numbers = {"same": 1, "changed": 5, "new": 0, "gone": 0}
     reason = f"{EVIL}\x1b[31mred\u202egnp.exe{'y' * 5_000}"
     given = {
         "found": {"totals": {"to be read": str(far + 1)}, "answers": [line]},
         "diff": {
             "messages": 1,
             "not_compared": [],
-            "places": [],
+            "places": [{"name": "sums", **numbers, "columns": {"all": 5}, "changed_at": [block], **none}],
             "reasons": [{"reason": reason, "number": 1, "first": f"{TOPIC}/0@1"}],
         },
     }
@@ -299,7 +305,11 @@ def test_a_run_shows_reasons_as_text_and_numbers_to_the_last_digit(airflow: Airf
     found = page.locator("#results section", has_text="Before the run")
     found.locator("tfoot td", has_text="9 007 199 254 740 993").wait_for()
     assert "The first lines; the totals are of all." in found.inner_text()
-    said = page.locator("#results section", has_text="What the replay changes").locator(".description").inner_text()
+    diff = page.locator("#results section", has_text="What the replay changes")
+    lines = [" ".join(line.split()) for line in diff.locator("tbody tr").all_inner_texts()]
+    examples = [f"sums changed block {TOPIC}/0@1000 2 keys all", "sums changed and 3 more"]
+    assert lines == ["sums 1 5 0 0 all 5", *examples]
+    said = diff.locator(".description").inner_text()
     assert f"“{EVIL}\\x1b[31mred\\u202egnp.exeyyy" in said
     assert "more characters”: 1, such as" in said
     assert (len(said) < 1_400, page.locator("img, main script").count()) == (True, 0)

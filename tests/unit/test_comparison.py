@@ -34,20 +34,27 @@ def examples(number: int) -> tuple[Example, ...]:
     return tuple(Example(at=f"a/0@{n}", index=0, columns=("x",)) for n in range(min(number, MOST_EXAMPLES)))
 
 
+def of_blocks(number: int) -> tuple[Example, ...]:
+    """The first blocks of contributions to `number` keys, of which each has three or fewer."""
+    keys = [min(3, number - n) for n in range(0, min(number, 3 * MOST_EXAMPLES), 3)]
+    return tuple(Example(at=f"block a/0@{n}", index=0, keys=one, columns=("x",)) for n, one in enumerate(keys))
+
+
 @st.composite
 def places(draw: st.DrawFn) -> PlaceComparison:
     same, changed, new, gone = (draw(_COUNTS) for _ in range(4))
+    name, named = draw(st.sampled_from([("hbase", examples), ("parquet", examples), ("totals", of_blocks)]))
     return PlaceComparison(
-        name=draw(st.sampled_from(["hbase", "parquet"])),
+        name=name,
         before=same + changed + gone,
         after=same + changed + new,
         same=same,
         changed=changed,
         new=new,
         gone=gone,
-        changed_at=examples(changed),
-        new_at=examples(new),
-        gone_at=examples(gone),
+        changed_at=named(changed),
+        new_at=named(new),
+        gone_at=named(gone),
     )
 
 
@@ -65,7 +72,7 @@ def comparison(*found: PlaceComparison) -> ReplayComparison:
         skipped=1,
         dead_letters=2,
         places=found,
-        not_compared=("totals (hbase_aggregates)",),
+        not_compared=("totals (of_ours)",),
         reasons=(DeadLetterReason(reason="negative\namount", number=2, first="a/0@3"),),
     )
 
@@ -73,14 +80,15 @@ def comparison(*found: PlaceComparison) -> ReplayComparison:
 @given(places(), st.integers(0, MOST_EXAMPLES))
 def test_what_has_no_example_is_counted_and_nothing_is_left_out(place: PlaceComparison, most: int) -> None:
     (cut,) = comparison(place).naming(most).places
-    named = {"changed": len(cut.changed_at), "new": len(cut.new_at), "gone": len(cut.gone_at)}
-    assert max(named.values()) <= most
+    by_kind = {"changed": cut.changed_at, "new": cut.new_at, "gone": cut.gone_at}
+    assert max(map(len, by_kind.values())) <= most
+    named = {kind: sum(one.keys or 1 for one in found) for kind, found in by_kind.items()}
     counts = {"changed": place.changed, "new": place.new, "gone": place.gone}
     left = cut.unnamed()
     assert {kind: named[kind] + left.get(kind, 0) for kind in counts} == counts
     assert 0 not in left.values()
     assert cut.differences == place.differences == sum(counts.values())
-    assert len(list(cut.examples())) == sum(named.values())
+    assert [one for _, one in cut.examples()] == [one for found in by_kind.values() for one in found]
 
 
 @given(places(), places())
@@ -101,9 +109,10 @@ def test_the_pieces_of_a_selection_are_one_comparison() -> None:
         )
         return msgspec.structs.replace(comparison(place, letters), reasons=reasons)
 
+    second = tuple(msgspec.structs.replace(one, index=1) for one in examples(15))
     parts = [
         piece(10, columns={"gone since": 1, "x": 2}, new_because={"b": 1}, changed_at=examples(15)),
-        piece(20, columns={"y": 1, "x": 1}, new_because={"b": 1, "a": 4}, changed_at=examples(15)),
+        piece(20, columns={"y": 1, "x": 1}, new_because={"b": 1, "a": 4}, changed_at=second),
         piece(30),
     ]
     found = merged(parts, ["x", "y"])
@@ -112,7 +121,8 @@ def test_the_pieces_of_a_selection_are_one_comparison() -> None:
     assert (hbase.before, hbase.after, hbase.same, hbase.new) == (90, 93, 84, 3)
     assert list(hbase.columns.items()) == [("x", 3), ("y", 1), ("gone since", 1)]
     assert list(hbase.new_because.items()) == [("a", 4), ("b", 2)]
-    assert hbase.changed_at == (*examples(15), *examples(5))
+    # The pieces divide each partition, so their rows lie between each other.
+    assert [(one.at, one.index) for one in hbase.changed_at] == [(f"a/0@{n}", i) for n in range(10) for i in range(2)]
     assert (letters.name, letters.before, letters.gone) == ("dead letters", 3, 3)
     # Of one reason in all pieces, the first message; then by number and name.
     assert [(one.reason, one.number, one.first) for one in found.reasons] == [
@@ -145,14 +155,28 @@ def test_the_lines_for_people() -> None:
         changed_at=(Example(at="a/0@1", index=0, columns=("amount", "city")),),
         new_at=(Example(at="a/0@2", index=1, why="its message was a dead letter"),),
     )
-    assert list(comparison(place).lines()) == [
+    sums = PlaceComparison(
+        name="totals",
+        before=4,
+        after=4,
+        same=1,
+        changed=3,
+        new=0,
+        gone=0,
+        columns={"all": 3},
+        changed_at=(Example(at="block a/0@1000", index=0, keys=2, columns=("all",)),),
+    )
+    assert list(comparison(place, sums).lines()) == [
         "12 offsets compared, 11 messages: stored 8, skipped 1, dead letters 2; hbase: 5 the same, 2 changed "
         "(amount 2, city 1), 1 new (its message was a dead letter 1), 1 gone (its message is now skipped 1); "
-        "not compared: totals (hbase_aggregates)",
+        "totals: 1 the same, 3 changed (all 3), 0 new, 0 gone; "
+        "not compared: totals (of_ours)",
         "hbase: changed a/0@1 index 0: amount, city",
         "hbase: new a/0@2 index 1: its message was a dead letter",
         "hbase: 1 more changed",
         "hbase: 1 more gone",
+        "totals: changed block a/0@1000 2 keys: all",
+        "totals: 1 more changed",
         "2 dead letters after the replay: 'negative\\namount', such as a/0@3",
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.range_strategies import range_sets
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.planning.dividing import in_parts
+from tidemark.planning.dividing import in_parts, in_pieces
 
 MOST = st.integers(1, 8)
 AT = TopicPartition("orders", 0)
@@ -32,16 +33,40 @@ def test_parts_are_the_selection_in_its_order_and_as_even_as_can_be(selection: R
     assert in_parts(RangeSet(reversed(list(selection))), most) == parts
 
 
-@given(selection=range_sets, most=MOST, size=st.integers(1, 30))
-def test_what_has_to_be_read_together_is_in_one_part(selection: RangeSet, most: int, size: int) -> None:
-    """Blocks of some size stand for what a sink needs whole."""
+def in_blocks(selection: RangeSet, size: int, one: RangeSet) -> RangeSet:
+    """Blocks of some size, which stand for what a sink needs whole."""
+    return selection & RangeSet(
+        OffsetRange(part.partition, part.start // size * size, -(-part.until // size) * size) for part in one
+    )
+
+
+@given(selection=range_sets, size=st.integers(1, 30), block=st.integers(1, 12))
+def test_pieces_are_the_selection_in_whole_blocks(selection: RangeSet, size: int, block: int) -> None:
+    whole = partial(in_blocks, selection, block)
+    pieces = list(in_pieces(selection, size, whole))
+    assert RangeSet(one for piece in pieces for one in piece) == selection
+    assert sum(piece.count() for piece in pieces) == selection.count()
+    assert all(whole(piece) == piece for piece in pieces)
+    assert all(0 < piece.count() < size + len(piece.partitions) * (block + 1) for piece in pieces)
+    assert len(pieces) <= selection.count() // size + len(selection.partitions)
+
+
+def test_a_piece_has_few_more_windows_than_it_needs() -> None:
+    """A window has read offsets of all partitions, and is in one piece."""
+    every = RangeSet(OffsetRange(TopicPartition("orders", number), 0, 1_000) for number in range(50))
 
     def whole(one: RangeSet) -> RangeSet:
-        blocks = RangeSet(
-            OffsetRange(part.partition, part.start // size * size, -(-part.until // size) * size) for part in one
-        )
-        return blocks & selection
+        until = max(-(-part.until // 10) * 10 for part in one)
+        return RangeSet(OffsetRange(at, 0, until) for at in every.partitions)
 
+    pieces = list(in_pieces(every, 5_000, whole))
+    assert [piece.count() for piece in pieces] == [5_000] * 10
+    assert RangeSet(one for piece in pieces for one in piece) == every
+
+
+@given(selection=range_sets, most=MOST, size=st.integers(1, 30))
+def test_what_has_to_be_read_together_is_in_one_part(selection: RangeSet, most: int, size: int) -> None:
+    whole = partial(in_blocks, selection, size)
     parts = in_parts(selection, most, whole)
     assert len(parts) <= most
     assert RangeSet(one for part in parts for one in part) == selection

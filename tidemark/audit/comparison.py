@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from msgspec import Struct, structs
 
 from tidemark.ledger.records import FORMAT
+from tidemark.offsets.ranges import FIRST_INCARNATION
 
 # How many rows of each kind a comparison names. The counts are of all.
 MOST_EXAMPLES = 20
@@ -35,22 +37,42 @@ WAS_STORED = "the message was no dead letter"
 IS_STORED = "the message is now stored"
 IS_SKIPPED_NOW = "the message is now skipped"
 MESSAGE_NOT_IN_KAFKA = "Kafka no longer gives the message"
+# The same for what a block of offsets, or a window, gives to a key.
+WAS_NOT_GIVEN = "the key had nothing from this block or window"
+NOT_GIVEN_NOW = "the key gets nothing from this block or window now"
+
+_AT = re.compile(r"(.*?)(?:#(\d+))?/(\d+)(?:@(\d+))?")
 
 
 class Example(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One row that a replay would change: `columns` names what changes in it, `why` says why it is new or gone."""
+    """One row that a replay would change: `columns` names what changes in it, `why` says why it is new or gone.
+
+    Of aggregates, `at` is `block orders/0@1000` or `window ingest/12`, `keys` is how many of its keys change so, and `index`
+    is 0.
+    """
 
     at: str
     index: int
+    keys: int = 0
     columns: tuple[str, ...] = ()
     why: str = ""
 
+    @property
+    def number(self) -> int:
+        """How many rows it stands for."""
+        return self.keys or 1
+
     def described(self) -> str:
-        return ", ".join(self.columns) or self.why
+        which = f"index {self.index}"
+        if self.keys:
+            which = "1 key" if self.keys == 1 else f"{self.keys} keys"
+        return f"{self.at} {which}: {', '.join(self.columns) or self.why}"
 
 
 class PlaceComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One sink, or the dead letters: how many rows stay the same, change, are new and are gone.
+
+    For aggregates, a row is one contribution: of a block of offsets, or of a window, to a key.
 
     `before` rows count now, `after` rows would count after the replay. `columns` has, for each column, the number of rows in
     which it changes. `new_because` and `gone_because` have the numbers of rows by reason. Values are never in a comparison.
@@ -81,11 +103,9 @@ class PlaceComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     def unnamed(self) -> dict[str, int]:
         """How many rows of each kind have no example."""
-        left = {
-            "changed": self.changed - len(self.changed_at),
-            "new": self.new - len(self.new_at),
-            "gone": self.gone - len(self.gone_at),
-        }
+        left = {"changed": self.changed, "new": self.new, "gone": self.gone}
+        for kind, one in self.examples():
+            left[kind] -= one.number
         return {kind: number for kind, number in left.items() if number}
 
     def sentence(self) -> str:
@@ -113,7 +133,7 @@ class ReplayComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """What the replay of a run would change, before anything is committed.
 
     Of `offsets` selected, `messages` were read; today's code would make them `stored`, `skipped` or `dead_letters`.
-    `reasons` are the most frequent ones of those dead letters. `not_compared` are the sinks that cannot be compared by row.
+    `reasons` are the most frequent ones of those dead letters. `not_compared` are the sinks that cannot be compared.
     With `sinks`, the replay writes these alone: the other places are not compared, since they stay as they are.
     """
 
@@ -174,7 +194,7 @@ class ReplayComparison(Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def merged(parts: Sequence[ReplayComparison], columns: Sequence[str]) -> ReplayComparison:
-    """One comparison of those of the pieces of a selection, which are in the order of their offsets.
+    """One comparison of those of the pieces of a selection.
 
     `columns` is the order in which columns are named; others follow. A place that was not compared in one of the pieces is
     not compared.
@@ -184,8 +204,9 @@ def merged(parts: Sequence[ReplayComparison], columns: Sequence[str]) -> ReplayC
         return structs.replace(first, reasons=first.reasons[:MOST_REASONS])
     reasons: dict[str, DeadLetterReason] = {}
     for one in chain.from_iterable(part.reasons for part in parts):
-        known = reasons.get(one.reason)
-        reasons[one.reason] = structs.replace(known, number=known.number + one.number) if known else one
+        known = reasons.setdefault(one.reason, structs.replace(one, number=0))
+        first_at = min(known.first, one.first, key=_place)
+        reasons[one.reason] = structs.replace(known, number=known.number + one.number, first=first_at)
     places: dict[str, list[PlaceComparison]] = {}
     for place in chain.from_iterable(part.places for part in parts):
         places.setdefault(place.name, []).append(place)
@@ -206,8 +227,21 @@ def _place_of(parts: Sequence[PlaceComparison], columns: Sequence[str]) -> Place
         **{name: sum(getattr(part, name) for part in parts) for name in _ROWS},
         columns={name: by_column[name] for name in ordered},
         **{name: dict(sorted(_added(getattr(part, name) for part in parts).items())) for name in _BECAUSE},
-        **{name: tuple(chain.from_iterable(getattr(part, name) for part in parts))[:MOST_EXAMPLES] for name in _NAMED},
+        **{name: _first(chain.from_iterable(getattr(part, name) for part in parts)) for name in _NAMED},
     )
+
+
+def _first(examples: Iterable[Example]) -> tuple[Example, ...]:
+    """The first of all, if each piece has given its own first ones."""
+    return tuple(sorted(examples, key=lambda one: (_place(one.at), one.index)))[:MOST_EXAMPLES]
+
+
+def _place(at: str) -> tuple[str, *tuple[int, ...]]:
+    """What coordinates, blocks and windows are ordered by: the name, then numbers as numbers."""
+    found = _AT.fullmatch(at)
+    if found is None:
+        raise ValueError(f"{at!r} is no coordinate and no window")
+    return found[1], *(int(number or FIRST_INCARNATION) for number in found.groups()[1:])
 
 
 def _added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
@@ -220,7 +254,7 @@ def _added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
 
 def _lines(place: PlaceComparison) -> Iterator[str]:
     for kind, one in place.examples():
-        yield f"{place.name}: {kind} {one.at} index {one.index}: {one.described()}"
+        yield f"{place.name}: {kind} {one.described()}"
     for kind, number in place.unnamed().items():
         yield f"{place.name}: {number} more {kind}"
 

@@ -1,8 +1,8 @@
-"""Dividing the offsets of one request among lanes that read at the same time. Pure."""
+"""Dividing the offsets of one request: among lanes that read at the same time, or into pieces one after another. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from tidemark.offsets.ranges import RangeSet
 
@@ -21,3 +21,13 @@ def in_parts(selection: RangeSet, most: int, whole: Callable[[RangeSet], RangeSe
         parts.append(part)
         left -= part
     return parts
+
+
+def in_pieces(selection: RangeSet, size: int, whole: Callable[[RangeSet], RangeSet]) -> Iterator[RangeSet]:
+    """A selection in pieces of some `size` offsets; each has as many of all partitions. `whole` is as for `in_parts`."""
+    left = selection
+    while left:
+        # What is read together may lie in all partitions, as the offsets of a window do.
+        piece = whole(left.first(-(-size // len(left.partitions)))) & left
+        yield piece
+        left -= piece

@@ -81,14 +81,16 @@ function changes(title, found) {
         cell(line, place.name, "topic");
         cell(line, kind, "");
         cell(line, one.at, "topic");
-        cell(line, grouped(one.index), "number");
+        // An example of aggregates is a block or a window, and stands for several keys.
+        cell(line, one.keys ? `${grouped(one.keys)} ${one.keys === 1 ? "key" : "keys"}` : grouped(one.index), "number");
         cell(line, one.columns.join(", ") || one.why, "run");
       }
-      if (named.length < place[kind]) {
+      const shown = named.reduce((sum, one) => sum + (one.keys || 1), 0);
+      if (shown < place[kind]) {
         const line = examples.tBodies[0].insertRow();
         cell(line, place.name, "topic");
         cell(line, kind, "");
-        cell(line, `and ${grouped(place[kind] - named.length)} more`, "topic");
+        cell(line, `and ${grouped(place[kind] - shown)} more`, "topic");
         cell(line, "", "");
         cell(line, "", "");
       }

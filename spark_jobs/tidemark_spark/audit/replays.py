@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -40,10 +41,14 @@ DEAD_LETTERS = "dead letters"
 DEAD_LETTER_COLUMNS = ("outcome", "reason", "error")
 
 _KEY = [*COORDINATE, INDEX]
-_BEFORE, _AFTER, _COLUMNS, _WHY, _HAD = "_before", "_after", "_columns", "_why", "_had"
+# What `counted` takes of each row: whether it is there before and after the replay, and the columns in which it changes.
+BEFORE, AFTER, COLUMNS = "_before", "_after", "_columns"
+# Why a row is new or gone.
+BECAUSE = "_because"
+_HAD = "_had"
 
-# Takes the new rows of a place and all its rows; gives the new ones with _WHY.
-_WhyNew = Callable[[DataFrame, DataFrame], DataFrame]
+# Takes the new or gone rows of a place, and all its rows; gives the former with BECAUSE.
+_Why = Callable[[DataFrame, DataFrame], DataFrame]
 
 
 @dataclass(frozen=True)
@@ -92,70 +97,68 @@ class Comparing:
         return self._compare(DEAD_LETTERS, before, after, DEAD_LETTER_COLUMNS, _letters_new, _letters_gone())
 
     def _compare(
-        self,
-        name: str,
-        before: DataFrame,
-        after: DataFrame,
-        names: Sequence[str],
-        why_new: _WhyNew,
-        why_gone: Column,
+        self, name: str, before: DataFrame, after: DataFrame, names: Sequence[str], why_new: _Why, why_gone: Column
     ) -> PlaceComparison:
         # A row that is there twice is for an audit to find.
-        before = before.dropDuplicates(_KEY).withColumn(_BEFORE, F.lit(True))
+        before = before.dropDuplicates(_KEY).withColumn(BEFORE, F.lit(True))
         values = (F.col(f"field_{number}").alias(f"after_{number}") for number, _ in enumerate(names))
-        after = after.select(*_KEY, *values, F.lit(True).alias(_AFTER))
-        both = _joined(before, after, names).persist()
-        try:
-            return self._counted(name, both, names, why_new, why_gone)
-        finally:
-            both.unpersist()
+        after = after.select(*_KEY, *values, F.lit(True).alias(AFTER))
+        both = _joined(before, after, names)
+        return counted(name, both, names, why_new, partial(self._why_gone, why_gone), _examples)
 
-    def _counted(
-        self, name: str, both: DataFrame, names: Sequence[str], why_new: _WhyNew, why_gone: Column
-    ) -> PlaceComparison:
-        new, gone = F.col(_BEFORE).isNull(), F.col(_AFTER).isNull()
-        changed = ~new & ~gone & (F.size(_COLUMNS) > 0)
+    def _why_gone(self, why: Column, rows: DataFrame, _: DataFrame) -> DataFrame:
+        found = outcomes.each_message(self.messages).select(*COORDINATE, OUTCOME)
+        return rows.join(found, [*COORDINATE], "left").withColumn(BECAUSE, why)
+
+    def _why_new(self, more: str, lacking: str, rows: DataFrame, both: DataFrame) -> DataFrame:
+        letters = self.letters.select(*COORDINATE, F.lit(WAS_DEAD_LETTER).alias(BECAUSE)).dropDuplicates([*COORDINATE])
+        had = both.where(BEFORE).select(*COORDINATE, F.lit(True).alias(_HAD)).distinct()
+        joined = rows.join(letters, [*COORDINATE], "left").join(had, [*COORDINATE], "left")
+        why = F.when(F.col(_HAD), more).otherwise(F.coalesce(F.col(BECAUSE), F.lit(lacking)))
+        return joined.withColumn(BECAUSE, why)
+
+
+def counted(
+    name: str,
+    both: DataFrame,
+    names: Sequence[str],
+    why_new: _Why,
+    why_gone: _Why,
+    examples: Callable[[DataFrame], tuple[Example, ...]],
+) -> PlaceComparison:
+    """What becomes of each row of a place: `both` has BEFORE, AFTER (null: not there) and COLUMNS, and is computed once.
+
+    COLUMNS matters only for rows that are there before and after. Columns are counted in the order of `names`, then those
+    that the stream file no longer has. `examples` takes the changed, new or gone rows with BECAUSE.
+    """
+    both = both.persist()
+    new, gone = F.col(BEFORE).isNull(), F.col(AFTER).isNull()
+    changed = ~new & ~gone & (F.size(COLUMNS) > 0)
+    nothing = F.array().cast("array<string>")
+    try:
         counts = both.agg(
-            F.count(_BEFORE).alias("before"),
-            F.count(_AFTER).alias("after"),
+            F.count(BEFORE).alias("before"),
+            F.count(AFTER).alias("after"),
             F.count_if(~new & ~gone & ~changed).alias("same"),
             F.count_if(changed).alias("changed"),
             F.count_if(new).alias("new"),
             F.count_if(gone).alias("gone"),
         ).collect()[0]
-        by_column = {}
+        found: dict[str, Any] = {}
         if counts["changed"]:
-            exploded = both.where(changed).select(F.explode(_COLUMNS).alias(_COLUMNS)).groupBy(_COLUMNS).count()
-            found = {row[_COLUMNS]: row["count"] for row in exploded.collect()}
-            # In the order of the stream file; columns that it no longer has at the end.
-            by_column = {one: found[one] for one in [*names, *sorted(found.keys() - {*names})] if one in found}
-        news = why_new(both.where(new), both).persist() if counts["new"] else None
-        goners = self._by_outcome(both.where(gone), why_gone).persist() if counts["gone"] else None
-        result = PlaceComparison(
-            name=name,
-            **counts.asDict(),
-            columns=by_column,
-            new_because=_by_reason(news),
-            gone_because=_by_reason(goners),
-            changed_at=_examples(both.where(changed).withColumn(_WHY, F.lit("")) if counts["changed"] else None),
-            new_at=_examples(news),
-            gone_at=_examples(goners),
-        )
-        for frame in (news, goners):
-            if frame is not None:
-                frame.unpersist()
-        return result
-
-    def _by_outcome(self, rows: DataFrame, why: Column) -> DataFrame:
-        found = outcomes.each_message(self.messages).select(*COORDINATE, OUTCOME)
-        return rows.join(found, [*COORDINATE], "left").withColumn(_WHY, why)
-
-    def _why_new(self, more: str, lacking: str, rows: DataFrame, both: DataFrame) -> DataFrame:
-        letters = self.letters.select(*COORDINATE, F.lit(WAS_DEAD_LETTER).alias(_WHY)).dropDuplicates([*COORDINATE])
-        had = both.where(_BEFORE).select(*COORDINATE, F.lit(True).alias(_HAD)).distinct()
-        joined = rows.join(letters, [*COORDINATE], "left").join(had, [*COORDINATE], "left")
-        why = F.when(F.col(_HAD), more).otherwise(F.coalesce(F.col(_WHY), F.lit(lacking)))
-        return joined.withColumn(_WHY, why)
+            rows = both.where(changed).withColumn(BECAUSE, F.lit(""))
+            by_column = _numbers(rows.select(F.explode(COLUMNS).alias(COLUMNS)), COLUMNS)
+            ordered = [*names, *sorted(by_column.keys() - {*names})]
+            found["columns"] = {one: by_column[one] for one in ordered if one in by_column}
+            found["changed_at"] = examples(rows)
+        for kind, which, why in (("new", new, why_new), ("gone", gone, why_gone)):
+            if counts[kind]:
+                rows = why(both.where(which).withColumn(COLUMNS, nothing), both).persist()
+                found |= {f"{kind}_because": _numbers(rows, BECAUSE), f"{kind}_at": examples(rows)}
+                rows.unpersist()
+    finally:
+        both.unpersist()
+    return PlaceComparison(name=name, **counts.asDict(), **found)
 
 
 def _joined(before: DataFrame, after: DataFrame, names: Sequence[str]) -> DataFrame:
@@ -168,9 +171,7 @@ def _joined(before: DataFrame, after: DataFrame, names: Sequence[str]) -> DataFr
         )
     )
     columns = F.concat(F.array_compact(differing.cast("array<string>")), F.col(OTHERS))
-    in_both = F.col(_BEFORE).isNotNull() & F.col(_AFTER).isNotNull()
-    nothing = F.array().cast("array<string>")
-    return joined.select(*_KEY, _BEFORE, _AFTER, F.when(in_both, columns).otherwise(nothing).alias(_COLUMNS))
+    return joined.select(*_KEY, BEFORE, AFTER, columns.alias(COLUMNS))
 
 
 def _why_gone() -> Column:
@@ -192,26 +193,23 @@ def _letters_gone() -> Column:
 
 
 def _letters_new(rows: DataFrame, _: DataFrame) -> DataFrame:
-    return rows.withColumn(_WHY, F.lit(WAS_STORED))
+    return rows.withColumn(BECAUSE, F.lit(WAS_STORED))
 
 
-def _by_reason(rows: DataFrame | None) -> dict[str, int]:
-    if rows is None:
-        return {}
-    return {row[_WHY]: row["count"] for row in rows.groupBy(_WHY).count().orderBy(_WHY).collect()}
+def _numbers(rows: DataFrame, column: str) -> dict[str, int]:
+    """How many rows have each value."""
+    return {row[column]: row["count"] for row in rows.groupBy(column).count().orderBy(column).collect()}
 
 
-def _examples(rows: DataFrame | None) -> tuple[Example, ...]:
+def _examples(rows: DataFrame) -> tuple[Example, ...]:
     """The first rows by coordinate and index."""
-    if rows is None:
-        return ()
-    chosen = rows.select(*_KEY, _COLUMNS, _WHY).orderBy(*_KEY).limit(MOST_EXAMPLES)
+    chosen = rows.select(*_KEY, COLUMNS, BECAUSE).orderBy(*_KEY).limit(MOST_EXAMPLES)
     return tuple(
         Example(
             at=str(Coordinate(TopicPartition(row[AT[0]], row[AT[2]], row[AT[1]]), row[OFFSET])),
             index=row[INDEX],
-            columns=tuple(row[_COLUMNS]),
-            why=row[_WHY],
+            columns=tuple(row[COLUMNS]),
+            why=row[BECAUSE],
         )
         for row in chosen.collect()
     )

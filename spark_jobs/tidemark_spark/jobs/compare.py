@@ -1,7 +1,7 @@
 """The job that says what a replay will change. It commits nothing, and writes nothing into sinks and dead letters.
 
 Today's code computes the rows again, from the selected messages. The rows that count now are read from every sink that can
-be compared by row. The ledger keeps the comparison under the name of the replay's run.
+be compared. The ledger keeps the comparison under the name of the replay's run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from tidemark.errors import EXIT_DONE, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import check_read
-from tidemark.runs import comparing, discovery, into_sinks, lanes
+from tidemark.planning.dividing import in_pieces
+from tidemark.runs import comparing, discovery, into_sinks, lanes, whole_windows
 from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.runs.pacing import most_records
@@ -77,8 +78,9 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     view = opened.book.view()
     incarnations = discovery.newest_incarnations(register[1])
     parts = []
+    size = max(most_records(opened.stream.limits.max_records, None), _AT_LEAST)
     with Steps(spark, opened, "comparison", run) as steps:
-        for piece in offsets.pieces(max(most_records(opened.stream.limits.max_records, None), _AT_LEAST)):
+        for piece in in_pieces(offsets, size, whole_windows.whole(opened, sinks)):
             steps.begin(f"reading {piece.count()} of {offsets.count()} offsets", piece)
             parts.append(_of_piece(spark, opened, run, selection, piece, incarnations, sinks, steps))
     comparing.check_unchanged(view, opened.book.view(), offsets)
@@ -144,7 +146,7 @@ def _written(opened: OpenStream, sinks: Sinks) -> list[SinkSettings]:
 
 
 def _places(against: Comparing, steps: Steps, sinks: Sinks) -> Iterator[PlaceComparison]:
-    """Every written sink that can be compared by row; and the dead letters, if the replay writes all sinks."""
+    """Every written sink that can be compared; and the dead letters, if the replay writes all sinks."""
     opened = against.opened
     for settings in _written(opened, sinks):
         sink = kind_of(settings.type).with_spark()

@@ -97,6 +97,15 @@ class AggregateTable:
         """
         self._rows.prepare(stream, ledger, layout)
 
+    def check(self, layout: Layout) -> None:
+        """Raises WrongUse if the table was made with another layout. One that is not there yet can have any."""
+        try:
+            owner = self._rows.owner()
+        except TableMissing:
+            return
+        if owner:
+            layout.check(f"HBase table {self.table}", owner)
+
     def block(self, unmade: Block = WHOLE_WINDOWS) -> Block:
         """The blocks that the table was made with. `unmade`: those of a table that is not there, and so has no cells."""
         try:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
+from tidemark.audit.comparison import PlaceComparison
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.aggregates.table import aggregate_table
 from tidemark_spark.audit.comparing import Audit, Audited
-from tidemark_spark.sinks.aggregates.audit import compare_aggregates
+from tidemark_spark.audit.replays import Comparing
+from tidemark_spark.sinks.aggregates.audit import audit_contributions, compare_contributions
 from tidemark_spark.sinks.aggregates.reader import key_totals
 from tidemark_spark.sinks.aggregates.writer import HBaseAggregates
 from tidemark_spark.sinks.contract import Sink
@@ -25,5 +27,8 @@ class SparkAggregates:
 
     def audit(self, audit: Audit, settings: HBaseAggregatesSink) -> Audited:
         whole = RangeSet(one for one in audit.in_kafka if one.partition.topic not in audit.compacted)
-        report, findings = compare_aggregates(audit.spark, audit.opened, settings, audit.stored, whole, audit.some)
+        report, findings = audit_contributions(audit.spark, audit.opened, settings, audit.stored, whole, audit.some)
         return Audited(report, findings, None)
+
+    def compare(self, comparing: Comparing, settings: HBaseAggregatesSink) -> PlaceComparison:
+        return compare_contributions(comparing, settings)

@@ -1,17 +1,20 @@
-"""The audit of aggregates: compares what each unit should contribute to each key with what is stored.
+"""Aggregates, audited or compared: what each unit should contribute to each key, against what is stored.
 
-A unit is a window, or what it has read of a block of offsets (see `first_reads`). The audit computes contributions from
-Kafka, so only for units that Kafka still holds as a whole. Findings are whole units too, because a replay repairs a unit.
+A unit is a window, or what it has read of a block of offsets (see `first_reads`). Contributions are computed from Kafka, so
+an audit has only those of units that Kafka still holds as a whole. Its findings are whole units too, because a replay
+repairs a unit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import and_
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tidemark.audit.comparison import MOST_EXAMPLES, NOT_GIVEN_NOW, WAS_NOT_GIVEN, Example, PlaceComparison
 from tidemark.audit.report import SHOWN_COORDINATES, PlaceReport
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet
@@ -19,9 +22,11 @@ from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.aggregates.computed import Aggregate
 from tidemark.sinks.aggregates.rows import block_of, qualifier
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.aggregates.table import aggregate_table, counting
+from tidemark.sinks.aggregates.table import Layout, aggregate_table, counting
 from tidemark.sinks.first_reads import Block, FirstWindows
+from tidemark_spark.audit.replays import AFTER, BECAUSE, BEFORE, COLUMNS, Comparing, counted
 from tidemark_spark.columns import INCARNATION, PARTITION, TOPIC
+from tidemark_spark.rows import outcomes
 from tidemark_spark.sinks.aggregates.aggregating import (
     ROWS,
     ROWS_ACK,
@@ -40,7 +45,7 @@ from tidemark_spark.sinks.aggregates.reader import ACK, DEBRIS, QUALIFIER, WANTE
 _TOLERANCE = 1e-9
 
 
-def compare_aggregates(
+def audit_contributions(
     spark: SparkSession,
     opened: OpenStream,
     sink: HBaseAggregatesSink,
@@ -62,24 +67,17 @@ def compare_aggregates(
     units = _units(whole, block)
     looked_at = None if asked is None else _units(first.intact(asked, block), block)
 
-    given = with_units(chosen(stored, sink.key, aggregates), whole, block).where(
-        F.col(unit_columns(block)[-1]).isNotNull()
-    )
-    expected = units.named(spark, contributions(given, len(keys), aggregates, block))
-    expected = expected.withColumn(ACK, F.lpad(F.lower(F.hex(ROWS_ACK)), 16, "0"))
-
     counts = counting(windows, sink.table, block)
     found = all_contributions(spark, table, counts, units, looked_at, len(keys), aggregates).persist()
     debris = found.agg(F.coalesce(F.sum(DEBRIS), F.lit(0))).collect()[0][0]
     there = found.where(F.col(QUALIFIER).isNotNull())
     unproven = there.where(~F.col(WANTED)).count()
 
-    left = expected.select(QUALIFIER, *keys, *_values(aggregates), ROWS, ACK).alias("left")
-    right = there.where(F.col(WANTED)).alias("right")
-    same_place = reduce(and_, (_left(name).eqNullSafe(_right(name)) for name in [QUALIFIER, *keys]))
-    same = reduce(and_, [_same(one, name) for one, name in zip(aggregates, _values(aggregates), strict=True)])
+    made = units.named(spark, _made(sink, aggregates, stored, whole, block))
+    both = _joined(made, there.where(F.col(WANTED)), keys)
+    same = reduce(and_, _same_values(aggregates))
     same = same & (_left(ROWS) == _right(ROWS)) & (_left(ACK) == _right(ACK)) & _right(WHOLE)
-    both = left.join(right, same_place, "full_outer").select(
+    both = both.select(
         *(F.coalesce(_left(name), _right(name)).alias(name) for name in [QUALIFIER, *keys]),
         _right(QUALIFIER).isNull().alias("missing"),
         _left(QUALIFIER).isNull().alias("extra"),
@@ -111,6 +109,82 @@ def compare_aggregates(
         extra_at=at["extra"],
     )
     return report, RangeSet(one for row in wrong for one in units.offsets(row[QUALIFIER]))
+
+
+def compare_contributions(comparing: Comparing, sink: HBaseAggregatesSink) -> PlaceComparison:
+    """Compare the contributions that count with those that a replay would write. Reads the whole table.
+
+    A replay reads whole units, so only these are compared. The number of rows in a contribution is not.
+    Raises WrongUse for a table that was made with another layout: the replay would be refused too.
+    """
+    opened = comparing.opened
+    aggregates = sink.aggregates(opened.stream.fields)
+    table = aggregate_table(opened.connections, sink.hbase, sink.table)
+    block = sink.whole_blocks
+    table.check(Layout(sink.key, aggregates, block))
+    windows = opened.book.committed()
+    read = FirstWindows(windows).intact(comparing.offsets, block)
+    units = _units(read, block)
+    keys = [key_name(number) for number, _ in enumerate(sink.key)]
+
+    stored = outcomes.stored(comparing.messages)
+    made = units.named(comparing.spark, _made(sink, aggregates, stored, read, block))
+    counts = counting(windows, sink.table, block)
+    found = all_contributions(comparing.spark, table, counts, units, units, len(keys), aggregates)
+    both = _joined(made, found.where(F.col(QUALIFIER).isNotNull()), keys)
+    changed = (F.when(~same, F.lit(one.name)) for one, same in zip(aggregates, _same_values(aggregates), strict=True))
+    before, after = _right(QUALIFIER), _left(QUALIFIER)
+    rows = both.select(
+        F.coalesce(before, after).alias(QUALIFIER),
+        before.alias(BEFORE),
+        after.alias(AFTER),
+        F.array_compact(F.array(*changed)).alias(COLUMNS),
+    )
+    names = [one.name for one in aggregates]
+    return counted(sink.name, rows, names, _because(WAS_NOT_GIVEN), _because(NOT_GIVEN_NOW), _units_of)
+
+
+def _because(why: str) -> Callable[[DataFrame, DataFrame], DataFrame]:
+    return lambda rows, _: rows.withColumn(BECAUSE, F.lit(why))
+
+
+def _units_of(rows: DataFrame) -> tuple[Example, ...]:
+    """The first units of contributions, each with the number of its keys that have the same columns and reason."""
+    found = rows.groupBy(QUALIFIER, COLUMNS, BECAUSE).count()
+    # Topic, partition and first offset; or lane and number.
+    parts = F.split(QUALIFIER, "/")
+    order = (parts[0], parts[1].cast("int"), F.get(parts, F.lit(2)).cast("long"), F.col(COLUMNS))
+    return tuple(
+        Example(
+            at=f"{'window' if block_of(row[QUALIFIER].encode()) is None else 'block'} {_unit(row[QUALIFIER])}",
+            index=0,
+            keys=row["count"],
+            columns=tuple(row[COLUMNS]),
+            why=row[BECAUSE],
+        )
+        for row in found.orderBy(*order).limit(MOST_EXAMPLES).collect()
+    )
+
+
+def _made(
+    sink: HBaseAggregatesSink,
+    aggregates: Sequence[Aggregate],
+    stored: DataFrame,
+    whole: FirstWindows,
+    block: Block,
+) -> DataFrame:
+    """What whole units contribute by these rows: their unit's columns, key, values, ROWS, ACK."""
+    given = with_units(chosen(stored, sink.key, aggregates), whole, block).where(
+        F.col(unit_columns(block)[-1]).isNotNull()
+    )
+    made = contributions(given, len(sink.key), aggregates, block)
+    return made.withColumn(ACK, F.lpad(F.lower(F.hex(ROWS_ACK)), 16, "0"))
+
+
+def _joined(made: DataFrame, found: DataFrame, keys: Sequence[str]) -> DataFrame:
+    """What is made now (`_left`) and what is stored (`_right`), by unit and key."""
+    same_place = reduce(and_, (_left(name).eqNullSafe(_right(name)) for name in [QUALIFIER, *keys]))
+    return made.alias("left").join(found.alias("right"), same_place, "full_outer")
 
 
 def _units(windows: FirstWindows, block: Block) -> _Windows | _Blocks:
@@ -162,10 +236,6 @@ class _Blocks:
         return self._windows.whole(RangeSet([OffsetRange(at, start, start + 1)]), [self._size])
 
 
-def _values(aggregates: tuple[Aggregate, ...]) -> list[str]:
-    return [value_name(number) for number, _ in enumerate(aggregates)]
-
-
 def _left(name: str) -> Column:
     return F.col(f"left.{name}")
 
@@ -174,14 +244,20 @@ def _right(name: str) -> Column:
     return F.col(f"right.{name}")
 
 
-def _same(one: Aggregate, name: str) -> Column:
-    """Whether two states are the same; never null."""
-    left, right = _left(name), _right(name)
+def _same_values(aggregates: Sequence[Aggregate]) -> list[Column]:
+    names = map(value_name, range(len(aggregates)))
+    return [same_state(one, _left(name), _right(name)) for one, name in zip(aggregates, names, strict=True)]
+
+
+def same_state(one: Aggregate, left: Column, right: Column) -> Column:
+    """Whether two states, as `contributions` has them, are the same; never null."""
     same = left.eqNullSafe(right)
     if one.function != "sum" or one.kind != "double":
         return same
     numbers = [side.cast("string").try_cast("double") for side in (left, right)]
-    near = F.abs(numbers[0] - numbers[1]) <= F.greatest(*map(F.abs, numbers)) * _TOLERANCE
+    largest = F.greatest(*map(F.abs, numbers))
+    # To Spark, NaN equals itself and is larger than all numbers.
+    near = (largest < F.lit(float("inf"))) & (F.abs(numbers[0] - numbers[1]) <= largest * _TOLERANCE)
     return same | F.coalesce(near, F.lit(False))
 
 
