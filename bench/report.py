@@ -21,12 +21,12 @@ def table(results: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for one in results.values():
-        ratio = one["ratio"]
+        ratio, messages = one["ratio"], f"{one['messages']:,}" if one["messages"] else "none"
         target = "none" if one["target"] is None else f"{'≥' if one['speed'] else '≤'} {one['target']}"
         met = {True: "yes", False: "**no**", None: ""}[one["met"]]
         lines.append(
             f"| {one['what']} | {ratio['min']}, **{ratio['median']}**, {ratio['max']} | {target} | {met} | "
-            f"{one['messages']:,}, {one['pairs']} | {one['day']} |"
+            f"{messages}, {one['pairs']} | {one['day']} |"
         )
     return "\n".join(lines)
 
