@@ -225,8 +225,10 @@ def test_a_replay_after_a_bug_fix_changes_what_its_comparison_said(make: Make, m
         sink["table" if "table" in sink else "folder"] = f"{play.name}{suffix.get(str(sink['type']), '')}"
     play.rewrite(sinks=sinks, **WRONG)
     play.produce(300)
-    zero = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "PUT http://h/a HTTP/1.1" 0 %d 0.1'
-    play.kafka.send([(play.topics[0], size % 4, None, zero % size) for size in range(3, 9)])
+    zero = b'1.2.3.4 - - [21/Nov/2026:07:10:00 +0000] "%b http://zzz/a HTTP/1.1" 0 %d 0.1'
+    # These alone have the method PUT.
+    zeros = [(size, zero % (b"PUT" if size < 7 else b"GET", size)) for size in range(3, 9)]
+    play.kafka.send([(play.topics[0], size % 4, None, line) for size, line in zeros])
     play.ingest()
     # Two windows: some of the rows before are a replay's.
     play.select(LaneKind.REPLAY, play.ranges(0, 1, (0, 20)))
