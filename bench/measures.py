@@ -16,7 +16,7 @@ class Measure:
     """`interval` says what is within the time of each side. `speed`: the ratio is ours to theirs in speed, not in time.
 
     `target`: None for an option whose price is to be known. `messages`: how many a measure takes; None for as many as were
-    asked for.
+    asked for, 0 for none.
     """
 
     name: str

@@ -129,15 +129,17 @@ class Units:
         unit = self.of(place)
         if len(unit) == 1:
             return qualifier("ingest", records[unit[0]].seq)
-        at = TopicPartition(place[0], place[1])
-        return block_qualifier(at, min(one[2] for one, its in self._of.items() if its == unit))
+        return block_qualifier(TopicPartition(place[0], place[1]), self._start(unit))
+
+    def _start(self, unit: tuple[Any, ...]) -> int:
+        return min(one[2] for one, its in self._of.items() if its == unit)
 
     def named(self, place: Place, records: list[Record]) -> tuple[Any, ...]:
         """The unit as a comparison names it, after what it is ordered by."""
         unit = self.of(place)
         if len(unit) == 1:
             return unit, f"window ingest/{records[unit[0]].seq}"
-        start = min(one[2] for one, its in self._of.items() if its == unit)
+        start = self._start(unit)
         return (*place[:2], start), f"block {place[0]}/{place[1]}@{start}"
 
     def whole(self, places: Iterable[Place]) -> RangeSet:

@@ -99,20 +99,20 @@ class AggregateTable:
 
     def check(self, layout: Layout) -> None:
         """Raises WrongUse if the table was made with another layout. One that is not there yet can have any."""
-        try:
-            owner = self._rows.owner()
-        except TableMissing:
-            return
-        if owner:
+        if owner := self._owner():
             layout.check(f"HBase table {self.table}", owner)
 
     def block(self, unmade: Block = WHOLE_WINDOWS) -> Block:
         """The blocks that the table was made with. `unmade`: those of a table that is not there, and so has no cells."""
-        try:
-            owner = self._rows.owner()
-        except TableMissing:
-            return unmade
+        owner = self._owner()
         return _block_of(owner) if owner else unmade
+
+    def _owner(self) -> dict[str, Any]:
+        """The table's mark; empty for a table without one, and for one that is not there."""
+        try:
+            return self._rows.owner()
+        except TableMissing:
+            return {}
 
     def write(self, cells: Iterable[Put], generation: int) -> None:
         """Write cells, each with `generation` as its timestamp; writing them again changes nothing.

@@ -84,28 +84,17 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
     folders.path_of(base)
     mark = {_STREAM: stream, _LEDGER: ledger}
     wanted = Schema.from_arrow(schema)
-    # "ignore": another program may have made the table first. The mark is checked below.
     configuration = {**mark, "delta.enableDeletionVectors": "false"}
-    try:
-        # Where programs make it at the same time, it is there also if this one has lost.
-        with suppress(CommitFailedError):
-            DeltaTable.create(
-                folders.escaped(base),
-                wanted,
-                mode="ignore",
-                partition_by=[GENERATION],
-                configuration=configuration,
-                raise_if_key_not_exists=False,
-            )
-        table = DeltaTable(folders.escaped(base))
-    except (TableNotFoundError, OSError) as problem:
-        raise Unreachable(f"{base}: {problem}") from problem
-    found = table.metadata().configuration
-    check_owner(base, {"stream": found.get(_STREAM, "nobody"), "ledger": found.get(_LEDGER, "none")}, stream, ledger)
-    if beyond := _BEYOND & {*(table.protocol().reader_features or ())}:
-        raise WrongUse(f"{base}: Tidemark does not read tables with {', '.join(sorted(beyond))}; name another folder")
 
-    def add_columns(table: DeltaTable) -> None:
+    def checked(table: DeltaTable) -> None:
+        found = table.metadata().configuration
+        check_owner(
+            base, {"stream": found.get(_STREAM, "nobody"), "ledger": found.get(_LEDGER, "none")}, stream, ledger
+        )
+        if beyond := _BEYOND & {*(table.protocol().reader_features or ())}:
+            raise WrongUse(
+                f"{base}: Tidemark does not read tables with {', '.join(sorted(beyond))}; name another folder"
+            )
         there = {field.name: field for field in table.schema().fields}
         if wrong := [one.name for one in wanted.fields if one.name in there and there[one.name].type != one.type]:
             raise WrongUse(
@@ -115,7 +104,21 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
         if missing := [one for one in wanted.fields if one.name not in there]:
             table.alter.add_columns(missing)
 
-    _change(base, add_columns)
+    try:
+        # "ignore": another program may have made the table first, and then its mark is checked. Where several make it at the
+        # same time, it is there also if this one has lost.
+        with suppress(CommitFailedError):
+            DeltaTable.create(
+                folders.escaped(base),
+                wanted,
+                mode="ignore",
+                partition_by=[GENERATION],
+                configuration=configuration,
+                raise_if_key_not_exists=False,
+            )
+        _change(base, checked)
+    except (TableNotFoundError, OSError) as problem:
+        raise Unreachable(f"{base}: {problem}") from problem
 
 
 def _change(base: str, change: Callable[[DeltaTable], object]) -> None:
