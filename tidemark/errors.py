@@ -55,6 +55,19 @@ class ConnectionMissing(WrongUse):
     """
 
 
+class PackageMissing(WrongUse):
+    """Raised when a package is not installed that only some streams need, or some of their requests.
+
+    To do: install it, as the message says.
+    """
+
+
+# What pip is given for packages that only some need, as pyproject.toml has it. Errors name these and never a distribution of
+# Tidemark, which is on no index: its import name belongs to another project there.
+DELTALAKE = "deltalake>=1.6,<2"
+PYSPARK = ("pyspark==4.2.0", "pyspark-client==4.2.0")
+
+
 class AuthenticationFailed(WrongUse):
     """Raised when a server refuses this login, asks for another certificate, or shows a certificate that is not
     trusted. Contrast `NotAuthorized`.

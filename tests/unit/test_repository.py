@@ -7,11 +7,13 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests.support.covering import REPOSITORY
+from tidemark.errors import DELTALAKE, PYSPARK
 
 GENERAL = ("tidemark", "spark_jobs", "plugins", "dags/tidemark_dags")
 DOCUMENTS = sorted(path for path in REPOSITORY.glob("**/*.md") if not {".venv", ".local"} & set(path.parts))
@@ -168,6 +170,61 @@ def test_the_documents_are_a_site_with_every_page_in_its_menu(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "ARCHITECTURE" / "index.html").is_file()
     assert (tmp_path / "docs" / "adr" / "index.html").is_file()
+
+
+# An index's name for Tidemark, in a command or a list of requirements. A folder, an image or a program may have any name.
+_INSTALLS = re.compile(
+    r"""tidemark\[ |                                        # an extra of it
+    \binstall\s+['"`]?tidemark(?![\w./-]) |
+    \b(?:pip3?|pipx|uvx?|poetry|pdm|conda)\s[^\n]*[\s'"]tidemark(?=[\s'"`=<>~;,]|$) |
+    ^\s*(?:-\s*)?["']?tidemark\s*(?:[=~<>!]=|[<>]|@)        # a line of requirements""",
+    re.VERBOSE | re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "install tidemark[delta]",
+        "pip install tidemark",
+        "pip install 'tidemark>=1'",
+        "uv add --dev tidemark",
+        "tidemark==0.1.0",
+        '  "tidemark>=0.1",',
+    ],
+)
+def test_a_text_that_installs_a_stranger_would_be_noticed(text: str) -> None:
+    assert _INSTALLS.search(text)
+
+
+def test_no_text_tells_people_to_install_a_name_that_is_not_ours() -> None:
+    """On the package index, `tidemark` is somebody else's project, whose code would run on the user's machine."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    assert project["name"] == "tidemark-replay"
+    texts = {path: path.read_text(errors="replace") for path in tracked() if path != Path(__file__)}
+    # What the history tells of former texts stays.
+    found = {
+        str(path.relative_to(REPOSITORY)): said[0]
+        for path, text in texts.items()
+        if path.name != "CHANGELOG.md" and (said := _INSTALLS.search(text))
+    }
+    assert found == {}
+
+
+def test_the_packages_that_errors_name_are_those_of_the_project() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert extras["delta"] == [DELTALAKE]
+    assert [*PYSPARK] == extras["spark"]
+    written = [
+        path.relative_to(REPOSITORY)
+        for room in GENERAL
+        for path in (REPOSITORY / room).rglob("*.py")
+        if "pip install" in path.read_text()
+    ]
+    assert written
+    # Each says it with the constants above: no bound stands there twice.
+    assert [path for path in written if not re.search("DELTALAKE|PYSPARK", (REPOSITORY / path).read_text())] == []
 
 
 def test_there_are_documents() -> None:

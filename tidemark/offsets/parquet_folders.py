@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePath
 from urllib.parse import unquote
 
-from tidemark.errors import WrongUse
+from tidemark.errors import DELTALAKE, PackageMissing, WrongUse
 
 _LOG = "_delta_log"
 
@@ -36,9 +36,9 @@ def _of_delta(folder: Path) -> list[Path]:
         from deltalake import DeltaTable
         from deltalake.exceptions import DeltaError
     except ModuleNotFoundError:
-        raise WrongUse(
-            f"{folder}: is a Delta table, and some of its files may no longer count. Install the package deltalake "
-            "(tidemark[delta]), or write the rows into a folder of plain Parquet files"
+        raise PackageMissing(
+            f"{folder}: is a Delta table, and some of its files may no longer count. Reading it needs the package "
+            f"deltalake: pip install '{DELTALAKE}'. Or write the rows into a folder of plain Parquet files"
         ) from None
     log = folder / _LOG
     if link := next((one for one in (log, *log.rglob("*")) if one.is_symlink()), None):

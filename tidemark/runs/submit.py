@@ -18,7 +18,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from tidemark.clients.connections import Connection
 from tidemark.engine import client
 from tidemark.engine.address import socket_path
-from tidemark.errors import WrongUse
+from tidemark.errors import PYSPARK, PackageMissing, WrongUse
 from tidemark.schemes.parts import Part, Text
 from tidemark.streams.engine import shown_to_people
 from tidemark.streams.model import Stream
@@ -168,7 +168,7 @@ def _submit(connection: Connection) -> str:
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     found = shutil.which(name, path=places)
     if found is None:
-        raise WrongUse(
-            f"{name} was not found: install pyspark (the extra `spark` of this package), or put it on the PATH"
+        raise PackageMissing(
+            f"{name} was not found: put it on the PATH, or install Spark: pip install {' '.join(map(repr, PYSPARK))}"
         )
     return found

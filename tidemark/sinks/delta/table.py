@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from tidemark.errors import Conflict, LedgerContradiction, Unreachable, WrongUse
+from tidemark.errors import DELTALAKE, Conflict, LedgerContradiction, PackageMissing, Unreachable, WrongUse
 from tidemark.functions.types import FieldType
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record
@@ -41,7 +41,7 @@ try:
     from deltalake.exceptions import CommitFailedError, TableNotFoundError
     from deltalake.transaction import AddAction, RemoveAction
 except ModuleNotFoundError as problem:
-    raise WrongUse("a sink of type delta needs the package deltalake: install tidemark[delta]") from problem
+    raise PackageMissing(f"a sink of type delta needs the package deltalake: pip install '{DELTALAKE}'") from problem
 
 TYPE = "delta"
 GENERATION = "_generation"
