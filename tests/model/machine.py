@@ -215,7 +215,8 @@ class Work:
         return self.taken.pending.window.counts_for(sink)
 
     def verify(self) -> Receipt:
-        changes = changes_since_pin(self.world.kafka, self.taken.pending.window)
+        window = self.taken.pending.window
+        changes = changes_since_pin(self.world.kafka, window, self.actor.book.reads(window))
         if changes:
             raise SourceChanged("; ".join(changes))
         name = (self.lane, self.taken.pending.window.seq, self.taken.attempt.generation)

@@ -12,12 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from tests.support.memory import MemoryStore
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.audit.coverage import coverage
 from tidemark.audit.report import prove_coverage, tombstone_reports
 from tidemark.errors import ClaimOverlap, NotApproved, OffsetsErased, OffsetsOutOfRange, WrongUse
+from tidemark.ledger.backup import restore
+from tidemark.ledger.book import REGISTER, Book
 from tidemark.ledger.erased import erased, tombstones
 from tidemark.ledger.lookup import look_up
+from tidemark.ledger.rebuilding import rebuild
 from tidemark.ledger.records import LaneKind, Record, SinkReceipt, positions
 from tidemark.ledger.register import open_lane
 from tidemark.ledger.verifying import verify
@@ -27,6 +31,7 @@ from tidemark.runs import erasing, keys, lanes, steering
 from tidemark.runs.approval import People
 from tidemark.runs.requests import BackfillRequest, EraseRequest, ReplayRequest
 from tidemark.runs.selecting import divided, select
+from tidemark.runs.since_pin import changes_since_pin, lost_since_pin
 from tidemark.sinks.aggregates.rows import block_qualifier
 from tidemark.sinks.aggregates.table import counting, place_of
 from tidemark.views import where
@@ -306,6 +311,67 @@ def test_an_erasure_whose_first_window_reads_nothing_goes_on(tmp_path: Path) -> 
     done = erasing.done(made.opened, lane)
     assert (done.erased, done.read_again) == (wanted, offsets((0, 30, 35), (0, 36, 40)))
     assert lanes.is_done(made.opened, lane)
+
+
+EARLIEST = TEXT.replace("dead_letters:", f"{BLOCKS}dead_letters:")
+
+
+def expired(folder: Path) -> tuple[StreamInMemory, RangeSet]:
+    """Offset 0 is a window of its own, and Kafka has deleted it. Offset 15 lies in a block that is read again."""
+    made = StreamInMemory(folder, text=EARLIEST)
+    for end in (1, 10, 20):
+        made.ends((0, end))
+        made.ingest(f"run {end}")
+    made.ends((5, 20))
+    return made, offsets((0, 0, 1), (0, 15, 16))
+
+
+def of_two_incarnations(folder: Path) -> tuple[StreamInMemory, RangeSet]:
+    """An offset of partition 1 of the first incarnation, and one of partition 0 of the second."""
+    made = StreamInMemory(folder, text=EARLIEST.replace("start: earliest", "start: earliest\n  on_recreated: accept"))
+    made.ends((0, 0), (50, 51))
+    made.ingest("run 1")
+    made.kafka.ids["orders"] = "id2"
+    made.ends((0, 12), (0, 1))
+    made.ingest("run 2")
+    return made, RangeSet([OffsetRange(at(1), 50, 51), OffsetRange(at(0, 2), 5, 6)])
+
+
+@pytest.mark.covers("N27")
+@pytest.mark.parametrize("made_by", [expired, of_two_incarnations])
+def test_a_window_that_also_erases_what_kafka_has_no_more_can_be_committed(
+    tmp_path: Path, made_by: Callable[[Path], tuple[StreamInMemory, RangeSet]]
+) -> None:
+    """Its check against Kafka is about what it reads, and says so where that has changed."""
+    made, wanted = made_by(tmp_path)
+    lane = opened_lane(made, wanted)
+    pending = erasing.erase_without_spark(made.opened, lane, "erasure")
+    assert pending is not None
+    window, reads = pending.window, made.opened.book.reads(pending.window)
+    assert made.opened.book.covers(window) & wanted == wanted
+    assert changes_since_pin(made.opened.log, window, reads) == []
+    start, end = made.kafka.logs["orders"][0]
+    made.kafka.logs["orders"][0] = (12, end) if start else (6, end)
+    (change,) = changes_since_pin(made.opened.log, window, reads)
+    assert change.startswith("orders")
+    assert "the log now begins at" in change
+    lost = lost_since_pin(made.opened, window)
+    assert lost
+    assert lost & reads == lost
+    made.kafka.logs["orders"][0] = (start, end)
+    made.process(lane, "erasure")
+    lanes.finish(made.opened, lane)
+    assert erased(made.opened.book.committed()) == wanted
+    # The ids in the ledger stay those of each incarnation, also where only the history is left.
+    found, there = made.opened.book.register(), Book(MemoryStore(), "orders")
+    assert found is not None
+    del made.store.values[REGISTER]
+    rebuild(made.opened.book, tmp_path / "rebuilt", lambda: "the mark of the results")
+    restore(there, tmp_path / "rebuilt")
+    again = there.register()
+    assert again is not None
+    ids = [[(one.incarnation, one.topic_id) for one in each[1].topics["orders"]] for each in (found, again)]
+    assert ids[0] == ids[1]
 
 
 ACCEPTING = TEXT.replace("start: earliest", "start: earliest\n  on_recreated: accept\n  on_truncated: accept")

@@ -385,7 +385,7 @@ def _at_most_once(
 def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener) -> Receipt:
     """Steps 3 to 5."""
     window = taken.pending.window
-    work.read(window, book.covers(window) - book.erases(window), taken.attempt, fence)
+    work.read(window, book.reads(window), taken.attempt, fence)
     on_step(Step.READ)
     fence.check()
     work.store(taken.attempt, fence, on_step)

@@ -398,6 +398,10 @@ class Book:
         """The offsets that a window erases: it covers them and reads nothing of them."""
         return NOTHING if window.erases is None else self.covers(window) & self.selection(window.erases.selection)
 
+    def reads(self, window: Window) -> RangeSet:
+        """The offsets that a window reads: all that it covers, without what it erases."""
+        return self.covers(window) - self.erases(window)
+
     # selections: each is named by its digest, so writing one twice changes nothing
 
     def selection(self, ref: SelectionRef) -> RangeSet:

@@ -24,6 +24,7 @@ from tidemark.ledger.records import (
     Guarantee,
     Head,
     LaneEntry,
+    LaneKind,
     LaneState,
     Position,
     Record,
@@ -146,7 +147,8 @@ def _read_pages(book: Book, left: _Left) -> None:
 def _learn(left: _Left, record: Record, *, in_history: bool = True) -> None:
     left.generation = max(left.generation, record.attempt.generation)
     left.ordinal = max(left.ordinal, record.attempt.ordinal)
-    for one in record.window.ranges:
+    # What an erasure only erases may be of an earlier incarnation than the topic's, whose id its window has.
+    for one in record.window.ranges if record.kind != LaneKind.ERASE else ():
         known = left.topics.setdefault(one.topic, {})
         topic_id = record.window.topic_ids.get(one.topic)
         if topic_id is not None and one.incarnation not in known:

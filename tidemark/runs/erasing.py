@@ -156,7 +156,7 @@ def _check_places(opened: OpenStream, erased: RangeSet) -> None:
 
 def reads_nothing(opened: OpenStream, window: Window) -> bool:
     """Whether a window of an erasure only erases, so that no Spark job has to run."""
-    return not opened.book.covers(window) - opened.book.erases(window)
+    return not opened.book.reads(window)
 
 
 def erase_without_spark(opened: OpenStream, lane: str, run: str, *, take_over: bool = False) -> Pending | None:

@@ -123,7 +123,7 @@ def pin(opened: OpenStream, saved: SavedPlan, run: str) -> Pending | None:
     found = book.head(INGEST)
     if found is not None:
         _check(saved, window, found.head)
-    changes = changes_since_pin(opened.log, window)
+    changes = changes_since_pin(opened.log, window, window.hull())
     known = known_now(opened, tuple(window.topic_ids), learn=not changes)
     strangers = sorted({one.topic for one in window.ranges if known.incarnations.get(one.topic) != one.incarnation})
     if changes or strangers:

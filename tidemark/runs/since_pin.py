@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from msgspec import structs
 
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import TopicLog
-from tidemark.ledger.records import Window
+from tidemark.ledger.records import Window, WindowRange
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs.open_stream import OpenStream
 
 
-def changes_since_pin(kafka: KafkaLog, window: Window) -> list[str]:
-    """The changes since the window was pinned, in words; empty when all still fits (step 5)."""
-    now = kafka.topics(window.topic_ids, window.isolation)
-    ends = kafka.epoch_ends(newer_epochs(window, now))
+def changes_since_pin(kafka: KafkaLog, window: Window, read: RangeSet) -> list[str]:
+    """The changes since the window was pinned, in words; empty when all still fits (step 5).
+
+    `read`: the offsets that the window reads (`Book.reads`). Kafka need not have what it only erases.
+    """
+    judged = _judged(window, read)
+    now = kafka.topics({one.topic for one in judged}, window.isolation)
+    ends = kafka.epoch_ends(_newer_epochs(window, judged, now))
     changes = []
-    for topic, topic_id in sorted(window.topic_ids.items()):
+    for topic in sorted({one.topic for one in judged}):
+        topic_id = window.topic_ids[topic]
         if topic not in now:
             changes.append(f"topic {topic} is gone")
         elif now[topic].topic_id != topic_id:
             changes.append(f"topic {topic} was recreated (id {now[topic].topic_id}, pinned {topic_id})")
-    for one in window.ranges:
+    for one in judged:
         log = now.get(one.topic)
         if log is None or log.topic_id != window.topic_ids[one.topic]:
             continue
@@ -39,11 +46,13 @@ def changes_since_pin(kafka: KafkaLog, window: Window) -> list[str]:
 
 
 def lost_since_pin(opened: OpenStream, window: Window) -> RangeSet:
-    """The offsets of a pinned window that Kafka has deleted since."""
-    logs = opened.log.topics(window.topic_ids, window.isolation)
-    return RangeSet(
+    """The offsets that a pinned window reads, and that Kafka has deleted since."""
+    read = opened.book.reads(window)
+    judged = _judged(window, read)
+    logs = opened.log.topics({one.topic for one in judged}, window.isolation)
+    return read & RangeSet(
         OffsetRange(one.at, one.start, min(one.until, logs[one.topic].partitions[one.partition].start))
-        for one in window.ranges
+        for one in judged
         if one.topic in logs
         and one.partition in logs[one.topic].partitions
         and logs[one.topic].topic_id == window.topic_ids[one.topic]
@@ -53,8 +62,25 @@ def lost_since_pin(opened: OpenStream, window: Window) -> RangeSet:
 
 def newer_epochs(window: Window, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
     """The partitions of a window that have a newer leader epoch now, with the epoch that the window was pinned under."""
-    found = {}
+    return _newer_epochs(window, window.ranges, logs)
+
+
+def _judged(window: Window, read: RangeSet) -> tuple[WindowRange, ...]:
+    """The ranges of a window, around what it reads. An empty range stays: the lane's position in it must not be cut."""
+    found = []
     for one in window.ranges:
+        if one.start == one.until:
+            found.append(one)
+        for part in (read & RangeSet([one.as_range()])).hull():
+            found.append(structs.replace(one, start=part.start, until=part.until))
+    return tuple(found)
+
+
+def _newer_epochs(
+    window: Window, ranges: Iterable[WindowRange], logs: Mapping[str, TopicLog]
+) -> dict[tuple[str, int], int]:
+    found = {}
+    for one in ranges:
         log = logs.get(one.topic)
         now = log.partitions.get(one.partition) if log and log.topic_id == window.topic_ids.get(one.topic) else None
         if (

@@ -118,7 +118,8 @@ class SparkWork:
             self._opened.log.endpoint,
             self._window.isolation,
             self._covers,
-            {one.topic: one.incarnation for one in self._window.ranges},
+            # What is only erased may belong to an earlier incarnation.
+            {at.topic: at.incarnation for at in self._covers.partitions},
             source.fetch,
             any_time=any_time,
             sizes=sizes_for(self._opened, self._covers),
@@ -267,7 +268,7 @@ class SparkWork:
                 f"{sorted(self._stored)} were written, not the window's sinks. Nothing was committed."
             )
         verify(self._tallies, self._stored, self._dead if self._writes_dead_letters else None)
-        changes = changes_since_pin(self._opened.log, self._window)
+        changes = changes_since_pin(self._opened.log, self._window, self._covers)
         if changes:
             raise SourceChanged(
                 f"Kafka changed while window {self._lane}/{self._window.seq} was processed: {'; '.join(changes)}. "
