@@ -79,32 +79,40 @@ def unwatched(_: Taken) -> AbstractContextManager[Fence]:
 Progress = Callable[[], tuple[str, dict[str, int]]]
 
 
-@contextmanager
-def holding(book: Book, progress: Progress, taken: Taken) -> Iterator[HeadFence]:
-    """Write heartbeats beside the head while the block runs.
+def beat(book: Book, progress: Progress, taken: Taken) -> None:
+    """Write one heartbeat of an attempt: the step that it is at, and the messages done per partition.
 
-    `progress` gives each heartbeat the step, and the messages done per partition. A heartbeat that cannot be written is
-    logged and left out: correctness does not depend on it.
+    One that cannot be written is logged and left out: correctness does not depend on it.
     """
     lane, attempt = taken.stored.head.lane, taken.attempt
+    step, done = progress()
+    sign = Heartbeat(generation=attempt.generation, run=attempt.run, at=book.clock(), step=step, done=done)
+    try:
+        book.beat(lane, sign)
+    except TidemarkError as problem:
+        log.warning("no heartbeat for %s/%s: %s", book.stream, lane, problem)
+
+
+def fence_of(book: Book, taken: Taken) -> HeadFence:
+    """The fence of the attempt that has taken a window."""
+    committed = taken.pending.window.guarantee == Guarantee.AT_MOST_ONCE
+    return HeadFence(book, taken.stored.head.lane, taken.attempt.generation, committed=committed)
+
+
+@contextmanager
+def holding(book: Book, progress: Progress, taken: Taken) -> Iterator[HeadFence]:
+    """Write heartbeats beside the head while the block runs, from a thread; see `beat`."""
     over = threading.Event()
 
-    def beat() -> None:
-        while True:
-            step, done = progress()
-            sign = Heartbeat(generation=attempt.generation, run=attempt.run, at=book.clock(), step=step, done=done)
-            try:
-                book.beat(lane, sign)
-            except TidemarkError as problem:
-                log.warning("no heartbeat for %s/%s: %s", book.stream, lane, problem)
-            if over.wait(BEAT_SECONDS):
-                return
+    def go_on() -> None:
+        beat(book, progress, taken)
+        while not over.wait(BEAT_SECONDS):
+            beat(book, progress, taken)
 
-    thread = threading.Thread(target=beat, name="heartbeats", daemon=True)
+    thread = threading.Thread(target=go_on, name="heartbeats", daemon=True)
     thread.start()
     try:
-        committed = taken.pending.window.guarantee == Guarantee.AT_MOST_ONCE
-        yield HeadFence(book, lane, attempt.generation, committed=committed)
+        yield fence_of(book, taken)
     finally:
         over.set()
         thread.join(BEAT_SECONDS)

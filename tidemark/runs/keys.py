@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kafka import TopicPartition as KafkaTopicPartition
-
-from tidemark.clients.kafka.consuming import consumer_of, reads_topic, records_of
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import INGEST
 from tidemark.offsets.ranges import OffsetRange, RangeSet
@@ -74,15 +71,12 @@ def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
 
 def _in_kafka(opened: OpenStream, held: RangeSet, key: bytes, reading: Reading) -> Iterator[OffsetRange]:
     """The messages with a key at offsets that Kafka holds. Also those of aborted transactions: they are harmless here."""
-    cluster = opened.log.endpoint
-    with consumer_of(cluster) as consumer:
-        for one in held:
-            at, reached = KafkaTopicPartition(one.partition.topic, one.partition.partition), one.start
-            with reads_topic(cluster, at.topic):
-                for record in records_of(consumer, at, one.until, one.start):
-                    reading.passed(one.partition, record.offset + 1 - reached)
-                    reached = record.offset + 1
-                    if record.key == key:
-                        yield OffsetRange(one.partition, record.offset, record.offset + 1)
-            # Markers and compacted offsets may end it.
-            reading.passed(one.partition, one.until - reached)
+    for one, messages in opened.log.messages(held):
+        reached = one.start
+        for offset, found in messages:
+            reading.passed(one.partition, offset + 1 - reached)
+            reached = offset + 1
+            if found == key:
+                yield OffsetRange(one.partition, offset, offset + 1)
+        # Markers and compacted offsets may end it.
+        reading.passed(one.partition, one.until - reached)

@@ -6,17 +6,17 @@ import argparse
 import logging
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
 from tidemark.clients.kafka.admission import check_admission
 from tidemark.commit import protocol
 from tidemark.commit.fence import holding
-from tidemark.commit.protocol import Listener, Step, nobody
+from tidemark.commit.protocol import Fence, Listener, Step, Taken, Work, nobody
 from tidemark.errors import (
     EXIT_DONE,
     AlreadyCommitted,
@@ -81,14 +81,15 @@ def process_windows(
     take_over: bool = False,
     on_step: Listener = nobody,
     wait: Callable[[float], None] = time.sleep,
+    ready: Ready | None = None,
 ) -> list[Record]:
     """Process the pending window `seq`, then pin and process what follows, up to the end that the run saw.
 
     Windows that an earlier try of this run has committed are only settled. `wait` gets the seconds between two windows of a
-    replay or backfill with a rate limit.
+    replay or backfill with a rate limit. `ready` makes the work on each window, instead of Spark.
     """
     rate = lanes.rate_of(opened, lane)
-    ready = _Ready(opened, lane)
+    ready = ready or _Ready(opened, lane)
     committed: list[Record] = []
     following: int | None = seq
     while following is not None:
@@ -109,6 +110,39 @@ def process_windows(
     return committed
 
 
+class Shown(Protocol):
+    """How far the work on a window is, as `runtime.progress.Progress` says it."""
+
+    step: str
+
+    def __call__(self) -> tuple[str, dict[str, int]]: ...
+
+
+class WindowWork(Work, Protocol):
+    """The work on one window, which says how far it is, and is closed when it has ended."""
+
+    @property
+    def progress(self) -> Shown: ...
+
+    def close(self) -> None: ...
+
+
+class Ready(Protocol):
+    """Makes the work on the windows of a lane."""
+
+    @property
+    def opened(self) -> OpenStream: ...
+
+    @property
+    def lane(self) -> str: ...
+
+    def work(self, seq: int, window: Window | None, *, longer: bool) -> WindowWork: ...
+
+    def hold(self, work: WindowWork, taken: Taken) -> AbstractContextManager[Fence]:
+        """Hold the window while the work is done."""
+        ...
+
+
 class _Ready:
     """What the windows of a lane need beside the ledger, made ready with the first of them that reads anything."""
 
@@ -122,6 +156,9 @@ class _Ready:
         self._made = self._made or self._make_ready(seq, window)
         spark, sinks, dead_letters = self._made
         return SparkWork(spark, self.opened, sinks, dead_letters, self.lane, longer=longer)
+
+    def hold(self, work: WindowWork, taken: Taken) -> AbstractContextManager[Fence]:
+        return holding(self.opened.book, work.progress, taken)
 
     def _make_ready(self, seq: int, window: Window | None) -> tuple[SparkSession, list[Sink], HBaseDeadLetters]:
         opened, name = self.opened, self.opened.book.stream
@@ -139,7 +176,7 @@ class _Ready:
         return spark, sinks, dead_letters
 
 
-def _process(ready: _Ready, seq: int, run: str, *, take_over: bool, on_step: Listener) -> Record:
+def _process(ready: Ready, seq: int, run: str, *, take_over: bool, on_step: Listener) -> Record:
     """Steps 2 to 7 on one pending window; by a second attempt, if a message does not let the first one take one pass."""
     try:
         return _process_one(ready, seq, run, take_over=take_over, on_step=on_step)
@@ -150,7 +187,7 @@ def _process(ready: _Ready, seq: int, run: str, *, take_over: bool, on_step: Lis
 
 
 def _process_one(
-    ready: _Ready,
+    ready: Ready,
     seq: int,
     run: str,
     *,
@@ -179,7 +216,7 @@ def _process_one(
                 opened.book,
                 opened.sweeper,
                 work,
-                partial(holding, opened.book, work.progress),
+                partial(ready.hold, work),
                 lane,
                 seq,
                 lanes.this_run(opened, run),

@@ -27,12 +27,14 @@ from kafka.structs import OffsetAndMetadata
 from tidemark.clients.kafka import counting, producers, topic_settings, transactions
 from tidemark.clients.kafka.admission import kafka_errors, lacking
 from tidemark.clients.kafka.clients import python_settings
+from tidemark.clients.kafka.consuming import consumer_of, reads_topic, records_of
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.retention import Settings
 from tidemark.clients.kafka.slots import Found, Slot, at_offset
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import Conflict, Unreachable
+from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 T = TypeVar("T")
 
@@ -282,6 +284,18 @@ class KafkaLog:
                 f"Kafka did not give offset {offset} of {place.topic}/{place.partition}: {error.__name__}"
             )
         return part
+
+    def messages(self, ranges: RangeSet) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
+        """The offset and the key of every message in some ranges, range by range; also those of aborted transactions.
+
+        Raises Unreachable, and NotAuthorized for a topic that we may not read.
+        """
+        with consumer_of(self.endpoint) as consumer:
+            for one in ranges:
+                with reads_topic(self.endpoint, one.partition.topic):
+                    at = KafkaTopicPartition(one.partition.topic, one.partition.partition)
+                    records = records_of(consumer, at, one.until, one.start)
+                    yield one, ((record.offset, record.key) for record in records)
 
     def retention(self, topics: Iterable[str]) -> dict[str, Settings]:
         """How long and how much topics keep. Topics whose settings we may not see are left out."""

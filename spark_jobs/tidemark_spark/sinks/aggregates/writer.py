@@ -5,7 +5,7 @@ A unit is a window, or what it has read of a block of offsets (see `first_reads`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,16 +14,16 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
 from tidemark.clients.connections import Connections
-from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.book import Book
-from tidemark.ledger.records import SinkReceipt, reads_again
-from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.ledger.records import SinkReceipt
+from tidemark.offsets.ranges import TopicPartition
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
-from tidemark.sinks.aggregates.rows import TYPE, block_qualifier, encode, qualifier, row_key
+from tidemark.sinks.aggregates import columns
+from tidemark.sinks.aggregates.columns import Blocks, Windows
+from tidemark.sinks.aggregates.rows import TYPE, encode, row_key
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.aggregates.table import AggregateTable, Layout, place_of
-from tidemark.sinks.first_reads import FirstWindows, Name, units
 from tidemark.sinks.hbase.table import WRITE_ROWS, make_with_regions
 from tidemark_spark.columns import AT
 from tidemark_spark.sinks.acknowledging import Prepared, acknowledged, write_pieces
@@ -83,76 +83,20 @@ class HBaseAggregates:
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         given = chosen(rows, self._config.key, self._aggregates)
-        covers = self._covers(context)
-        windows: tuple[Name, ...] = ((context.lane, context.seq),)
-        if reads_again(context.lane):
-            first, erased = self._replayed(context, covers)
-            # A block keeps its column, also if its first offset was erased.
-            covers |= erased
-            given, windows = with_units(given, first, self._block), first.names
+        found = columns.written(self._book, context.lane, context.seq, self._block, self.name)
+        if found.first is not None:
+            given = with_units(given, found.first, self._block)
         else:
             given = with_unit_of_one(given, self._block)
         # One task needs no shuffle.
         given = given.coalesce(1) if context.few else given
         keys, values = len(self._config.key), tuple(one.name for one in self._aggregates)
-        columns = _Windows(windows) if self._block is None else _Blocks(covers)
-        writer = _Writer(self._table, values, keys, columns, context)
+        writer = _Writer(self._table, values, keys, found.columns, context)
         return acknowledged(contributions(given, keys, self._aggregates, self._block), writer, few=context.few)
 
     def receipt(self, context: WriteContext) -> SinkReceipt:
         place = place_of(self._config.hbase, self._config.table, self._block)
         return SinkReceipt(name=self.name, type=TYPE, place=place)
-
-    def _covers(self, context: WriteContext) -> RangeSet:
-        """The offsets of the window that is written."""
-        found = self._book.head(context.lane)
-        # With at_most_once the window is committed before it is written.
-        for one in (found.head.pending, found.head.last) if found is not None else ():
-            if one is not None and one.window.seq == context.seq:
-                return self._book.covers(one.window)
-        raise LedgerContradiction(
-            f"{self._book.stream}/{context.lane} has no window {context.seq}, and an attempt at it is writing"
-        )
-
-    def _replayed(self, context: WriteContext, covers: RangeSet) -> tuple[FirstWindows, RangeSet]:
-        """The windows that a replay reads again, and what was erased before. Raises WrongUse for a part of some unit."""
-        windows = self._book.committed()
-        first = FirstWindows(windows)
-        # The replay was planned in whole units, unless the sink came into the stream file later.
-        if lacking := first.whole(covers, [self._block]) - covers - first.erased:
-            raise WrongUse(
-                f"sink {self.name} makes aggregates of {units([self._block])}, and {context.lane}/{context.seq} reads only "
-                f"a part of some: without {', '.join(map(str, lacking))}. Give it up (tidemark ledger abandon), and ask for "
-                "a new one"
-            )
-        touched = {first.names[number] for number in first.touched(covers)}
-        return FirstWindows(one for one in windows if (one.record.lane, one.record.seq) in touched), first.erased
-
-
-@dataclass(frozen=True)
-class _Windows:
-    """The columns of a table by windows. `names`: the windows by number."""
-
-    names: tuple[Name, ...]
-
-    def __call__(self, contribution: dict[str, Any]) -> bytes:
-        return qualifier(*self.names[contribution[WINDOW]])
-
-
-@dataclass(frozen=True)
-class _Blocks:
-    """The columns of a table by blocks. `covers`: the offsets of the window that is written."""
-
-    covers: RangeSet
-
-    def __call__(self, contribution: dict[str, Any]) -> bytes:
-        topic, incarnation, partition = (contribution[name] for name in AT)
-        at = TopicPartition(topic, partition, incarnation)
-        # A block may begin below the window.
-        start = self.covers.at_or_above(at, contribution[START])
-        if start is None:
-            raise ValueError(f"the window has no offsets of {at} from {contribution[START]} on")
-        return block_qualifier(at, start)
 
 
 @dataclass(frozen=True)
@@ -162,7 +106,7 @@ class _Writer:
     table: AggregateTable
     values: tuple[str, ...]
     keys: int
-    column: Callable[[dict[str, Any]], bytes]
+    columns: Windows | Blocks
     context: WriteContext
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -184,7 +128,13 @@ class _Writer:
             row[ROWS_ACK],
             list(zip(self.values, states, strict=True)),
         )
-        return row_key(key), self.column(row), cell
+        return row_key(key), self._column(row), cell
+
+    def _column(self, row: dict[str, Any]) -> bytes:
+        if isinstance(self.columns, Windows):
+            return self.columns.column(row[WINDOW])
+        topic, incarnation, partition = (row[name] for name in AT)
+        return self.columns.column(TopicPartition(topic, partition, incarnation), row[START])
 
 
 def _parts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
