@@ -208,7 +208,8 @@ class Promises:
     def _counts(self, name: Name, committed: Committed) -> None:
         """From now on the results of this window count, and no older ones at its offsets."""
         generation = committed.generation
-        again = committed.record["kind"] == "replay" or committed.record["window"]["guarantee"] == "none"
+        # An erasure reads again what it does not erase.
+        again = committed.record["kind"] in ("replay", "erase") or committed.record["window"]["guarantee"] == "none"
         if not committed.writes(None):
             assert committed.record["kind"] == "replay", f"{name} has not written all sinks, and is the first there"
         erases = committed.record["window"]["erases"]
