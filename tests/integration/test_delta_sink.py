@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import duckdb
+import polars as pl
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -95,6 +97,7 @@ def test_a_table_through_ingests_and_replays(make: Make, example: Example, ledge
     play.produce(40)
     play.ingest()
     assert plainly(play) == Counter(dict.fromkeys(play.expected().rows, 1))
+    assert_found_by_each_column(play, spark)
     versions = DeltaTable(base(play))
     assert versions.transaction_version(f"{play.name}/ingest") > first.attempt.generation
     selection = play.ranges(0, 0, (3, 9), (11, 12)) | play.ranges(-1, 2, (5, 6))
@@ -122,6 +125,27 @@ def test_a_table_through_ingests_and_replays(make: Make, example: Example, ledge
     DeltaTable(base(play)).delete(f"_topic = '{topic}' and _partition = {partition} and _offset = {offset}")
     report = audit(play.opened, "again")
     assert report.places[0].missing_at == (f"{topic}/{partition}@{offset}",)
+
+
+def assert_found_by_each_column(play: Playground, spark: SparkSession) -> None:
+    """Whoever filters by a column finds the same rows with Spark, deltalake, polars and DuckDB."""
+    table = DeltaTable(base(play))
+    rows = table.to_pyarrow_table()
+    path = base(play).removeprefix("file://")
+    of_spark = results(spark, play.opened, "delta")
+    for name in rows.column_names:
+        value = next((one for one in rows[name].to_pylist() if one is not None), None)
+        if value is None:
+            continue
+        wanted = rows[name].to_pylist().count(value)
+        assert table.to_pyarrow_table(filters=[(name, "=", value)]).num_rows == wanted, name
+        assert pl.scan_delta(path).filter(pl.col(name) == value).collect().height == wanted, name
+        with duckdb.connect() as connection:
+            connection.register("rows", table.to_pyarrow_dataset())
+            found = connection.execute(f'SELECT count(*) FROM rows WHERE "{name}" = ?', [value]).fetchall()
+        assert found == [(wanted,)], name
+        if name in of_spark.columns:
+            assert of_spark.where(of_spark[name] == value).count() == wanted, name
 
 
 CUTS = [

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import duckdb
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -220,3 +224,100 @@ def test_columns_may_be_added_and_not_changed(base: str) -> None:
     assert {row["more"] for row in DeltaTable(base).to_pyarrow_table().to_pylist()} == {None}
     with pytest.raises(WrongUse, match="has the column id as"):
         delta_table.prepare(base, delta_table.columns({"id": "integer"}), "s", "ledger")
+
+
+def test_a_column_renamed_only_in_case_is_refused(base: str) -> None:
+    with pytest.raises(WrongUse, match=r"has the column id, and the stream file now names it ID: .* Keep the name id"):
+        delta_table.prepare(base, delta_table.columns({"ID": "string", "at": "timestamp"}), "s", "ledger")
+    # Nor beside a new column, and the table is as it was.
+    with pytest.raises(WrongUse, match="has the column raw"):
+        delta_table.prepare(
+            base, delta_table.columns({"more": "string", "id": "string", "Raw": "binary"}), "s", "ledger"
+        )
+    assert "more" not in {field.name for field in DeltaTable(base).schema().fields}
+
+
+# A value of each type that statistics in JSON cannot give, or give only in part, beside plain ones.
+EDGES: dict[FieldType, list[Any]] = {
+    "string": ["NL", "DE", "", "x" * 5_000, None],
+    "integer": [5, -(2**63), 2**63 - 1, 0, None],
+    "double": [0.5, math.inf, -math.inf, math.nan, None],
+    "timestamp": [
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(9999, 12, 31, tzinfo=UTC),
+        datetime(2026, 11, 21, 7, 0, 0, 123456, tzinfo=UTC),
+        datetime(2026, 11, 21, 7, tzinfo=UTC),
+        None,
+    ],
+    "boolean": [True, False, False, True, None],
+    "binary": [b"", b"\xff", b"\x00", b"key", None],
+}
+
+
+def edges(base: str, generation: int) -> dict[str, list[Any]]:
+    """Files of an attempt with a column for each type, and one of nulls. Gives the values by column."""
+    fields: dict[str, FieldType] = {f"f_{kind}": kind for kind in EDGES}
+    schema = delta_table.columns({**fields, "nothing": "string"})
+    if generation == 1:
+        delta_table.prepare(base, schema, "s", "ledger")
+    values = {f"f_{kind}": list(found) for kind, found in EDGES.items()} | {"nothing": [None] * 5}
+    first = generation * 100
+    values |= {"_topic": ["logs"] * 5, "_incarnation": [1] * 5, "_partition": [0] * 5, "_index": [0] * 5}
+    values |= {"_offset": [*range(first, first + 5)], "_tombstone": [False] * 5, "_digest": [7, 8, 9, 10, 11]}
+    wanted = pa.schema([one for one in schema if one.name != "_generation"])
+    folder = Path(delta_table.partition_folder(base, generation).removeprefix("file://"))
+    folder.mkdir()
+    pq.write_table(pa.table(values, schema=wanted), folder / "part.parquet")
+    delta_table.add(base, "s/ingest", generation, "ingest/1")
+    return values
+
+
+def of_deltalake(base: str, name: str, value: object) -> int:
+    return int(DeltaTable(base).to_pyarrow_table(filters=[(name, "=", value)]).num_rows)
+
+
+def of_polars(base: str, name: str, value: object) -> int:
+    return int(pl.scan_delta(base.removeprefix("file://")).filter(pl.col(name) == value).collect().height)
+
+
+def of_duckdb(base: str, name: str, value: object) -> int:
+    with duckdb.connect() as connection:
+        connection.register("rows", DeltaTable(base).to_pyarrow_dataset())
+        (found,) = connection.execute(f'SELECT count(*) FROM rows WHERE "{name}" = ?', [value]).fetchall()
+    return int(found[0])
+
+
+READERS = [of_deltalake, of_polars, of_duckdb]
+
+
+@pytest.mark.covers("E43")
+@pytest.mark.parametrize("reader", READERS, ids=lambda one: one.__name__)
+def test_a_plain_reader_that_filters_by_any_column_finds_all_rows(
+    tmp_path: Path, reader: Callable[[str, str, object], int]
+) -> None:
+    base = f"file://{tmp_path}/edges"
+    values = edges(base, 1)
+    edges(base, 2)
+    for name, column in values.items():
+        for value in {one for one in column if one is not None and one == one}:
+            wanted = column.count(value) * (1 if name == "_offset" else 2)
+            assert reader(base, name, value) == wanted, (name, value)
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda one: one.__name__)
+def test_so_does_one_of_a_table_that_an_earlier_version_has_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: Callable[[str, str, object], int]
+) -> None:
+    base = f"file://{tmp_path}/edges"
+    with monkeypatch.context() as earlier:
+        earlier.setattr(delta_table, "_STATISTICS", {})
+        values = edges(base, 1)
+    schema = DeltaTable(base).schema()
+    fields: dict[str, FieldType] = {f"f_{kind}": kind for kind in EDGES}
+    delta_table.prepare(base, delta_table.columns({**fields, "nothing": "string"}), "s", "ledger")
+    version = DeltaTable(base).version()
+    delta_table.prepare(base, delta_table.columns({**fields, "nothing": "string"}), "s", "ledger")
+    assert (DeltaTable(base).version(), DeltaTable(base).schema()) == (version, schema)
+    assert [reader(base, "f_string", one) for one in ("NL", "DE")] == [1, 1]
+    assert reader(base, "f_double", math.inf) == 1
+    assert reader(base, "_digest", values["_digest"][0]) == 1

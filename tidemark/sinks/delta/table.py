@@ -38,7 +38,7 @@ from tidemark.sinks.parquet.parts import Part, parts
 
 try:
     from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-    from deltalake.exceptions import CommitFailedError, TableNotFoundError
+    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
     from deltalake.transaction import AddAction, RemoveAction
 except ModuleNotFoundError as problem:
     raise PackageMissing(f"a sink of type delta needs the package deltalake: pip install '{DELTALAKE}'") from problem
@@ -54,7 +54,10 @@ _MOST_RANGES = 200
 _SHORT = 1_000
 # A merge holds files in memory, uncompressed, until it has found a row to delete in them.
 _MOST_BYTES = 32 << 20
+# The columns that files have statistics of. The table names them: readers such as delta-rs take a column that should have
+# statistics, and has none, for one that is null throughout. Not all columns: JSON has no infinity, for one.
 _PRUNED = ("_topic", "_incarnation", "_partition", "_offset")
+_STATISTICS = {"delta.dataSkippingStatsColumns": ",".join(_PRUNED)}
 # So many conflicts in a row are an error. Between two of them there is a random wait, in seconds at most.
 _TIMES, _WAIT = 20, 0.2
 
@@ -79,12 +82,12 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
     """Make the table, or check its owner and add the columns that it lacks.
 
     Raises what `check_owner` raises. Raises WrongUse for a table that cannot be read as plain files, for a column of
-    another type, and for a place unknown to Arrow.
+    another type or whose name differs in case, for what delta-rs refuses, and for a place unknown to Arrow.
     """
     folders.path_of(base)
     mark = {_STREAM: stream, _LEDGER: ledger}
     wanted = Schema.from_arrow(schema)
-    configuration = {**mark, "delta.enableDeletionVectors": "false"}
+    configuration = {**mark, "delta.enableDeletionVectors": "false", **_STATISTICS}
 
     def checked(table: DeltaTable) -> None:
         found = table.metadata().configuration
@@ -96,6 +99,11 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
                 f"{base}: Tidemark does not read tables with {', '.join(sorted(beyond))}; name another folder"
             )
         there = {field.name: field for field in table.schema().fields}
+        for old, new in _differ_in_case(there, (one.name for one in wanted.fields)):
+            raise WrongUse(
+                f"{base} has the column {old}, and the stream file now names it {new}: for Delta both are one column. "
+                f"Keep the name {old}, or name another folder"
+            )
         if wrong := [one.name for one in wanted.fields if one.name in there and there[one.name].type != one.type]:
             raise WrongUse(
                 f"{base} has the column {wrong[0]} as {there[wrong[0]].type}, and the stream file now has another type for "
@@ -103,6 +111,9 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
             )
         if missing := [one for one in wanted.fields if one.name not in there]:
             table.alter.add_columns(missing)
+        if any(found.get(key) != value for key, value in _STATISTICS.items()):
+            # Of a table that an earlier version has made.
+            table.alter.set_table_properties(_STATISTICS, raise_if_not_exists=False)
 
     try:
         # "ignore": another program may have made the table first, and then its mark is checked. Where several make it at the
@@ -119,6 +130,19 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
         _change(base, checked)
     except (TableNotFoundError, OSError) as problem:
         raise Unreachable(f"{base}: {problem}") from problem
+    except DeltaError as problem:
+        raise WrongUse(
+            f"{base}: Delta refuses the table or its new columns: {problem}. Name another folder"
+        ) from problem
+
+
+def _differ_in_case(there: Iterable[str], wanted: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Names that are there, each with a wanted one that differs from it in case alone."""
+    names = {one.lower(): one for one in there}
+    for one in wanted:
+        found = names.get(one.lower(), one)
+        if found != one:
+            yield found, one
 
 
 def _change(base: str, change: Callable[[DeltaTable], object]) -> None:
