@@ -68,6 +68,14 @@ DELTALAKE = "deltalake>=1.6,<2"
 PYSPARK = ("pyspark==4.2.0", "pyspark-client==4.2.0")
 
 
+class AnotherServer(WrongUse):
+    """Raised when a connection leads to a server of another kind, or one that is set up in another way. Contrast
+    `Unreachable`.
+
+    To do: correct host and port of the connection, as the message says.
+    """
+
+
 class AuthenticationFailed(WrongUse):
     """Raised when a server refuses this login, asks for another certificate, or shows a certificate that is not
     trusted. Contrast `NotAuthorized`.

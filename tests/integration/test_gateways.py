@@ -22,8 +22,8 @@ from tidemark.clients.hbase.gateway import Gateway
 from tidemark.clients.hbase.paging import PageSize
 from tidemark.clients.hbase.tables import ensure_table
 from tidemark.clients.hbase.thrift import Mutation
-from tidemark.clients.hbase.thrift2 import Gateway2
-from tidemark.errors import Unreachable
+from tidemark.clients.hbase.thrift2 import Gateway2, thrift
+from tidemark.errors import AnotherServer, Unreachable
 from tidemark.sinks.hbase.table import ResultTable
 
 
@@ -144,3 +144,14 @@ def test_rows_are_read_in_pages_of_a_few_megabytes(site: Site, monkeypatch: pyte
     some = [*large, *small][: len(small)]
     assert list(zip(scan(b"b", size), scan(b"a", size), strict=False)) == list(zip(small, some, strict=True))
     assert list(zip(scan(b"a", size), scan(b"b", size), strict=False)) == list(zip(some, small, strict=True))
+
+
+def test_the_two_thrift_servers_are_not_taken_for_each_other(site: Site) -> None:
+    """Their ports are mixed up easily, and each knows none of the other's methods."""
+    control.up(site, ["thrift2"])
+    first = Gateway(HBaseEndpoint("127.0.0.1", site.port("thrift2")))
+    with pytest.raises(AnotherServer, match=r"Expected is HBase's Thrift server \(`hbase thrift start`"):
+        first.repeated("list its tables", lambda client: client.getTableNames())
+    second = Gateway2(HBaseEndpoint("127.0.0.1", site.port("thrift")))
+    with pytest.raises(AnotherServer, match=r"Expected is HBase's second Thrift server \(`hbase thrift2 start`\)"):
+        second.repeated("look", lambda client: client.exists(b"table", thrift.TGet(row=b"row")))

@@ -17,15 +17,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from thriftpy2.thrift import TException
+from thriftpy2.protocol.cybin import ProtocolError
+from thriftpy2.thrift import TApplicationException, TException
 from thriftpy2.transport import TTransportException
 
 from tidemark.clients.connections import HBaseEndpoint
 from tidemark.clients.hbase.paging import PageSize
 from tidemark.clients.hbase.thrift import AlreadyExists, Connection, HBaseIOError, IllegalArgument
-from tidemark.errors import Unreachable
+from tidemark.errors import AnotherServer, Unreachable
 
 if TYPE_CHECKING:
     from tidemark.clients.hbase.encoding import Rows
@@ -64,6 +65,8 @@ class Gateway:
     """The Thrift 1 gateways of one HBase, as seen by one program. Threads may share it: each call has its own connection."""
 
     _mistakes: tuple[type[Exception], ...] = MISTAKE
+    # Which server answers it, and where a connection names that server.
+    _server: ClassVar[str] = "HBase's Thrift server (`hbase thrift start`, port 9090 by default): host and port"
 
     def __init__(
         self, endpoint: HBaseEndpoint, *, timeout_ms: int = TIMEOUT_MS, patience: float = PATIENCE_SECONDS
@@ -209,6 +212,12 @@ class Gateway:
             if isinstance(problem, TROUBLE):
                 self._turn_from(one.at)
             _raise_if_missing(problem)
+            if _is_another_server(problem):
+                host, port = self.endpoint.gateways[one.at]
+                raise AnotherServer(
+                    f"what answers at {host}:{port} is another server ({reason(problem)}). Expected is {self._server} of the "
+                    "connection, without TLS, SASL or framed transport"
+                ) from problem
             raise
         else:
             self._give_back(one)
@@ -260,6 +269,13 @@ class Gateway:
                 self._close_later()
         for one in idle:
             one.connection.close()
+
+
+def _is_another_server(problem: BaseException) -> bool:
+    """Whether an answer was not of the protocol that we speak, or of another service that speaks it."""
+    if isinstance(problem, TApplicationException):
+        return bool(problem.type == TApplicationException.UNKNOWN_METHOD)
+    return isinstance(problem, ProtocolError)
 
 
 def _raise_if_missing(problem: BaseException) -> None:

@@ -35,6 +35,7 @@ class Gateway2(Gateway):
     """The Thrift 2 gateways of one HBase."""
 
     _mistakes = (*MISTAKE, thrift.TIllegalArgument)
+    _server = "HBase's second Thrift server (`hbase thrift2 start`): `thrift2` among the extras"
 
     @staticmethod
     def _dial(host: str, port: int, timeout_ms: int) -> _Connection:
