@@ -11,7 +11,15 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tidemark import errors
 from tidemark.errors import ConnectionMissing, WrongUse
-from tidemark.runs.submit import PYTHONS, engine_command, job_environment, job_script, refused, warm_engine
+from tidemark.runs.submit import (
+    PYTHONS,
+    check_machine,
+    engine_command,
+    job_environment,
+    job_script,
+    refused,
+    warm_engine,
+)
 from tidemark_dags.connections import exported, from_airflow
 
 if TYPE_CHECKING:
@@ -36,6 +44,7 @@ def of_stream(stream: Stream) -> dict[str, Any]:
         "name": f"tidemark {stream.name}",
         "connections": sorted(stream.connections()),
         "expected_master": stream.engine.master,
+        "sinks": sorted({one.type for one in stream.sinks}),
     }
 
 
@@ -44,6 +53,7 @@ class SparkJob(SparkSubmitOperator):
 
     :param script: the name of the job's script.
     :param connections: the connections that the job needs.
+    :param sinks: the types of the stream's sinks, whose packages this machine needs.
     :param expected_master: the only accepted master; None for any that was configured.
     :param accepted: exit codes that are not a failure; the task returns the code.
     """
@@ -53,6 +63,7 @@ class SparkJob(SparkSubmitOperator):
         *,
         script: str,
         connections: Sequence[str],
+        sinks: Sequence[str] = (),
         expected_master: str | None = None,
         accepted: Sequence[int] = (0,),
         **kwargs: Any,
@@ -60,6 +71,7 @@ class SparkJob(SparkSubmitOperator):
         super().__init__(application=str(job_script(script)), **kwargs)
         self.accepted = tuple(accepted)
         self.connections = list(connections)
+        self.sinks = list(sinks)
         self.expected_master = expected_master
 
     @property
@@ -75,6 +87,10 @@ class SparkJob(SparkSubmitOperator):
     def execute(self, context: Context) -> int:  # type: ignore[override]
         self._hook = self._get_hook()
         self._check_master()
+        try:
+            check_machine(self.sinks)
+        except WrongUse as problem:
+            raise SparkJobRefused(str(problem)) from problem
         self._take_warm_engine()
         try:
             with exported(self.connections):

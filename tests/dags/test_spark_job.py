@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,3 +150,18 @@ def test_settings_of_a_warm_engine_that_are_wrong_are_refused(stream: Stream, mo
 def test_the_jobs_are_found() -> None:
     for name in ("process_window.py", "audit_stream.py", "compare_replay.py", "compact_stream.py"):
         assert job_script(name).is_file()
+
+
+@pytest.mark.usefixtures("exits")
+def test_what_the_machine_lacks_is_refused_before_spark_starts(
+    stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = SparkJob(task_id="process", script="x", **of_stream(stream) | {"sinks": ["delta"]}, application_args=["0"])
+    with monkeypatch.context() as lacking:
+        lacking.setitem(sys.modules, "deltalake", None)
+        with pytest.raises(SparkJobRefused, match=r"a sink of type delta needs the package deltalake: pip install"):
+            job.execute({})
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(SparkJobRefused, match=r"there is no bin/java in it. Spark needs Java 17 or 21"):
+        job.execute({})

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.stream_text import MINIMAL
+from tidemark.cli.app import app
 from tidemark.clients.connections import Connection
-from tidemark.errors import WrongUse
+from tidemark.errors import PackageMissing, WrongUse
 from tidemark.runs.submit import WINDOW_JOB, local_cores, master, submit_command
+from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
 
@@ -67,3 +70,45 @@ def test_what_is_not_started(stream: Stream, connection: Connection, expected: s
     expecting = stream.model_copy(update={"engine": stream.engine.model_copy(update={"master": expected})})
     with pytest.raises(WrongUse, match=said):
         submit_command(expecting, connection, WINDOW_JOB, [])
+
+
+def test_a_machine_without_java_is_told_before_anything_starts(
+    stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("JAVA_HOME", "SPARK_CONF_DIR", "SPARK_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(WrongUse, match=r"Java was not found.* install Java 17 or 21 .* or set JAVA_HOME"):
+        submit_command(stream, spark("local[2]"), WINDOW_JOB, [])
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(WrongUse, match=r"JAVA_HOME=.*: there is no bin/java in it"):
+        submit_command(stream, spark("local[2]"), WINDOW_JOB, [])
+    # Spark's own file of settings may name a Java.
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-env.sh").touch()
+    assert submit_command(stream, spark("local[2]"), WINDOW_JOB, [])
+    (tmp_path / "spark-env.sh").unlink()
+    monkeypatch.delenv("JAVA_HOME")
+    java = tmp_path / "java"
+    java.touch(0o755)
+    assert submit_command(stream, spark("local[2]"), WINDOW_JOB, [])
+
+
+def test_a_package_that_a_sink_needs_is_told_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "orders.yaml"
+    path.write_text(MINIMAL.replace("type: hbase\n    table: orders", "type: delta\n    folder: orders"))
+    stream = load(path).stream
+    assert submit_command(stream, spark("local[2]"), WINDOW_JOB, [])
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    for asked in (
+        lambda: submit_command(stream, spark("local[2]"), WINDOW_JOB, []),
+        # And whoever reads: the page, an erasure, `tidemark results`.
+        lambda: kind_of("delta").without_spark(),
+    ):
+        with pytest.raises(PackageMissing, match=r"type delta needs the package deltalake: pip install 'deltalake>=1"):
+            asked()
+    with pytest.raises(WrongUse, match="1 stream files cannot be used as they are"):
+        app(["streams", "check", str(path)], standalone_mode=False)
+    assert f"{path}: a sink of type delta needs the package deltalake: pip install" in capsys.readouterr().err

@@ -30,9 +30,10 @@ from tidemark.cli import (
 from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, UntilTime
 from tidemark.cli.output import data, error, line
 from tidemark.cli.programs import Interrupted
-from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, TidemarkError, WrongUse
+from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, PackageMissing, TidemarkError, WrongUse
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import lanes
+from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import load, stream_files
 from tidemark.views.overview import overview, transactions_shown
 from tidemark.views.status import Word
@@ -68,20 +69,26 @@ for command in (
 def check(
     files: Annotated[list[Path] | None, typer.Argument(help="stream files; without any, all of them")] = None,
 ) -> None:
-    """Check stream files, and say what is wrong with each.
+    """Check stream files, and say what is wrong with each. Packages that their sinks need have to be installed.
 
     Example: tidemark streams check dags/streams/orders.yaml
     """
     bad = 0
     for path in files or stream_files(*finding.folders()):
         try:
-            line(f"{path}: stream {load(path).stream.name}")
+            stream = load(path).stream
+            for sink in stream.sinks:
+                kind_of(sink.type).check_packages()
+            line(f"{path}: stream {stream.name}")
+        except PackageMissing as problem:
+            bad += 1
+            error(f"{path}: {problem}")
         except InvalidStreamFile as problem:
             bad += 1
             for said in str(problem).splitlines():
                 error(said)
     if bad:
-        raise WrongUse(f"{bad} stream files are not valid")
+        raise WrongUse(f"{bad} stream files cannot be used as they are")
 
 
 @app.command()

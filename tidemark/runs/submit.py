@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +20,7 @@ from tidemark.engine import client
 from tidemark.engine.address import socket_path
 from tidemark.errors import PYSPARK, PackageMissing, WrongUse
 from tidemark.schemes.parts import Part, Text
+from tidemark.sinks.kinds import kind_of
 from tidemark.streams.engine import shown_to_people
 from tidemark.streams.model import Stream
 
@@ -96,6 +97,27 @@ def warm_engine(connection: Connection) -> WarmEngine | None:
         raise WrongUse(f"connection {connection.name}: {WARM} among its extras: {said}") from None
 
 
+def check_machine(sinks: Iterable[str]) -> None:
+    """Look for what jobs need on this machine, before anything starts. `sinks` are the types of the stream's sinks.
+
+    Raises PackageMissing, and WrongUse when there is no Java.
+    """
+    for type_ in sinks:
+        kind_of(type_).check_packages()
+    # As Spark's scripts look for Java. Their own file of settings may still name one.
+    named = [os.environ[name] for name in ("SPARK_CONF_DIR", "SPARK_HOME") if name in os.environ]
+    if any((Path(one) / file).exists() for one in named for file in ("spark-env.sh", "conf/spark-env.sh")):
+        return
+    home = os.environ.get("JAVA_HOME")
+    if home and not (Path(home) / "bin" / "java").is_file():
+        raise WrongUse(f"JAVA_HOME={home}: there is no bin/java in it. Spark needs Java 17 or 21: set JAVA_HOME to one")
+    if not home and shutil.which("java") is None:
+        raise WrongUse(
+            "Java was not found, and Spark runs on it: install Java 17 or 21 (Debian: openjdk-17-jre-headless), put its "
+            "`java` on the PATH, or set JAVA_HOME"
+        )
+
+
 def submit_command(
     stream: Stream,
     connection: Connection,
@@ -103,11 +125,13 @@ def submit_command(
     arguments: list[str],
     more: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """The command that runs a job of a stream and ends with its exit code. Raises WrongUse.
+    """The command that runs a job of a stream and ends with its exit code. Raises WrongUse, and
+    PackageMissing for what this machine lacks.
 
     The stream's `engine` gives the settings, its Spark connection the master. If both name a master, they have to agree.
     `more` are settings of this one start.
     """
+    check_machine(one.type for one in stream.sinks)
     found = master(connection)
     if refusal := refused(connection.name, found, connection.extra.get("deploy-mode"), stream.engine.master):
         raise WrongUse(refusal)

@@ -6,10 +6,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
 
 from tidemark.clients.connections import Connections
-from tidemark.errors import WrongUse
+from tidemark.errors import PackageMissing, WrongUse
 from tidemark.ledger.adopting import Left
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record
@@ -254,7 +255,8 @@ class Kind:
     """A type of sink: the class of its settings, and its other classes as `module:Class`, imported when needed.
 
     `plain` names a PlainSink, `spark` a `tidemark_spark.sinks.contract.SparkSink`. `refused` says why a package's type
-    cannot be used. `compaction` names a Compaction if `tidemark compact` takes sinks of this type.
+    cannot be used. `compaction` names a Compaction if `tidemark compact` takes sinks of this type. `requires` is what pip
+    is given for the packages that only sinks of this type need.
     """
 
     settings: type[SinkSettings]
@@ -262,17 +264,26 @@ class Kind:
     spark: str
     refused: str = ""
     compaction: str = ""
+    requires: tuple[str, ...] = ()
 
     def without_spark(self) -> PlainSink:
-        return _made(self.plain)  # type: ignore[no-any-return]
+        return self._made(self.plain)  # type: ignore[no-any-return]
 
     def with_compaction(self) -> Compaction:
-        return _made(self.compaction)  # type: ignore[no-any-return]
+        return self._made(self.compaction)  # type: ignore[no-any-return]
 
     def with_spark(self) -> Any:
-        return _made(self.spark)
+        return self._made(self.spark)
 
+    def _made(self, name: str) -> Any:
+        self.check_packages()
+        module, _, attribute = name.partition(":")
+        return getattr(import_module(module), attribute)()
 
-def _made(name: str) -> Any:
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module), attribute)()
+    def check_packages(self) -> None:
+        """Look for the packages that these sinks need, and import none. Raises PackageMissing."""
+        for requirement in self.requires:
+            package = requirement.partition(">")[0].partition("=")[0]
+            if find_spec(package) is None:
+                type_ = get_args(self.settings.model_fields["type"].annotation)[0]
+                raise PackageMissing(f"a sink of type {type_} needs the package {package}: pip install '{requirement}'")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tidemark.errors import WrongUse
+from tidemark.errors import DELTALAKE, WrongUse
 from tidemark.schemes.packages import kinds_of_packages, refusing
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
 from tidemark.sinks.contract import Kind, SinkSettings
@@ -40,7 +40,12 @@ _BUILT_IN: dict[str, Kind] = {
         "tidemark_spark.sinks.parquet:SparkParquet",
         compaction="tidemark.sinks.parquet.compacting:ParquetCompaction",
     ),
-    "delta": Kind(DeltaSink, "tidemark.sinks.delta.plain:PlainDelta", "tidemark_spark.sinks.delta:SparkDelta"),
+    "delta": Kind(
+        DeltaSink,
+        "tidemark.sinks.delta.plain:PlainDelta",
+        "tidemark_spark.sinks.delta:SparkDelta",
+        requires=(DELTALAKE,),
+    ),
     "kafka": Kind(KafkaSink, "tidemark.sinks.kafka.plain:PlainKafka", "tidemark_spark.sinks.kafka:SparkKafka"),
 }
 

@@ -14,8 +14,10 @@ from tidemark.clients.connections import keep_quiet
 from tidemark.clients.kafka.clients import token_urls
 from tidemark.errors import WrongUse
 from tidemark.runs.open_stream import OpenStream
+from tidemark.schemes.kinds import AvroScheme
 from tidemark.streams.engine import SENSITIVE, STAGES
 from tidemark_spark.runtime.calls import look_up_once
+from tidemark_spark.runtime.connectors import check_connectors
 from tidemark_spark.runtime.engine_run import EngineRun, attach, current
 from tidemark_spark.runtime.shipping import PY_FILES, own_modules, ship_code
 
@@ -74,14 +76,16 @@ _REDACTED = {"spark.redaction.regex": "(?i)secret|password|token|access[.]?key",
 
 
 def stream_session(name: str, opened: OpenStream) -> SparkSession:
-    """The session of a job that works on a stream; see `open_session`."""
-    return open_session(
+    """The session of a job that works on a stream; see `open_session`. Raises WrongUse where Spark lacks a connector."""
+    spark = open_session(
         name,
         opened.file_system_settings(),
         token_urls(opened.log.endpoint),
         places=opened.file_systems(),
         own_code=opened.stream.has_own_code,
     )
+    check_connectors(spark, avro=isinstance(opened.stream.scheme, AvroScheme))
+    return spark
 
 
 def open_session(

@@ -23,9 +23,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
 from pyarrow import fs
 
-from tidemark.errors import DELTALAKE, Conflict, LedgerContradiction, PackageMissing, Unreachable, WrongUse
+from tidemark.errors import Conflict, LedgerContradiction, Unreachable, WrongUse
 from tidemark.functions.types import FieldType
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Record
@@ -35,13 +38,6 @@ from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import folders
 from tidemark.sinks.parquet.compactions import described, spans
 from tidemark.sinks.parquet.parts import Part, parts
-
-try:
-    from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-    from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-    from deltalake.transaction import AddAction, RemoveAction
-except ModuleNotFoundError as problem:
-    raise PackageMissing(f"a sink of type delta needs the package deltalake: pip install '{DELTALAKE}'") from problem
 
 TYPE = "delta"
 GENERATION = "_generation"
