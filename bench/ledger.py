@@ -12,6 +12,7 @@ from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener, Run
 from tidemark.ledger.book import Book
+from tidemark.ledger.erased import Written
 from tidemark.ledger.kinds import ledger_store
 from tidemark.ledger.records import (
     INGEST,
@@ -115,9 +116,7 @@ class _Recording:
 class _NoSweeps:
     def sweep(self, record: Record, covers: RangeSet) -> None: ...
 
-    def erase(
-        self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[tuple[Record, SinkReceipt]]
-    ) -> None: ...
+    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[Written]) -> None: ...
 
 
 class _NoWork:

@@ -153,7 +153,7 @@ def _found(context: Any, file: str) -> dict[str, Any]:
             "erases": chosen.offsets.count(),
             "selection": opened.book.store_selection(chosen.offsets).digest if chosen.offsets else "",
             **answered(exact(chosen.answers)),
-            "remains": _remains(opened, chosen.offsets),
+            "remains": _remains(opened, chosen.named),
         }
 
 

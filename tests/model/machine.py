@@ -420,7 +420,8 @@ class World:
         return record
 
     def _fence(self, taken: Taken, actor: Actor) -> HeadFence:
-        committed = taken.pending.window.guarantee == Guarantee.AT_MOST_ONCE
+        window = taken.pending.window
+        committed = window if window.guarantee == Guarantee.AT_MOST_ONCE else None
         return HeadFence(actor.book, taken.stored.head.lane, taken.attempt.generation, committed=committed)
 
     def settle(self, actor: Actor, step: Step) -> object:

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from tidemark.errors import Fenced
 from tidemark.ledger.book import Book
-from tidemark.ledger.records import Record, SinkReceipt
+from tidemark.ledger.erased import Written
+from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase.rows import Place
@@ -104,9 +105,7 @@ class Sweeper:
             self._send(lambda at=at: self._results.sweep(covers.only([at]), generation))
         self._send(lambda: self._results.sweep_folders(record.lane, record.seq, generation))
 
-    def erase(
-        self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[tuple[Record, SinkReceipt]]
-    ) -> None:
+    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[Written]) -> None:
         generation = record.attempt.generation
         self._send(lambda: self._results.sweep(erased, generation))
 

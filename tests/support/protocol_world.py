@@ -12,6 +12,7 @@ from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Listener, Run
 from tidemark.ledger import doubt
 from tidemark.ledger.book import Book
+from tidemark.ledger.erased import Written
 from tidemark.ledger.records import (
     Attempt,
     Head,
@@ -61,9 +62,7 @@ class Sweeps:
     def sweep(self, record: Record, covers: RangeSet) -> None:
         self.swept.append(record.attempt.generation)
 
-    def erase(
-        self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[tuple[Record, SinkReceipt]]
-    ) -> None:
+    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[Written]) -> None:
         if self.fails:
             raise RuntimeError("a sink is away")
         self.erased.append((record.lane, erased))

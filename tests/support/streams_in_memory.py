@@ -10,6 +10,7 @@ from typing import Any, cast
 from tests.support.memory import MemoryStore
 from tests.support.protocol_world import NoWork, Sweeps, hold
 from tests.support.stream_text import MINIMAL
+from tidemark.clients.connections import Connection
 from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.commit import protocol
@@ -92,7 +93,11 @@ class StreamInMemory:
         self.now = 1_000_000
         self.sweeps = Sweeps()
         book = Book(self.store, "orders", clock=lambda: self.now)
-        self.opened = OpenStream(load(path), book, cast("Any", self.kafka), cast("Any", self.sweeps), connections)
+        self.opened = OpenStream(load(path), book, cast("Any", self.kafka), cast("Any", self.sweeps), self._connection)
+
+    def _connection(self, name: str) -> Connection:
+        """One that leads nowhere, and files in the stream's folder."""
+        return Connection(name, extra={"path": str(self.folder)})
 
     def ends(self, *logs: tuple[int, int]) -> None:
         self.kafka.logs["orders"] = list(logs)
@@ -111,10 +116,6 @@ class StreamInMemory:
         found = self.opened.book.head(INGEST)
         assert found is not None
         return {at.partition: offset for at, offset in found.head.offsets().items()}
-
-
-def connections(name: str) -> Any:
-    raise AssertionError(f"nothing here needs the connection {name}")
 
 
 def at(partition: int, incarnation: int = 1) -> TopicPartition:

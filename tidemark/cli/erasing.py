@@ -95,7 +95,7 @@ def erase(
 
 
 def _show_plan(opened: OpenStream, chosen: Chosen, *, as_json: bool) -> None:
-    found = erasing.remaining(opened, chosen.offsets)
+    found = erasing.remaining(opened, chosen.named)
     if as_json:
         value = {
             "to_erase": counted(chosen.offsets),

@@ -12,7 +12,8 @@ from typing import Any
 from tidemark.commit.protocol import Fence, Taken
 from tidemark.errors import Fenced, TidemarkError
 from tidemark.ledger.book import Book
-from tidemark.ledger.records import Guarantee, Heartbeat
+from tidemark.ledger.erased import erasures_since
+from tidemark.ledger.records import Guarantee, Heartbeat, Window
 
 log = logging.getLogger(__name__)
 
@@ -26,9 +27,11 @@ BEAT_SECONDS = 1.0
 class HeadFence:
     """The fence of one attempt: does the head still hold its generation? Spark sends copies to its workers."""
 
-    def __init__(self, book: Book, lane: str, generation: int, *, committed: bool = False) -> None:
-        """`committed`: the window is committed before it is read (`at_most_once`), so no other attempt can take it."""
+    def __init__(self, book: Book, lane: str, generation: int, *, committed: Window | None = None) -> None:
+        """`committed`: the window, if it was committed before it is read (`at_most_once`): no other attempt can take it."""
         self._committed = committed
+        # How many lanes were closed at the last look: an erasure is a lane, and is open or closed.
+        self._closed = -1
         self._book = book
         self._lane = lane
         self._generation = generation
@@ -39,8 +42,13 @@ class HeadFence:
         return {**self.__dict__, "_looked": None}
 
     def check(self) -> None:
-        """Look at the head now. Raises Fenced when another attempt has taken or committed the window."""
-        if self._committed:
+        """Look at the head now. Raises Fenced when another attempt has taken or committed the window.
+
+        Of a window that was committed before: when some of it is erased.
+        """
+        if self._committed is not None:
+            self._check_not_erased(self._committed)
+            self._looked = time.monotonic()
             return
         stored = self._book.head(self._lane)
         pending = stored.head.pending if stored else None
@@ -58,6 +66,23 @@ class HeadFence:
                 "This attempt stops, and nothing that it wrote counts."
             )
         self._looked = time.monotonic()
+
+    def _check_not_erased(self, window: Window) -> None:
+        found = self._book.register()
+        if found is None:
+            return
+        covers = self._book.covers(window)
+        erasing = ((lane, entry.erases) for lane, entry in found[1].lanes.items() if entry.erases is not None)
+        by = next((lane for lane, one in erasing if self._book.selection(one.selection) & covers), None)
+        if by is None and found[1].closed != self._closed:
+            since = erasures_since(self._book, covers, self._generation)
+            by = since[0].record.lane if since else None
+        self._closed = found[1].closed
+        if by is not None:
+            raise Fenced(
+                f"{by} erases messages of window {self._lane}/{window.seq} of {self._book.stream}, whose attempt gave no sign "
+                "of life. This attempt stops, and what it has written of them is removed."
+            )
 
     def check_now_and_then(self) -> None:
         """As `check`, if this copy last looked more than FENCE_SECONDS ago. Callers use it between two batches."""
@@ -95,7 +120,8 @@ def beat(book: Book, progress: Progress, taken: Taken) -> None:
 
 def fence_of(book: Book, taken: Taken) -> HeadFence:
     """The fence of the attempt that has taken a window."""
-    committed = taken.pending.window.guarantee == Guarantee.AT_MOST_ONCE
+    window = taken.pending.window
+    committed = window if window.guarantee == Guarantee.AT_MOST_ONCE else None
     return HeadFence(book, taken.stored.head.lane, taken.attempt.generation, committed=committed)
 
 

@@ -36,7 +36,7 @@ from tidemark.errors import (
 from tidemark.ledger.book import Book, Stored, head_key, record_key
 from tidemark.ledger.codec import decode, digest, encode
 from tidemark.ledger.doubt import NotMine, swap_surely
-from tidemark.ledger.erased import places_written
+from tidemark.ledger.erased import Written, erasures_since, places_written
 from tidemark.ledger.limits import check_pending, check_size
 from tidemark.ledger.records import (
     Abandoned,
@@ -49,7 +49,6 @@ from tidemark.ledger.records import (
     Position,
     Receipt,
     Record,
-    SinkReceipt,
     Window,
     exported,
     positions,
@@ -114,12 +113,10 @@ class Sweeper(Protocol):
         """Remove rows with a generation *lower* than the record's, at the offsets `covers`. Repeatable."""
         ...
 
-    def erase(
-        self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[tuple[Record, SinkReceipt]]
-    ) -> None:
-        """Remove what older windows have written of offsets that this window covers and has erased. Repeatable.
+    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[Written]) -> None:
+        """Remove what older attempts have written of offsets that this window covers and has erased. Repeatable.
 
-        `places`: where older windows of these offsets have written, by their receipts.
+        `places`: where any attempt of the stream may have written.
         """
         ...
 
@@ -287,8 +284,7 @@ def _settled(book: Book, sweeper: Sweeper, found: Stored, on_step: Listener = no
         book.publish(record.committed_at, exported(record))
         on_step(Step.PUBLISHED)
     if gone := book.erases(record.window):
-        written = places_written(book.committed(), gone, record.attempt.generation)
-        sweeper.erase(record, book.covers(record.window), gone, written)
+        sweeper.erase(record, book.covers(record.window), gone, places_written(book))
     if record.owes_sweep:
         sweeper.sweep(record, book.covers(record.window))
         on_step(Step.SWEPT)
@@ -335,6 +331,23 @@ def check_reason(what: str, reason: str) -> None:
         raise WrongUse(f"the reason has {len(reason)} characters; {MOST_REASON} is the most that the head keeps")
 
 
+def check_nobody_writes(book: Book, offsets: RangeSet) -> None:
+    """Raises HeldByAnother while an attempt may still write some offsets of a window that it has committed before.
+
+    No claim keeps it from that (`at_most_once`). What it wrote after an erasure has cleared the sinks would stay there.
+    """
+    for one in book.committed():
+        if one.record.receipt is not None or not (shared := one.covers & offsets):
+            continue
+        attempt = one.record.attempt
+        if (age := _silent_ms(book, one.record.lane, attempt)) < LEASE_MS:
+            raise HeldByAnother(
+                f"{next(iter(shared))}: window {one.record.lane}/{one.record.seq}, which was committed before it was read, is "
+                f"still written by run {attempt.run}, which gave a sign of life {max(age, 0) / 1000:.0f} s ago. Wait until "
+                f"that run has ended, or {LEASE_MS / 1000:.0f} s after its last one"
+            )
+
+
 def process(
     book: Book,
     sweeper: Sweeper,
@@ -376,10 +389,21 @@ def _at_most_once(
     """
     record = commit(book, taken, None, on_step)
     settle(book, sweeper, record.lane, on_step)
-    with hold(taken) as fence:
-        receipt = _work(book, work, fence, taken, on_step)
-        book.store_receipt(record, receipt)
+    try:
+        with hold(taken) as fence:
+            receipt = _work(book, work, fence, taken, on_step)
+            book.store_receipt(record, receipt)
+    finally:
+        _clear_erased(book, sweeper, taken)
     return structs.replace(record, receipt=receipt)
+
+
+def _clear_erased(book: Book, sweeper: Sweeper, taken: Taken) -> None:
+    """Clear once more what was erased meanwhile: this attempt may have written it after the erasure had cleared the sinks."""
+    since = erasures_since(book, book.covers(taken.pending.window), taken.attempt.generation)
+    written = places_written(book) if since else []
+    for one in since:
+        sweeper.erase(one.record, one.covers, one.erased, written)
 
 
 def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener) -> Receipt:
@@ -442,14 +466,18 @@ def _respect_lease(book: Book, lane: str, pending: Pending, run: Run | None) -> 
     holder = pending.attempt
     if holder is None or (run is not None and holder.run == run.name):
         return
-    beat = book.last_beat(lane)
-    at = beat.at if beat is not None and beat.generation == holder.generation else holder.taken_at
-    age = book.clock() - at
+    age = _silent_ms(book, lane, holder)
     if age < LEASE_MS:
         raise HeldByAnother(
             f"window {pending.window.seq} of {book.stream}/{lane} is held by run {holder.run}, which gave a sign of life "
             f"{max(age, 0) / 1000:.0f} s ago. Wait {LEASE_MS / 1000:.0f} s after its last one, or take over if it is dead."
         )
+
+
+def _silent_ms(book: Book, lane: str, holder: Attempt) -> int:
+    """How long ago an attempt gave its last sign of life."""
+    beat = book.last_beat(lane)
+    return book.clock() - (beat.at if beat is not None and beat.generation == holder.generation else holder.taken_at)
 
 
 def _moved(head: Head, window: Window) -> tuple[Position, ...]:

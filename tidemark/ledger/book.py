@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 
 from msgspec import structs
 
@@ -105,6 +106,22 @@ class Committed:
     @property
     def generation(self) -> int:
         return self.record.attempt.generation
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The committed windows at a moment, and the generations of the attempts that held a pending window then."""
+
+    windows: tuple[Committed, ...]
+    at_work: frozenset[int] = frozenset()
+
+    @cached_property
+    def _alive(self) -> frozenset[int]:
+        return self.at_work | {one.generation for one in self.windows}
+
+    def is_dead(self, generation: int, before: int) -> bool:
+        """Whether nothing of a generation counts, and nothing ever will. `before`: one drawn before that moment."""
+        return generation < before and generation not in self._alive
 
 
 @dataclass(frozen=True)
@@ -285,9 +302,20 @@ class Book:
         """Every committed window. Reads the heads before the history, so that no window is missed between the two."""
         return self._committed(self.register())
 
+    def standing(self) -> Standing:
+        """Every committed window, and the attempts that may still commit one."""
+        heads = self._open_heads(self.register())
+        pending = (stored.head.pending for stored in heads.values())
+        attempts = (one.attempt for one in pending if one is not None)
+        at_work = frozenset(one.generation for one in attempts if one is not None)
+        return Standing(tuple(self._committed_after(heads)), at_work)
+
     def _committed(self, register: tuple[bytes, Register] | None) -> list[Committed]:
+        return self._committed_after(self._open_heads(register))
+
+    def _committed_after(self, heads: Mapping[str, Stored]) -> list[Committed]:
         # The history has every window of a closed lane.
-        last = {(lane, stored.head.seq): stored.head.last for lane, stored in self._open_heads(register).items()}
+        last = {(lane, stored.head.seq): stored.head.last for lane, stored in heads.items()}
         found = {(record.lane, record.seq): record for _, record in self.records_with_bytes()}
         for place, record in last.items():
             if record is None:

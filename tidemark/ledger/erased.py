@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from tidemark.ledger.book import Book, Committed
-from tidemark.ledger.records import Record, SinkReceipt
+from tidemark.ledger.book import Book, Committed, Standing
+from tidemark.ledger.records import Record, SinkReceipt, each_place
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.times import in_utc
@@ -77,13 +77,27 @@ def is_erased(book: Book, record: Record, place: Coordinate) -> bool:
     return record.window.erases is not None and bool(book.holding([record.window.erases.selection], place))
 
 
-def places_written(
-    windows: Iterable[Committed], erased: RangeSet, before: int | None = None
-) -> list[tuple[Record, SinkReceipt]]:
-    """Where windows have written at some offsets, with these windows. `before`: only those of lower generations."""
-    return [
-        (window.record, one)
-        for window in windows
-        if (before is None or window.generation < before) and window.covers & erased
-        for one in window.record.places
-    ]
+def erasures_since(book: Book, offsets: RangeSet, generation: int) -> list[Committed]:
+    """The windows that have erased some of these offsets after a generation was drawn."""
+    return [one for one in book.committed() if one.generation > generation and one.erased & offsets]
+
+
+class Written(NamedTuple):
+    """A place where attempts may have written, and the windows that stand beside what they have left there."""
+
+    standing: Standing
+    place: SinkReceipt
+
+
+def places_written(book: Book) -> list[Written]:
+    """Every place where any attempt of the stream may have written, each once.
+
+    An attempt without a commit has no receipt, and its window may have covered any offset. So the places are those that
+    attempts have noted, and those of all receipts: a ledger from before there were notes has only these.
+    """
+    standing = book.standing()
+    # Read after the windows: an attempt notes its places before it writes.
+    register = book.register()
+    noted = register[1].places if register else ()
+    receipts = (place for window in standing.windows for place in window.record.places)
+    return [Written(standing, place) for place in each_place((*noted, *receipts))]

@@ -229,6 +229,14 @@ class SinkReceipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     place: dict[str, str]
 
 
+def each_place(places: Iterable[SinkReceipt]) -> tuple[SinkReceipt, ...]:
+    """The places of several attempts. Those that differ only in an attempt's own folder are one: the first of them."""
+    found: dict[tuple[object, ...], SinkReceipt] = {}
+    for one in places:
+        found.setdefault((one.type, *sorted(item for item in one.place.items() if item[0] != "folder")), one)
+    return tuple(found.values())
+
+
 class BlocksRef(Struct, frozen=True, forbid_unknown_fields=True):
     """The tallies of a window's blocks, stored as a separate value: the digest of this value, and the offsets per block."""
 
@@ -473,6 +481,8 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     closed_page: int = 0
     # Why the ledger is used no more, for example where it has moved to. Then the register never changes again.
     retired: str | None = None
+    # Where attempts may have written, each place once, whether they committed or not: see `note_places`.
+    places: tuple[SinkReceipt, ...] = ()
 
 
 class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -39,6 +39,8 @@ from tidemark.ledger.records import (
     Position,
     Register,
     SelectionRef,
+    SinkReceipt,
+    each_place,
 )
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet
@@ -76,6 +78,20 @@ def draw_generation(book: Book, *, again: bool = False) -> tuple[int, str, int]:
 
     register = change(book, draw)
     return drawn, register.token, register.ordinal
+
+
+def note_places(book: Book, places: Iterable[SinkReceipt]) -> None:
+    """Note where an attempt is about to write. Call it before the first write: an erasure clears all places noted.
+
+    Receipts alone do not name them: an attempt without a commit has none.
+    """
+    wanted = tuple(places)
+
+    def note(register: Register) -> Register:
+        noted = each_place((*register.places, *wanted))
+        return register if noted == register.places else structs.replace(register, places=noted)
+
+    change(book, note)
 
 
 def accept_generation(book: Book, reason: str) -> int:

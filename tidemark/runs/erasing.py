@@ -6,7 +6,7 @@ more. Where a sink keeps contributions of whole windows or blocks, its windows r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +23,10 @@ from tidemark.ledger.records import (
     Record,
     SinkReceipt,
     Window,
+    each_place,
     positions,
 )
-from tidemark.ledger.register import NewLane, open_together
+from tidemark.ledger.register import NewLane, note_places, open_together
 from tidemark.offsets.coordinates import Coordinate, in_four_parts, parse_records
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.reading import Reading
@@ -37,7 +38,6 @@ from tidemark.runs.record_tables import named_records
 from tidemark.runs.requests import EraseRequest
 from tidemark.runs.skipping import NothingToRead
 from tidemark.sinks.kinds import kind_of
-from tidemark.sinks.sweeping import each_once
 
 TO_ERASE = "to be erased"
 TO_READ_AGAIN = "to be read again, without what is erased"
@@ -50,6 +50,11 @@ class Chosen:
     offsets: RangeSet
     rest: RangeSet
     before: Mapping[str, RangeSet]
+
+    @property
+    def named(self) -> RangeSet:
+        """What was asked for, whether it is to be erased or was erased before."""
+        return self.offsets | RangeSet(one for part in self.before.values() for one in part)
 
     @property
     def answers(self) -> dict[str, RangeSet]:
@@ -123,9 +128,10 @@ def open_erasure(opened: OpenStream, run: str, chosen: Chosen, reason: str, by: 
     protocol.check_reason("an erasure", reason)
     if not chosen.offsets:
         raise WrongUse("there is nothing to erase: nothing was found that is not erased already")
+    protocol.check_nobody_writes(opened.book, chosen.offsets)
     selection = chosen.offsets | chosen.rest
     check_approved(opened.stream.limits.approve_above, selection.count(), by)
-    _check_places(opened, chosen.offsets)
+    _check_places(opened)
     lane = lanes.lane_name(LaneKind.ERASE, run)
     book = opened.book
     noted = Erasure(selection=book.store_selection(chosen.offsets), asked_by=by.asked, approved_by=by.approved)
@@ -146,12 +152,14 @@ def open_erasure(opened: OpenStream, run: str, chosen: Chosen, reason: str, by: 
     return lane
 
 
-def _check_places(opened: OpenStream, erased: RangeSet) -> None:
+def _check_places(opened: OpenStream) -> None:
     """Before the commit: a place that cannot be cleared would stop the settling of every later run."""
-    for place in _places(opened, erased):
+    for place in _places(opened):
         kind_of(place.type)
         if (connection := place.place.get("connection")) is not None:
             opened.connections(connection)
+    # Attempts of a version that noted no places may have written where the stream file says.
+    note_places(opened.book, _places_now(opened))
 
 
 def reads_nothing(opened: OpenStream, window: Window) -> bool:
@@ -222,7 +230,7 @@ class Remaining:
 
 
 def remaining(opened: OpenStream, erased: RangeSet) -> list[Remaining]:
-    """Every place where windows have written some offsets, and Kafka itself, with what they hold once these are erased."""
+    """Every place where attempts may have written, and Kafka itself, with what they hold once some offsets are erased."""
     found = [
         Remaining(
             one.name,
@@ -230,13 +238,22 @@ def remaining(opened: OpenStream, erased: RangeSet) -> list[Remaining]:
             {name: value for name, value in one.place.items() if name != "folder"},
             kind_of(one.type).without_spark().remains(opened, one.name, erased),
         )
-        for one in _places(opened, erased)
+        for one in _places(opened)
     ]
     return [*found, *_in_kafka(opened, erased)]
 
 
-def _places(opened: OpenStream, erased: RangeSet) -> list[SinkReceipt]:
-    return each_once(place for _, place in places_written(opened.book.committed(), erased))
+def _places(opened: OpenStream) -> tuple[SinkReceipt, ...]:
+    return each_place((*(place for _, place in places_written(opened.book)), *_places_now(opened)))
+
+
+def _places_now(opened: OpenStream) -> Iterator[SinkReceipt]:
+    """Where an attempt would write by today's stream file."""
+    for one in opened.stream.sinks:
+        if place := kind_of(one.type).without_spark().place(opened, one, INGEST, 1, 0):
+            yield SinkReceipt(name=one.name, type=one.type, place=place)
+    dead = opened.stream.dead_letters
+    yield SinkReceipt(name="dead_letters", type="hbase", place={"connection": dead.hbase, "table": dead.table})
 
 
 def _in_kafka(opened: OpenStream, erased: RangeSet) -> Iterable[Remaining]:

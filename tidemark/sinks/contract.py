@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
 from tidemark.clients.connections import Connections
 from tidemark.errors import PackageMissing, WrongUse
 from tidemark.ledger.adopting import Left
-from tidemark.ledger.book import Book
+from tidemark.ledger.book import Book, Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
@@ -115,23 +115,26 @@ class PlainSink:
     def erase(
         self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet, erased: RangeSet
     ) -> None:
-        """Remove what older windows have written of offsets that a committed window has erased. Repeatable.
+        """Remove what older attempts have written of offsets that a committed window has erased. Repeatable.
 
-        `place` comes from the receipt of one of the older windows. `covers` are all offsets of the window, `erased` those
-        that it has erased. By default this is the sweep.
+        `place` is any place of this type that an attempt of the stream may have written to, whatever its offsets. `covers`
+        are all offsets of the window, `erased` those that it has erased. By default this is the sweep.
         """
         self.sweep(connections, place, record, erased)
 
-    def erase_windows(
+    def erase_beside(
         self,
         connections: Connections,
         place: Mapping[str, str],
         record: Record,
         covers: RangeSet,
         erased: RangeSet,
-        windows: Sequence[Record],
+        standing: Standing,
     ) -> None:
-        """As `erase`, for a sink that keeps something of whole windows: `windows` have written there at erased offsets."""
+        """As `erase`, for a sink whose places say less than the offset: of whole windows, or of attempts.
+
+        `standing` says which windows counted before, and which attempts may still commit.
+        """
         self.erase(connections, place, record, covers, erased)
 
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tidemark.clients.connections import Connections
 from tidemark.errors import WrongUse
+from tidemark.ledger.erased import Written
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.contract import PlainSink
@@ -26,25 +27,10 @@ class SinkSweeper:
         plain = _plain(sink, f"the receipt of {record.lane}/{record.seq}")
         plain.sweep(self._connections, sink.place, record, covers)
 
-    def erase(
-        self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[tuple[Record, SinkReceipt]]
-    ) -> None:
-        for sink in each_once(place for _, place in places):
-            plain = _plain(sink, f"a receipt of offsets that {record.lane}/{record.seq} has erased")
-            windows = [window for window, place in places if _same(place) == _same(sink)]
-            plain.erase_windows(self._connections, sink.place, record, covers, erased, windows)
-
-
-def each_once(places: Iterable[SinkReceipt]) -> list[SinkReceipt]:
-    """The places of several receipts. Those that differ only in a window's own folder are one."""
-    found: dict[tuple[object, ...], SinkReceipt] = {}
-    for one in places:
-        found.setdefault(_same(one), one)
-    return list(found.values())
-
-
-def _same(one: SinkReceipt) -> tuple[object, ...]:
-    return (one.type, *sorted(item for item in one.place.items() if item[0] != "folder"))
+    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[Written]) -> None:
+        for standing, sink in places:
+            plain = _plain(sink, f"a place of offsets that {record.lane}/{record.seq} has erased")
+            plain.erase_beside(self._connections, sink.place, record, covers, erased, standing)
 
 
 def _plain(sink: SinkReceipt, where: str) -> PlainSink:

@@ -19,6 +19,7 @@ from tidemark.commit.protocol import Fence, Listener, Step
 from tidemark.errors import SourceChanged, TidemarkError, VerificationFailed
 from tidemark.ledger.limits import most_blocks
 from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Guarantee, Receipt, Window, reads_again, replays
+from tidemark.ledger.register import note_places
 from tidemark.offsets.blocks import WHOLE, PartitionBlocks, block_size, fields_digest
 from tidemark.offsets.hashing import DIGESTS
 from tidemark.offsets.ranges import RangeSet
@@ -95,6 +96,7 @@ class SparkWork:
         self._context = WriteContext(
             self._lane, window.seq, attempt.generation, self._fence, self.progress.report, attempt.ordinal
         )
+        self._note_places()
         self._block_size = block_size(covers, most_blocks(self._opened.book.store, covers.partitions))
         # What one sink refuses is a dead letter, also where the window writes others alone: a message has one outcome in
         # all sinks.
@@ -110,6 +112,13 @@ class SparkWork:
             if first is not None:
                 self._discard(first)
             raise
+
+    def _note_places(self) -> None:
+        """Before the first write: an attempt that never commits has no receipt, and an erasure clears what it has left."""
+        places = [sink.receipt(self._context) for sink in self._sinks]
+        if self._writes_dead_letters:
+            places.append(self._dead_letters.receipt(self._context))
+        note_places(self._opened.book, places)
 
     def _messages(self, counted: Any = None, *, any_time: bool = False) -> DataFrame:
         source = self._opened.stream.source

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tidemark.clients.connections import Connections
+from tidemark.ledger.book import Standing
 from tidemark.ledger.lookup import Found
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
@@ -13,7 +14,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.sinks.aggregates.computed import merged
 from tidemark.sinks.aggregates.rows import block_qualifier, qualifier, row_key
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.aggregates.table import aggregate_table, place_of, totals
+from tidemark.sinks.aggregates.table import MadeOfErased, aggregate_table, place_of, totals
 from tidemark.sinks.contract import NO_KEY, Columns, Opened, PlainSink, UnderKey
 from tidemark.sinks.first_reads import reads_first
 from tidemark.sinks.hbase.table import StoredRow
@@ -24,17 +25,18 @@ class PlainAggregates(PlainSink):
     looks_quickly = True
     left_by_erasing = ""
 
-    def erase_windows(
+    def erase_beside(
         self,
         connections: Connections,
         place: Mapping[str, str],
         record: Record,
         covers: RangeSet,
         erased: RangeSet,
-        windows: Sequence[Record],
+        standing: Standing,
     ) -> None:
         table = aggregate_table(connections, place["connection"], place["table"])
-        table.erase(covers, {qualifier(one.lane, one.seq) for one in windows}, record.attempt.generation)
+        # A table that was made anew has other blocks than the place says. One that is gone holds nothing.
+        table.erase(MadeOfErased(standing, erased, record.attempt.generation, table.block()))
 
     def place(
         self, opened: Opened, settings: HBaseAggregatesSink, lane: str, seq: int, generation: int

@@ -7,21 +7,21 @@ contributions as of that moment, whatever is written or committed meanwhile; wha
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 from tidemark.clients.connections import Connections, hbase_endpoint
 from tidemark.clients.hbase.gateway import Gateway, TableMissing
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import NOTHING, Book, Committed
+from tidemark.ledger.book import NOTHING, Book, Committed, Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
-from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet
 from tidemark.sinks.aggregates.computed import Aggregate, merged
 from tidemark.sinks.aggregates.rows import TYPE, Contribution, block_of, decode, key_of, qualifier
-from tidemark.sinks.first_reads import WHOLE_WINDOWS, Block, FirstWindows
+from tidemark.sinks.first_reads import WHOLE_WINDOWS, Block, FirstWindows, reads_first
 from tidemark.sinks.hbase.keyed_rows import salt_range
 from tidemark.sinks.hbase.rows import DATA_FAMILY, DATA_PREFIX, SALTS
 from tidemark.sinks.hbase.table import ResultTable
@@ -121,28 +121,29 @@ class AggregateTable:
         """
         self._rows.write_cells([(row, DATA_PREFIX + column, cell) for row, column, cell in cells], generation)
 
-    def erase(self, covers: RangeSet, windows: Collection[bytes], generation: int) -> int:
-        """Remove the older contributions of the blocks or windows that an erasure has made anew without what it erased.
+    def erase(self, made_of: Callable[[bytes, int], int | None]) -> int:
+        """Remove the contributions that are `made_of` erased messages: see `MadeOfErased`. Returns how many columns it cleared.
 
-        `covers` are the offsets of the blocks, `windows` the columns of the windows. Returns how many columns were cleared.
         The table is in the order of its keys, so this reads all of it.
         """
         cleared = 0
-        for row, column in self._columns_of(covers, windows):
-            self._remove_until(row, column, generation - 1)
-            cleared += 1
+        for row, column, newest in self._columns():
+            until = made_of(column[len(DATA_PREFIX) :], newest)
+            if until is not None:
+                self._remove_until(row, column, until)
+                cleared += 1
         return cleared
 
-    def _columns_of(self, covers: RangeSet, windows: Collection[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """The rows and columns with contributions of some windows, or of blocks that begin within some offsets."""
+    def _columns(self) -> Iterator[tuple[bytes, bytes, int]]:
+        """The rows and columns that have contributions, with the newest generation there."""
         try:
             for salt in range(SALTS):
-                for row, cells in self._gateway.scan(self.table, *salt_range(salt), columns=[DATA_FAMILY.encode()]):
-                    for column in cells:
-                        name = column[len(DATA_PREFIX) :]
-                        found = block_of(name)
-                        if name in windows or (found is not None and found in covers):
-                            yield row, column
+                scan = self._gateway.scan(
+                    self.table, *salt_range(salt), columns=[DATA_FAMILY.encode()], include_timestamp=True
+                )
+                for row, cells in scan:
+                    for column, (_, newest) in cells.items():
+                        yield row, column, newest
         except TableMissing:
             return
 
@@ -253,6 +254,70 @@ class _ByBlock:
     def __call__(self, name: bytes) -> int | None:
         found = block_of(name)
         return None if found is None else self.authority.of(*found)
+
+
+@dataclass(frozen=True)
+class MadeOfErased:
+    """Which contributions may be made of messages that the window of a `generation` has erased.
+
+    Called with a column's qualifier and the newest generation that the column has. Gives up to which generation its
+    contributions go; None: all stay.
+    """
+
+    standing: Standing
+    erased: RangeSet
+    generation: int
+    block: Block
+
+    def __call__(self, name: bytes, newest: int) -> int | None:
+        until, of_nobody = self._until(name)
+        # An attempt that still works may come to count.
+        return newest if of_nobody and self.standing.is_dead(newest, self.generation) else until
+
+    @cached_property
+    def _first(self) -> FirstWindows:
+        return FirstWindows(self.standing.windows)
+
+    @cached_property
+    def _windows(self) -> list[Committed]:
+        """By their numbers in `_first`."""
+        return [one for one in self.standing.windows if reads_first(one.record)]
+
+    @cached_property
+    def _numbers(self) -> dict[bytes, int]:
+        return {qualifier(*name): number for number, name in enumerate(self._first.names)}
+
+    @cached_property
+    def _until(self) -> Callable[[bytes], tuple[int | None, bool]]:
+        """Up to which generation a column goes, and whether it is of no unit: then an attempt without a commit made it."""
+        # Each column stands in the rows of many keys.
+        return cache(self._of_window if self.block is None else partial(self._of_block, size=self.block))
+
+    def _of_window(self, name: bytes) -> tuple[int | None, bool]:
+        number = self._numbers.get(name)
+        return (None, True) if number is None else (self._of_unit(number, self._first.covers[number]), False)
+
+    def _of_block(self, name: bytes, size: int) -> tuple[int | None, bool]:
+        found = block_of(name)
+        if found is None:
+            return None, False
+        at, start = found
+        begin = start - start % size
+        block = RangeSet([OffsetRange(at, begin, min(begin + size, MAX_OFFSET))])
+        if not block & self.erased:
+            return None, False
+        number = self._first.at(at, start)
+        if number is None or self._first.start(at, start, size) != start:
+            return None, True
+        return self._of_unit(number, self._first.covers[number] & block), False
+
+    def _of_unit(self, number: int, offsets: RangeSet) -> int | None:
+        if offsets & self.erased:
+            # Replays have written under this name too, also into a table to which the window itself has not written.
+            return self.generation - 1
+        # An attempt that never committed may have read other offsets under the same name. It is older than the window.
+        window = self._windows[number]
+        return window.generation - 1 if window.record.owes_sweep else None
 
 
 def _wrote(table: str, block: Block, record: Record) -> bool:

@@ -18,7 +18,7 @@ from tidemark.sinks.texts import place, text
 class PlainKafka(PlainSink):
     # No sweep: no message can be removed from a topic.
     keeps_fields = False
-    left_by_erasing = "its messages stay in the topics that it has written; `tidemark results` leaves them out"
+    left_by_erasing = "what it has written of them stays in its topics; `tidemark results` leaves it out"
 
     def place(self, opened: Opened, settings: KafkaSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         return {"connection": settings.kafka, "topics": ",".join(settings.targets())}

@@ -28,6 +28,9 @@ class PlainLatest(PlainSink):
 
         latest_table(connections, place["connection"], place["table"]).erase(erased, record.attempt.generation)
 
+    def place(self, opened: Opened, settings: HBaseLatestSink, lane: str, seq: int, generation: int) -> dict[str, str]:
+        return {"connection": settings.hbase, "table": settings.table}
+
     # No sweep: the keys that an older attempt wrote are unknown. An old cell lies below newer ones, or does not count.
 
     def rows_at(

@@ -11,11 +11,12 @@ from pyarrow import fs
 
 from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import Book
+from tidemark.ledger.records import LaneState
 from tidemark.offsets.authority import Authority
 from tidemark.sinks.contract import Asked, Opened, Replaceable, Replacement
 from tidemark.sinks.parquet import compactions, folders
 from tidemark.sinks.parquet.compactions import Compactions, Span, WindowName, described, spans
-from tidemark.sinks.parquet.files import COMPACTED, WINDOW_COLUMNS, holds_erased
+from tidemark.sinks.parquet.files import COMPACTED, WINDOW_COLUMNS, delete, holds_erased, on_disk
 from tidemark.sinks.parquet.parts import Part, steady
 from tidemark.sinks.parquet.settings import ParquetSink
 
@@ -136,7 +137,7 @@ def _files(filesystem: fs.FileSystem, path: str) -> Iterator[fs.FileInfo]:
 
 
 def remove_replaced(book: Book, known: Compactions, base: str, generation: int) -> None:
-    """Remove the folders of windows that a compacted folder holds, and what compactions before `generation` left.
+    """Remove the folders of windows that a compacted folder holds, and what compactions and attempts before `generation` left.
 
     `known` was read or changed under the claim of `generation`, so no older compaction of the sink can name a folder
     any more. Folders of sinks with other names stay, even below the same base: the name may have changed.
@@ -146,6 +147,7 @@ def remove_replaced(book: Book, known: Compactions, base: str, generation: int) 
         held = {name for one in known.folders if one.base == at for name in one.names()}
         with folders.opened(at) as (filesystem, path):
             _remove_below(book, known, filesystem, path, held, generation)
+        _remove_dead(book, at, generation)
 
 
 def _remove_below(
@@ -168,6 +170,19 @@ def _remove_below(
     for written, found in older:
         if written not in claimed and found.path not in named:
             filesystem.delete_dir(found.path)
+
+
+def _remove_dead(book: Book, base: str, generation: int) -> None:
+    """Remove what attempts have left that can never commit, in lanes that have gone on without them, or were cancelled."""
+    listed = [one for one in on_disk(base) if not one.compacted]
+    # Read after the folders were listed: an attempt is in its head before it makes its folder.
+    standing, heads = book.standing(), book.heads()
+    for one in listed:
+        found = heads.get(one.lane)
+        # A ledger that was restored from a backup does not know the windows after it. Their rows may be all there is.
+        known = found is not None and (one.seq <= found.head.seq or found.head.state == LaneState.CLOSED)
+        if known and standing.is_dead(one.generation, generation):
+            delete(one.folder)
 
 
 def _numbered(filesystem: fs.FileSystem, path: str, key: str) -> Iterator[tuple[int, fs.FileInfo]]:

@@ -11,7 +11,9 @@ The files have all columns, so readers take nothing from the names of folders.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +23,12 @@ from pyarrow import fs
 
 from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.adopting import Left
+from tidemark.ledger.book import Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority, Segment
 from tidemark.offsets.hashing import partition_seed
 from tidemark.offsets.hashing_arrays import offset_hashes, row_hashes
-from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count
 from tidemark.sinks.owners import check_owner
 from tidemark.sinks.parquet import folders
@@ -47,6 +50,8 @@ _OWNER_FILE = "_tidemark_owner.json"
 FORMAT = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
 # A topic's name is read once, and rows have its number.
 _TOPICS_ONCE = ds.ParquetFileFormat(dictionary_columns=["_topic"])
+# The folder of an attempt, in a path below the base.
+_ATTEMPT = re.compile(r"/lane=([^/]+)/seq=(\d+)/generation=(\d+)(?=/)")
 # How many rows are counted at a time.
 _AT_A_TIME = 20_000
 
@@ -165,6 +170,43 @@ def sweep(base: str, record: Record) -> None:
                 filesystem.delete_dir(found.path)
 
 
+@dataclass(frozen=True)
+class AttemptFolder:
+    """A folder of one attempt, or of one compaction, as it lies on the file system."""
+
+    folder: str
+    lane: str
+    seq: int
+    generation: int
+
+    @property
+    def compacted(self) -> bool:
+        return self.lane == COMPACTED
+
+
+def on_disk(base: str) -> list[AttemptFolder]:
+    """The folders below a base, whoever has written them, and whether they count or not."""
+    found: dict[AttemptFolder, None] = {}
+    with folders.opened(base) as (filesystem, path):
+        # One listing: an object store takes as long for each folder.
+        for one in filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True)):
+            named = _ATTEMPT.match(one.path.removeprefix(path))
+            if one.type == fs.FileType.File and named is not None:
+                lane, seq, generation = named.groups()
+                found[AttemptFolder(f"{base}{named.group(0)}", lane, int(seq), int(generation))] = None
+    return list(found)
+
+
+def erase_dead(base: str, erased: RangeSet, standing: Standing, before: int) -> None:
+    """Remove the folders with erased rows that dead attempts have left. `before`: the generation of the erasure.
+
+    No later attempt has their names, so no sweep comes to them.
+    """
+    for one in on_disk(base):
+        if not one.compacted and standing.is_dead(one.generation, before) and holds(one.folder, erased):
+            delete(one.folder)
+
+
 def left(base: str) -> Iterator[Left]:
     """The rows in the folders of windows, whether they count or not. What compactions have merged is left out."""
     with folders.opened(base) as (filesystem, path):
@@ -207,25 +249,35 @@ def tables_that_count(parts: Iterable[Part], authority: Authority) -> Iterator[p
 
 def holds_erased(part: Part) -> bool:
     """Whether a folder's files have rows of offsets that were erased. Reads their coordinates, if any were erased."""
-    if not part.erased:
+    return holds(part.folder, part.erased)
+
+
+def holds(folder: str, wanted: RangeSet) -> bool:
+    """Whether a folder's files have rows of some offsets. A file that cannot be read, as a killed attempt leaves it, may."""
+    if not wanted:
         return False
-    with folders.opened(part.folder) as (filesystem, path):
-        if filesystem.get_file_info(path).type == fs.FileType.NotFound:
-            return False
-        found = ds.dataset(path, filesystem=filesystem, format=FORMAT)
-        if not found.files:
-            return False
-        for at in part.erased.partitions:
-            here = (
-                (pc.field("_topic") == at.topic)
-                & (pc.field("_incarnation") == at.incarnation)
-                & (pc.field("_partition") == at.partition)
-            )
-            (hull,) = part.erased.only([at]).hull()
-            near = here & (pc.field("_offset") >= hull.start) & (pc.field("_offset") < hull.until)
-            offsets = found.to_table(columns=["_offset"], filter=near).column("_offset").to_pylist()
-            if any((at, offset) in part.erased for offset in offsets):
-                return True
+    with folders.opened(folder) as (filesystem, path):
+        listed = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
+        # Also those below `_temporary`, which no reader takes: Spark moves files out of it when a task ends.
+        files = [one.path for one in listed if one.type == fs.FileType.File and one.path.endswith(".parquet")]
+        try:
+            return bool(files) and _have(ds.dataset(files, filesystem=filesystem, format=FORMAT), wanted)
+        except pa.ArrowInvalid:
+            return True
+
+
+def _have(found: ds.Dataset, wanted: RangeSet) -> bool:
+    for at in wanted.partitions:
+        here = (
+            (pc.field("_topic") == at.topic)
+            & (pc.field("_incarnation") == at.incarnation)
+            & (pc.field("_partition") == at.partition)
+        )
+        (hull,) = wanted.only([at]).hull()
+        near = here & (pc.field("_offset") >= hull.start) & (pc.field("_offset") < hull.until)
+        offsets = found.to_table(columns=["_offset"], filter=near).column("_offset").to_pylist()
+        if any((at, offset) in wanted for offset in offsets):
+            return True
     return False
 
 

@@ -8,6 +8,9 @@ from typing import Any
 
 from tidemark.clients.connections import Connections
 from tidemark.ledger.adopting import Left
+from tidemark.ledger.book import Standing
+from tidemark.ledger.erased import erased as erased_of
+from tidemark.ledger.erased import places_written
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
@@ -16,17 +19,26 @@ from tidemark.sinks.contract import Opened, PlainSink
 from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.parquet import compactions
 from tidemark.sinks.parquet.compactions import Span, described, spans
-from tidemark.sinks.parquet.parts import Part, steady
+from tidemark.sinks.parquet.parts import TYPE, Part, steady
 from tidemark.sinks.parquet.settings import ParquetSink
 from tidemark.sinks.reading import parquet_rows
 from tidemark.sinks.texts import of_file
 
 
 class PlainParquet(PlainSink):
-    def erase(
-        self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet, erased: RangeSet
+    def erase_beside(
+        self,
+        connections: Connections,
+        place: Mapping[str, str],
+        record: Record,
+        covers: RangeSet,
+        erased: RangeSet,
+        standing: Standing,
     ) -> None:
-        """Nothing: files are immutable, and a compaction writes new ones without the rows."""
+        """Remove folders that can never count. The files of windows are immutable: a compaction writes new ones."""
+        from tidemark.sinks.parquet import files
+
+        files.erase_dead(place["base"], erased, standing, record.attempt.generation)
 
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
         # Arrow takes a third of a second to load, and most programs that open a stream never sweep.
@@ -46,17 +58,50 @@ class PlainParquet(PlainSink):
         return {"base": base, "folder": files.attempt_folder(base, lane, seq, generation)}
 
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
+        from tidemark.sinks.parquet import folders
         from tidemark.sinks.parquet.files import holds_erased
 
+        named: set[str] = set()
+
         def read(parts: list[Part], _: Authority) -> list[Span]:
+            named.update(folders.path_of(part.folder) for part in parts)
             # In a dry run, nothing is erased yet.
             wanted = (replace(part, erased=erased & RangeSet(_covered(part))) for part in parts)
             return [span for part in wanted if holds_erased(part) for span in spans(part.names)]
 
+        compact = f"tidemark compact {opened.book.stream} --write"
         held = steady(opened.book, sink, read)
-        if not held:
-            return ""
-        return f"no reader shows it; files of {described(held)} hold it until: tidemark compact {opened.book.stream} --write"
+        said = [f"no reader of Tidemark shows it; files of {described(held)} hold it until: {compact}"] if held else []
+        return "; ".join((*said, *self._left_beside(opened, sink, erased, named)))
+
+    def _left_beside(self, opened: Opened, sink: str, wanted: RangeSet, named: set[str]) -> Iterator[str]:
+        """The folders with erased rows that no window names: of attempts without a commit or receipt, and of compactions.
+
+        An erasure that is still to come removes those of dead attempts.
+        """
+        from tidemark.sinks.parquet import files, folders
+
+        written = [one for one in places_written(opened.book) if one.place.type == TYPE and one.place.name == sink]
+        if not written:
+            return
+        standing = written[0].standing
+        gone = wanted & erased_of(standing.windows)
+        made = compactions.of_all_sinks(opened.book)
+        named |= {folders.path_of(one.folder) for value in made for one in value.folders}
+        compacting = {value.claim.generation for value in made if value.claim is not None}
+        committed = {one.generation for one in standing.windows}
+        for base in sorted({one.place.place["base"] for one in written}):
+            for one in files.on_disk(base):
+                if folders.path_of(one.folder) in named:
+                    continue
+                if one.generation in committed:
+                    if files.holds(one.folder, wanted):
+                        yield f"plain readers see it in {one.folder}, which has no receipt: remove this folder"
+                elif one.compacted and one.generation not in compacting:
+                    if files.holds(one.folder, gone):
+                        yield f"plain readers see it in {one.folder} until: tidemark compact {opened.book.stream} --write"
+                elif standing.is_dead(one.generation, max(committed, default=0)) and files.holds(one.folder, gone):
+                    yield f"plain readers see it in {one.folder}, which an attempt has left: remove this folder"
 
     def rows_at(self, opened: Opened, settings: ParquetSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
         from tidemark.sinks.parquet.looking import rows_of_message

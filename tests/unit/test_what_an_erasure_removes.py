@@ -1,0 +1,489 @@
+"""An erasure removes what any attempt has written, committed or not, and says what it cannot remove."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.cells_in_memory import CellsInMemory, TableInMemory
+from tests.support.protocol_world import hold
+from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
+from tidemark.commit import protocol
+from tidemark.commit.fence import HeadFence
+from tidemark.commit.protocol import Fence, Listener, Run
+from tidemark.errors import Fenced, HeldByAnother
+from tidemark.ledger.erased import Written
+from tidemark.ledger.records import (
+    INGEST,
+    Attempt,
+    Heartbeat,
+    LaneKind,
+    Receipt,
+    Record,
+    SinkReceipt,
+    Window,
+    reads_again,
+)
+from tidemark.ledger.register import note_places
+from tidemark.offsets.ranges import RangeSet
+from tidemark.runs import erasing, lanes, steering
+from tidemark.runs.approval import People
+from tidemark.sinks.aggregates.rows import block_qualifier, encode, qualifier, row_key
+from tidemark.sinks.aggregates.table import place_of
+from tidemark.sinks.first_reads import Block, FirstWindows
+from tidemark.sinks.parquet import compacting, compactions, files
+from tidemark.sinks.parquet.compactions import Compactions
+from tidemark.sinks.parquet.plain import PlainParquet
+from tidemark.sinks.sweeping import SinkSweeper
+from tidemark.streams.loading import load
+
+ANN = People("ann")
+REASON = "request 4711"
+
+
+class Killed(BaseException):
+    """The process was killed here."""
+
+
+def receipt(*places: SinkReceipt) -> Receipt:
+    return Receipt(tallies=(), sinks=places, dead_letters=None, started_at=1, finished_at=2)
+
+
+class Contributions:
+    """One contribution for each message, whose key is its own, as the sink `hbase_aggregates` names its columns."""
+
+    def __init__(self, sums: Sums, lane: str) -> None:
+        self._sums = sums
+        self._lane = lane
+
+    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
+        self._window, self._covers = window, covers
+
+    def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
+        note_places(self._sums.stream.opened.book, [self._sums.place])
+        if self._window.counts_for("sums") and self._sums.writes:
+            for one in self._covers:
+                for offset in range(one.start, one.until):
+                    cell = encode(attempt.generation, self._lane, self._window.seq, 1, 0, [])
+                    self._sums.cells.put(key_of(offset), b"d:" + self._column(offset), attempt.generation, cell)
+        if self._sums.dies:
+            raise Killed
+
+    def _column(self, offset: int) -> bytes:
+        book, block = self._sums.stream.opened.book, self._sums.block
+        first = FirstWindows(book.committed())
+        number = first.at(at(0), offset) if reads_again(self._lane) else None
+        if block is None:
+            return qualifier(*(first.names[number] if number is not None else (self._lane, self._window.seq)))
+        covers = first.covers[number] if number is not None else book.covers(self._window)
+        start = covers.at_or_above(at(0), offset - offset % block)
+        assert start is not None
+        return block_qualifier(at(0), start)
+
+    def verify(self) -> Receipt:
+        return receipt(self._sums.place) if self._sums.writes else receipt()
+
+
+def key_of(offset: int) -> bytes:
+    return row_key([f"user-{offset}".encode()])
+
+
+class Sums:
+    """A stream with a table of aggregates. Without `writes`, the stream file does not name the table yet."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, block: Block) -> None:
+        settings = f"name: sums, table: sums, key: id, values: {{n: count}}, block_offsets: {block or 'window'}"
+        sink = f"  - {{type: hbase_aggregates, {settings}}}\n"
+        self.stream = StreamInMemory(folder, text=TEXT.replace("dead_letters:", f"{sink}dead_letters:"))
+        self.cells = CellsInMemory()
+        self.block = block
+        self.place = SinkReceipt(name="sums", type="hbase_aggregates", place=place_of("hbase_default", "sums", block))
+        self.writes, self.dies = True, False
+        table = TableInMemory(self.cells, "sums", block)
+        monkeypatch.setattr("tidemark.sinks.aggregates.plain.aggregate_table", lambda *_: table)
+        # The other sinks of the stream file are tables of rows, which nothing here writes.
+        monkeypatch.setattr("tidemark.sinks.hbase.plain.PlainHBase.erase", lambda *_: None)
+        sweeper = SinkSweeper(self.stream.opened.connections)
+        self.stream.opened = replace(self.stream.opened, sweeper=sweeper)
+
+    def work(self, lane: str, run: str) -> None:
+        opened = self.stream.opened
+        while lanes.plan_lane(opened, lane, run) if lane != INGEST else lanes.plan_ingest(opened, run):
+            head = opened.book.head(lane)
+            assert head is not None
+            work = Contributions(self, lane)
+            protocol.process(opened.book, opened.sweeper, work, hold, lane, head.head.seq + 1, Run(run, "v", "d"))
+        lanes.finish(opened, lane)
+
+    def ingest(self, *ends: int) -> None:
+        for end in ends:
+            self.stream.ends((0, end))
+            self.work(INGEST, f"run {end}")
+
+    def erase(self, offset: int) -> None:
+        wanted = offsets((0, offset, offset + 1))
+        run = f"erase {offset}"
+        chosen = erasing.choose(self.stream.opened, wanted)
+        self.work(erasing.open_erasure(self.stream.opened, run, chosen, REASON, ANN), run)
+
+    def replay(self, wanted: RangeSet, run: str) -> str:
+        return lanes.open_selected(self.stream.opened, LaneKind.REPLAY, run, wanted, "bug 17", sinks=("sums",))
+
+    def left_of(self, offset: int) -> dict[str, list[int]]:
+        return self.cells.timestamps(key_of(offset))
+
+
+@pytest.mark.covers("N27")
+def test_a_block_whose_first_offset_was_erased_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second erasure does not cover the first offset of the block, by which the block's column is named."""
+    made = Sums(tmp_path, monkeypatch, 10)
+    made.ingest(20)
+    for offset in (0, 5, 15):
+        made.erase(offset)
+    assert [made.left_of(one) for one in (0, 5, 15)] == [{}, {}, {}]
+    # The others of the two blocks have been made anew, and once.
+    assert [len(made.left_of(one)) for one in (1, 9, 10, 19)] == [1, 1, 1, 1]
+
+
+@pytest.mark.covers("N27")
+@pytest.mark.parametrize("block", [None, 10])
+def test_a_table_that_a_replay_has_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: Block) -> None:
+    """Its columns are those of the windows that have read the messages first, and have not written there."""
+    made = Sums(tmp_path, monkeypatch, block)
+    made.writes = False
+    made.ingest(20)
+    made.writes = True
+    made.work(made.replay(offsets((0, 0, 20)), "fill"), "fill")
+    assert len(made.left_of(5)) == 1
+    made.erase(5)
+    assert made.left_of(5) == {}
+    assert len(made.left_of(6)) == 1
+
+
+@pytest.mark.covers("N27")
+@pytest.mark.parametrize("block", [None, 10])
+def test_a_table_that_only_a_cancelled_attempt_has_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: Block
+) -> None:
+    """No receipt names the table, and a window that was given up has read other offsets under its name."""
+    made = Sums(tmp_path, monkeypatch, block)
+    made.writes = False
+    made.ingest(12)
+    made.writes, made.dies = True, True
+    lane = made.replay(offsets((0, 0, 12)), "wrong")
+    with pytest.raises(Killed):
+        made.work(lane, "wrong")
+    steering.cancel(made.stream.opened, lane, "the wrong hour")
+    # An attempt at [12, 20), whose window is given up: then two windows read these offsets.
+    made.stream.ends((0, 20))
+    with pytest.raises(Killed):
+        made.work(INGEST, "run 20")
+    protocol.abandon(made.stream.opened.book, INGEST, "too large", take_over=True)
+    made.dies = made.writes = False
+    made.ingest(15, 20)
+    assert [len(made.left_of(one)) for one in (5, 16)] == [1, 1]
+    for offset in (5, 16):
+        made.erase(offset)
+    assert [made.left_of(one) for one in (5, 16)] == [{}, {}]
+
+
+def test_an_erasure_leaves_what_may_still_be_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ingest is at work in the other half of the block, when its messages below are erased."""
+    made = Sums(tmp_path, monkeypatch, 10)
+    made.ingest(5)
+    made.stream.ends((0, 10))
+    pending = lanes.plan_ingest(made.stream.opened, "run 10")
+    assert pending is not None
+    book = made.stream.opened.book
+    taken = protocol.take(book, INGEST, 2, Run("run 10", "v", "d"))
+    work = Contributions(made, INGEST)
+    work.read(pending.window, book.covers(pending.window), taken.attempt, None)  # type: ignore[arg-type]
+    work.store(taken.attempt, None, protocol.nobody)  # type: ignore[arg-type]
+    made.erase(3)
+    assert (made.left_of(3), len(made.left_of(7))) == ({}, 1)
+    protocol.commit(book, taken, work.verify())
+    assert len(made.left_of(7)) == 1
+
+
+RESULTS = SinkReceipt(name="results", type="hbase", place={"connection": "hbase_default", "table": "orders"})
+
+
+class Rows:
+    """A table of rows: by offset, the generations with a row there. It is the sweeper of its stream too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.stream = StreamInMemory(folder, text=TEXT.replace("scheme:", "guarantee: at_most_once\nscheme:", 1))
+        self.stream.opened = replace(self.stream.opened, sweeper=self)
+        self.stream.ends((0, 10))
+        self.rows: dict[int, set[int]] = {}
+        self.before: Callable[[], None] = lambda: None
+        self.after: Callable[[], None] = lambda: None
+        self.fence: Fence | None = None
+
+    def sweep(self, record: Record, covers: RangeSet) -> None: ...
+
+    def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[Written]) -> None:
+        if any(place.place == RESULTS.place for _, place in places):
+            for offset in [one for one in self.rows if (at(0), one) in erased]:
+                self.rows[offset] = {one for one in self.rows[offset] if one >= record.attempt.generation}
+
+    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
+        self._covers = covers
+        self.fence = HeadFence(self.stream.opened.book, INGEST, attempt.generation, committed=window)
+
+    def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
+        note_places(self.stream.opened.book, [RESULTS])
+        self.before()
+        for one in self._covers:
+            for offset in range(one.start, one.until):
+                self.rows.setdefault(offset, set()).add(attempt.generation)
+        self.after()
+
+    def verify(self) -> Receipt:
+        return receipt(RESULTS)
+
+    def ingest(self) -> None:
+        opened = self.stream.opened
+        assert lanes.plan_ingest(opened, "run 1") is not None
+        protocol.process(opened.book, opened.sweeper, self, hold, INGEST, 1, Run("run 1", "v", "d"))
+
+    def erase_one(self) -> None:
+        opened = self.stream.opened
+        lane = erasing.open_erasure(opened, "e", erasing.choose(opened, offsets((0, 5, 6))), REASON, ANN)
+        assert erasing.erase_without_spark(opened, lane, "e") is None
+
+    def erase_later(self) -> None:
+        self.stream.now += protocol.LEASE_MS
+        self.erase_one()
+
+
+@pytest.mark.covers("N27")
+@pytest.mark.parametrize("when", ["before it writes", "after", "and then it is killed"])
+def test_a_window_that_was_committed_before_it_was_read(tmp_path: Path, when: str) -> None:
+    made = Rows(tmp_path)
+
+    def killed() -> None:
+        made.erase_later()
+        raise Killed
+
+    if when == "before it writes":
+        made.before = made.erase_later
+    else:
+        made.after = made.erase_later if when == "after" else killed
+    with pytest.raises(Killed) if made.after is killed else nullcontext():
+        made.ingest()
+    assert (made.rows[5], len(made.rows[6])) == (set(), 1)
+    named = [one.place for one in erasing.remaining(made.stream.opened, offsets((0, 5, 6)))]
+    assert RESULTS.place in named
+
+
+@pytest.mark.covers("N27")
+def test_an_attempt_that_was_killed_before_its_receipt(tmp_path: Path) -> None:
+    """The stream file names another table by now: only the attempt itself has said where it writes."""
+    made = Rows(tmp_path)
+
+    def killed() -> None:
+        raise Killed
+
+    made.after = killed
+    with pytest.raises(Killed):
+        made.ingest()
+    path = tmp_path / "orders.yaml"
+    path.write_text(path.read_text().replace("table: orders\n", "table: others\n"))
+    made.stream.opened = replace(made.stream.opened, file=load(path))
+    made.erase_later()
+    assert made.rows[5] == set()
+
+
+def test_an_erasure_waits_for_an_attempt_that_is_alive(tmp_path: Path) -> None:
+    made = Rows(tmp_path)
+    refused: list[str] = []
+
+    def erasing_now() -> None:
+        made.stream.now += protocol.LEASE_MS
+        book = made.stream.opened.book
+        generation = book.committed()[0].generation
+        book.beat(INGEST, Heartbeat(generation=generation, run="run 1", at=made.stream.now, step="storing"))
+        with pytest.raises(HeldByAnother) as problem:
+            made.erase_one()
+        refused.append(str(problem.value))
+
+    made.before = erasing_now
+    made.ingest()
+    assert (
+        "orders/0 [5, 6): window ingest/1, which was committed before it was read, is still written by run"
+        in refused[0]
+    )
+    # With its receipt, nobody writes there any more.
+    made.erase_one()
+    assert made.rows[5] == set()
+
+
+def test_an_attempt_stops_once_some_of_its_window_is_erased(tmp_path: Path) -> None:
+    made = Rows(tmp_path)
+    found: list[Any] = []
+
+    def erasing_now() -> None:
+        assert made.fence is not None
+        made.fence.check()
+        opened = made.stream.opened
+        made.stream.now += protocol.LEASE_MS
+        lane = erasing.open_erasure(opened, "e", erasing.choose(opened, offsets((0, 5, 6))), REASON, ANN)
+        for step in (lambda: None, lambda: erasing.erase_without_spark(opened, lane, "e")):
+            step()
+            with pytest.raises(Fenced, match=f"^{lane} erases messages of window ingest/1 of orders") as problem:
+                made.fence.check()
+            found.append(problem.value)
+
+    made.before = erasing_now
+    made.ingest()
+    assert len(found) == 2
+
+
+SCHEMA = pa.schema(
+    [
+        ("_topic", pa.string()),
+        ("_incarnation", pa.int32()),
+        ("_partition", pa.int32()),
+        ("_offset", pa.int64()),
+        ("_index", pa.int32()),
+        ("_tombstone", pa.bool_()),
+        ("_digest", pa.int64()),
+    ]
+)
+
+
+class Lake:
+    """A stream with the sink `parquet`, whose attempts write real files."""
+
+    def __init__(self, folder: Path, more: str = "") -> None:
+        text = TEXT.replace("type: hbase\n    table: orders", "type: parquet\n    name: lake\n    folder: lake")
+        self.folder = folder
+        self.stream = StreamInMemory(folder, text=text + more)
+        self.base = f"file://{folder}/lake"
+        self.stream.opened = replace(self.stream.opened, sweeper=SinkSweeper(self.stream.opened.connections))
+        self.dies = False
+        self.lane = ""
+
+    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
+        self._window, self._covers = window, covers
+
+    def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
+        self._place = self.write(self._covers, self.lane, self._window.seq, attempt.generation)
+        note_places(self.stream.opened.book, [self._place])
+        if self.dies:
+            raise Killed
+
+    def write(self, covers: RangeSet, lane: str, seq: int, generation: int) -> SinkReceipt:
+        folder = files.attempt_folder(self.base, lane, seq, generation)
+        rows = [
+            dict(zip(SCHEMA.names, ("orders", 1, 0, offset, 0, False, 0), strict=True))
+            for one in covers
+            for offset in range(one.start, one.until)
+        ]
+        path = Path(folder.removeprefix("file://"))
+        path.mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path / "part-0.parquet")
+        return SinkReceipt(name="lake", type="parquet", place={"base": self.base, "folder": folder})
+
+    def verify(self) -> Receipt:
+        return receipt(self._place)
+
+    def work(self, lane: str, run: str) -> Record:
+        opened = self.stream.opened
+        self.lane = lane
+        head = opened.book.head(lane)
+        assert head is not None
+        return protocol.process(opened.book, opened.sweeper, self, hold, lane, head.head.seq + 1, Run(run, "v", "d"))
+
+    def ingest(self) -> None:
+        self.stream.ends((0, 10))
+        assert lanes.plan_ingest(self.stream.opened, "run 1") is not None
+        self.work(INGEST, "run 1")
+
+    def cancelled_replay(self) -> str:
+        opened = self.stream.opened
+        lane = lanes.open_selected(opened, LaneKind.REPLAY, "wrong", offsets((0, 3, 8)), "bug 17")
+        lanes.plan_lane(opened, lane, "wrong")
+        self.dies = True
+        with pytest.raises(Killed):
+            self.work(lane, "wrong")
+        self.dies = False
+        steering.cancel(opened, lane, "asked for the wrong hour")
+        return lane
+
+    def erase(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        # The table of the dead letters, which nothing here writes.
+        monkeypatch.setattr("tidemark.sinks.hbase.plain.PlainHBase.erase", lambda *_: None)
+        opened = self.stream.opened
+        lane = erasing.open_erasure(opened, "e", erasing.choose(opened, offsets((0, 5, 6))), REASON, ANN)
+        assert erasing.erase_without_spark(opened, lane, "e") is None
+
+    def holding(self, offset: int) -> list[str]:
+        """The folders whose files have a row of an offset, as a plain reader finds them."""
+        return sorted(
+            str(one.parent.relative_to(self.folder / "lake"))
+            for one in (self.folder / "lake").rglob("*.parquet")
+            if offset in pq.read_table(one, partitioning=None).column("_offset").to_pylist()
+        )
+
+    def remains(self) -> str:
+        return PlainParquet().remains(self.stream.opened, "lake", offsets((0, 5, 6)))
+
+
+@pytest.mark.covers("N27")
+def test_a_folder_that_a_cancelled_attempt_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Lake(tmp_path)
+    made.ingest()
+    lane = made.cancelled_replay()
+    (own,) = [one for one in made.holding(5) if one.startswith("lane=ingest")]
+    assert [one.partition("/")[0] for one in made.holding(5)] == ["lane=ingest", f"lane={lane}"]
+    # In a dry run: the erasure will have removed it.
+    assert lane not in made.remains()
+    made.erase(monkeypatch)
+    assert made.holding(5) == [own]
+    assert made.remains() == (
+        "no reader of Tidemark shows it; files of ingest/1 hold it until: tidemark compact orders --write"
+    )
+    # A program that was believed dead goes on writing: nothing removes that, so it is named.
+    made.write(offsets((0, 3, 8)), lane, 1, 999_999)
+    assert f"plain readers see it in {made.base}/lane={lane}/seq=000000001/generation=999999" in made.remains()
+
+
+@pytest.mark.covers("N27")
+def test_a_folder_without_a_receipt_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Lake(tmp_path, "guarantee: at_most_once\n")
+    made.dies = True
+    with pytest.raises(Killed):
+        made.ingest()
+    made.stream.now += protocol.LEASE_MS
+    made.erase(monkeypatch)
+    (folder,) = made.holding(5)
+    assert made.remains() == f"plain readers see it in {made.base}/{folder}, which has no receipt: remove this folder"
+
+
+def test_a_compaction_removes_what_attempts_have_left(tmp_path: Path) -> None:
+    """Only of lanes that the ledger knows: one that was restored from a backup does not know the windows after it."""
+    made = Lake(tmp_path)
+    made.ingest()
+    lane = made.cancelled_replay()
+    later = made.write(offsets((0, 3, 8)), INGEST, 2, 999_999).place["folder"].removeprefix(f"{made.base}/")
+    of_nobody = made.write(offsets((0, 3, 8)), "replay-lost", 1, 999_998).place["folder"].removeprefix(f"{made.base}/")
+    book = made.stream.opened.book
+    held = compactions.claim(book, "lake", "c")
+    assert held.value.claim is not None
+    known: Compactions = held.value
+    compacting.remove_replaced(book, known, made.base, held.value.claim.generation)
+    left = made.holding(5)
+    assert [one for one in left if lane in one] == []
+    assert sorted(left) == sorted(
+        [*(one for one in left if one.startswith("lane=ingest/seq=000000001")), later, of_nobody]
+    )
+    assert len(left) == 3
