@@ -108,7 +108,8 @@ def export(
 
 def stored_offsets(opened: OpenStream, source: str, group: str, connection: str | None) -> importing.Offsets:
     """Read the offsets of `KIND:PLACE`. Raises WrongUse for what does not exist or cannot be read."""
-    if source.partition(":")[0] != "checkpoint" and not group:
+    # A file of offsets may be of one group, which it does not name.
+    if source.partition(":")[0] not in ("checkpoint", "csv") and not group:
         raise WrongUse(f"--from {source} needs --group: whose offsets they are")
     try:
         return _read(opened, source, group, connection)

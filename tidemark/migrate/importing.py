@@ -27,23 +27,48 @@ CSV_COLUMNS = ["group", "topic", "partition", "offset"]
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
+class _Found:
+    """Offsets by their places. A place that is said twice, otherwise each time, is refused: neither can be trusted."""
+
+    def __init__(self) -> None:
+        self.offsets: Offsets = {}
+        self._where: dict[tuple[str, int], str] = {}
+
+    def put(self, topic: str, partition: object, offset: object, where: str) -> None:
+        """Raises WrongUse, naming `where`."""
+        place, found = (topic, _number(partition, where)), _number(offset, where)
+        if self.offsets.setdefault(place, found) != found:
+            raise WrongUse(
+                f"{where}: {topic}/{place[1]} stands there a second time: {found} here, {self.offsets[place]} in "
+                f"{self._where[place]}. Expected one next offset for each partition"
+            )
+        self._where.setdefault(place, where)
+
+
 def from_csv(path: Path, group: str) -> Offsets:
-    """Rows of group,topic,partition,offset, with that header, as an export writes them. Raises WrongUse naming the line."""
-    found: Offsets = {}
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = csv.reader(file)
-        if next(rows, None) != CSV_COLUMNS:
-            raise WrongUse(f"{path}:1: expected the header {','.join(CSV_COLUMNS)}")
-        for number, row in enumerate(rows, start=2):
+    """Rows of group,topic,partition,offset, as an export writes them, or as Kafka's own command does.
+
+    `kafka-consumer-groups.sh --reset-offsets --export` writes no header, and no group where it was asked for one. A
+    spreadsheet puts a byte order mark before the first row. Raises WrongUse naming the line.
+    """
+    found = _Found()
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        for number, row in enumerate(csv.reader(file), start=1):
             where = f"{path}:{number}"
-            if len(row) != len(CSV_COLUMNS):
-                raise WrongUse(f"{where}: {len(row)} columns; expected {','.join(CSV_COLUMNS)}")
-            if _plain(row[0]) == group:
-                place = _plain(row[1]), _number(row[2], where)
-                if place in found:
-                    raise WrongUse(f"{where}: {place[0]}/{place[1]} stands there a second time")
-                found[place] = _number(row[3], where)
-    return found
+            if number == 1 and row in (CSV_COLUMNS, CSV_COLUMNS[1:]):
+                continue
+            if len(row) not in (len(CSV_COLUMNS), len(CSV_COLUMNS) - 1):
+                raise WrongUse(
+                    f"{where}: {len(row)} columns; expected {','.join(CSV_COLUMNS)}, or the same without the group"
+                )
+            *of_group, topic, partition, offset = row
+            if of_group and not group:
+                raise WrongUse(
+                    f"{where}: it has offsets of groups, such as {of_group[0]!r}: --group says whose to take"
+                )
+            if not of_group or _plain(of_group[0]) == group:
+                found.put(_plain(topic), partition, offset, where)
+    return found.offsets
 
 
 def harmless(text: str) -> str:
@@ -58,40 +83,37 @@ def _plain(cell: str) -> str:
 
 def from_hbase_rows(gateway: Gateway, table: str, group: str, topics: Iterable[str]) -> Offsets:
     """The newest row `<TOPIC>:<GROUP>:<MILLISECONDS>` of each topic, family `offsets`, as Spark jobs keep them in HBase."""
-    found: Offsets = {}
+    found = _Found()
     for topic in topics:
         prefix = f"{topic}:{group}:"
         for row, cells in gateway.last_rows(table, prefix.encode(), f"{topic}:{group};".encode(), 1):
             for column, value in cells.items():
                 partition = column.decode().removeprefix("offsets:")
-                found[topic, _number(partition, f"{table} {row.decode()}")] = _number(
-                    value.decode(), f"{table} {row.decode()} {column.decode()}"
-                )
-    return found
+                found.put(topic, partition, value.decode(), f"{table} {row.decode()} {column.decode()}")
+    return found.offsets
 
 
 def from_consumer_nodes(zookeeper: ZooKeeper, root: str, group: str, topics: Iterable[str]) -> Offsets:
     """`ROOT/GROUP/offsets/TOPIC/PARTITION`, as Kafka's old consumers keep them in ZooKeeper."""
-    found: Offsets = {}
+    found = _Found()
     for topic in topics:
         folder = f"{root}/{group}/offsets/{topic}"
         for name, value in _nodes(zookeeper, folder):
-            found[topic, _number(name, folder)] = _number(value.decode(errors="replace"), f"{folder}/{name}")
-    return found
+            found.put(topic, name, value.decode(errors="replace"), f"{folder}/{name}")
+    return found.offsets
 
 
 def from_storm_nodes(zookeeper: ZooKeeper, root: str, identity: str, topics: Iterable[str]) -> Offsets:
     """`ROOT/ID/partition_N`, or `ROOT/ID/TOPIC/partition_N`, as Storm's Kafka spout keeps them: JSON."""
     wanted = set(topics)
-    found: Offsets = {}
+    found = _Found()
     for folder in (f"{root}/{identity}", *(f"{root}/{identity}/{topic}" for topic in sorted(wanted))):
         for name, value in _nodes(zookeeper, folder):
             if name.startswith("partition_"):
                 state = _object(value, f"{folder}/{name}")
                 if state.get("topic") in wanted:
-                    where = f"{folder}/{name}"
-                    found[state["topic"], _number(state.get("partition"), where)] = _number(state.get("offset"), where)
-    return found
+                    found.put(state["topic"], state.get("partition"), state.get("offset"), f"{folder}/{name}")
+    return found.offsets
 
 
 def from_checkpoint(folder: Path, topics: Iterable[str]) -> Offsets:
@@ -106,17 +128,21 @@ def from_checkpoint(folder: Path, topics: Iterable[str]) -> Offsets:
         raise WrongUse(f"{folder} has no committed batch: expected offsets/N and commits/N in a checkpoint")
     last = folder / "offsets" / batches[-1]
     lines = last.read_text(encoding="utf-8").splitlines()
-    if not lines or lines[0] != "v1":
-        raise WrongUse(f"{last}:1: expected v1, the format that Spark 2 to 4 write")
+    if not lines or lines[0] not in ("v1", "v2"):
+        raise WrongUse(f"{last}:1: expected v1 or v2, the formats that Spark 2 to 4 write")
     wanted = set(topics)
-    found: Offsets = {}
+    found = _Found()
     # One line has the batch's settings, then each source has a line. Sources other than Kafka have no topics.
     for number, line in enumerate(lines[2:], start=3):
-        source = _object(line.encode(), f"{last}:{number}") if line != "-" else {}
+        # In v2 each begins with the source's name or number.
+        offsets = line.partition(":")[2] if lines[0] == "v2" else line
+        source = _object(offsets.encode(), f"{last}:{number}") if offsets != "-" else {}
         for topic in wanted & source.keys():
+            if not isinstance(source[topic], dict):
+                raise WrongUse(f"{last}:{number}: expected offsets by partition for {topic}, found {source[topic]!r}")
             for partition, offset in source[topic].items():
-                found[topic, _number(partition, f"{last}:{number}")] = _number(offset, f"{last}:{number}")
-    return found
+                found.put(topic, partition, offset, f"{last}:{number}")
+    return found.offsets
 
 
 def _nodes(zookeeper: ZooKeeper, folder: str) -> Iterator[tuple[str, bytes]]:
@@ -135,17 +161,30 @@ def _value(zookeeper: ZooKeeper, path: str) -> bytes:
 
 def _object(value: bytes, where: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(value)
-    except ValueError:
+        found = json.loads(value, object_pairs_hook=_each_once)
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise WrongUse(f"{where}: expected a JSON object, found {value[:80]!r}")
+        raise WrongUse(f"{where}: expected a JSON object with each key once, found {value[:80]!r}")
+    return found
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice in it")
     return found
 
 
 def _number(found: object, where: str) -> int:
     """A partition or an offset. Raises WrongUse: nothing is guessed, and -1 and -2 are no offsets."""
     text = str(found)
-    if isinstance(found, bool) or not text.isascii() or not text.isdecimal() or int(text) >= MAX_OFFSET:
+    if (
+        isinstance(found, bool)
+        or not text.isascii()
+        or not text.isdecimal()
+        or len(text) > 19
+        or int(text) >= MAX_OFFSET
+    ):
         raise WrongUse(f"{where}: {text[:80]!r} is not an offset or a partition; expected a number from 0 on")
     return int(text)
