@@ -346,13 +346,17 @@ def _typed(name: str, kind: str, text: str | None) -> tuple[str | None, str | No
         if text is None or kind == "string":
             return text, None
         if kind == "integer":
-            if not re.fullmatch("[-+]?[0-9]+", text) or not -(2**63) <= int(text) < 2**63:
+            if not re.fullmatch("[ \\t\\r\\n]*[-+]?[0-9]+[ \\t\\r\\n]*", text) or not -(2**63) <= int(text) < 2**63:
                 raise ValueError
             return str(int(text)), None
         if kind == "double":
+            if not re.fullmatch(r"[ \t\r\n]*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?[ \t\r\n]*", text):
+                raise ValueError
+            if math.isinf(float(text)):
+                raise ValueError
             return repr(float(text)), None
         if kind == "boolean":
-            return {"true": "true", "false": "false"}[text], None
+            return {"true": "true", "false": "false"}[text.strip(" \t\r\n").lower()], None
         found = datetime.fromisoformat(text).replace(tzinfo=UTC)
         return _time(int(found.timestamp()) * 1000 + found.microsecond // 1000), None
     except (ValueError, KeyError):

@@ -30,6 +30,7 @@ from tidemark.functions.types import FieldType
 from tidemark.schemes.avro_schema import record_fields, schema_text
 from tidemark.schemes.ddl import Member, Type, schema_of
 from tidemark.schemes.parts import ConnectionName, FieldName, Items, Part
+from tidemark.schemes.time_forms import TimeForm
 
 # The types that text can be converted to. A `binary` field has the bytes of the message.
 TextType = Literal["string", "integer", "double", "timestamp", "boolean"]
@@ -132,11 +133,12 @@ class Pattern(Part):
     ]
     fields: Items[FieldName] = Field(
         default=(),
-        description="Which field each group gives, in the order of the groups; each pattern gives all fields. Not needed if "
-        "the groups have names, and refused if it contradicts them. Java allows only letters and digits in such names, so a "
+        description="Which field each group gives, in the order of the groups; each pattern gives all fields. A group that "
+        "takes no part in a match gives null. Not needed if the groups have names, and refused if it contradicts them. Java "
+        "allows only letters and digits in such names, so a "
         "field `status_code` needs a group without a name, and this list.",
     )
-    timestamp: str | None = Field(
+    timestamp: TimeForm | None = Field(
         default=None,
         description="How this form writes its times, as [Spark's datetime patterns]"
         "(https://spark.apache.org/docs/4.2.0/sql-ref-datetime-pattern.html) say. Needed if a field is a timestamp.",
@@ -247,7 +249,7 @@ class JsonScheme(SchemePart):
     unknown: Literal["drop", "keep"] = Field(
         default="drop", description="What becomes of keys that are not named: ignored, or kept in a field `unknown`."
     )
-    timestamp: str | None = Field(
+    timestamp: TimeForm | None = Field(
         default=None,
         description="How times are written, as [Spark's datetime patterns]"
         "(https://spark.apache.org/docs/4.2.0/sql-ref-datetime-pattern.html) say; ISO 8601 unless it is given.",
@@ -288,7 +290,7 @@ class DelimitedScheme(NamedFields):
         description="May enclose a field, which may then hold separators, line ends, and quotes written twice. Quotes anywhere "
         "else are invalid. `null`: a quote is a character like any other.",
     )
-    timestamp: str | None = Field(
+    timestamp: TimeForm | None = Field(
         default=None, description="How times are written, as for `regex`. Needed if a field is a timestamp."
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
@@ -15,7 +16,8 @@ class Explode(Part):
     lines: Annotated[str, Field(min_length=1, max_length=20)] | None = Field(
         default=None,
         description='`"\\n"` splits at this separator, of up to 20 characters; the bytes between need not be text. A separator '
-        "at the end begins no piece, so the last line may end with one or not. An empty line is a piece.",
+        "at the end begins no piece, so the last line may end with one or not. An empty line is a piece. "
+        '`"\\n"` takes a carriage return before it, too.',
     )
     json_array: bool | str | None = Field(
         default=None,
@@ -24,6 +26,11 @@ class Explode(Part):
         "than 38 digits loses the last ones). A null element is the text `null`, not a tombstone. A name, like `items`: the "
         "value is a JSON object with such an array under this key; its other keys are ignored.",
     )
+
+    @property
+    def between(self) -> str:
+        """What separates lines, as a regular expression of Java and Python. Lines of a text end with CRLF, too."""
+        return r"\r?\n" if self.lines == "\n" else re.escape(self.lines or "")
 
     @field_validator("json_array")
     @classmethod

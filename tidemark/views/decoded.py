@@ -125,7 +125,7 @@ def _text(value: bytes | None, problem: str = _NOT_UTF8) -> str | None:
 def _split(explode: Explode, message: Message) -> Sequence[bytes | None]:
     value = message.value or b""
     if explode.lines is not None:
-        lines = value.split(explode.lines.encode())
+        lines = re.split(explode.between.encode(), value)
         return lines[:-1] if lines[-1] == b"" else lines
     found = _json_value(_text(value) or "")
     if isinstance(explode.json_array, str):
@@ -262,7 +262,7 @@ def _regex(asked: _Asked) -> Mapping[str, bytes | None]:
         raise _Wrong(f"longer than {scheme.max_line_bytes} bytes")
     patterns = [[one.name, one.regex, list(one.groups)] for one in scheme.patterns]
     found = _limited({"kind": "regex", "patterns": patterns, "text": text})
-    return {name: _bytes(found["fields"].get(name, "")) for name in scheme.named}
+    return {name: _bytes(found["fields"].get(name)) for name in scheme.named}
 
 
 def _avro(asked: _Asked) -> Mapping[str, bytes | None]:

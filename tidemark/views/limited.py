@@ -46,13 +46,13 @@ def _main() -> None:
 
 
 def _regex(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the first pattern that matches the whole text. A group that took no part is an empty text."""
+    """The fields of the first pattern that matches the whole text. A group that took no part is null."""
     for name, regex, groups in question["patterns"]:
         # Java's classes such as \d are of ASCII. Python writes the name of a group in another way.
         pattern = re.compile(re.sub(r"\(\?<([A-Za-z])", r"(?P<\1", regex), re.ASCII)
         found = pattern.fullmatch(question["text"])
         if found is not None:
-            return {"pattern": name, "fields": dict(zip(groups, found.groups(default=""), strict=True))}
+            return {"pattern": name, "fields": dict(zip(groups, found.groups(), strict=True))}
     return {"problem": "matches no pattern"}
 
 

@@ -5,8 +5,6 @@ Pieces are bytes, so that any scheme can take them. Nothing is shuffled: a messa
 
 from __future__ import annotations
 
-import re
-
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -33,7 +31,7 @@ def in_pieces(messages: DataFrame, explode: Explode) -> DataFrame:
     A tombstone keeps one row too, neither EMPTY nor UNSPLIT. Adds INDEX, WHOLE, EMPTY and UNSPLIT.
     """
     columns = [name for name in messages.columns if name != VALUE]
-    split = _lines(messages, explode.lines) if explode.lines is not None else _array(messages, explode.json_array)
+    split = _lines(messages, explode.between) if explode.lines is not None else _array(messages, explode.json_array)
     empty = F.coalesce(F.size(_PIECES) == 0, F.lit(False))
     none = F.array(F.struct(F.lit(None).cast("binary").alias("piece"), F.col(VALUE).alias("whole")))
     some = F.transform(
@@ -47,7 +45,7 @@ def in_pieces(messages: DataFrame, explode: Explode) -> DataFrame:
 
 
 def _lines(messages: DataFrame, separator: str) -> DataFrame:
-    between = re.escape(separator.encode().decode(_BYTES))
+    between = separator.encode().decode(_BYTES)
     frame = messages.withColumn(_PARTS, F.split(F.decode(VALUE, _BYTES), between, -1))
     # No piece begins after the last separator, nor in an empty value.
     ended = F.element_at(_PARTS, -1) == ""

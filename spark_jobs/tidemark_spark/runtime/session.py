@@ -29,6 +29,8 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # A number that does not fit is an error (and by try_cast an invalid message), never a wrong number.
     "spark.sql.ansi.enabled": "true",
+    # A text that is no time is an invalid message, whatever older versions of Spark have read in it.
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     # Java never compiles a larger method. With this limit, Spark generates less code for each method.
     "spark.sql.codegen.hugeMethodLimit": "8000",
     # Rows are kept as long as a window takes: compressing them costs more than it saves.

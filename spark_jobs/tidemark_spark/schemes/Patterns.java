@@ -73,8 +73,8 @@ public class Patterns implements UDF1 {
         found[1] = Integer.toString(number);
         for (int i = 0; i < order.length; i++) {
             int start = matcher.start(order[i]);
-            // A group that took no part in the match is an empty text.
-            found[i + 2] = start < 0 ? "" : line.substring(start, matcher.end(order[i]));
+            // Null for a group that took no part in the match.
+            found[i + 2] = start < 0 ? null : line.substring(start, matcher.end(order[i]));
         }
         return found;
     }

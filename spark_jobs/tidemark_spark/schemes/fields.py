@@ -10,6 +10,7 @@ from pyspark.sql import types as T
 
 from tidemark.functions.types import FieldType
 from tidemark.schemes.kinds import TextType
+from tidemark.schemes.texts import OF_TYPE
 from tidemark_spark.columns import VALUE
 
 SPARK_TYPES: Mapping[FieldType, str] = {
@@ -47,12 +48,18 @@ def utf8_text(part: str = VALUE) -> Column:
 
 
 def typed(text: Column, kind: TextType, timestamp_form: str | None) -> Column:
-    """The text as its type; null when it is not of that type."""
+    """The text as its type; null when it is not of that type, as `tidemark.schemes.texts` says."""
     if kind == "string":
         return text
     if kind == "timestamp":
         return F.try_to_timestamp(text, F.lit(timestamp_form))
-    return text.try_cast(SPARK_TYPES[kind])
+    made = F.when(F.rlike(text, F.lit(OF_TYPE[kind])), text.try_cast(SPARK_TYPES[kind]))
+    return finite(made) if kind == "double" else made
+
+
+def finite(number: Column) -> Column:
+    """A double or float; null when it is too large for its type."""
+    return F.when(F.abs(number) != float("inf"), number)
 
 
 def first_problem(texts: Mapping[str, Column], values: Mapping[str, Column], kinds: Mapping[str, TextType]) -> Column:

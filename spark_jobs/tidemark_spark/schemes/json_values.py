@@ -11,13 +11,11 @@ from collections.abc import Mapping
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from tidemark.schemes import texts
 from tidemark.schemes.ddl import Member, Type
+from tidemark_spark.schemes.fields import finite
 from tidemark_spark.schemes.json_text import elements, members
 
-# ISO 8601, with microseconds at most. Zeros after them are allowed.
-_DATE = r"\d{4}-\d\d-\d\d"
-_LOCAL = rf"{_DATE}[T ]\d\d:\d\d:\d\d(\.\d{{1,6}}0*)?"
-_TIME = rf"{_LOCAL}(Z|[+-]\d\d:\d\d)?"
 _WORDS: Mapping[str, str] = {
     "string": "a string",
     "boolean": "a boolean",
@@ -112,7 +110,7 @@ def _scalar(given: Column, kind: Type, form: str | None) -> Column:  # noqa: C90
         case "float" | "double":
             number = F.try_variant_get(given, "$", kind.name)
             of_numbers = written.isin("BIGINT", "DOUBLE") | is_decimal
-            return F.when(of_numbers & (F.abs(number) != float("inf")), number)
+            return finite(F.when(of_numbers, number))
         case "decimal":
             # Spark would round a number with more digits after the point.
             fraction = rf"(\.\d{{1,{kind.scale}}})?" if kind.scale else ""
@@ -120,13 +118,13 @@ def _scalar(given: Column, kind: Type, form: str | None) -> Column:  # noqa: C90
             exact = ((written == "BIGINT") | is_decimal) & F.rlike(F.try_variant_get(given, "$", "string"), F.lit(fits))
             return F.when(exact, F.try_variant_get(given, "$", str(kind)))
         case "date":
-            return F.when(F.rlike(text, F.lit(rf"^{_DATE}$")), text.try_cast("date"))
+            return F.when(F.rlike(text, F.lit(texts.DATE)), text.try_cast("date"))
         case "timestamp" if form is not None:
             return F.try_to_timestamp(text, F.lit(form))
         case "timestamp":
-            return F.when(F.rlike(text, F.lit(rf"^{_TIME}$")), text.try_cast("timestamp"))
+            return F.when(F.rlike(text, F.lit(texts.TIME)), text.try_cast("timestamp"))
         case "timestamp_ntz":
-            return F.when(F.rlike(text, F.lit(rf"^{_LOCAL}$")), text.try_cast("timestamp_ntz"))
+            return F.when(F.rlike(text, F.lit(texts.LOCAL_TIME)), text.try_cast("timestamp_ntz"))
         case "binary":
             return F.try_to_binary(text, F.lit("base64"))
     raise AssertionError(kind)

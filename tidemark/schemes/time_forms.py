@@ -1,0 +1,77 @@
+"""The form of times in a stream file, as Spark's datetime patterns say: checked here, where there is no Spark.
+
+Spark would say what is wrong with a form only at the first message. The rules are Java's (DateTimeFormatterBuilder's
+`appendPattern`), and Spark's for parsing (`DateTimeFormatterHelper`). A test holds them to Spark's own answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+# How often a letter may stand in a row.
+_SOME, _TWO = range(1, 5), range(1, 3)
+_TIMES: Mapping[str, range | tuple[int, ...]] = {
+    "G": _SOME,
+    # With more, Spark fails at a year that its older versions would have read.
+    "y": range(1, 7),
+    "g": range(1, 20),
+    **dict.fromkeys("ML", _SOME),
+    **dict.fromkeys("dHhKkms", _TWO),
+    "D": range(1, 4),
+    "S": range(1, 10),
+    "a": (1,),
+    "V": (2,),
+    "v": (1, 4),
+    "z": _SOME,
+    "O": (1, 4),
+    **dict.fromkeys("XxZ", range(1, 6)),
+}
+# Letters that Java knows, and Spark refuses when it reads a time.
+_OF_WEEKS, _ONLY_WRITTEN = "YWwuec", "EFqQ"
+_PART = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|.", re.DOTALL)
+
+
+def _checked(form: str) -> str:
+    why = problem(form)
+    if why:
+        raise ValueError(f"{form!r} is no form of times: {why}")
+    return form
+
+
+TimeForm = Annotated[str, AfterValidator(_checked)]
+
+
+def problem(form: str) -> str:
+    """What is wrong with a form, or an empty text."""
+    optional = 0
+    for found in _PART.finditer(form):
+        part = found.group()
+        why = _letters(part) if found.group(1) else ""
+        optional += {"[": 1, "]": -1}.get(part, 0)
+        if part == "'":
+            why = "a quote is not closed"
+        elif part in "{}#":
+            why = f"{part!r} has no meaning yet; a quoted one stands for itself"
+        elif optional < 0:
+            why = "a ] closes nothing"
+        if why:
+            return why
+    return "" if form.strip() else "it is empty"
+
+
+def _letters(part: str) -> str:
+    letter = part[0]
+    if letter in _OF_WEEKS:
+        hint = "; the year is y" if letter == "Y" else ""
+        return f"{letter!r} counts by weeks, of which Spark makes no time{hint}"
+    if letter in _ONLY_WRITTEN:
+        return f"Spark does not read {letter!r}"
+    if letter not in _TIMES:
+        return f"{letter!r} is no letter of Spark's; a text that stands for itself is quoted, like 'T'"
+    if len(part) not in _TIMES[letter]:
+        return f"{letter!r} may not stand {len(part)} times in a row"
+    return ""
