@@ -11,6 +11,7 @@ import time
 import pytest
 
 from tests.support.stores import Stores, new_stream
+from tidemark.ledger.contract import NamesStreams
 from tidemark.ledger.store import LedgerStore, sortable
 
 pytestmark = pytest.mark.covers("O6")
@@ -133,3 +134,22 @@ def test_a_commit_changes_the_head_once(store: LedgerStore, record: bytes) -> No
     assert store.read(KEY) == b"committed"
     assert store.read(history) == (record if store.commits_records else None)
     assert not store.commit(KEY, b"pinned", b"committed", history, record, offsets)
+
+
+@pytest.mark.covers("Q27")
+def test_the_other_streams_of_a_ledger_are_known(stores: Stores) -> None:
+    stream = new_stream()
+    store = stores.make(stream)
+    if not isinstance(store, NamesStreams):
+        # Optional: docs/adding-a-ledger.md.
+        assert stores.kind not in ("hbase", "zookeeper")
+        return
+    store.prepare()
+    names = [stream, f"{stream}0", f"{stream}_b"]
+    for name in names:
+        stores.make(name).put(KEY, name.encode())
+        stores.make(name).put(("register",), b"r")
+    found = store.streams()
+    assert sorted(found) == found
+    assert [name for name in found if name.startswith(stream)] == names
+    assert [store.of_stream(name).read(KEY) for name in names] == [name.encode() for name in names]

@@ -23,6 +23,15 @@ class MemoryStore:
         self.published: list[tuple[int, Offsets]] = []
         self.before_swap: Callable[[Key], None] = lambda key: None
         self.server_time: Callable[[], int] | None = None
+        # The stores of other streams of the same ledger, by the streams' names.
+        self.beside: dict[str, MemoryStore] = {}
+
+    def streams(self) -> list[str]:
+        """As `NamesStreams`: the other streams that a test has put beside this one."""
+        return sorted(self.beside)
+
+    def of_stream(self, name: str) -> MemoryStore:
+        return self.beside[name]
 
     def prepare(self) -> None:
         pass

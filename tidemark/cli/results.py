@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from tidemark.cli import finding
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, line, moment
 from tidemark.errors import WrongUse
+from tidemark.ledger.elsewhere import for_readers
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.contract import Columns, SinkSettings, in_columns
 from tidemark.sinks.dead_letters import described
@@ -141,6 +143,7 @@ def rows_of(
 
     `limit` is how many the caller takes at most: files are read only as far.
     """
+    opened = replace(opened, book=for_readers(opened.book))
     if isinstance(chosen, SinkSettings):
         yield from kind_of(chosen.type).without_spark().rows(opened, chosen, limit)
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -138,12 +139,14 @@ class View:
     # How many lanes were closed at the time of this view.
     closed: int
     sink: str | None = None
+    # Where nothing counts for readers, although windows cover it: see `Book.hiding`.
+    hidden: RangeSet = NOTHING
 
     def of(self, sink: str | None) -> View:
         """The same moment, with the authority for a sink."""
         if self.sink == sink or all(window.record.window.sinks is None for window in self.windows):
             return replace(self, sink=sink)
-        return replace(self, authority=authority_of(self.windows, sink), sink=sink)
+        return replace(self, authority=authority_of(self.windows, sink).without(self.hidden), sink=sink)
 
 
 def authority_of(windows: Iterable[Committed], sink: str | None) -> Authority:
@@ -169,6 +172,15 @@ class Book:
         self._selections = Selections(store, stream)
         # The head that was read last: mostly it is read again. Heads of a thousand partitions take a while to decode.
         self._last: Stored | None = None
+        self.hidden = NOTHING
+
+    def hiding(self, hidden: RangeSet) -> Book:
+        """The same ledger, in whose views nothing counts at some offsets: for readers of results alone."""
+        if not hidden:
+            return self
+        made = copy(self)
+        made.hidden = hidden
+        return made
 
     # register and heads
 
@@ -391,7 +403,8 @@ class Book:
         """
         register = self.register()
         windows = self._committed(register)
-        return View(windows, authority_of(windows, sink), _seqs(windows), _closed(register), sink)
+        authority = authority_of(windows, sink).without(self.hidden)
+        return View(windows, authority, _seqs(windows), _closed(register), sink, self.hidden)
 
     def changed_since(self, view: View) -> bool:
         """Whether a lane may have committed a window since. Takes two reads, because only open lanes commit."""

@@ -48,6 +48,19 @@ class NamesLeaders(Protocol):
         ...
 
 
+@runtime_checkable
+class NamesStreams(Protocol):
+    """A store that knows the other streams of its ledger: what these have erased, readers of this stream do not show."""
+
+    def streams(self) -> list[str]:
+        """The names of all streams that have values in the ledger, this one included. Raises Unreachable."""
+        ...
+
+    def of_stream(self, name: str) -> LedgerStore:
+        """The store of another stream, to read from. Opening it asks no server."""
+        ...
+
+
 @dataclass(frozen=True)
 class LedgerKind:
     """A type of ledger: its settings class, and the `module:function` that opens its store, imported when needed.

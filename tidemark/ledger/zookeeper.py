@@ -118,6 +118,23 @@ class ZooKeeperLedgerStore:
         """As `NamesLeaders`: for the broker in Storm's nodes."""
         self._leaders = leaders
 
+    def streams(self) -> list[str]:
+        """As `NamesStreams`."""
+        root = self._base.rpartition("/")[0]
+        try:
+            found: list[str] = self._zookeeper.repeated(
+                "read",
+                lambda client: client.sync_async(root or "/"),
+                lambda client: client.get_children_async(root or "/"),
+            )
+        except NoNodeError:
+            return []
+        return sorted(found)
+
+    def of_stream(self, name: str) -> ZooKeeperLedgerStore:
+        """As `NamesStreams`."""
+        return ZooKeeperLedgerStore(self._zookeeper, self._base.rpartition("/")[0], name)
+
     def prepare(self) -> None:
         """Create the stream's folder."""
         self._make_folder(self._base)

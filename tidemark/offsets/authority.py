@@ -35,6 +35,22 @@ class Authority:
                 ranges += [(start, until, generation) for start, until in covered.of(partition)]
         self._segments = {partition: segments_of(ranges) for partition, ranges in sorted(edges.items())}
 
+    def without(self, hidden: RangeSet) -> Authority:
+        """The same, but that nothing counts at some offsets."""
+        partitions = [one for one in hidden.partitions if one in self._segments]
+        if not partitions:
+            return self
+        made = Authority(())
+        made._segments = dict(self._segments)
+        for partition in partitions:
+            gone = hidden.only([partition])
+            made._segments[partition] = [
+                Segment(left.start, left.until, one.generation)
+                for one in self._segments[partition]
+                for left in RangeSet([OffsetRange(partition, one.start, one.until)]) - gone
+            ]
+        return made
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Authority) and self._segments == other._segments
 

@@ -18,6 +18,7 @@ from tidemark.planning.inputs import Known
 from tidemark.runs import answers, into_sinks, lanes, of_windows, redriving, resolved, whole_windows
 from tidemark.runs.discovery import known_now, newest_incarnations, topics_now
 from tidemark.runs.into_sinks import Sinks
+from tidemark.runs.looking import of_the_stream
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.record_tables import named_records
 from tidemark.runs.redriving import DeadLetters
@@ -122,12 +123,10 @@ def _selected(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> S
 
 def answered(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:
     """The part of some offsets that a lane may take: a replay takes covered offsets, a backfill the others."""
-    register, source = opened.book.register(), opened.stream.source
+    register = opened.book.register()
     read_before = register[1].topics if register else {}
     asked = {at.topic for at in wanted.partitions}
-    known = known_now(
-        opened, tuple(sorted(one for one in asked if one in read_before or source.reads(one))), learn=False
-    )
+    known = known_now(opened, tuple(sorted(of_the_stream(opened, asked))), learn=False)
     # What Kafka holds of a topic that was deleted or made anew is no answer to what people ask about the one before.
     checking.check_topics(known, tuple(sorted(asked & set(read_before))), set(read_before))
     return Selected(*answers.before(kind, wanted, known, *_read_below_and_erased(opened)))
@@ -270,8 +269,8 @@ def between_offsets(
         raise WrongUse(
             f"--from and --until name different partitions: {sides}. Name each partition in both, or in one alone"
         )
-    topics = tuple(sorted({at.topic for at in starts | ends}))
-    known = known_now(opened, topics, learn=False)
+    topics = {at.topic for at in starts | ends}
+    known = known_now(opened, tuple(sorted(of_the_stream(opened, topics))), learn=False)
     logs = known.partitions()
     head = opened.book.head(INGEST)
     positions = head.head.offsets() if head is not None else {}

@@ -94,6 +94,8 @@ class LookedUp:
     sink: str
 
     def of(self, partition: TopicPartition, offset: int) -> int | None:
+        if (partition, offset) in self.book.hidden:
+            return None
         record = look_up(self.book, Coordinate(partition, offset)).counting(self.sink)
         return None if record is None else record.attempt.generation
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidemark.ledger.book import Committed, View
+from tidemark.ledger.elsewhere import for_readers
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.redriving import READ, DeadLetters
@@ -55,6 +56,7 @@ def dead_letters(
     `enough` is asked again and again, with how many were counted: True ends the counting, and the answer says how far it
     got. Raises Unreachable and the ledger's errors.
     """
+    opened = replace(opened, book=for_readers(opened.book))
     view = opened.book.view()
     windows = [one for one in _newest_first(view) if wanted.may_be_in(one.record)]
     groups: dict[tuple[str, str | None], _Group] = {}

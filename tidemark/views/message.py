@@ -139,6 +139,8 @@ def _in_order(fields: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
 
 def sentence(found: Located) -> str:
     """The one answer in words: what became of it, in which window, when, by which run."""
+    if found.elsewhere is not None:
+        return f"not shown: {found.elsewhere}"
     record = found.counting
     if record is not None:
         by = f"window {record.lane}/{record.seq}, committed {in_utc(record.committed_at)} by run {record.attempt.run}"

@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from tidemark.clients.kafka.slots import Found as InKafka
 from tidemark.clients.kafka.slots import Message
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
-from tidemark.errors import AuthenticationFailed, NotAuthorized, TidemarkError, Unreachable, WrongUse
+from tidemark.errors import TidemarkError, WrongUse
 from tidemark.ledger.book import Stored
 from tidemark.ledger.erased import is_erased
 from tidemark.ledger.incarnations import by_cuts
 from tidemark.ledger.lookup import Found
 from tidemark.ledger.newest import open_heads
-from tidemark.ledger.records import INGEST, Gap, Pending, Record, Register
+from tidemark.ledger.records import INGEST, Gap, Pending, Record
 from tidemark.offsets.coordinates import Coordinate, Named, parse_records
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds, read_time
+from tidemark.runs.looking import check_known, look, of_the_stream
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.contract import PlainSink, SinkSettings, UnderKey
 from tidemark.sinks.hbase.table import StoredRow
@@ -55,6 +56,8 @@ class Located:
     under_keys: Sequence[tuple[str, StoredRow, UnderKey]] = ()
     # The sinks that were not asked, since they take servers of their own.
     not_asked: tuple[str, ...] = ()
+    # By what it was erased, when that was not the window of this coordinate: one of another stream, or incarnation.
+    elsewhere: str | None = None
 
     @property
     def counting(self) -> Record | None:
@@ -70,7 +73,8 @@ def coordinate(opened: OpenStream, said: str) -> Coordinate:
     """The one coordinate that people name: topic/partition@offset, or with a time the first message at or after it.
 
     Below the cut of a truncated log, an offset belongs to an earlier incarnation. With its incarnation, topic#2/0@5, it is
-    taken as it is. Raises WrongUse, also where the partition has no message at or after the time.
+    taken as it is. Raises WrongUse, also for an incarnation that the ledger does not know, for a time in a topic that the
+    stream does not read, and where the partition has no message at or after the time.
     """
     if (timed := _AT.fullmatch(said.strip())) is not None:
         found = _at_time(opened, timed["topic"], int(timed["partition"]), timed["time"])
@@ -82,7 +86,9 @@ def coordinate(opened: OpenStream, said: str) -> Coordinate:
     if wanted.count() != 1:
         raise WrongUse(f"{said!r}: expected one coordinate, topic/partition@offset")
     (one,) = wanted
-    return Coordinate(one.partition, one.start)
+    found = Coordinate(one.partition, one.start)
+    check_known(opened, found)
+    return found
 
 
 def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Located:
@@ -96,7 +102,8 @@ def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Lo
     heads = open_heads(book, register[1]) if register else {}
     found, answers, not_asked = _stored(opened, at, all_sinks=all_sinks)
     rows = {name: answer for name, answer in answers.items() if not isinstance(answer, str)}
-    kafka = _asked(opened, at, register[1] if register else None)
+    looked = look(opened, at)
+    kafka = looked.slot
     ingest = heads.get(INGEST)
     position = ingest.head.offsets().get(at.partition) if ingest else None
     pending = _pending(opened, heads, at)
@@ -104,7 +111,7 @@ def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Lo
     slot = kafka.slot if isinstance(kafka, InKafka) else None
     facts = Facts(
         slot,
-        chosen=_chosen(source.partitions, at.partition) and source.reads(at.partition.topic),
+        chosen=_chosen(source.partitions, at.partition) and looked.ours and source.reads(at.partition.topic),
         unknown=isinstance(kafka, str),
         position=position,
         covering=covering,
@@ -113,15 +120,17 @@ def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Lo
         isolation=source.isolation,
     )
     what = fate(at.offset, facts)
-    may_be = possible(covering, slot) if covering is not None else frozenset({what})
-    if what == Fate.ERASED and isinstance(kafka, InKafka):
-        # Nobody is shown what was erased, also while Kafka still has it.
-        kafka = replace(kafka, message=None)
+    elsewhere = looked.hidden if what != Fate.ERASED else None
+    if elsewhere is not None:
+        what, rows = Fate.ERASED, {}
+    may_be = possible(covering, slot) if covering is not None and elsewhere is None else frozenset({what})
     under_keys, problems = _under_keys(opened, found, rows)
     said = {name for name, _, _ in under_keys}
     unsaid = {name: answer for name, answer in answers.items() if isinstance(answer, str) and name not in said}
     unsaid |= problems
-    return Located(book.stream, at, what, may_be, found, pending, rows, kafka, position, unsaid, under_keys, not_asked)
+    return Located(
+        book.stream, at, what, may_be, found, pending, rows, kafka, position, unsaid, under_keys, not_asked, elsewhere
+    )
 
 
 def _stored(
@@ -177,6 +186,8 @@ def newest_gap(found: Found) -> tuple[Record, Gap]:
 def _at_time(opened: OpenStream, topic: str, partition: int, said: str) -> Coordinate:
     at = milliseconds(read_time(said))
     isolation = opened.stream.source.isolation
+    if topic not in of_the_stream(opened, [topic]):
+        raise WrongUse(f"the stream reads no topic {topic}, and no window of it has read one")
     logs = opened.log.topics((topic,), isolation)
     if topic not in logs or partition not in logs[topic].partitions:
         raise WrongUse(f"Kafka has no partition {topic}/{partition}")
@@ -188,20 +199,6 @@ def _at_time(opened: OpenStream, topic: str, partition: int, said: str) -> Coord
 
 def _chosen(partitions: Mapping[str, tuple[int, ...]] | None, at: TopicPartition) -> bool:
     return partitions is None or at.partition in partitions.get(at.topic, ())
-
-
-def _asked(opened: OpenStream, at: Coordinate, register: Register | None) -> InKafka | str | None:
-    """What Kafka has at the offset, or why it said nothing; None when it has no such partition, or recreated the topic."""
-    topic, partition = at.partition.topic, at.partition.partition
-    known = register.topics.get(topic, ()) if register else ()
-    try:
-        now = opened.log.topics((topic,), opened.stream.source.isolation).get(topic)
-        ids = {one.topic_id for one in known if one.incarnation == at.partition.incarnation}
-        if now is None or (ids and now.topic_id not in ids):
-            return None
-        return opened.log.slot(topic, partition, at.offset)
-    except (Unreachable, NotAuthorized, AuthenticationFailed) as problem:
-        return f"{type(problem).__name__}: {problem}"
 
 
 def _pending(opened: OpenStream, heads: Mapping[str, Stored], at: Coordinate) -> tuple[tuple[str, Pending], ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from tidemark.errors import WrongUse
+from tidemark.ledger.elsewhere import for_readers
 from tidemark.runs.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.kinds import kind_of
@@ -44,5 +46,6 @@ def results(spark: SparkSession, opened: OpenStream, sink: str) -> DataFrame:
     if settings is None:
         known = ", ".join(one.name for one in opened.stream.sinks)
         raise WrongUse(f"{opened.stream.name} has no sink {sink!r}; it has: {known}")
-    found: DataFrame = kind_of(settings.type).with_spark().results(spark, opened, settings)
+    shown = replace(opened, book=for_readers(opened.book))
+    found: DataFrame = kind_of(settings.type).with_spark().results(spark, shown, settings)
     return found

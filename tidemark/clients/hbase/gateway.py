@@ -186,6 +186,15 @@ class Gateway:
 
         return self._repeated(f"scan {table}", read)
 
+    def first_row(self, table: str, start: bytes) -> bytes | None:
+        """The key of the first row at or after `start`, without its values. Raises Unreachable, and TableMissing."""
+
+        def read(connection: Any) -> bytes | None:
+            rows = connection.table(table).scan(row_start=start, limit=1, batch_size=1, filter=b"KeyOnlyFilter()")
+            return next((row for row, _ in rows), None)
+
+        return self._repeated(f"scan {table}", read)
+
     def close(self) -> None:
         """Close the open connections that are not in use."""
         with self._lock:

@@ -1,0 +1,112 @@
+"""What other streams of the same ledger have erased: an erasure holds for every reader of ours, whatever stream it reads.
+
+A message is known by the id of its topic, its partition and its offset. Incarnations are numbers of one stream's own, so two
+streams may give the same message different ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tidemark.errors import WrongUse
+from tidemark.ledger.book import Book, Committed
+from tidemark.ledger.closed import closed_lanes
+from tidemark.ledger.contract import NamesStreams
+from tidemark.ledger.erased import Tombstone, tombstones
+from tidemark.ledger.incarnations import Topics
+from tidemark.ledger.records import Record, Register, erases
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """What a window of another stream has erased, in the incarnations of the stream that asks."""
+
+    stream: str
+    tombstone: Tombstone
+    offsets: RangeSet
+
+    def said(self) -> str:
+        record = self.tombstone.record
+        asked = f", asked by {self.tombstone.asked_by}" if self.tombstone.asked_by else ""
+        return f"{self.tombstone.said()} of the stream {self.stream}, reason {record.window.reason or ''!r}{asked}"
+
+
+def erased_elsewhere(book: Book, topics: Topics) -> Iterator[Elsewhere]:
+    """What other streams of this ledger have erased of some topics, which are as in this stream's register.
+
+    Of a topic whose log was cut, an erased offset is given in each incarnation: the numbers of two streams may differ, and
+    what was erased is not shown for the sake of what came after it. Streams whose nodes belong to another login are not asked.
+    Raises the ledger's errors, which name the stream.
+    """
+    ours: dict[tuple[str, str], list[int]] = {}
+    for topic, found in topics.items():
+        for one in found:
+            ours.setdefault((topic, one.topic_id), []).append(one.incarnation)
+    if not ours or not isinstance(book.store, NamesStreams):
+        return
+    for other, register in _others(book, book.store):
+        shared = {
+            (topic, one.incarnation): ours[topic, one.topic_id]
+            for topic, found in register.topics.items()
+            for one in found
+            if (topic, one.topic_id) in ours
+        }
+        if not shared:
+            continue
+        for tombstone in _tombstones(other, register):
+            if offsets := _as_ours(tombstone.offsets, shared):
+                yield Elsewhere(other.stream, tombstone, offsets)
+
+
+def _others(book: Book, store: NamesStreams) -> Iterator[tuple[Book, Register]]:
+    """The ledgers of the other streams, with their registers."""
+    for name in store.streams():
+        if name == book.stream:
+            continue
+        other = Book(store.of_stream(name), name, book.clock)
+        try:
+            register = other.register()
+        except WrongUse:
+            # Another login's: it shares the server, and not the ledger.
+            continue
+        if register is not None:
+            yield other, register[1]
+
+
+def for_readers(book: Book) -> Book:
+    """The ledger as readers of results see it: what other streams have erased does not count here either.
+
+    Only for reading: for planning and audits, what this stream has read stays covered.
+    """
+    register = book.register()
+    if register is None:
+        return book
+    return book.hiding(RangeSet(part for one in erased_elsewhere(book, register[1].topics) for part in one.offsets))
+
+
+def _tombstones(book: Book, register: Register) -> list[Tombstone]:
+    """What a stream has erased. Reads no other lane than those of erasures."""
+    windows = [Committed(one, book.covers(one.window), book.erases(one.window)) for one in _records(book, register)]
+    return tombstones(windows)
+
+
+def _records(book: Book, register: Register) -> list[Record]:
+    still_open = [lane for lane in register.lanes if erases(lane)]
+    # As everywhere, the heads before the history: a window that is committed meanwhile is in one of them.
+    found = {
+        (one.head.lane, one.head.seq): one.head.last for one in book.heads_of(still_open).values() if one.head.last
+    }
+    closed = [lane for part in closed_lanes(book, register) for lane in part if erases(lane)]
+    for lane in dict.fromkeys([*still_open, *closed]):
+        found |= {(one.lane, one.seq): one for one in book.records_of(lane)}
+    return list(found.values())
+
+
+def _as_ours(offsets: RangeSet, shared: Mapping[tuple[str, int], list[int]]) -> RangeSet:
+    return RangeSet.of_intervals(
+        (TopicPartition(at.topic, at.partition, incarnation), offsets.of(at))
+        for at in offsets.partitions
+        for incarnation in shared.get((at.topic, at.incarnation), ())
+    )
