@@ -11,7 +11,7 @@ from tests.support.memory import MemoryStore
 from tests.support.protocol_world import NoWork, Sweeps, hold
 from tests.support.stream_text import MINIMAL
 from tidemark.clients.connections import Connection
-from tidemark.clients.kafka.topics import PartitionLog, TopicLog
+from tidemark.clients.kafka.topics import READ_COMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
@@ -31,6 +31,8 @@ class KafkaInMemory:
 
     logs: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: {"orders": [(0, 0)]})
     ids: dict[str, str] = field(default_factory=dict)
+    # Where the first open transaction began, of all partitions: readers of committed messages end there.
+    stable: int | None = None
 
     def names(self) -> set[str]:
         return set(self.logs)
@@ -39,11 +41,17 @@ class KafkaInMemory:
         return {
             name: TopicLog(
                 self.ids.get(name, "id"),
-                {number: PartitionLog(start, end, 0) for number, (start, end) in enumerate(self.logs[name])},
+                {
+                    number: PartitionLog(start, self._end(end, isolation), 0, end)
+                    for number, (start, end) in enumerate(self.logs[name])
+                },
             )
             for name in set(names)
             if name in self.logs
         }
+
+    def _end(self, end: int, isolation: str) -> int:
+        return end if self.stable is None or isolation != READ_COMMITTED else min(end, self.stable)
 
     def first_at_or_after(
         self, logs: Mapping[str, TopicLog], timestamp_ms: int, isolation: str
@@ -56,7 +64,9 @@ class KafkaInMemory:
         }
 
     def high_watermarks(self, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
-        return {(topic, number): log.end for topic, found in logs.items() for number, log in found.partitions.items()}
+        return {
+            (topic, number): log.written for topic, found in logs.items() for number, log in found.partitions.items()
+        }
 
     def epoch_ends(self, asked: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         return {}
@@ -80,19 +90,20 @@ class LookedAt(KafkaInMemory):
 
 @dataclass
 class StreamInMemory:
-    """The stream `orders`. `kafka.logs` has the offsets to read."""
+    """The stream `orders`, or one of another name that reads the topic `orders`. `kafka.logs` has the offsets to read."""
 
     folder: Path
     kafka: KafkaInMemory = field(default_factory=KafkaInMemory)
     text: str = TEXT
     store: MemoryStore = field(default_factory=MemoryStore)
+    name: str = "orders"
 
     def __post_init__(self) -> None:
-        path = self.folder / "orders.yaml"
-        path.write_text(self.text)
+        path = self.folder / f"{self.name}.yaml"
+        path.write_text(self.text.replace("stream: orders\n", f"stream: {self.name}\n"))
         self.now = 1_000_000
         self.sweeps = Sweeps()
-        book = Book(self.store, "orders", clock=lambda: self.now)
+        book = Book(self.store, self.name, clock=lambda: self.now)
         self.opened = OpenStream(load(path), book, cast("Any", self.kafka), cast("Any", self.sweeps), self._connection)
 
     def _connection(self, name: str) -> Connection:

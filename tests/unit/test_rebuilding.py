@@ -17,7 +17,7 @@ from tests.support.lookups import places
 from tests.support.memory import MemoryStore
 from tests.support.naive import Scan, named
 from tests.support.protocol_world import AT, LANE, OTHER, RUN, NoWork, World, hold
-from tests.support.streams_in_memory import TEXT, StreamInMemory
+from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.cli import backups, finding
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Planner
@@ -26,6 +26,7 @@ from tidemark.ledger import closed
 from tidemark.ledger.backup import restore
 from tidemark.ledger.book import REGISTER, Book, head_key, record_key
 from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.incarnations import by_cuts
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.rebuilding import CLOSED_BECAUSE, rebuild
 from tidemark.ledger.records import (
@@ -36,6 +37,7 @@ from tidemark.ledger.records import (
     LaneKind,
     LaneState,
     SelectionRef,
+    TopicChange,
     Window,
     WindowRange,
     positions,
@@ -45,6 +47,7 @@ from tidemark.ledger.verifying import verify
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.runs import discovery, lanes
 from tidemark.runs.open_stream import OpenStream
 from tidemark.streams.loading import load as load_file
 
@@ -297,3 +300,67 @@ def test_the_command_takes_the_id_of_a_ledger_without_its_register_from_the_resu
     with pytest.raises(WrongUse, match="by which sink hbase_latest orders its rows"):
         backups.rebuild("orders", tmp_path / "refused")
     assert not (tmp_path / "refused").exists()
+
+
+def test_a_cut_is_found_in_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the log was cut, offsets below belong to the earlier incarnation: no backfill reads them again."""
+    monkeypatch.setattr(discovery, "_STALE_PAUSE_SECONDS", 0.0)
+    made = StreamInMemory(tmp_path, text=TEXT.replace("source:\n", "source:\n  on_truncated: accept\n"))
+    made.ends((0, 20), (0, 4))
+    made.ingest("run 1")
+    for number, ends in enumerate([(0, 5), (0, 12), (0, 13)]):
+        made.ends(ends, (0, 4 + number))
+        made.ingest(f"run {number}")
+    before = made.opened.book.register()
+    assert before is not None
+    assert lanes.before_the_first_window(made.opened) == RangeSet()
+    held = discovery.held_now(made.opened, ("orders",))
+    del made.store.values[REGISTER]
+    there, _ = rebuilt(made.opened.book, tmp_path)
+    after = there.register()
+    assert after is not None
+    kept = [(one.incarnation, one.topic_id, one.starts) for one in before[1].topics["orders"]]
+    assert [(one.incarnation, one.topic_id, one.starts) for one in after[1].topics["orders"]] == kept
+    assert kept[1] == (2, "id", ((0, 5), (1, 4)))
+    begun = after[1].topics["orders"][1].begun
+    assert begun is not None
+    assert (begun.change, begun.policy) == (TopicChange.TRUNCATED, "found in the history")
+    anew = replace(made.opened, book=there)
+    assert discovery.held_now(anew, ("orders",)) == held
+    assert lanes.before_the_first_window(anew) == RangeSet()
+    assert by_cuts(after[1].topics, offsets((0, 3, 4), (0, 7, 8))) == RangeSet(
+        [OffsetRange(at(0, 1), 3, 4), OffsetRange(at(0, 2), 7, 8)]
+    )
+
+
+def test_a_cut_whose_first_window_is_pending_is_found_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "_STALE_PAUSE_SECONDS", 0.0)
+    made = StreamInMemory(tmp_path, text=TEXT.replace("source:\n", "source:\n  on_truncated: accept\n"))
+    made.ends((0, 20))
+    made.ingest("run 1")
+    made.ends((0, 5))
+    made.ingest("run 2")
+    made.ends((0, 12))
+    lanes.plan_ingest(made.opened, "run 3")
+    del made.store.values[REGISTER]
+    there, _ = rebuilt(made.opened.book, tmp_path)
+    found = there.register()
+    assert found is not None
+    assert [(one.incarnation, one.starts) for one in found[1].topics["orders"]] == [(1, ()), (2, ((0, 5),))]
+
+
+def test_a_recreated_topic_is_no_cut(tmp_path: Path) -> None:
+    made = StreamInMemory(tmp_path, text=TEXT.replace("source:\n", "source:\n  on_recreated: accept\n"))
+    made.ends((0, 20))
+    made.ingest("run 1")
+    made.kafka.ids["orders"] = "another"
+    made.ends((3, 30))
+    made.ingest("run 2")
+    del made.store.values[REGISTER]
+    there, _ = rebuilt(made.opened.book, tmp_path)
+    found = there.register()
+    assert found is not None
+    (first, second) = found[1].topics["orders"]
+    assert (first.begun, second.starts, second.topic_id) == (None, (), "another")
+    assert second.begun is not None
+    assert second.begun.change == TopicChange.RECREATED

@@ -60,12 +60,12 @@ def _report(
     if at.partition not in log.partitions:
         return _with(gone, f"{at}: the topic has no such partition in Kafka")
     found = log.partitions[at.partition]
-    held = covered & RangeSet([OffsetRange(at, found.start, found.end)])
-    beyond = covered & RangeSet([OffsetRange(at, found.end, MAX_OFFSET)])
+    held = covered & RangeSet([OffsetRange(at, found.start, found.written)])
+    beyond = covered & RangeSet([OffsetRange(at, found.written, MAX_OFFSET)])
     problem = None
-    if beyond or (position is not None and position > found.end):
+    if beyond or (position is not None and position > found.written):
         reached = max([one.until for one in beyond] + [position or 0])
-        problem = f"{at}: the ledger has offsets up to {reached}, and the log ends at {found.end}: it was cut"
+        problem = f"{at}: the ledger has offsets up to {reached}, and the log ends at {found.written}: it was cut"
     elif position is not None and position < found.start:
         problem = f"{at}: [{position}, {found.start}) was deleted before it was read"
     # The ingest begins a partition that was added at its log start.

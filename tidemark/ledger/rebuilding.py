@@ -8,7 +8,7 @@ or its entry in the register, is closed: what it has committed counts, and the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,22 +21,27 @@ from tidemark.ledger.closed import ClosedLanes, in_pages, page_key
 from tidemark.ledger.codec import RESTORE, decode, encode
 from tidemark.ledger.records import (
     INGEST,
+    Accepted,
     Guarantee,
     Head,
     LaneEntry,
-    LaneKind,
     LaneState,
-    Position,
     Record,
     Register,
+    TopicChange,
     TopicIncarnation,
+    Window,
+    erases,
     positions,
 )
 from tidemark.ledger.register import new_token
 from tidemark.ledger.store import Key
 from tidemark.offsets.order import Order
+from tidemark.offsets.ranges import TopicPartition
 
 CLOSED_BECAUSE = "the ledger was rebuilt from its history"
+# The policy of a change that the history has, and that a lost register had accepted.
+FOUND_IN = "found in the history"
 
 
 @dataclass
@@ -63,6 +68,8 @@ class _Left:
     chains: dict[str, _Chain] = field(default_factory=dict)
     entries: dict[str, LaneEntry] = field(default_factory=dict)
     topics: dict[str, dict[int, TopicIncarnation]] = field(default_factory=dict)
+    # The number of the ingest's first window of each incarnation of a topic.
+    first: dict[tuple[str, int], int] = field(default_factory=dict)
     register: Register | None = None
     generation: int = 0
     ordinal: int = 0
@@ -124,11 +131,7 @@ def _found(book: Book) -> _Left:
     for _, record in book.records_with_bytes():
         _learn(left, record)
     for head in left.heads.values():
-        if head.last is not None:
-            _learn(left, head.last, in_history=False)
-        if head.pending is not None and head.pending.attempt is not None:
-            left.generation = max(left.generation, head.pending.attempt.generation)
-            left.ordinal = max(left.ordinal, head.pending.attempt.ordinal)
+        _learn_of_head(left, head)
     return left
 
 
@@ -144,23 +147,61 @@ def _read_pages(book: Book, left: _Left) -> None:
         left.missing.append(f"{left.register.closed_page + 1 - pages} pages of closed lanes")
 
 
+def _learn_of_head(left: _Left, head: Head) -> None:
+    if head.last is not None:
+        _learn(left, head.last, in_history=False)
+    if head.pending is not None:
+        # What began with it may be in no committed window yet.
+        _learn_topics(left, head.lane, head.pending.window)
+    if head.pending is not None and head.pending.attempt is not None:
+        left.generation = max(left.generation, head.pending.attempt.generation)
+        left.ordinal = max(left.ordinal, head.pending.attempt.ordinal)
+
+
 def _learn(left: _Left, record: Record, *, in_history: bool = True) -> None:
     left.generation = max(left.generation, record.attempt.generation)
     left.ordinal = max(left.ordinal, record.attempt.ordinal)
-    # What an erasure only erases may be of an earlier incarnation than the topic's, whose id its window has.
-    for one in record.window.ranges if record.kind != LaneKind.ERASE else ():
-        known = left.topics.setdefault(one.topic, {})
-        topic_id = record.window.topic_ids.get(one.topic)
-        if topic_id is not None and one.incarnation not in known:
-            known[one.incarnation] = TopicIncarnation(
-                topic_id=topic_id, incarnation=one.incarnation, since=record.window.pinned_at
-            )
+    _learn_topics(left, record.lane, record.window)
     if not in_history:
         return
     chain = left.chains.setdefault(record.lane, _Chain(record, record))
     chain.last = record
     if record.window.guarantee == Guarantee.NONE:
         chain.unpositioned = record.seq
+
+
+def _learn_topics(left: _Left, lane: str, window: Window) -> None:
+    """The incarnations that a window has read, each where the ingest's first window of it began."""
+    begins = _starts(window)
+    # What an erasure only erases may be of an earlier incarnation than the topic's, whose id its window has.
+    for one in window.ranges if not erases(lane) else ():
+        topic_id = window.topic_ids.get(one.topic)
+        if topic_id is None:
+            continue
+        known = left.topics.setdefault(one.topic, {})
+        found = known.get(one.incarnation) or TopicIncarnation(
+            topic_id=topic_id, incarnation=one.incarnation, since=window.pinned_at
+        )
+        # The history is read in the order of the numbers. All partitions of the topic are in its first window.
+        if lane == INGEST and left.first.setdefault((one.topic, one.incarnation), window.seq) == window.seq:
+            starts = {**dict(found.starts), one.partition: begins[one.at]}
+            found = structs.replace(found, since=window.pinned_at, starts=tuple(sorted(starts.items())))
+        known[one.incarnation] = found
+
+
+def _incarnations(known: Mapping[int, TopicIncarnation]) -> tuple[TopicIncarnation, ...]:
+    """The incarnations of a topic. One with the same id as the one before began where its log was cut."""
+    found: list[TopicIncarnation] = []
+    for number in sorted(known):
+        one = known[number]
+        if not found:
+            found.append(structs.replace(one, starts=()))
+            continue
+        cut = one.topic_id == found[-1].topic_id
+        change = TopicChange.TRUNCATED if cut else TopicChange.RECREATED
+        begun = Accepted(change=change, policy=FOUND_IN, run="ledger rebuild", at=one.since)
+        found.append(structs.replace(one, begun=begun, starts=one.starts if cut else ()))
+    return tuple(found)
 
 
 # what is made
@@ -225,7 +266,7 @@ def _entry(lane: str, head: Head, chain: _Chain | None) -> LaneEntry:
         opened_at=window.pinned_at if window else 0,
         run=window.run if window else "",
         reason=window.reason if window else None,
-        start=_begin(first) if lane == INGEST and first else (),
+        start=positions(_starts(first.window)) if lane == INGEST and first else (),
         selection=window.selection if window else None,
         order=head.order,
         sinks=window.sinks if window else None,
@@ -233,13 +274,13 @@ def _entry(lane: str, head: Head, chain: _Chain | None) -> LaneEntry:
     )
 
 
-def _begin(first: Record) -> tuple[Position, ...]:
-    """Where the ingest began: what its first window has read and jumped over."""
-    starts = {one.at: one.start for one in first.window.ranges}
-    for gap in first.window.gaps:
+def _starts(window: Window) -> dict[TopicPartition, int]:
+    """Where a window of the ingest began in each partition: with what it has read or jumped over."""
+    starts = {one.at: one.start for one in window.ranges}
+    for gap in window.gaps:
         at = gap.as_range().partition
         starts[at] = min(gap.start, starts.get(at, gap.start))
-    return positions(starts)
+    return starts
 
 
 def _register(book: Book, left: _Left, ledger_id: str) -> Register:
@@ -248,6 +289,6 @@ def _register(book: Book, left: _Left, ledger_id: str) -> Register:
         ledger=ledger_id,
         generation=left.generation,
         token=new_token(),
-        topics={topic: tuple(known[number] for number in sorted(known)) for topic, known in left.topics.items()},
+        topics={topic: _incarnations(known) for topic, known in left.topics.items()},
         ordinal=left.ordinal,
     )

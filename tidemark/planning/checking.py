@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tidemark.clients.kafka.topics import PartitionLog
 from tidemark.errors import (
+    Conflict,
     LogTruncated,
     OffsetsOutOfRange,
     TopicGone,
@@ -73,7 +74,7 @@ def changes(head: Head, known: Known, request: Request) -> list[Change]:
             offsets = {
                 at: offset for at, offset in {**known.starts, **positions}.items() if at in logs and at.topic == topic
             }
-            ends = {at: min(logs[at].end, known.epoch_ends.get(at, offset)) for at, offset in offsets.items()}
+            ends = {at: min(logs[at].written, known.epoch_ends.get(at, offset)) for at, offset in offsets.items()}
             cuts = {at: end for at, end in ends.items() if end < offsets[at]}
             if cuts:
                 starts = tuple((at.partition, cuts.get(at, offset)) for at, offset in sorted(offsets.items()))
@@ -103,10 +104,21 @@ def check_inside(wanted: OffsetRange, log: PartitionLog, position: int | None) -
 
 
 def _check_end(at: TopicPartition, offset: int, log: PartitionLog) -> None:
-    if offset > log.end:
+    if offset > log.written:
         raise LogTruncated(
-            f"{at} ends at {log.end}, below {offset}, which the ledger knows of: the log was truncated or "
+            f"{at} ends at {log.written}, below {offset}, which the ledger knows of: the log was truncated or "
             f"an older state restored. {_TO_ACCEPT_A_CUT}"
+        )
+
+
+def check_held_back(wanted: OffsetRange, log: PartitionLog) -> None:
+    """Raise Conflict when a transaction that has not ended holds back what is wanted. Its offsets are in the log."""
+    if log.end < wanted.until <= log.written:
+        held = OffsetRange(wanted.partition, max(wanted.start, log.end), wanted.until)
+        raise Conflict(
+            f"{held} cannot be read now: a transaction that has not ended holds the offsets from {log.end} on back from "
+            "readers with isolation read_committed. Nothing was changed. Run it again when the transaction has ended; "
+            "`tidemark status` names it."
         )
 
 

@@ -22,7 +22,7 @@ from tidemark.ledger.records import (
 )
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.planning.checking import check_cut, check_inside, check_topics
+from tidemark.planning.checking import check_cut, check_held_back, check_inside, check_topics
 from tidemark.planning.inputs import Known, Request
 from tidemark.planning.message_sizes import UNKNOWN_BYTES
 
@@ -112,7 +112,7 @@ def skipping(head: Head, known: Known, request: Request, to: Mapping[TopicPartit
             raise WrongUse(
                 f"{at}: the position is {position}, and it never falls back to {target}; a replay reads it again"
             )
-        if target > log.end:
+        if target > max(log.end, position):
             raise WrongUse(f"{at} ends at {log.end} now, {target} lies above it")
         for kind, start, until in (
             (GapKind.LOST, position, min(target, log.start)),
@@ -170,6 +170,7 @@ def next_selected(
                 "incarnation. Nothing was changed. Ask for offsets above the cut."
             )
         check_inside(one, logs[one.partition], one.until)
+        check_held_back(one, logs[one.partition])
         check_cut(known, one)
     hull = {one.partition: (one.start, one.until) for one in chosen.hull()}
     return _window(head, known, request, hull, selection=ref, erases=erasing.noted if erasing else None)

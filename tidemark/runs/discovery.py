@@ -117,7 +117,7 @@ def known_up_to(
     """As `known_now`, and asks again where a log seems to end below these positions: the answer may be stale."""
     known = known_now(opened, topics, learn=learn)
     for _ in range(_STALE_ANSWERS):
-        if not any(log.end < positions.get(at, known.starts.get(at, 0)) for at, log in known.partitions().items()):
+        if not any(log.written < positions.get(at, known.starts.get(at, 0)) for at, log in known.partitions().items()):
             break
         time.sleep(_STALE_PAUSE_SECONDS)
         known = known_now(opened, topics, learn=learn)

@@ -147,11 +147,17 @@ class KafkaLog:
                     )
             starts = _offsets(admin, partitions, OffsetSpec.EARLIEST, IsolationLevel.READ_UNCOMMITTED)
             ends = _offsets(admin, partitions, OffsetSpec.LATEST, _LEVELS[isolation])
+            # After the ends, so that none of them lies above.
+            high = (
+                _offsets(admin, partitions, OffsetSpec.LATEST, IsolationLevel.READ_UNCOMMITTED)
+                if isolation == READ_COMMITTED
+                else ends
+            )
         return {
             topic["name"]: TopicLog(
                 str(topic["topic_id"]),
                 {
-                    at.partition: PartitionLog(starts[at], ends[at], _epoch(partition["leader_epoch"]))
+                    at.partition: PartitionLog(starts[at], ends[at], _epoch(partition["leader_epoch"]), high[at])
                     for at, partition in partitions.items()
                     if at.topic == topic["name"]
                 },

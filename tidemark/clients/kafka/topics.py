@@ -11,11 +11,23 @@ READ_UNCOMMITTED = "read_uncommitted"
 
 @dataclass(frozen=True)
 class PartitionLog:
-    """Offsets [start, end) can be read; under read_committed `end` is the last stable offset."""
+    """Offsets [start, end) can be read; under read_committed `end` is the last stable offset.
+
+    `high`: the high watermark, where the log ends whatever open transactions hold back. None where it is `end`.
+    """
 
     start: int
     end: int
     leader_epoch: int | None
+    high: int | None = None
+
+    @property
+    def written(self) -> int:
+        """Where the log ends. Only below this a log was cut: a last stable offset may also lie below what was read.
+
+        So it does after a change of the isolation level, while a transaction is open.
+        """
+        return self.end if self.high is None else max(self.end, self.high)
 
 
 @dataclass(frozen=True)
