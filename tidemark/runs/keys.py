@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidemark.errors import WrongUse
-from tidemark.ledger.records import INGEST
-from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.ledger.records import INGEST, Head
+from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet
 from tidemark.offsets.reading import Reading
-from tidemark.runs.discovery import held_now, topics_now
+from tidemark.runs.discovery import held_now, known_now, topics_now, with_epoch_ends
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.reading import hbase_rows
 
@@ -57,7 +57,7 @@ def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
     if head is None:
         raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to erase")
     below = RangeSet(OffsetRange(at, 0, offset) for at, offset in head.head.offsets().items())
-    held = held_now(opened, topics_now(opened)) & below
+    held = _as_read(opened, head.head, held_now(opened, topics_now(opened)) & below)
     reading.begin(held)
     found = RangeSet(_in_kafka(opened, held, key, reading))
     letters = RangeSet(
@@ -67,6 +67,13 @@ def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
     )
     unseen = opened.book.authority().covered() - held
     return WithKey(found | letters, held.count(), letters.count(), unseen.count())
+
+
+def _as_read(opened: OpenStream, ingest: Head, held: RangeSet) -> RangeSet:
+    """Without what lies above a cut of a log that no run has met yet: other messages are there than those that were read."""
+    topics = tuple(sorted({at.topic for at in held.partitions}))
+    known = with_epoch_ends(opened, known_now(opened, topics, learn=False), ingest)
+    return held - RangeSet(OffsetRange(at, end, MAX_OFFSET) for at, end in known.epoch_ends.items())
 
 
 def _in_kafka(opened: OpenStream, held: RangeSet, key: bytes, reading: Reading) -> Iterator[OffsetRange]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidemark.errors import LedgerContradiction, WrongUse
+from tidemark.errors import Fenced, WrongUse
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import reads_again
 from tidemark.offsets.ranges import RangeSet, TopicPartition
@@ -44,9 +44,12 @@ class Written:
     first: FirstWindows | None
 
 
-def written(book: Book, lane: str, seq: int, block: Block, sink: str) -> Written:
-    """The columns of a window that is being written. Raises WrongUse for a replay of only a part of some unit."""
-    covers = _covers(book, lane, seq)
+def written(book: Book, lane: str, seq: int, generation: int, block: Block, sink: str) -> Written:
+    """The columns of a window that an attempt of this generation is writing.
+
+    Raises WrongUse for a replay of only a part of some unit, and Fenced when another attempt has taken the window.
+    """
+    covers = _covers(book, lane, seq, generation)
     if not reads_again(lane):
         return Written(Windows(((lane, seq),)) if block is None else Blocks(covers), None)
     windows = book.committed()
@@ -63,11 +66,14 @@ def written(book: Book, lane: str, seq: int, block: Block, sink: str) -> Written
     return Written(Windows(again.names) if block is None else Blocks(covers | first.erased), again)
 
 
-def _covers(book: Book, lane: str, seq: int) -> RangeSet:
+def _covers(book: Book, lane: str, seq: int, generation: int) -> RangeSet:
     """The offsets of the window that is written."""
     found = book.head(lane)
     # With at_most_once the window is committed before it is written.
     for one in (found.head.pending, found.head.last) if found is not None else ():
-        if one is not None and one.window.seq == seq:
+        if one is not None and one.attempt is not None and one.attempt.generation == generation:
             return book.covers(one.window)
-    raise LedgerContradiction(f"{book.stream}/{lane} has no window {seq}, and an attempt at it is writing")
+    raise Fenced(
+        f"generation {generation} no longer holds window {seq} of {book.stream}/{lane}. This attempt stops, and nothing "
+        "that it wrote counts."
+    )

@@ -83,7 +83,7 @@ class HBaseAggregates:
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
         given = chosen(rows, self._config.key, self._aggregates)
-        found = columns.written(self._book, context.lane, context.seq, self._block, self.name)
+        found = columns.written(self._book, context.lane, context.seq, context.generation, self._block, self.name)
         if found.first is not None:
             given = with_units(given, found.first, self._block)
         else:

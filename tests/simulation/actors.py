@@ -1,0 +1,135 @@
+"""Actors: each operation is a greenlet, which gives up control before an outside effect, dies there, or loses an answer.
+
+Everything that the product asks of a server begins with `effect`. So whatever can happen between two processes can happen
+between two effects, and the scheduler decides where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from greenlet import getcurrent, greenlet
+from thriftpy2.transport import TTransportException
+
+from tests.model import transport
+from tests.model.transport import Died
+
+DIES, SLEEPS = "dies", "sleeps"
+# An answer of HBase about rows, which is asked for again.
+ROWS_LOST, ROWS_APPLIED = "rows lost", "rows applied, and the answer lost"
+# Of the ledger's servers: what `tests/model/transport.py` does.
+ANSWERS = (*transport.DEATHS, *transport.DOUBTS)
+STOPS = (DIES, SLEEPS, ROWS_LOST, ROWS_APPLIED, *ANSWERS)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """What happens to an actor once: at its effect number `at`, counted from 0, or after the protocol's step of that name.
+
+    A lost answer is that of the write number `at`, to the ledger or to HBase.
+    """
+
+    how: str
+    at: int | str = 0
+
+
+class Actor(greenlet):
+    """One operation of a process. `machine` has its own clock."""
+
+    def __init__(self, act: Callable[[], object], stop: Stop | None, machine: int, name: str) -> None:
+        super().__init__(act)
+        self.stop = stop
+        self.machine = machine
+        self.name = name
+        self.effects = 0
+        self.rows = 0
+        self.asleep = False
+        self.died = False
+        # Whether what was to happen to it has happened.
+        self.stopped = False
+        # What the world keeps for it: its way to the ledger, its own look at the stream.
+        self.ledger: Any = None
+        self.opened: Any = None
+
+    def pass_on(self) -> None:
+        """Let others work, and go on when somebody wakes this one."""
+        self.asleep = True
+        self.parent.switch()
+        self.asleep = False
+
+    def meet(self) -> None:
+        """What its stop says happens now."""
+        self.stopped = True
+        if self.stop is not None and self.stop.how == DIES:
+            self.die()
+        self.pass_on()
+
+    def die(self) -> None:
+        self.died = True
+        raise Died(self.name)
+
+
+def current() -> Actor | None:
+    """Who acts now; None for the oracle, whose questions are no effects."""
+    found = getcurrent()
+    return found if isinstance(found, Actor) else None
+
+
+def effect() -> Actor | None:
+    """An outside effect begins. A killed actor raises at every further one: its `finally` blocks do nothing outside."""
+    actor = current()
+    if actor is None:
+        return None
+    if actor.died:
+        raise Died(actor.name)
+    stop = actor.stop
+    if stop is not None and stop.how in (DIES, SLEEPS) and stop.at == actor.effects:
+        actor.effects += 1
+        actor.meet()
+        return actor
+    actor.effects += 1
+    return actor
+
+
+def reached(step: str) -> None:
+    """A step of the protocol was just done."""
+    actor = current()
+    if actor is not None and not actor.stopped and actor.stop is not None and actor.stop.at == step:
+        actor.meet()
+
+
+def written(apply: Callable[[], object]) -> None:
+    """A write of rows, which HBase's clients repeat when its answer is lost."""
+    actor = effect()
+    if actor is not None and actor.stop is not None and actor.stop.how in (ROWS_LOST, ROWS_APPLIED):
+        actor.rows += 1
+        if actor.stop.at == actor.rows - 1:
+            actor.stopped = True
+            if actor.stop.how == ROWS_APPLIED:
+                apply()
+            raise TTransportException(message="the connection was lost")
+    apply()
+
+
+class Scheduler:
+    """Runs actors, one at a time, until each has ended, died or gone to sleep."""
+
+    def __init__(self) -> None:
+        self.asleep: list[Actor] = []
+
+    def run(self, actor: Actor) -> None:
+        with suppress(Died):
+            actor.switch()
+        if not actor.dead:
+            self.asleep.append(actor)
+
+    def wake(self, number: int) -> Actor | None:
+        """Let one of those that sleep go on."""
+        if not self.asleep:
+            return None
+        actor = self.asleep.pop(number % len(self.asleep))
+        self.run(actor)
+        return actor

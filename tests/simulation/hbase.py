@@ -1,0 +1,251 @@
+# ruff: noqa: N802 (the names are Thrift's)
+"""HBase's cells in memory, as its two Thrift interfaces give them: all versions, and the markers that deletes leave.
+
+A marker hides the cells up to its time, those too that are written after it, until a major compaction removes both.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import SimpleNamespace as Struct
+from typing import Any
+
+from tests.simulation.actors import effect, written
+
+NOW = (1 << 63) - 1
+MANY = 1 << 30
+
+Cells = dict[bytes, dict[int, bytes]]
+# (row, column with its family, value)
+Put = tuple[bytes, bytes, bytes]
+
+
+class Cluster:
+    """The tables, and what connections ask of them. Tables exist as soon as somebody names them."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, dict[bytes, Cells]] = defaultdict(dict)
+        # By (table, row): up to which time a column, or a whole family, is hidden; and single versions that are.
+        self._hidden: dict[tuple[str, bytes], dict[bytes, int]] = defaultdict(dict)
+        self._removed: set[tuple[str, bytes, bytes, int]] = set()
+        self.clock = 0
+        self.changes = 0
+        # Hears of each column or family that is hidden: table, row, column, and up to which time.
+        self.hears: Callable[[str, bytes, bytes, int], None] = lambda table, row, column, newest: None
+
+    # what is stored
+
+    def put(self, table: str, cells: Iterable[Put], timestamp: int) -> None:
+        self.changes += 1
+        for row, column, value in cells:
+            self.tables[table].setdefault(row, {}).setdefault(column, {})[timestamp] = value
+
+    def delete(self, table: str, row: bytes, column: bytes, newest: int) -> None:
+        """Hide a column, or a family (no colon), up to a time."""
+        self.changes += 1
+        self.hears(table, row, column, newest)
+        hidden = self._hidden[table, row]
+        hidden[column] = max(newest, hidden.get(column, -1))
+
+    def delete_version(self, table: str, row: bytes, column: bytes, timestamp: int) -> None:
+        self.changes += 1
+        self._removed.add((table, row, column, timestamp))
+
+    def compact(self) -> None:
+        """A major compaction: what is hidden is gone, and so are the markers."""
+        for name, rows in self.tables.items():
+            for row in [*rows]:
+                kept = {column: self.versions(name, row, column) for column in rows[row]}
+                rows[row] = {column: found for column, found in kept.items() if found}
+                if not rows[row]:
+                    del rows[row]
+        self._hidden.clear()
+        self._removed.clear()
+
+    def versions(self, table: str, row: bytes, column: bytes, below: int = NOW) -> dict[int, bytes]:
+        """What a reader sees of a column: by time, below a time."""
+        found = self.tables[table].get(row, {}).get(column, {})
+        hidden = self._hidden.get((table, row))
+        until = max(hidden.get(column, -1), hidden.get(column.partition(b":")[0], -1)) if hidden else -1
+        return {
+            at: value
+            for at, value in found.items()
+            if until < at < below and (not self._removed or (table, row, column, at) not in self._removed)
+        }
+
+    def newest(
+        self, table: str, row: bytes, below: int = NOW, wanted: Sequence[bytes] | None = None
+    ) -> dict[bytes, tuple[bytes, int]]:
+        """Of each column the newest value and its time."""
+        found = {}
+        for column in self.tables[table].get(row, ()):
+            if wanted and column not in wanted and column.partition(b":")[0] not in wanted:
+                continue
+            if versions := self.versions(table, row, column, below):
+                at = max(versions)
+                found[column] = (versions[at], at)
+        return found
+
+    def rows(self, table: str, start: bytes, stop: bytes | None) -> list[bytes]:
+        return sorted(row for row in self.tables[table] if start <= row and (not stop or row < stop))
+
+    def everything(self, table: str) -> Iterator[tuple[bytes, bytes, int]]:
+        """Every cell that a reader can see, by row, column and time."""
+        for row, columns in self.tables[table].items():
+            for column in columns:
+                for at in self.versions(table, row, column):
+                    yield row, column, at
+
+
+class Connection:
+    """What Thrift 1 and happybase ask: the names of the methods are theirs."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.client = self
+
+    def close(self) -> None: ...
+
+    def table(self, name: str) -> Any:
+        def scan(
+            row_start: bytes = b"",
+            row_stop: bytes | None = None,
+            limit: int = MANY,
+            columns: Sequence[bytes] | None = None,
+            timestamp: int | None = None,
+            include_timestamp: bool = False,
+            reverse: bool = False,
+            **_: Any,
+        ) -> Iterator[tuple[bytes, dict[bytes, Any]]]:
+            effect()
+            # A reversed scan begins at `row_start`, inclusive, and goes down to `row_stop`, exclusive.
+            rows = self._cluster.rows(name, *((row_start, row_stop) if not reverse else (row_stop or b"", None)))
+            if reverse:
+                rows = [row for row in reversed(rows) if (row_stop or b"") < row <= row_start]
+            given = 0
+            for row in rows:
+                cells = self._cluster.newest(name, row, NOW if timestamp is None else timestamp, columns)
+                if cells and given < limit:
+                    given += 1
+                    yield row, dict(cells) if include_timestamp else {at: one[0] for at, one in cells.items()}
+
+        return Struct(scan=scan)
+
+    def get(self, table: bytes, row: bytes, column: bytes, _: object) -> list[Any]:
+        effect()
+        found = self._cluster.newest(table.decode(), row, wanted=[column])
+        return [Struct(value=value, timestamp=at) for value, at in found.values()]
+
+    def getRowTs(self, table: bytes, row: bytes, until: int, _: object) -> list[Any]:
+        effect()
+        found = self._cluster.newest(table.decode(), row, until)
+        return [Struct(row=row, columns=_structs(found))] if found else []
+
+    def getVerTs(self, table: bytes, row: bytes, column: bytes, until: int, number: int, _: object) -> list[Any]:
+        effect()
+        found = self._cluster.versions(table.decode(), row, column, until)
+        return [Struct(value=found[at], timestamp=at) for at in sorted(found, reverse=True)[:number]]
+
+    def getRowsWithColumns(self, table: bytes, rows: Sequence[bytes], columns: Sequence[bytes], _: object) -> list[Any]:
+        effect()
+        found = ((row, self._cluster.newest(table.decode(), row, wanted=columns)) for row in sorted({*rows}))
+        return [Struct(row=row, columns=_structs(cells)) for row, cells in found if cells]
+
+    def deleteAllTs(self, table: bytes, row: bytes, column: bytes, newest: int, _: object) -> None:
+        written(lambda: self._cluster.delete(table.decode(), row, column, newest))
+
+    def mutateRowsTs(self, table: bytes, rows: Sequence[Any], timestamp: int, _: object) -> None:
+        def apply() -> None:
+            for one in rows:
+                for change in one.mutations:
+                    if change.isDelete:
+                        self._cluster.delete(table.decode(), one.row, change.column, timestamp)
+                    else:
+                        self._cluster.put(table.decode(), [(one.row, change.column, change.value)], timestamp)
+
+        written(apply)
+
+    def mutateRow(self, table: bytes, row: bytes, changes: Sequence[Any], _: object) -> None:
+        self.mutateRowsTs(table, [Struct(row=row, mutations=changes)], self._time(), _)
+
+    def mutateRows(self, table: bytes, rows: Sequence[Any], _: object) -> None:
+        self.mutateRowsTs(table, rows, self._time(), _)
+
+    def checkAndPut(
+        self, table: bytes, row: bytes, column: bytes, expected: bytes | None, put: Any, _: object = None
+    ) -> bool:
+        effect()
+        now = self._cluster.newest(table.decode(), row, wanted=[column]).get(column)
+        if (now[0] if now else None) != expected:
+            return False
+        self._cluster.put(table.decode(), [(row, put.column, put.value)], self._time())
+        return True
+
+    def _time(self) -> int:
+        """The region server's: it gives two writes to one cell different times."""
+        self._cluster.clock += 1
+        return self._cluster.clock
+
+
+class Connection2:
+    """What Thrift 2 asks."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.client = self
+
+    def close(self) -> None: ...
+
+    def tableExists(self, _: object) -> bool:
+        effect()
+        return True
+
+    def putMultiple(self, table: bytes, puts: Sequence[Any]) -> None:
+        def apply() -> None:
+            for put in puts:
+                for one in put.columnValues:
+                    column = b"%b:%b" % (one.family, one.qualifier)
+                    self._cluster.put(table.decode(), [(put.row, column, one.value)], one.timestamp)
+
+        written(apply)
+
+    def get(self, table: bytes, get: Any) -> Any:
+        effect()
+        return self._result(table.decode(), get.row, get)
+
+    def getScannerResults(self, table: bytes, scan: Any, number: int) -> list[Any]:
+        effect()
+        rows = self._cluster.rows(table.decode(), scan.startRow, scan.stopRow)
+        found = (self._result(table.decode(), row, scan) for row in rows)
+        return [one for one in found if one.columnValues][:number]
+
+    def deleteMultiple(self, table: bytes, deletes: Sequence[Any]) -> list[Any]:
+        def apply() -> None:
+            for one in deletes:
+                for cell in one.columns:
+                    column = b"%b:%b" % (cell.family, cell.qualifier)
+                    self._cluster.delete_version(table.decode(), one.row, column, cell.timestamp)
+
+        written(apply)
+        return []
+
+    def _result(self, table: str, row: bytes, asked: Any) -> Any:
+        below = asked.timeRange.maxStamp if asked.timeRange is not None else NOW
+        wanted = [
+            one.family if one.qualifier is None else b"%b:%b" % (one.family, one.qualifier) for one in asked.columns
+        ]
+        values = []
+        for column in sorted(self._cluster.tables[table].get(row, ())):
+            family, _, qualifier = column.partition(b":")
+            if column in wanted or family in wanted:
+                versions = self._cluster.versions(table, row, column, below)
+                values += [
+                    Struct(family=family, qualifier=qualifier, value=versions[at], timestamp=at)
+                    for at in sorted(versions, reverse=True)[: asked.maxVersions or 1]
+                ]
+        return Struct(row=row, columnValues=values)
+
+
+def _structs(cells: dict[bytes, tuple[bytes, int]]) -> dict[bytes, Any]:
+    return {column: Struct(value=value, timestamp=at) for column, (value, at) in cells.items()}

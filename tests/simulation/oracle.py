@@ -1,0 +1,395 @@
+"""The oracle: it knows what was produced and what each request named, and says what readers must find.
+
+It keeps what is expected of each sink, by coordinate. That changes only with a commit: a first read stores all that the
+window covers, a replay what its request named, and an erasure takes away what its request named. Nothing else changes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tests.model.promises import Promises
+from tests.model.sink import Coordinate, Results, Row
+from tests.simulation.kafka import Message
+from tests.simulation.programs import Request
+from tests.simulation.work import LATEST, LETTERS, ROWS, SUMS, Place
+from tidemark.ledger.book import Book, Committed
+from tidemark.ledger.ordering import Epochs
+from tidemark.ledger.records import INGEST, Attempt, Guarantee, LaneKind
+from tidemark.ledger.verifying import verify
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+from tidemark.runs import erasing
+from tidemark.sinks.aggregates.computed import Aggregate
+from tidemark.sinks.aggregates.table import aggregate_table, totals
+from tidemark.sinks.hbase.rows import MARK_FAMILY, parse_key
+from tidemark.sinks.hbase.table import result_table
+from tidemark.sinks.latest.table import latest_table
+from tidemark.sinks.reading import hbase_rows
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+HBASE = "hbase_default"
+AGGREGATES = (Aggregate("n", "count", None, "integer"), Aggregate("s", "sum", "number", "integer"))
+# None: the dead letters.
+Sink = str | None
+Expected = Mapping[Place, Message]
+
+
+class Wrong(AssertionError):
+    """The product has broken a promise."""
+
+
+def check(holds: object, what: str) -> None:
+    if not holds:
+        raise Wrong(what)
+
+
+def each(ranges: Iterable[OffsetRange]) -> set[Place]:
+    return {(one.partition, offset) for one in ranges for offset in range(one.start, one.until)}
+
+
+def said(places: Iterable[Place]) -> str:
+    return ", ".join(f"{at}@{offset}" for at, offset in sorted(places))
+
+
+def _coordinate(place: Place) -> Coordinate:
+    at, offset = place
+    return at.topic, at.incarnation, at.partition, offset
+
+
+@dataclass(frozen=True)
+class State:
+    """What counted at one moment, in each sink."""
+
+    of: Mapping[Sink, Expected]
+
+    def sums(self) -> dict[int, tuple[int, int]]:
+        found: dict[int, tuple[int, int]] = {}
+        for one in self.of[SUMS].values():
+            number, total = found.get(one.key, (0, 0))
+            found[one.key] = number + 1, total + one.number
+        return found
+
+
+class Changes(Promises):
+    """The promises of `tests/model`, of a Kafka in which offsets may have no message."""
+
+    def __init__(self, oracle: Oracle, results: Results) -> None:
+        super().__init__(oracle.world.ledger.network, results)
+        self._oracle = oracle
+
+    def _is_there(self, coordinate: Coordinate, generation: int, why: str) -> None:
+        place = TopicPartition(coordinate[0], coordinate[2], coordinate[1]), coordinate[3]
+        read = self._oracle.world.read_by.get(generation, {}).get(place)
+        if read is not None and not read.bad:
+            super()._is_there(coordinate, generation, why)
+
+
+class Oracle:
+    """Follows one world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.book: Book = world.opened.book
+        names = [one.name for one in world.opened.stream.sinks]
+        self.sinks: list[Sink] = [*names, None]
+        self.expected: dict[Sink, dict[Place, Message]] = {sink: {} for sink in self.sinks}
+        # Committed before they were read, and without a receipt yet: rows of them may be there, by generation.
+        self.unsure: dict[Sink, dict[Place, int]] = {sink: {} for sink in self.sinks}
+        self._without_receipt: dict[int, tuple[str, int]] = {}
+        self.erased: dict[Place, int] = {}
+        self.requests: dict[tuple[LaneKind, str], list[Request]] = {}
+        self.lanes: dict[str, Request] = {}
+        self.proposed: dict[bytes, Request | None] = {}
+        self._applied = 0
+        self.seen: set[int] = set()
+        # Commits come before rows, so a reader beside one may miss anything.
+        self._later = world.setting.guarantee == Guarantee.AT_MOST_ONCE
+        # How often the servers had changed when it looked last.
+        self._looked = (-1, -1)
+        self._learned = -1
+        self.identity: dict[Place, int] = {}
+        self.places: dict[int, Place] = {}
+        self.keys: dict[Place, int] = {}
+        self.states: list[State] = [State({sink: {} for sink in self.sinks})]
+        self.met: Counter[str] = Counter()
+        self.results = Results()
+        self.promises = Changes(self, self.results)
+        self.promises.commits_records = world.store.commits_records
+        self.promises.notes_cuts = world.setting.guarantee != Guarantee.NONE
+        world.found_by_key = self._found_by_key
+        world.writes_rows, world.row_stored, world.hbase.hears = self._writes_rows, self._row_stored, self._hidden
+
+    # what it hears of
+
+    def asks(self, request: Request) -> None:
+        self.requests.setdefault((request.kind, request.run), []).append(request)
+
+    def _writes_rows(self, messages: Mapping[Place, Message], attempt: Attempt) -> None:
+        """An attempt is about to write rows: the promises know of them."""
+        register = self.book.register()
+        assert register is not None
+        epochs = Epochs(register[1].topics)
+        for (at, offset), one in messages.items():
+            self.promises.keys[one.number] = one.key
+            self.promises.writes(_coordinate((at, offset)), attempt.generation, attempt.ordinal, epochs.of(at, offset))
+
+    def _row_stored(self, place: Place, generation: int) -> None:
+        number = self.world.read_by[generation][place].number
+        self.results.write({_coordinate(place): Row(number, self.world.ledger.network.calls)}, generation)
+
+    def _found_by_key(self, key: int, places: frozenset[Place]) -> None:
+        others = {place for place in places if place in self.keys and self.keys[place] != key}
+        check(not others, f"messages of other keys were found by their key: {said(others)}")
+
+    def _hidden(self, table: str, row: bytes, column: bytes, newest: int) -> None:
+        """The marks of a row are hidden up to a time: so the row is gone."""
+        if table == ROWS and column == MARK_FAMILY.encode():
+            place = parse_key(row)
+            self.results.sweep(RangeSet([OffsetRange(place.partition, place.offset, place.offset + 1)]), newest + 1)
+
+    # what was committed
+
+    def learn(self) -> None:
+        """What each newly committed window was allowed to change."""
+        if self._learned == self.world.ledger.network.state:
+            return
+        self._learned = self.world.ledger.network.state
+        self._learn_lanes()
+        self.promises.look()
+        windows = self.book.committed() if self.book.head(INGEST) is not None else []
+        new = sorted((one for one in windows if one.generation not in self.seen), key=lambda one: one.generation)
+        for one in new:
+            self.seen.add(one.generation)
+            self._learn(one)
+        if self._resolve(windows) or new:
+            self.states.append(State({sink: dict(found) for sink, found in self.expected.items()}))
+
+    def _learn_lanes(self) -> None:
+        """Which request each lane is of: that of the actor whose write has opened it."""
+        applied = self.world.ledger.network.applied
+        for _, key, value in applied[self._applied :]:
+            if key[0] == "register":
+                for lane in json.loads(value)["lanes"]:
+                    if lane != INGEST and lane not in self.lanes:
+                        request = self.proposed.get(value)
+                        check(request, f"{lane} was opened by nobody who asked for it")
+                        self.lanes[lane] = request
+        self._applied = len(applied)
+
+    def _learn(self, one: Committed) -> None:
+        record, covers, gone = one.record, each(one.covers), each(one.erased)
+        lane, first = record.lane, not record.kind.reads_again and record.window.guarantee != Guarantee.NONE
+        self.met[f"windows of a {record.kind}"] += 1
+        named = covers if record.kind in (LaneKind.INGEST, LaneKind.BACKFILL) else self.lanes[lane].named & covers
+        if first:
+            again = {*self.identity} & covers & {place for found in self.expected.values() for place in found}
+            check(not again, f"{lane}/{record.seq} reads first what was read before: {said(again)}")
+        check(gone <= named, f"{lane}/{record.seq} has erased what nobody named: {said(gone - named)}")
+        check(not covers & self.erased.keys(), f"{lane}/{record.seq} brings back {said(covers & self.erased.keys())}")
+        for place in gone:
+            self.erased[place] = self.world.ledger.network.calls
+        later = record.window.guarantee == Guarantee.AT_MOST_ONCE
+        if later and covers - gone:
+            self._without_receipt[one.generation] = (lane, record.seq)
+        for sink in self.sinks:
+            if gone:
+                self._take_away(sink, gone)
+            if record.kind != LaneKind.ERASE and record.window.counts_for(sink):
+                if later:
+                    self._take_away(sink, covers)
+                    self.unsure[sink] |= dict.fromkeys(covers, one.generation)
+                else:
+                    self._count(sink, named, one.generation)
+        if not later:
+            self._identify(one.generation)
+
+    def _take_away(self, sink: Sink, places: set[Place]) -> None:
+        for found in (self.expected[sink], self.unsure[sink]):
+            for place in places & found.keys():
+                del found[place]
+
+    def _count(self, sink: Sink, places: Iterable[Place], generation: int) -> None:
+        """These places have what this attempt has read there, and nothing where it has found nothing."""
+        read, expected = self.world.read_by.get(generation, {}), self.expected[sink]
+        for place in places:
+            expected.pop(place, None)
+            one = read.get(place)
+            if one is not None and one.bad == (sink is None):
+                expected[place] = one
+
+    def _identify(self, generation: int) -> None:
+        for place, one in self.world.read_by.get(generation, {}).items():
+            known = self.identity.setdefault(place, one.number)
+            check(known == one.number, f"{said([place])} names two messages, {known} and {one.number}")
+            self.keys[place] = one.key
+            other = self.places.setdefault(one.number, place)
+            check(other == place, f"message {one.number} is stored as {said([other])} and as {said([place])}")
+
+    def _resolve(self, windows: Iterable[Committed]) -> bool:
+        """Windows that were committed before they were read, and have their receipts now; whether there are any."""
+        there = [one for one in windows if one.generation in self._without_receipt and one.record.receipt is not None]
+        for one in there:
+            del self._without_receipt[one.generation]
+            self._identify(one.generation)
+            for sink in self.sinks:
+                mine = {place for place, found in self.unsure[sink].items() if found == one.generation}
+                self._take_away(sink, mine)
+                self._count(sink, mine, one.generation)
+        return bool(there)
+
+    # what readers find
+
+    def rows(self, sink: Sink, book: Book | None = None) -> dict[Place, tuple[int, int]]:
+        """Key and number of each row, as the product's reader gives them."""
+        found: dict[Place, tuple[int, int]] = {}
+        table = result_table(self.world.opened.connections, HBASE, LETTERS if sink is None else ROWS)
+        for row in hbase_rows(book or self.book, table, sink):
+            place = row.place.partition, row.place.offset
+            check(place not in found, f"a reader was given {said([place])} twice")
+            names = ("key", "value") if sink is None else ("id", "number")
+            key, number = (int(row.fields.get(name, b"-1")) for name in names)
+            found[place] = key, number
+        return found
+
+    def sums(self, book: Book | None = None) -> dict[int, tuple[int, int]]:
+        table = aggregate_table(self.world.opened.connections, HBASE, SUMS)
+        found = totals(book or self.book, table, AGGREGATES)
+        return {int(key[0] or b""): (int(values["n"]), int(values["s"])) for key, values in found}
+
+    def latest(self, book: Book | None = None) -> dict[int, int]:
+        table = latest_table(self.world.opened.connections, HBASE, LATEST)
+        rows = table.newest((book or self.book).authority(LATEST))
+        return {int(row.fields["id"]): int(row.fields["number"]) for row in rows}
+
+    def look(self) -> None:
+        """Everything that readers find now is what is expected now."""
+        now = self.world.ledger.network.state, self.world.hbase.changes
+        if now == self._looked or self.book.head(INGEST) is None:
+            return
+        self._looked = now
+        self.learn()
+        for sink in ("hbase", None):
+            if sink in self.expected:
+                self._check_rows(sink, self.rows(sink), self.expected[sink])
+        if SUMS in self.expected and not self.unsure[SUMS]:
+            found, want = self.sums(), self.states[-1].sums()
+            check(found == want, f"totals are {found}, and should be {want}")
+        if LATEST in self.expected and not self.unsure[LATEST]:
+            newest: dict[int, int] = {}
+            for one in self.expected[LATEST].values():
+                newest[one.key] = max(one.number, newest.get(one.key, 0))
+            found_latest = self.latest()
+            check(found_latest == newest, f"the newest values are {found_latest}, and should be {newest}")
+
+    def _check_rows(self, sink: Sink, rows: Mapping[Place, tuple[int, int]], expected: Expected) -> None:
+        what = "dead letters" if sink is None else "rows"
+        lost = expected.keys() - rows.keys()
+        check(not lost, f"{what} of messages that nobody named are gone: {said(lost)}")
+        extra = rows.keys() - expected.keys() - self.unsure[sink].keys()
+        check(not extra, f"{what} that nobody expects: {said(extra)}")
+        other = {at for at, one in expected.items() if rows[at] != (one.key, one.number)}
+        check(not other, f"{what} of other messages: {said(other)}")
+
+    def saw_rows(self, rows: Mapping[Place, tuple[int, int]], since: int) -> None:
+        """A reader's answer, of a moment between that state and now."""
+        self.learn()
+        if self._later:
+            return
+        states = [{at: (one.key, one.number) for at, one in state.of["hbase"].items()} for state in self.states[since:]]
+        # A reader of rows is steady piece by piece: each row was right at some moment.
+        places = {place for state in states for place in state} | rows.keys()
+        wrong = {at for at in places if rows.get(at) not in [state.get(at) for state in states]}
+        check(not wrong, f"a reader of rows saw what never counted: {said(wrong)}")
+
+    def saw_sums(self, found: Mapping[int, tuple[int, int]], since: int) -> None:
+        self.learn()
+        if self._later:
+            return
+        states = [state.sums() for state in self.states[since:]]
+        check(found in states, f"a reader of totals saw {found}, which never counted: {states}")
+
+    def saw_latest(self, found: Mapping[int, int], since: int) -> None:
+        self.learn()
+        if self._later:
+            return
+        states = []
+        for state in self.states[since:]:
+            newest: dict[int, int] = {}
+            for one in state.of[LATEST].values():
+                newest[one.key] = max(one.number, newest.get(one.key, 0))
+            states.append(newest)
+        keys = {key for state in states for key in state} | found.keys()
+        wrong = [key for key in keys if found.get(key) not in [state.get(key) for state in states]]
+        check(not wrong, f"a reader of the newest values saw what never counted of keys {wrong}")
+
+    # what requests have come to
+
+    def ended_well(self, request: Request, writes: int) -> None:
+        """A command has ended without an error: it did what it was asked for, or said that it did not."""
+        self.learn()
+        if request.dry:
+            check(not writes, f"a dry run of {request.kind.value} {request.run} has written")
+            return
+        self.met[f"{request.kind.value} done"] += 1
+        if request.kind == LaneKind.ERASE:
+            left = request.named - self.erased.keys()
+            check(not left, f"erase {request.run} has ended well, and did not erase {said(left)}")
+            return
+        first = request.kind == LaneKind.BACKFILL
+        windows = [one for one in self.book.committed() if first or one.record.attempt.run == request.run]
+        covered = {place for one in windows for place in each(one.covers)}
+        left = request.named - covered - self.erased.keys() - request.left_out
+        check(not left, f"{request.kind.value} {request.run} has ended well, and did not read {said(left)}")
+
+    def open_lanes(self) -> list[str]:
+        found = self.book.register()
+        return sorted(one for one in found[1].lanes if one != INGEST) if found else []
+
+    def at_rest(self) -> None:
+        """Nothing is open, the ledger is whole, and nothing is left of what was erased."""
+        self.look()
+        check(not self.open_lanes(), f"open for ever: {self.open_lanes()}")
+        wrong = verify(self.book)
+        check(not wrong, f"the ledger is not whole: {wrong}")
+        self._nothing_erased_is_left()
+        self._coverage()
+
+    def _nothing_erased_is_left(self) -> None:
+        if not self.erased:
+            return
+        left: dict[str, set[Place]] = {}
+        for table in (ROWS, SUMS, LATEST, LETTERS):
+            for cell in self.world.hbase.everything(table):
+                if made := self.world.made_of.get((table, *cell), frozenset()) & self.erased.keys():
+                    left.setdefault(table, set()).update(made)
+        if not left:
+            return
+        ranges = [OffsetRange(at, offset, offset + 1) for at, offset in self.erased]
+        named = {
+            one.place.get("table") for one in erasing.remaining(self.world.opened, RangeSet(ranges)) if one.remains
+        }
+        for table, places in left.items():
+            check(table in named, f"{table} still holds something of erased messages: {said(places)}")
+
+    def _coverage(self) -> None:
+        """The positions of the ingest are what it has covered."""
+        head = self.book.head(INGEST)
+        if head is None or self.world.setting.guarantee == Guarantee.NONE:
+            return
+        ends: dict[Any, int] = {}
+        for one in self.book.committed():
+            if one.record.lane == INGEST:
+                for part in one.covers:
+                    ends[part.partition] = max(part.until, ends.get(part.partition, 0))
+        reached = head.head.offsets()
+        wrong = {at: end for at, end in ends.items() if at in reached and reached[at] < end}
+        check(not wrong, f"the ingest has covered more than its positions say: {wrong}")
+
+
+__all__ = ["Oracle", "State", "Wrong", "check", "each", "said"]

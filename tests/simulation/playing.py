@@ -1,0 +1,321 @@
+"""Playing a program of steps in a new world, and shortening one that fails."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tests.simulation import programs
+from tests.simulation.actors import Stop, current
+from tests.simulation.clocks import STEP_MS
+from tests.simulation.kafka import KEYS, TOPIC
+from tests.simulation.ledger import writes
+from tests.simulation.oracle import Oracle, Wrong, check, each
+from tests.simulation.programs import EXITS, Request, commands
+from tests.simulation.steps import Program, Step
+from tests.simulation.work import LATEST, SUMS, Place
+from tests.simulation.world import World, simulated
+from tidemark.errors import TidemarkError
+from tidemark.ledger.records import INGEST, LaneKind
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+
+
+@dataclass(frozen=True)
+class Failure:
+    kind: str
+    text: str
+
+
+class Play:
+    """One world, in which steps are done one after the other."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.world = World(program.setting)
+        self.oracle = Oracle(self.world)
+        self.met = self.oracle.met
+        self._note_proposals()
+
+    def _note_proposals(self) -> None:
+        """Which request a value of the register comes from."""
+        asked = self.world.ledger.swap
+
+        def proposed(key: Any, expected: bytes | None, value: bytes) -> bool:
+            if key[0] == "register":
+                self.oracle.proposed.setdefault(value, getattr(current(), "request", None))
+            return asked(key, expected, value)
+
+        self.world.ledger.swap = proposed  # type: ignore[method-assign]
+
+    def whole(self) -> None:
+        for number, step in enumerate(self.program.steps):
+            self.do(number, step)
+        self.rest()
+
+    # steps
+
+    def do(self, number: int, step: Step) -> None:
+        self.met[step.name] += 1
+        happens = self._of_kafka(step) or self._of_machines(step)
+        if happens is not None:
+            happens()
+        elif step.name == "wake":
+            self.world.scheduler.wake(step.a)
+        elif (act := self._of_people(step)) is not None:
+            self._run(act[0], step, act[1])
+        self.world.pass_by(STEP_MS)
+        self.oracle.look()
+
+    def _run(self, act: Callable[[], object], step: Step, request: Request | None) -> None:
+        def whole() -> None:
+            mine = current()
+            assert mine is not None
+            mine.request = request  # type: ignore[attr-defined]
+            if self._refusable(act, step.name) and request is not None:
+                self.oracle.ended_well(request, writes())
+
+        self.world.run(whole, step.stop, step.run, f"{step.name} {step.run}")
+
+    def _refusable(self, act: Callable[[], object], name: str) -> bool:
+        """Do it; False where the product refuses it."""
+        try:
+            act()
+        except TidemarkError as problem:
+            self.met[f"{name}: {type(problem).__name__}"] += 1
+            return False
+        except EXITS:
+            return False
+        return True
+
+    def _of_kafka(self, step: Step) -> Callable[[], object] | None:
+        kafka, a, b = self.world.kafka, step.a, step.b
+        found: dict[str, Callable[[], object]] = {
+            "produce": lambda: kafka.produce(1 + a % 9, a + b, bad=b == 5),
+            "begin": lambda: kafka.begin(1 + a % 5, a + b),
+            "commit": lambda: kafka.end(a, commit=True),
+            "abort": lambda: kafka.end(a, commit=False),
+            "compact": lambda: kafka.compact(a % 4),
+            "retain": lambda: kafka.retain(1 + a % 3),
+            "cut": lambda: kafka.cut(a, 1 + b, a % 9),
+            "lead": lambda: kafka.lead(a),
+            "recreate": lambda: kafka.recreate(1 + a % 3, b),
+            "add partition": self._add_partition,
+            "major": self.world.hbase.compact,
+        }
+        return found.get(step.name)
+
+    def _add_partition(self) -> None:
+        """Once the ledger knows those that are there: of an order that changed before nobody could know."""
+        register = self.oracle.book.register()
+        known = register[1].topics.get(TOPIC) if register else None
+        if known and (known[-1].topic_id, known[-1].partitions) == (
+            self.world.kafka.topic_id,
+            len(self.world.kafka.logs),
+        ):
+            self.world.kafka.add_partition()
+
+    def _of_machines(self, step: Step) -> Callable[[], object] | None:
+        if step.name == "time":
+            return lambda: self.world.pass_by(40_000 * (1 + step.b))
+        if step.name == "clock":
+            ahead = (-600_000, -40_000, 0, 40_000, 600_000, 0)[step.b]
+            return lambda: self.world.clocks.jump(step.a, ahead)
+        if step.name == "isolation":
+            other = {"read_committed": "read_uncommitted", "read_uncommitted": "read_committed"}
+
+            def change() -> None:
+                self.world.isolation = other[self.world.isolation]
+                self.world.opened = self.world.open()
+
+            return change
+        return None
+
+    def _of_people(self, step: Step) -> tuple[Callable[[], object], Request | None] | None:
+        name = f"run {step.run}"
+        if step.name in ("ingest", "take over"):
+            return (lambda: programs.ingest(name, take_over=step.name == "take over")), None
+        if step.name in ("replay", "backfill", "erase", "erase key"):
+            request = self._asked(step, name)
+            return (request.begin, request) if request is not None else None
+        if step.name == "again":
+            lanes = self.oracle.open_lanes()
+            request = self.oracle.lanes.get(lanes[step.a % len(lanes)]) if lanes else None
+            return (request.begin, request) if request is not None else None
+        if step.name in ("cancel", "pause", "resume"):
+            lanes = self.oracle.open_lanes()
+            act = getattr(programs, step.name)
+            return ((lambda: act(lanes[step.a % len(lanes)])), None) if lanes else None
+        return self._reader(step)
+
+    def _reader(self, step: Step) -> tuple[Callable[[], object], Request | None] | None:
+        oracle, since = self.oracle, len(self.oracle.states) - 1
+        if step.name == "rows" and "hbase" in oracle.expected:
+            return (lambda: oracle.saw_rows(oracle.rows("hbase", _book()), since)), None
+        if step.name == "totals" and SUMS in oracle.expected:
+            return (lambda: oracle.saw_sums(oracle.sums(_book()), since)), None
+        if step.name == "newest" and LATEST in oracle.expected:
+            return (lambda: oracle.saw_latest(oracle.latest(_book()), since)), None
+        return None
+
+    def _asked(self, step: Step, name: str) -> Request | None:
+        if self.oracle.book.head(INGEST) is None:
+            return None
+        covered = self.oracle.book.authority().covered()
+        a, b = step.a, step.b
+        if step.name == "erase key":
+            # It names what the command finds.
+            return self._noted(Request(LaneKind.ERASE, name, frozenset(), key=str(a % KEYS)))
+        if step.name == "erase":
+            request = Request(LaneKind.ERASE, name, self._some(a, b % 3, covered), dry=a % 11 == 1)
+        elif step.name == "replay":
+            sinks = (None, None, ("sums",), ("hbase",), None, ("latest",))[(a + b) % 6]
+            sinks = sinks if sinks is None or sinks[0] in self.oracle.expected else None
+            more = {"order": ("oldest", "newest")[b % 2], "at_once": 1 + (a % 4 == 0) * (1 + b % 2)}
+            request = Request(LaneKind.REPLAY, name, self._some(a, b, covered), sinks, dry=a % 11 == 1, options=more)
+        else:
+            head = self.oracle.book.head(INGEST)
+            assert head is not None
+            below = RangeSet(OffsetRange(at, 0, offset) for at, offset in head.head.offsets().items() if offset)
+            mode = ("only_missing", "reprocess")[a % 2]
+            more = {"order": ("oldest", "newest")[b % 2], "at_once": 1 + (a % 4 == 0), "mode": mode}
+            request = Request(LaneKind.BACKFILL, name, self._some(a, b + 3, below), dry=a % 11 == 1, options=more)
+        return self._noted(request) if request.named else None
+
+    def _noted(self, request: Request) -> Request:
+        self.oracle.asks(request)
+        return request
+
+    @staticmethod
+    def _some(a: int, b: int, within: RangeSet) -> frozenset[Place]:
+        """A range, or single offsets."""
+        places = sorted(each(within))
+        if not places:
+            return frozenset()
+        if a % 3 == 0:
+            return frozenset(places[a * n % len(places)] for n in range(1, 2 + b))
+        return frozenset(places[a % len(places) :][: 1 + b])
+
+    # rest
+
+    def rest(self) -> None:
+        """Whoever sleeps wakes; all is repeated, or else given up. Then everything has to be in order."""
+        while self.world.scheduler.asleep:
+            self.world.scheduler.wake(0)
+            self.world.pass_by(STEP_MS)
+        self.world.clocks.ahead = [0] * len(self.world.clocks.ahead)
+        # Late writes arrive, and leases end.
+        for _ in range(8):
+            self.world.ledger.network.tick()
+        self.world.pass_by(3_600_000)
+        self.oracle.look()
+        self._last("last ingest", lambda: programs.ingest("last"), None)
+        for lane in self.oracle.open_lanes():
+            request = self.oracle.lanes[lane]
+            self._refusable_here("resume", lambda lane=lane: programs.resume(lane))
+            if not self._last("last again", request.begin, request):
+                self._last("last cancel", lambda lane=lane: programs.cancel(lane), None)
+        self._last("last ingest", lambda: programs.ingest("very last"), None)
+        self.oracle.at_rest()
+
+    def _refusable_here(self, name: str, act: Callable[[], object]) -> None:
+        self._last(name, act, None)
+
+    def _last(self, name: str, act: Callable[[], object], request: Request | None) -> bool:
+        done = False
+
+        def whole() -> None:
+            nonlocal done
+            mine = current()
+            assert mine is not None
+            mine.request = request  # type: ignore[attr-defined]
+            done = self._refusable(act, name)
+
+        self.world.run(whole, None, 0, name)
+        check(not self.world.scheduler.asleep, f"{name} does not end")
+        self.oracle.look()
+        return done
+
+
+def _book() -> Any:
+    actor = current()
+    assert actor is not None
+    return actor.opened.book
+
+
+@contextmanager
+def stage() -> Iterator[None]:
+    """Everything that stands in for servers and terminals, for any number of plays."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with simulated(), commands():
+            yield
+    finally:
+        logging.disable(before)
+
+
+def failure_of(program: Program, met: Counter[str] | None = None) -> Failure | None:
+    """Play a program on a stage; how it fails, if it does. Any exception but a refusal is a failure."""
+    play: Play | None = None
+    try:
+        play = Play(program)
+        play.whole()
+    except Wrong as problem:
+        return Failure(_kind("wrong", str(problem)), str(problem))
+    except Exception as problem:
+        name = type(problem).__name__
+        return Failure(_kind(name, str(problem)), f"{name}: {problem}")
+    finally:
+        if met is not None and play is not None:
+            met += play.met
+    return None
+
+
+def _kind(name: str, text: str) -> str:
+    """What two failures of one kind share: the words before any number."""
+    import re
+
+    return f"{name}: {re.split(r'[0-9{]', re.sub(r'(replay|erase|backfill)-[0-9a-f]{12}', 'LANE', text))[0][:60]}"
+
+
+def shortened(program: Program, failure: Failure) -> tuple[Program, Failure]:
+    """A program that fails in the same way: with fewer steps, then fewer stops, then smaller numbers."""
+
+    def fails(other: Program) -> Failure | None:
+        found = failure_of(other)
+        return found if found is not None and found.kind == failure.kind else None
+
+    for size in (8, 4, 2, 1, 1):
+        at = len(program.steps)
+        while at >= 0:
+            fewer = replace(program, steps=program.steps[:at] + program.steps[at + size :])
+            if fewer.steps != program.steps and (found := fails(fewer)):
+                program, failure = fewer, found
+            at -= size
+    for at, step in enumerate(program.steps):
+        for simpler in _simpler(step):
+            if simpler == program.steps[at]:
+                continue
+            other = replace(program, steps=(*program.steps[:at], simpler, *program.steps[at + 1 :]))
+            if found := fails(other):
+                program, failure = other, found
+    return program, failure
+
+
+def _simpler(step: Step) -> Iterator[Step]:
+    yield replace(step, stop=None)
+    for number in (0, 1, 2, 3, 5):
+        if number < step.a:
+            yield replace(step, a=number)
+            break
+    if step.b:
+        yield replace(step, b=0)
+    if isinstance(step.stop, Stop) and isinstance(step.stop.at, int):
+        yield replace(step, stop=replace(step.stop, at=step.stop.at // 2))
+
+
+__all__ = ["INGEST", "Failure", "Play", "failure_of", "shortened", "stage"]

@@ -1,0 +1,174 @@
+"""What people and Airflow do: the commands of the product, with windows worked off in memory instead of by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import typer
+
+from tests.simulation.actors import current
+from tests.simulation.work import Place, Ready, heard
+from tests.simulation.world import now, opened_here
+from tidemark.cli import erasing, finding, running, selected, steering, submitting
+from tidemark.ledger.records import INGEST, LaneKind, Pending
+from tidemark.offsets.coordinates import Coordinate, in_four_parts
+from tidemark.runs import erasing as runs_erasing
+from tidemark.runs import lanes, selecting
+from tidemark.runs.open_stream import OpenStream
+from tidemark_spark.jobs import window
+
+STREAM = "orders"
+
+
+@dataclass
+class Request:
+    """What somebody has asked for, under a run's name. `named`: the messages that it names."""
+
+    kind: LaneKind
+    run: str
+    named: frozenset[Place]
+    sinks: tuple[str, ...] | None = None
+    dry: bool = False
+    key: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+    # What the command has printed as JSON.
+    said: list[Any] = field(default_factory=list)
+    # What it has said that it leaves out.
+    left_out: set[Place] = field(default_factory=set)
+
+    def begin(self) -> None:
+        """The command, as a person types it, the first time and to go on."""
+        records = [in_four_parts(Coordinate(at, offset)) for at, offset in sorted(self.named)]
+        what: dict[str, Any] = {"key": self.key} if self.key else {"records": records}
+        what |= {"reason": "a bug", "run_name": self.run, "dry_run": self.dry, "as_json": True}
+        if self.kind == LaneKind.ERASE:
+            erasing.erase(STREAM, **what)
+        elif self.kind == LaneKind.REPLAY:
+            selected.replay(STREAM, **what, **self.options, sink=list(self.sinks) if self.sinks else None)
+        else:
+            selected.backfill(STREAM, **what, **self.options)
+
+
+def ingest(run: str, *, take_over: bool = False) -> None:
+    running.run(STREAM, run_name=run, take_over=take_over, as_json=True)
+
+
+def cancel(lane: str) -> None:
+    steering.cancel(STREAM, lane, "it was wrong", as_json=True)
+
+
+def pause(lane: str) -> None:
+    steering.pause(STREAM, lane, "not now")
+
+
+def resume(lane: str) -> None:
+    steering.resume(STREAM, lane)
+
+
+def work_off(opened: OpenStream, lane: str, seq: int, run: str, *, take_over: bool) -> None:
+    """The job that processes windows, with its own loop."""
+    ready: Any = Ready(now(), opened, lane)
+    wait: Callable[[float], None] = now().clocks.sleep
+    window.process_windows(opened, lane, seq, run, take_over=take_over, on_step=heard, wait=wait, ready=ready)
+
+
+def _process(
+    opened: OpenStream,
+    command: str,
+    lane: str,
+    run: str,
+    pending: Pending | None,
+    *,
+    take_over: bool = False,
+    verbose: bool = False,
+) -> None:
+    if pending is not None:
+        work_off(opened_here(), lane, pending.window.seq, run, take_over=take_over)
+
+
+def _process_together(
+    opened: OpenStream,
+    command: str,
+    jobs: Sequence[Sequence[str]],
+    run: str,
+    *,
+    take_over: bool = False,
+    verbose: bool = False,
+) -> None:
+    """One job after the other: that they work at the same time is left to those that sleep. One that fails stops no other."""
+    failed: Exception | None = None
+    for job in jobs:
+        try:
+            for lane in job:
+                pending = lanes.plan_lane(opened, lane, run)
+                if pending is None:
+                    lanes.finish(opened, lane)
+                else:
+                    work_off(opened, lane, pending.window.seq, run, take_over=take_over)
+        except Exception as problem:
+            failed = failed or problem
+    if failed is not None:
+        raise failed
+
+
+def _select(opened: OpenStream, asked: Any, *more: Any, **others: Any) -> Any:
+    found = selecting.select(opened, asked, *more, **others)
+    request = getattr(current(), "request", None)
+    if request is not None:
+        request.left_out |= {
+            (one.partition, at)
+            for part in found.left_out.values()
+            for one in part
+            for at in range(one.start, one.until)
+        }
+    return found
+
+
+def _wanted(opened: OpenStream, asked: Any, *more: Any) -> Any:
+    """What an erasure of a key has found in Kafka and among the dead letters: from now on the request names that."""
+    found, how = _find(opened, asked, *more)
+    request = getattr(current(), "request", None)
+    if request is not None and request.key:
+        request.named = frozenset((one.partition, at) for one in found for at in range(one.start, one.until))
+        now().found_by_key(int(request.key), request.named)
+    return found, how
+
+
+_find = runs_erasing.wanted
+
+
+def _data(value: Any, **_: Any) -> None:
+    actor = current()
+    request = getattr(actor, "request", None)
+    if request is not None and value is not None:
+        request.said.append(value)
+
+
+def _quiet(*_: object, **__: object) -> None: ...
+
+
+@contextmanager
+def commands() -> Iterator[None]:
+    """While the block runs, the commands work in the simulated world, and print nothing."""
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(finding, "opened", opened_here))
+        for module in (running, selected, erasing):
+            stack.enter_context(patch.object(module, "process", _process))
+        stack.enter_context(patch.object(selected, "process_together", _process_together))
+        stack.enter_context(patch.object(selected, "select", _select))
+        stack.enter_context(patch.object(runs_erasing, "wanted", _wanted))
+        for module in (running, selected, erasing, steering, submitting):
+            for name, quiet in (("error", _quiet), ("line", _quiet), ("data", _data), ("show_answers", _quiet)):
+                if hasattr(module, name):
+                    stack.enter_context(patch.object(module, name, quiet))
+        stack.enter_context(patch.object(selected, "show_estimate", _quiet))
+        yield
+
+
+# What a command ends with besides a TidemarkError.
+EXITS = (typer.Exit,)
+__all__ = ["EXITS", "INGEST", "Request", "cancel", "commands", "ingest", "pause", "resume"]

@@ -1,0 +1,121 @@
+"""What happens in a program of steps, drawn by a seed. A program is data: any step may be left out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from tests.simulation.actors import ANSWERS, DIES, ROWS_APPLIED, ROWS_LOST, SLEEPS, Stop
+from tests.simulation.world import Setting
+from tidemark.commit.protocol import Step as ProtocolStep
+
+# How often each is on the menu.
+MENU = {
+    "produce": 5, "ingest": 7, "replay": 6, "backfill": 3, "erase": 4, "erase key": 1, "again": 4, "wake": 6,
+    "compact": 3, "retain": 1, "cancel": 1, "pause": 1, "resume": 2, "rows": 2, "totals": 3, "newest": 2,
+    "begin": 2, "commit": 1, "abort": 1, "cut": 2, "recreate": 1, "add partition": 1, "lead": 1,
+    "isolation": 1, "time": 2, "clock": 1, "major": 1, "take over": 1,
+}  # fmt: skip
+_SINKS = (
+    ("hbase", "sums"),
+    ("hbase", "sums"),
+    ("sums", "hbase"),
+    ("hbase",),
+    ("hbase", "sums", "latest"),
+    ("hbase", "latest"),
+)
+# Without these, nothing else means anything.
+_ALWAYS = ("produce", "ingest", "wake")
+_MOST_STEPS = 30
+
+
+@dataclass(frozen=True)
+class Step:
+    """`run` names the run, and the machine; `a` and `b` are resolved against the state. `stop`: what happens in its middle."""
+
+    name: str
+    run: int = 0
+    a: int = 0
+    b: int = 0
+    stop: Stop | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    setting: Setting
+    steps: tuple[Step, ...]
+
+    def as_data(self) -> dict[str, Any]:
+        return {"setting": asdict(self.setting), "steps": [_said(one) for one in self.steps]}
+
+    @classmethod
+    def of_data(cls, data: Mapping[str, Any]) -> Program:
+        setting = {**data["setting"], "sinks": tuple(data["setting"]["sinks"])}
+        steps = (Step(**{**one, "stop": Stop(*one["stop"]) if "stop" in one else None}) for one in data["steps"])
+        return cls(Setting(**setting), tuple(steps))
+
+    def __str__(self) -> str:
+        plain = Setting()
+        setting = {name: value for name, value in asdict(self.setting).items() if value != getattr(plain, name)}
+        return "\n".join([f"    {setting}", *(f"    {_line(one)}" for one in self.steps)])
+
+
+def _said(step: Step) -> dict[str, Any]:
+    found = {name: value for name, value in asdict(step).items() if value and name != "stop"}
+    return {**found, **({"stop": [step.stop.how, step.stop.at]} if step.stop is not None else {})}
+
+
+def _line(step: Step) -> str:
+    stop = f"; {step.stop.how} at {step.stop.at!r}" if step.stop is not None else ""
+    return f"{step.name} (run {step.run}, {step.a}, {step.b}{stop})"
+
+
+def drawn(seed: int, menu: Mapping[str, int] | None = None) -> Program:
+    """The program of a seed. Each leaves out a random half of the menu, so that what is left meets more often."""
+    chance = random.Random(seed)
+    whole = menu or MENU
+    names = [one for one in whole if one in _ALWAYS or chance.random() < 0.55]
+    weights = [whole[one] for one in names]
+    chosen = chance.choices(names, weights, k=chance.randint(6, _MOST_STEPS))
+    steps = tuple(
+        Step(name, _run(chance, at), chance.randrange(40), chance.randrange(6), _stop(chance))
+        for at, name in enumerate(chosen)
+    )
+    setting, first = _setting(chance), Step("produce", 8, 8, chance.randrange(5))
+    # Mostly there is something to work on.
+    if chance.random() < 0.9:
+        return Program(setting, (first, first, Step("ingest", 9), *steps))
+    return Program(replace(setting, start=0), steps)
+
+
+def _run(chance: random.Random, at: int) -> int:
+    """A name of its own, or one of a few that come again."""
+    return chance.randrange(3) if chance.random() < 0.3 else 10 + at
+
+
+def _stop(chance: random.Random) -> Stop | None:
+    if chance.random() >= 0.4:
+        return None
+    how = chance.choice((DIES, SLEEPS, SLEEPS, SLEEPS, "answer"))
+    if how == "answer":
+        return Stop(chance.choice((ROWS_LOST, ROWS_APPLIED, *ANSWERS)), chance.randrange(14))
+    if chance.random() < 0.5:
+        return Stop(how, chance.choice([one.value for one in ProtocolStep]))
+    return Stop(how, chance.randrange(80))
+
+
+def _setting(chance: random.Random) -> Setting:
+    sinks = chance.choice(_SINKS)
+    return Setting(
+        block=chance.choice((None, 1, 3, 4, 8)),
+        most=chance.choice((2, 3, 7, 100, 100)),
+        guarantee=chance.choice(("at_least_once",) * 5 + ("at_most_once",)),
+        isolation=chance.choice(("read_committed", "read_committed", "read_uncommitted")),
+        start=chance.choice((0, 0, 2)),
+        sinks=sinks,
+        partitions=chance.choice((2, 2, 3)),
+        zookeeper=chance.random() < 0.3,
+        out_of_range=chance.choice(("earliest", "fail")),
+    )

@@ -1,0 +1,267 @@
+"""Steps 3 to 5 without Spark: where a row goes and what is verified is the product's, the loop over messages is not."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
+
+from tests.simulation.actors import reached, written
+from tests.simulation.kafka import Message
+from tidemark.commit.fence import HeadFence, beat, fence_of
+from tidemark.commit.protocol import Fence, Listener, Step, Taken
+from tidemark.errors import SourceChanged
+from tidemark.ledger.ordering import Epochs
+from tidemark.ledger.records import Attempt, Receipt, SinkReceipt, Window
+from tidemark.offsets.hashing import coordinate_hash
+from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.tallies import Acknowledged, Count, PartitionTally, check_read, verify
+from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.since_pin import changes_since_pin
+from tidemark.sinks.aggregates import columns
+from tidemark.sinks.aggregates.rows import encode, row_key
+from tidemark.sinks.aggregates.table import place_of
+from tidemark.sinks.dead_letters import FIELDS
+from tidemark.sinks.hbase.keyed_rows import encode_cell
+from tidemark.sinks.hbase.rows import DATA_PREFIX, MARK, Mark, PartitionKeys
+from tidemark.sinks.latest import rows as latest
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+Place = tuple[TopicPartition, int]
+# Rows of one write: small, so that attempts die between two of them.
+_AT_ONCE = 4
+HBASE = "hbase_default"
+ROWS, SUMS, LATEST, LETTERS = "orders", "sums", "latest", "orders_dead"
+
+
+class Shown:
+    step = "starting"
+
+    def __call__(self) -> tuple[str, dict[str, int]]:
+        return self.step, {}
+
+
+class Ready:
+    """Makes the work on a lane's windows, as the job's own does with Spark."""
+
+    def __init__(self, world: World, opened: OpenStream, lane: str) -> None:
+        self.world, self.opened, self.lane = world, opened, lane
+
+    def work(self, seq: int, window: Window | None, *, longer: bool) -> Work:
+        return Work(self.world, self.opened, self.lane)
+
+    def hold(self, work: Work, taken: Taken) -> AbstractContextManager[Fence]:
+        return _held(self.opened, work, taken)
+
+
+@contextmanager
+def _held(opened: OpenStream, work: Work, taken: Taken) -> Iterator[HeadFence]:
+    """As `fence.holding`, without its thread: a heartbeat at the beginning, and one after each sink."""
+    beat(opened.book, work.progress, taken)
+    work.beat = lambda: beat(opened.book, work.progress, taken)
+    yield fence_of(opened.book, taken)
+
+
+class Work:
+    """The work on one window."""
+
+    def __init__(self, world: World, opened: OpenStream, lane: str) -> None:
+        self._world, self._opened, self._lane = world, opened, lane
+        self.progress = Shown()
+        self.beat = lambda: None
+
+    def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
+        self._window, self._covers, self._attempt = window, covers, attempt
+        self._fence = fence
+        found = self._world.kafka.read(covers, window.isolation)
+        at = {one.partition: one for one in covers.partitions}
+        self._messages: dict[Place, Message] = {(at[number], offset): one for (number, offset), one in found.items()}
+        self._world.was_read(attempt.generation, self._messages)
+        self._good = {place: one for place, one in self._messages.items() if not one.bad}
+        self._bad = {place: one for place, one in self._messages.items() if one.bad}
+        self._tallies = tuple(self._tally(one) for one in covers.partitions)
+        check_read(self._tallies, covers)
+
+    def _tally(self, at: TopicPartition) -> PartitionTally:
+        own = {place: one for place, one in self._messages.items() if place[0] == at}
+        offsets = [offset for _, offset in own]
+        good, bad = _count(self._good, at), _count(self._bad, at)
+        return PartitionTally(
+            topic=at.topic,
+            incarnation=at.incarnation,
+            partition=at.partition,
+            read=_count(self._messages, at),
+            stored=good,
+            invalid=bad,
+            rows=good,
+            first=min(offsets, default=None),
+            last=max(offsets, default=None),
+        )
+
+    def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
+        if self._bad and self._window.counts_for(None):
+            self._store_dead_letters()
+        on_step(Step.DEAD_LETTERS_STORED)
+        store = {ROWS: self._store_rows, SUMS: self._store_sums, LATEST: self._store_latest}
+        for sink in self._sinks():
+            fence.check()
+            store[sink]()
+            self.beat()
+            on_step(Step.SINK_STORED)
+
+    def _sinks(self) -> list[str]:
+        named = {"hbase": ROWS}
+        found = [one.name for one in self._opened.stream.sinks if self._window.counts_for(one.name)]
+        return [named.get(one, one) for one in found]
+
+    def _mark(self) -> bytes:
+        return Mark(self._attempt.generation, 0, self._lane, self._window.seq).encode()
+
+    def _write(self, table: str, cells: Iterable[tuple[bytes, bytes, bytes, Iterable[Place]]]) -> None:
+        """Write cells, each with the messages that it is made of."""
+        generation, found = self._attempt.generation, list(cells)
+        for at in range(0, len(found), _AT_ONCE):
+            piece = found[at : at + _AT_ONCE]
+
+            def apply(piece: list[tuple[bytes, bytes, bytes, Iterable[Place]]] = piece) -> None:
+                self._world.hbase.put(table, [one[:3] for one in piece], generation)
+                for row, column, _, places in piece:
+                    self._world.made_of[table, row, column, generation] = frozenset(places)
+                    if (
+                        table == ROWS
+                        and column == MARK
+                        and self._world.hbase.versions(table, row, column).get(generation)
+                    ):
+                        self._world.row_stored(next(iter(places)), generation)
+
+            self._repeated(apply)
+
+    def _repeated(self, apply: Callable[[], object]) -> None:
+        self._world.gateway.repeated("write", lambda client: written(apply))
+
+    def _store_rows(self) -> None:
+        self._world.writes_rows(self._good, self._attempt)
+        mark = self._mark()
+        cells = []
+        for place, one in self._good.items():
+            row = PartitionKeys(place[0]).key(place[1], 0)
+            values = (
+                (MARK, mark),
+                (DATA_PREFIX + b"id", b"%d" % one.key),
+                (DATA_PREFIX + b"number", b"%d" % one.number),
+            )
+            cells += [(row, column, value, [place]) for column, value in values]
+        self._write(ROWS, cells)
+
+    def _store_dead_letters(self) -> None:
+        mark = self._mark()
+        cells = []
+        for place, one in self._bad.items():
+            row = PartitionKeys(place[0]).key(place[1], 0)
+            values = dict.fromkeys(FIELDS, b"")
+            values |= {"reason": b"bad", "key": b"%d" % one.key, "value": b"%d" % one.number, "redrives": b"0"}
+            said = [(MARK, mark), *((DATA_PREFIX + name.encode(), value) for name, value in values.items())]
+            cells += [(row, column, value, [place]) for column, value in said]
+        self._write(LETTERS, cells)
+
+    def _store_sums(self) -> None:
+        block = self._world.block
+        found = columns.written(self._opened.book, self._lane, self._window.seq, self._attempt.generation, block, SUMS)
+        units: dict[tuple[bytes, bytes], list[Place]] = defaultdict(list)
+        for place, one in self._good.items():
+            at, offset = place
+            if isinstance(found.columns, columns.Windows):
+                number = found.first.at(at, offset) if found.first is not None else 0
+                assert number is not None, f"{at}@{offset} is replayed, and no window has read it first"
+                column = found.columns.column(number)
+            else:
+                assert block is not None
+                start = found.first.start(at, offset, block) if found.first is not None else offset - offset % block
+                assert start is not None, f"{at}@{offset} is replayed, and no window has read it first"
+                column = found.columns.column(at, start)
+            units[row_key([b"%d" % one.key]), DATA_PREFIX + column].append(place)
+        self._write(SUMS, [(*unit, self._contribution(places), places) for unit, places in units.items()])
+
+    def _contribution(self, places: list[Place]) -> bytes:
+        numbers = [self._good[place].number for place in places]
+        states = [("n", b"%d" % len(numbers)), ("s", b"%d" % sum(numbers))]
+        return encode(self._attempt.generation, self._lane, self._window.seq, len(numbers), 0, states)
+
+    def _store_latest(self) -> None:
+        register = self._opened.book.register()
+        assert register is not None
+        epochs, attempt = Epochs(register[1].topics), self._attempt
+        mark = Mark(attempt.generation, 0, self._lane, self._window.seq)
+        for place, one in self._good.items():
+            at, offset = place
+            row = latest.row_key(at.topic, [b"%d" % one.key])
+            column = b"d:" + latest.qualifier(at, 0)
+            version = latest.Version(epochs.of(at, offset), offset, attempt.ordinal).encode()
+            cell = encode_cell(mark, [("id", b"%d" % one.key), ("number", b"%d" % one.number)])
+
+            def apply(
+                row: bytes = row,
+                column: bytes = column,
+                version: int = version,
+                cell: bytes = cell,
+                place: Place = place,
+            ) -> None:
+                self._world.hbase.put(LATEST, [(row, column, cell)], version)
+                self._world.made_of[LATEST, row, column, version] = frozenset([place])
+
+            self._repeated(apply)
+
+    def verify(self) -> Receipt:
+        good = {at: _acknowledged(self._good, at) for at in {place[0] for place in self._good}}
+        bad = {at: _acknowledged(self._bad, at) for at in {place[0] for place in self._bad}}
+        keeps = self._window.counts_for(None)
+        verify(self._tallies, dict.fromkeys(self._sinks(), good), bad if keeps else None)
+        if changes := changes_since_pin(self._opened.log, self._window, self._covers):
+            raise SourceChanged("; ".join(changes))
+        return Receipt(
+            tallies=self._tallies,
+            sinks=tuple(self._receipt(one) for one in self._sinks()),
+            dead_letters=SinkReceipt(name="dead_letters", type="hbase", place=_table(LETTERS)) if keeps else None,
+            started_at=1,
+            finished_at=2,
+        )
+
+    def _receipt(self, sink: str) -> SinkReceipt:
+        if sink == SUMS:
+            return SinkReceipt(name=SUMS, type="hbase_aggregates", place=place_of(HBASE, SUMS, self._world.block))
+        if sink == LATEST:
+            return SinkReceipt(name=LATEST, type="hbase_latest", place=_table(LATEST))
+        return SinkReceipt(name="hbase", type="hbase", place=_table(ROWS))
+
+    def close(self) -> None: ...
+
+    # Set by `read`, which the protocol calls first.
+    _window: Window
+    _covers: RangeSet
+    _attempt: Attempt
+    _fence: Fence
+
+
+def heard(step: Step) -> None:
+    """The listener of every job: an actor may die or sleep after a step."""
+    reached(step.value)
+
+
+def _table(name: str) -> dict[str, str]:
+    return {"connection": HBASE, "table": name}
+
+
+def _count(messages: Iterable[Place], at: TopicPartition) -> Count:
+    ack, number = 0, 0
+    for one, offset in messages:
+        if one == at:
+            ack, number = ack ^ coordinate_hash(at, offset), number + 1
+    return Count.of(number, ack)
+
+
+def _acknowledged(messages: Iterable[Place], at: TopicPartition) -> Acknowledged:
+    count = _count(messages, at)
+    return Acknowledged(count, count, "0" * 16)

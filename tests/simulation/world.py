@@ -1,0 +1,189 @@
+"""The world: the servers of one stream, whose clients are the product's own, and the machines on which its programs run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+from unittest.mock import patch
+
+from tests.simulation import hbase
+from tests.simulation.actors import Actor, Scheduler, Stop, current
+from tests.simulation.clocks import Clocks
+from tests.simulation.kafka import TOPIC, Kafka, Message
+from tests.simulation.ledger import Ledger
+from tests.simulation.work import HBASE, LATEST, LETTERS, ROWS, SUMS, Place
+from tests.support.memory import MemoryStore, TransactionalStore
+from tidemark.clients.connections import Connection, HBaseEndpoint
+from tidemark.clients.hbase import gateway
+from tidemark.clients.hbase.gateway import Gateway
+from tidemark.clients.hbase.thrift2 import Gateway2
+from tidemark.commit import fence
+from tidemark.ledger import doubt, selections
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import Attempt
+from tidemark.runs import discovery
+from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.owners import OWNER_ROW
+from tidemark.sinks.sweeping import SinkSweeper
+from tidemark.streams.loading import StreamFile
+from tidemark.streams.model import Stream
+
+_BOTH = (f"{TOPIC}/0", f"{TOPIC}/1")
+# A few offsets in each piece, so that actors die between two of them.
+_PIECE_BYTES = 90
+
+SINKS: dict[str, dict[str, Any]] = {
+    "hbase": {"type": "hbase", "table": ROWS},
+    SUMS: {
+        "type": "hbase_aggregates",
+        "name": SUMS,
+        "table": SUMS,
+        "key": "id",
+        "values": {"n": "count", "s": {"sum": "number"}},
+    },
+    LATEST: {"type": "hbase_latest", "name": LATEST, "table": LATEST, "key": "id"},
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the stream file says, and which servers there are."""
+
+    block: int | None = 4
+    most: int = 100
+    guarantee: str = "at_least_once"
+    isolation: str = "read_committed"
+    # Where the ingest begins in the first two partitions; 0 for where each log begins.
+    start: int = 0
+    sinks: tuple[str, ...] = ("hbase", SUMS)
+    partitions: int = 2
+    zookeeper: bool = False
+    out_of_range: str = "earliest"
+
+
+class World:
+    """One stream with its servers. Everything that happens in it follows from what is done to it, in order."""
+
+    def __init__(self, setting: Setting) -> None:
+        global _now
+        self.setting = setting
+        self.block = setting.block
+        self.clocks = Clocks()
+        self.kafka = Kafka(setting.partitions)
+        self.kafka.now = self.clocks.now
+        self.hbase = hbase.Cluster()
+        self.store = TransactionalStore() if setting.zookeeper else MemoryStore()
+        self.store.server_time = lambda: self.clocks.now
+        self.ledger = Ledger(self.store)
+        self.scheduler = Scheduler()
+        self.isolation = setting.isolation
+        # By generation: what its attempt has read. By cell: of which messages it was made.
+        self.read_by: dict[int, dict[Place, Message]] = {}
+        self.made_of: dict[tuple[str, bytes, bytes, int], frozenset[Place]] = {}
+        self.writes_rows: Callable[[Mapping[Place, Message], Attempt], None] = lambda messages, attempt: None
+        self.found_by_key: Callable[[int, frozenset[Place]], None] = lambda key, places: None
+        self.row_stored: Callable[[Place, int], None] = lambda place, generation: None
+        self.gateway = Gateway(HBaseEndpoint("host", 1))
+        self._mark_tables()
+        _now = self
+        self.opened = self.open()
+
+    def _mark_tables(self) -> None:
+        block = {} if self.block is None else {"block_offsets": self.block}
+        for name, more in ((ROWS, {}), (SUMS, block), (LETTERS, {}), (LATEST, {})):
+            self.hbase.put(name, [(OWNER_ROW, b"t:owner", _json(more))], 1)
+
+    def open(self) -> OpenStream:
+        """The stream, as a program that starts now opens it: with its own memory of the ledger."""
+        file = _file(self.setting, self.isolation)
+        book = Book(cast("Any", self.ledger), "orders", clock=self.clocks.local)
+        return OpenStream(file, book, cast("Any", self.kafka), SinkSweeper(connections), connections)
+
+    def run(self, act: Callable[[], object], stop: Stop | None, machine: int, name: str) -> None:
+        """A program does something; it goes on until it ends, dies or sleeps."""
+        actor = Actor(act, stop, machine, name)
+        actor.opened = self.open()
+        self.scheduler.run(actor)
+
+    def was_read(self, generation: int, messages: Mapping[Place, Message]) -> None:
+        self.read_by[generation] = dict(messages)
+
+    def pass_by(self, milliseconds: int) -> None:
+        self.clocks.pass_by(milliseconds)
+        self.kafka.now = self.clocks.now
+
+
+_now: World | None = None
+
+
+def now() -> World:
+    assert _now is not None
+    return _now
+
+
+def opened_here(_: object = None) -> OpenStream:
+    """The stream as the program of the current actor has opened it."""
+    actor = current()
+    return now().opened if actor is None else cast("OpenStream", actor.opened)
+
+
+def connections(name: str) -> Connection:
+    assert name == HBASE, f"nothing here needs the connection {name}"
+    return Connection(name, "host", 1, extra={"thrift2": "host:2"})
+
+
+class _Time:
+    """The module `time`, of the world that is now."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(now().clocks, name)
+
+
+@contextmanager
+def simulated() -> Iterator[None]:
+    """While the block runs, the product's clients reach the servers of the world that was made last."""
+    time = _Time()
+    with ExitStack() as stack:
+        for module in (doubt, discovery, fence, gateway):
+            stack.enter_context(patch.object(module, "time", time))
+        stack.enter_context(patch.object(selections, "PIECE_BYTES", _PIECE_BYTES))
+        stack.enter_context(patch.object(Gateway, "_dial", staticmethod(lambda *_: hbase.Connection(now().hbase))))
+        stack.enter_context(patch.object(Gateway2, "_dial", staticmethod(lambda *_: hbase.Connection2(now().hbase))))
+        # Timers would be threads, which no seed decides.
+        stack.enter_context(patch.object(Gateway, "_close_later", lambda self: None))
+        yield
+
+
+@cache
+def _file(setting: Setting, isolation: str) -> StreamFile:
+    """The stream file, without the text: reading YAML would take longer than most programs."""
+    block = {SUMS: {"block_offsets": setting.block or "window"}}
+    stream = Stream.model_validate(
+        {
+            "stream": "orders",
+            "source": {
+                "topics": [TOPIC],
+                "start": "earliest" if setting.start == 0 else {"offsets": dict.fromkeys(_BOTH, setting.start)},
+                "isolation": isolation,
+                "on_recreated": "accept",
+                "on_truncated": "accept",
+                "on_out_of_range": setting.out_of_range,
+            },
+            "limits": {"max_records": setting.most},
+            "scheme": {"type": "json", "fields": {"id": "integer", "number": "integer"}},
+            "guarantee": setting.guarantee,
+            "sinks": [{**SINKS[one], **block.get(one, {})} for one in setting.sinks],
+            "dead_letters": {"table": LETTERS},
+        }
+    )
+    return StreamFile(Path("orders.yaml"), f"{setting} {isolation}", stream)
+
+
+def _json(more: Mapping[str, Any]) -> bytes:
+    import json
+
+    return json.dumps({"stream": "orders", "ledger": "here", **more}).encode()

@@ -1,0 +1,69 @@
+"""The simulation: kept programs and the first seeds. `./run simulate` plays more of them; see docs/simulation.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.simulation.bugs import BUGS, first_seed
+from tests.simulation.kept import kept
+from tests.simulation.known import known
+from tests.simulation.playing import Play, failure_of, shortened, stage
+from tests.simulation.steps import Program, drawn
+
+_SEEDS = 300
+
+
+@pytest.fixture(autouse=True)
+def _stage() -> Iterator[None]:
+    with stage():
+        yield
+
+
+@pytest.mark.parametrize("name", kept())
+def test_a_program_that_has_failed_does_so_no_more(name: str) -> None:
+    failure = failure_of(kept()[name])
+    assert failure is None or known(failure), f"{failure}"
+
+
+@pytest.mark.parametrize("first", range(1, _SEEDS, 100))
+def test_whatever_happens_every_promise_is_kept(first: int) -> None:
+    met: Counter[str] = Counter()
+    for seed in range(first, first + 100):
+        program = drawn(seed)
+        failure = failure_of(program, met)
+        if failure is None:
+            continue
+        if said := known(failure):
+            print(f"seed {seed}, known: {said}")
+            continue
+        program, failure = shortened(program, failure)
+        pytest.fail(f"seed {seed}: {failure.text}\n{program}")
+    # What only looks like a simulation would find nothing, too.
+    for name in ("replay done", "erase done", "backfill done", "windows of a ingest", "rows", "totals"):
+        assert met[name], f"no {name} in seeds {first} to {first + 99}: {met}"
+
+
+def test_a_seed_is_one_program_and_a_program_one_history() -> None:
+    """Nothing but the seed decides: neither threads, nor hashes, nor the clock of this machine."""
+    histories = []
+    for _ in range(2):
+        play = Play(drawn(7))
+        play.whole()
+        histories.append([(key, at) for at, key, _ in play.world.ledger.network.applied])
+    assert histories[0] == histories[1]
+    assert Program.of_data(drawn(7).as_data()) == drawn(7)
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_found(bug: str) -> None:
+    """By the seed of the table; the whole search is `./run simulate --bugs --seeds 1000`."""
+    assert first_seed(BUGS[bug], [BUGS[bug].seed]), f"seed {BUGS[bug].seed} no longer finds it: look for another"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_found_within_a_thousand_seeds(bug: str) -> None:
+    assert first_seed(BUGS[bug], range(1, 1_001))
