@@ -11,8 +11,6 @@ KNOWN: dict[str, str] = {
     r"^totals are ": "1: widened windows lose what Kafka compacted",
     r"has ended well, and did not (read|erase)": "2: a run's name decides, not its request",
     r"a dry run of .* has written": "2: a run's name decides, not its request",
-    r"erase-[0-9a-f]+/\d+ is settled, and a row of an older attempt is left": "3: places come from receipts",
-    r"still holds something of erased messages": "3: places come from receipts",
     r"^message \d+ is stored as ": "4: a change of isolation is taken for a cut",
     r"^a reader of totals saw ": "6: readers beside an erasure",
 }

@@ -14,6 +14,7 @@ from tidemark.commit.protocol import Fence, Listener, Step, Taken
 from tidemark.errors import SourceChanged
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import Attempt, Receipt, SinkReceipt, Window
+from tidemark.ledger.register import note_places
 from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Count, PartitionTally, check_read, verify
@@ -76,6 +77,9 @@ class Work:
     def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
         self._window, self._covers, self._attempt = window, covers, attempt
         self._fence = fence
+        # As SparkWork does, before its first write.
+        letters = [self._receipt(LETTERS)] if window.counts_for(None) else []
+        note_places(self._opened.book, [*map(self._receipt, self._sinks()), *letters])
         found = self._world.kafka.read(covers, window.isolation)
         at = {one.partition: one for one in covers.partitions}
         self._messages: dict[Place, Message] = {(at[number], offset): one for (number, offset), one in found.items()}
@@ -224,7 +228,7 @@ class Work:
         return Receipt(
             tallies=self._tallies,
             sinks=tuple(self._receipt(one) for one in self._sinks()),
-            dead_letters=SinkReceipt(name="dead_letters", type="hbase", place=_table(LETTERS)) if keeps else None,
+            dead_letters=self._receipt(LETTERS) if keeps else None,
             started_at=1,
             finished_at=2,
         )
@@ -232,6 +236,8 @@ class Work:
     def _receipt(self, sink: str) -> SinkReceipt:
         if sink == SUMS:
             return SinkReceipt(name=SUMS, type="hbase_aggregates", place=place_of(HBASE, SUMS, self._world.block))
+        if sink == LETTERS:
+            return SinkReceipt(name="dead_letters", type="hbase", place=_table(LETTERS))
         if sink == LATEST:
             return SinkReceipt(name=LATEST, type="hbase_latest", place=_table(LATEST))
         return SinkReceipt(name="hbase", type="hbase", place=_table(ROWS))
