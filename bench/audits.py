@@ -1,14 +1,24 @@
-"""An audit of unchanged data, against a bare read of the same data."""
+"""An audit of unchanged data, against a bare read of the same data; and an audit after replays, against one before them."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
 from bench.pairs import Pairs, in_pairs
-from bench.workbench import Workbench, window
+from bench.workbench import PARTITIONS, Workbench, window
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.runs import lanes
+from tidemark.runs.open_stream import OpenStream
 from tidemark_spark.jobs.audit import audit
+from tidemark_spark.jobs.window import process_windows
 from tidemark_spark.runtime.session import PARQUET_ROWS, setting
+
+# Replays of scattered records, and the windows that they are scattered over.
+SCATTERED, _WINDOWS, _REPLAYS, _RECORDS = 200_000, 100, 4, 1_200
 
 
 def against_a_read(bench: Workbench) -> Pairs:
@@ -35,6 +45,55 @@ def against_a_read(bench: Workbench) -> Pairs:
         assert dead_letters
 
     return in_pairs(bench.pairs, ours, bare)
+
+
+def after_replays(bench: Workbench) -> Pairs:
+    """Two streams with sinks in Parquet and Delta read the same messages. Scattered records of one of them were replayed."""
+    ours, other = _scattered(bench)
+    return in_pairs(bench.pairs, lambda: _audited(ours), lambda: _audited(other))
+
+
+def heap_after_replays(bench: Workbench) -> Pairs:
+    """As `after_replays`: what lives in the heap of the driver after an audit."""
+    ours, other = _scattered(bench)
+
+    def heap(opened: OpenStream) -> Callable[[], float]:
+        def lives() -> float:
+            _audited(opened)
+            jvm: Any = bench.spark._jvm
+            jvm.System.gc()
+            runtime = jvm.Runtime.getRuntime()
+            return float(runtime.totalMemory() - runtime.freeMemory())
+
+        return lives
+
+    return in_pairs(bench.pairs, heap(ours), heap(other))
+
+
+def _scattered(bench: Workbench) -> tuple[OpenStream, OpenStream]:
+    topic = bench.lines(SCATTERED)
+    sinks = {"type": "parquet"}, {"type": "delta"}
+    limits = {"max_records": SCATTERED // _WINDOWS}
+    ours, other = (bench.stream(topic, *sinks, beside=beside, limits=limits) for beside in (False, True))
+    window(ours), window(other)
+    every, chance = bench.everything(topic), random.Random(1)  # noqa: S311
+    for number in range(_REPLAYS):
+        some = RangeSet(
+            OffsetRange(one.partition, offset, offset + 1)
+            for one in every
+            for offset in chance.sample(range(one.start, one.until), _RECORDS // PARTITIONS)
+        )
+        lane = lanes.open_selected(ours, LaneKind.REPLAY, f"bench-{number}", some, "a benchmark")
+        pending = lanes.plan_lane(ours, lane, f"bench-{number}")
+        assert pending is not None
+        process_windows(ours, lane, pending.window.seq, f"bench-{number}")
+    return ours, other
+
+
+def _audited(opened: OpenStream) -> None:
+    report = audit(opened, "bench")
+    assert report.clean, report.sentence()
+    assert report.expected == SCATTERED
 
 
 def _computed(rows: Any) -> None:

@@ -179,6 +179,22 @@ MEASURES = (
         audits.against_a_read,
     ),
     Measure(
+        "audit-scattered",
+        "an audit after four replays of 1,200 scattered records over 100 windows (Parquet and Delta), against one before them",
+        "both: the whole audit, level full",
+        2.0,
+        audits.after_replays,
+        messages=audits.SCATTERED,
+    ),
+    Measure(
+        "audit-scattered-heap",
+        "the same in what lives in the driver's heap afterwards",
+        "both: the heap in use after the audit and a collection of garbage",
+        1.1,
+        audits.heap_after_replays,
+        messages=audits.SCATTERED,
+    ),
+    Measure(
         "small",
         "`tidemark run` of 1,000 lines to HBase in a warm engine, against 4 s",
         "ours: the command from its start to its end, after ten runs. Theirs: 4 seconds",

@@ -137,9 +137,13 @@ class Workbench:
         )
         return messages
 
-    def stream(self, topic: str, *sinks: dict[str, Any], **changes: Any) -> OpenStream:
-        """The example under another name and with other sinks: its tables are there, nothing of it has been read yet."""
-        self._drop_tables()
+    def stream(self, topic: str, *sinks: dict[str, Any], beside: bool = False, **changes: Any) -> OpenStream:
+        """The example under another name and with other sinks: its tables are there, nothing of it has been read yet.
+
+        `beside`: the streams that were made before are still needed.
+        """
+        if not beside:
+            self._drop_tables()
         name = f"bench_{uuid.uuid4().hex[:8]}"
         stream = yaml.safe_load(EXAMPLE.read_text())
         # Nothing that it is compared with has one.
@@ -198,4 +202,10 @@ def window(opened: OpenStream) -> float:
 
 
 def _place(sink: dict[str, Any], name: str) -> dict[str, str]:
-    return {"folder": f"bench/{name}"} if sink["type"] == "parquet" else {"table": f"{name}_{sink['type']}"}
+    return (
+        {"folder": f"bench/{name}"}
+        if sink["type"] == "parquet"
+        else {"folder": f"bench/{name}_delta"}
+        if sink["type"] == "delta"
+        else {"table": f"{name}_{sink['type']}"}
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import reduce
 from typing import cast
@@ -16,17 +16,15 @@ from tidemark.offsets.hashing import DIGESTS
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.schemes.kinds import Fields
-from tidemark.sinks.parquet.files import GENERATION, WINDOW_COLUMNS, exists
+from tidemark.sinks.parquet.files import GENERATION, WINDOW_COLUMNS, exists, schema_of_file
 from tidemark.sinks.parquet.parts import Part
 from tidemark_spark.columns import AT, COORDINATE, DIGEST, INDEX, TOMBSTONE, content_digest, field, text
 from tidemark_spark.readers.places import COUNTS, FOUND_DIGEST, OTHERS
-from tidemark_spark.rows.selecting import without
+from tidemark_spark.rows.selecting import without_lost
 from tidemark_spark.runtime.session import PARQUET_ROWS, setting
 from tidemark_spark.schemes.fields import SPARK_TYPES
 
 _WINDOW = tuple(map(StructField, WINDOW_COLUMNS, (StringType(), IntegerType(), LongType())))
-# Matches the last such folders of a path, wherever the base folder is: their values have no slash.
-_FOLDER = r"^.*/lane=([^/=]+)/seq=(\d+)/generation=(\d+)/"
 
 # How many rows of a file Spark takes at a time, as columns in memory: for so many bytes of messages, and at most so many
 # rows, since some messages may be far larger than others.
@@ -44,50 +42,64 @@ def number_at_a_time(tallies: Iterable[PartitionTally]) -> int:
 
 
 def rows_of(spark: SparkSession, parts: Iterable[Part], schema: StructType, *, windows: bool = False) -> DataFrame:
-    """The rows that count in some folders. One read takes all folders whose rows no newer window has taken.
+    """The rows that count in some folders. The plan has two reads at most, however many folders and newer windows there are.
 
     Columns: those of `schema`, null where a file lacks one. With `windows`, also the window and generation that wrote the
     row (not for Delta tables). If a folder is missing, Spark fails and names it.
     """
-
-    def read(*folders: str) -> DataFrame:
-        # The files have all columns. The names of their folders may differ from window to window.
-        rows = spark.read.schema(schema).option("recursiveFileLookup", True).parquet(*folders)
-        if not windows:
-            return rows
-        path = F.col("_metadata.file_path")
-        named = (F.regexp_extract(path, _FOLDER, number) for number in (1, 2, 3))
-        return rows.select(
-            *(rows[f"`{name}`"] for name in schema.names),
-            *(one.cast(kind.dataType).alias(kind.name) for one, kind in zip(named, _WINDOW, strict=True)),
-        )
-
+    # Rows whose generation is not asked for cost less to read.
     whole: list[str] = []
-    found: list[DataFrame] = []
+    named: list[str] = []
+    unnamed: dict[int, list[str]] = {}
+    lost: dict[int, RangeSet] = {}
+    delta = False
     for part in parts:
         if not part.holds:
             continue
-        if part.compacted:
-            found += [one if windows else one.drop(*WINDOW_COLUMNS) for one in _of_compacted(spark, part, schema)]
-        elif part.lost:
-            found += [without(read(*part.paths), lost) for lost in part.lost.values()]
-        else:
+        delta = part.files is not None
+        if not (part.lost or windows):
             whole += part.paths
-    if whole:
-        found.append(read(*whole))
-    everything = StructType([*schema.fields, *(_WINDOW if windows else ())])
-    return reduce(DataFrame.unionAll, found) if found else spark.createDataFrame([], everything)
-
-
-def _of_compacted(spark: SparkSession, part: Part, schema: StructType) -> list[DataFrame]:
+            continue
+        lost |= part.lost
+        generation = part.windows[0].generation
+        for path in part.paths:
+            if part.files is None or f"/{GENERATION}={generation}/" in path:
+                named.append(path)
+            else:
+                unnamed.setdefault(generation, []).append(path)
     everything = StructType([*schema.fields, *_WINDOW])
-    rows = spark.read.schema(everything).option("recursiveFileLookup", True).parquet(part.folder)
-    kept = [rows.where(~F.col(GENERATION).isin([*part.lost]))] if part.lost else [rows]
-    for window in part.windows:
-        lost = part.lost.get(window.generation)
-        if lost and lost != window.covers:
-            kept.append(without(rows.where(F.col(GENERATION) == window.generation), lost))
-    return kept
+    # Delta's folders are named after the column.
+    found = (
+        [_with_windows(_read(spark, everything, named), schema, GENERATION if delta else "generation")] if named else []
+    )
+    # Another program may have put files of a Delta table into other folders.
+    found += [
+        _read(spark, everything, some).withColumn(GENERATION, F.lit(generation)) for generation, some in unnamed.items()
+    ]
+    kept = [without_lost(reduce(DataFrame.unionAll, found), GENERATION, lost)] if found else []
+    if not windows:
+        kept = [one.drop(*WINDOW_COLUMNS) for one in kept]
+    if whole:
+        kept.append(_read(spark, schema, whole))
+    return reduce(DataFrame.unionAll, kept) if kept else spark.createDataFrame([], everything if windows else schema)
+
+
+def _read(spark: SparkSession, schema: StructType, paths: Sequence[str]) -> DataFrame:
+    # The files have all columns. The names of their folders may differ from window to window.
+    return spark.read.schema(schema).option("recursiveFileLookup", True).parquet(*paths)
+
+
+def _with_windows(rows: DataFrame, schema: StructType, generation: str) -> DataFrame:
+    """The window of each row: from its columns in a compacted folder, else from the names of its folders."""
+    # The last such folders of a path, wherever the base folder is: their values have no slash.
+    windows = (
+        F.expr(
+            f"coalesce({one.name}, cast(substring_index(substring_index(_metadata.file_path, '/{folder}=', -1), '/', 1) as "
+            f"{one.dataType.simpleString()}))"
+        ).alias(one.name)
+        for one, folder in zip(_WINDOW, ("lane", "seq", generation), strict=True)
+    )
+    return rows.select(*(rows[f"`{name}`"] for name in schema.names), *windows)
 
 
 def columns_of(spark: SparkSession, part: Part) -> StructType:
@@ -144,14 +156,15 @@ def values_of(spark: SparkSession, parts: Iterable[Part], fields: Fields, within
     """
     ours = schema_of(fields)
     chosen = [one for one in parts if any(part.covers & within for part in one.windows) and all(map(exists, one.paths))]
-    # Folders of one stream file have the same columns: mostly all of them.
-    alike: dict[tuple[StructField, ...], list[Part]] = {}
+    # Folders of one stream file have the same columns: mostly all of them. To ask Spark of each takes a job.
+    alike: dict[tuple[str, ...], list[Part]] = {}
     for part in chosen:
         if part.holds:
-            more = tuple(one for one in columns_of(spark, part) if one.name not in ours.names)
-            alike.setdefault(more, []).append(part)
+            beyond = [f"{one.name} {one.type}" for one in schema_of_file(part) if one.name not in ours.names]
+            alike.setdefault(tuple(beyond), []).append(part)
     found = []
-    for more, some in (alike or {(): []}).items():
+    for some in alike.values() or [[]]:
+        more = [one for one in columns_of(spark, some[0]) if one.name not in ours.names] if some else []
         others = F.array(*(F.when(F.col(f"`{one.name}`").isNotNull(), F.lit(one.name)) for one in more))
         found.append(
             rows_of(spark, some, StructType([*ours, *more])).select(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,7 @@ from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.adopting import Left
 from tidemark.ledger.book import Standing
 from tidemark.ledger.records import Record
-from tidemark.offsets.authority import Authority, Segment
+from tidemark.offsets.authority import Authority
 from tidemark.offsets.hashing import partition_seed
 from tidemark.offsets.hashing_arrays import offset_hashes, row_hashes
 from tidemark.offsets.ranges import RangeSet, TopicPartition
@@ -229,11 +229,18 @@ def _named(filesystem: fs.FileSystem, path: str, name: str) -> list[tuple[str, s
     return sorted((value, at) for key, _, value, at in parts if key == name)
 
 
+def schema_of_file(part: Part) -> pa.Schema:
+    """The columns of the first file of a folder; none if it has no files."""
+    with folders.opened(part.paths[0]) as (filesystem, path):
+        return ds.dataset(path, filesystem=filesystem, format=FORMAT).schema
+
+
 def tables_that_count(parts: Iterable[Part], authority: Authority) -> Iterator[pa.Table]:
     """The rows that count, a table for each folder that has any, in the order of the folders.
 
     Raises LedgerContradiction when a folder is missing.
     """
+    counts = _Counts(authority)
     for part in parts:
         if not part.holds:
             continue
@@ -242,7 +249,7 @@ def tables_that_count(parts: Iterable[Part], authority: Authority) -> Iterator[p
             generations = table.column(GENERATION).to_numpy()
         else:
             generations = np.full(table.num_rows, part.windows[0].generation)
-        kept = table.filter(pa.array(_counting(table, authority, generations)))
+        kept = table.filter(pa.array(counts.of(table, generations)))
         if kept.num_rows:
             yield kept.drop_columns(list(WINDOW_COLUMNS)) if part.compacted else kept
 
@@ -302,26 +309,32 @@ def without_views(schema: pa.Schema) -> pa.Schema:
     return pa.schema([one.with_type(views.get(one.type, one.type)) for one in schema])
 
 
-def _counting(table: pa.Table, authority: Authority, generations: np.ndarray) -> np.ndarray:
-    """Whether each row has the generation that counts at its coordinate."""
-    counting = np.zeros(table.num_rows, dtype=bool)
-    offsets = table.column("_offset").to_numpy()
-    incarnations = table.column("_incarnation").to_numpy()
-    partitions = table.column("_partition").to_numpy()
-    topics = table.column("_topic").to_numpy()
-    for at in authority.partitions:
-        here = (partitions == at.partition) & (incarnations == at.incarnation) & (topics == at.topic)
-        if not here.any():
-            continue
-        counting |= here & _counting_at(authority.segments(at), offsets, generations)
-    return counting
+class _Counts:
+    """Looks up which rows count. The segments of a partition become arrays once, however many folders are looked up."""
 
+    def __init__(self, authority: Authority) -> None:
+        self._authority = authority
+        self._arrays: dict[TopicPartition, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
-def _counting_at(segments: Sequence[Segment], offsets: np.ndarray, generations: np.ndarray) -> np.ndarray:
-    starts, untils, counts = (
-        np.array([getattr(one, name) for one in segments]) for name in ("start", "until", "generation")
-    )
-    # -1 for an offset before the first segment.
-    found = np.searchsorted(starts, offsets, side="right") - 1
-    counting: np.ndarray = (found >= 0) & (offsets < untils[found]) & (generations == counts[found])
-    return counting
+    def of(self, table: pa.Table, generations: np.ndarray) -> np.ndarray:
+        """Whether each row has the generation that counts at its coordinate."""
+        counting = np.zeros(table.num_rows, dtype=bool)
+        offsets = table.column("_offset").to_numpy()
+        incarnations = table.column("_incarnation").to_numpy()
+        partitions = table.column("_partition").to_numpy()
+        topics = table.column("_topic").to_numpy()
+        for at in self._authority.partitions:
+            here = (partitions == at.partition) & (incarnations == at.incarnation) & (topics == at.topic)
+            if not here.any():
+                continue
+            starts, untils, counts = self._segments(at)
+            # -1 for an offset before the first segment.
+            found = np.searchsorted(starts, offsets, side="right") - 1
+            counting |= here & (found >= 0) & (offsets < untils[found]) & (generations == counts[found])
+        return counting
+
+    def _segments(self, at: TopicPartition) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        if at not in self._arrays:
+            starts, untils, generations = np.array(self._authority.segments(at), dtype=np.int64).T
+            self._arrays[at] = starts, untils, generations
+        return self._arrays[at]
