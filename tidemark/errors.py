@@ -186,6 +186,13 @@ class LaneClosed(Conflict):
     """
 
 
+class AnotherRequest(Conflict):
+    """Raised when a run is asked for under a name that another request has used; the message says what differs.
+
+    To do: give the run another name. To go on with the run that has begun, name it and nothing else: `--run NAME`.
+    """
+
+
 class LanePaused(Conflict):
     """Raised when a backfill or replay was paused: no further window of it begins.
 
@@ -393,8 +400,8 @@ EXIT_CODES: Mapping[int, ExitCode] = {
         "fenced, or in conflict with another run",
         "usually nothing: another run holds the window, or has committed it",
         retried=True,
-        # Nobody but a person ends a pause, and a lane that was cancelled is never opened again.
-        but=(LaneClosed, LanePaused),
+        # Nobody but a person ends a pause or gives another name, and a lane that was cancelled is never opened again.
+        but=(LaneClosed, LanePaused, AnotherRequest),
     ),
     EXIT_SOURCE_CHANGED: ExitCode("data lost, or the source changed", "see [code 4](#code-4)"),
     EXIT_UNREACHABLE: ExitCode(

@@ -254,14 +254,17 @@ def _planned_repair(file: str, context: Mapping[str, Any]) -> dict[str, Any]:
         raise AirflowSkipException("no repair was asked for")
     with airflow_errors():
         opened = open_here(file)
-        planned = repair_of(opened, stored_report(opened, run_name(context)))
+        report = stored_report(opened, run_name(context))
+        planned = repair_of(opened, report)
     if planned is None:
         raise AirflowSkipException("nothing to repair")
     # In the log, because Airflow's pages fold the reason of a skipped task away.
     log.info("%s", planned.sentence())
     context["ti"].xcom_push(key="repair", value=planned.described())
-    # A retry of the task `repair` gives the same name. When the whole run is cleared, its new findings get another one.
-    context["ti"].xcom_push(key="replay_run", value=_replay_run(run_name(context), context["ti"].try_number))
+    # A retry of the task `repair` gives the same name. When the whole run is cleared, or is triggered again under its id
+    # after it was deleted, its new findings get another one.
+    found = f"{run_name(context)} {report.at} {planned.selection}"
+    context["ti"].xcom_push(key="replay_run", value=_replay_run(found, context["ti"].try_number))
     if not planned.replays:
         raise AirflowSkipException(f"no repair: {planned.sentence()}")
     if asked != "execute":
@@ -275,9 +278,9 @@ def _planned_repair(file: str, context: Mapping[str, Any]) -> dict[str, Any]:
     return {**planned.described(), "conf": conf}
 
 
-def _replay_run(audit: str, number: int) -> str:
-    """The name of the replay that an audit's run triggers. Short and plain, however the audit's run is named."""
-    return f"repair__{hashlib.sha256(audit.encode()).hexdigest()[:12]}__{number}"
+def _replay_run(found: str, number: int) -> str:
+    """The name of the replay that an audit triggers for what it has `found`. Short and plain, however its run is named."""
+    return f"repair__{hashlib.sha256(found.encode()).hexdigest()[:12]}__{number}"
 
 
 def _verdict(file: str, run: str, rejected: str | None) -> str:

@@ -71,7 +71,7 @@ def selected_dag(
             """Check the request and find its offsets, and go on to `compare` if that was asked for.
 
             A dry run that does not compare shows the offsets and ends here. A retry gives the selection of the first try: by
-            then the run may have read a part of it.
+            then the run may have read a part of it. Refused where a run of this name has begun with another request.
             """
             asked, found = _looked_up(context, file, stream, request)
             context["ti"].xcom_push(key="found", value=found)
@@ -103,7 +103,7 @@ def selected_dag(
                 second = approved_by(context, found["selection"]) if approve_above is not None else None
                 by = People(context["dag_run"].triggering_user_name, second)
                 asked = asked_of(context, request)
-                if not lanes.lanes_of(opened, kind, run):
+                if lanes.begun(opened, kind, run, found["asked"]) is None:
                     # It may have waited for a second person, or for a comparison.
                     check_plan(opened, asked, chosen - again, again)
                 lanes.open_request(
@@ -118,6 +118,7 @@ def selected_dag(
                     rate=asked.rate,
                     sinks=into_sinks.named(opened, asked.sinks),
                     at_once=asked.lanes,
+                    asked=found["asked"],
                 )
                 jobs = lanes.jobs_of(opened, kind, run)
                 first_window = _first_window(opened, jobs[0][0], run) if len(jobs) == 1 else []
@@ -167,6 +168,7 @@ def _looked_up(
     """The request of a run, and the offsets that it would read. Logs them with the answers and an estimate."""
     from tidemark.runs import estimates, into_sinks, resolved
     from tidemark.runs.answers import exact
+    from tidemark.runs.asked import fields_of
     from tidemark.runs.selecting import select, selected_before
     from tidemark_dags.connections import open_here
 
@@ -174,7 +176,9 @@ def _looked_up(
         asked = asked_of(context, request)
         opened = open_here(file)
         sinks = into_sinks.named(opened, asked.sinks) or ()
-        selected = selected_before(opened, request.kind, run_name(context)) or select(opened, asked)
+        fields = fields_of(opened, asked)
+        before = selected_before(opened, request.kind, run_name(context), fields)
+        selected = select(opened, asked) if before is None else before
         digest = resolved.digest_of(opened, opened.book.view(), asked, selected.ranges, selected.again)
         ref = opened.book.store_selection(selected.all)
         again = opened.book.store_selection(selected.again).digest if selected.again else ""
@@ -187,6 +191,7 @@ def _looked_up(
         log.info("into %s alone: other sinks and the dead letters stay as they are", ", ".join(sinks))
     return asked, {
         **describe(selected.all),
+        "asked": fields,
         "selection": ref.digest,
         "again": again,
         "plan": digest,

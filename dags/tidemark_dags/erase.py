@@ -77,11 +77,12 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
             with airflow_errors(), refusal_shown(context):
                 opened = open_here(file)
                 lane = lanes.lane_name(LaneKind.ERASE, run)
-                if not lanes.lanes_of(opened, LaneKind.ERASE, run):
+                if erasing.begun(opened, run, found["asked"]) is None:
                     chosen = erasing.choose(opened, lanes.stored_selection(opened, found["selection"]))
                     second = approved_by(context, found["selection"]) if approve_above is not None else None
                     by = People(context["dag_run"].triggering_user_name, second)
-                    erasing.open_erasure(opened, run, chosen, context["params"]["reason"], by)
+                    reason = context["params"]["reason"]
+                    erasing.open_erasure(opened, run, chosen, reason, by, asked=found["asked"])
                 context["ti"].xcom_push(key="lane", value=lane)
                 pending = erasing.erase_without_spark(opened, lane, run)
             if pending is None:
@@ -138,18 +139,20 @@ def _found(context: Any, file: str) -> dict[str, Any]:
     """What a request erases, as the page of the run shows it. `offsets` has those that are read again too."""
     from tidemark.runs import erasing
     from tidemark.runs.answers import exact
+    from tidemark.runs.asked import fields_of
     from tidemark_dags.connections import open_here
 
     with airflow_errors(), refusal_shown(context):
         asked = asked_of(context, EraseRequest)
         opened = open_here(file)
-        wanted, how = erasing.wanted(opened, asked)
+        fields = fields_of(opened, asked)
+        chosen, how = erasing.requested(opened, run_name(context), asked, fields)
         if how:
             log.info("%s", how)
-        chosen = erasing.choose(opened, wanted)
         log.info("%s%s offsets to erase", "dry run: " if asked.dry_run else "", chosen.offsets.count())
         return {
             **describe(chosen.offsets | chosen.rest),
+            "asked": fields,
             "erases": chosen.offsets.count(),
             "selection": opened.book.store_selection(chosen.offsets).digest if chosen.offsets else "",
             **answered(exact(chosen.answers)),

@@ -18,7 +18,7 @@ from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.cli import finding, selected
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
-from tidemark.errors import Conflict, LedgerContradiction, OffsetsOutOfRange, WrongUse
+from tidemark.errors import AnotherRequest, Conflict, LedgerContradiction, OffsetsOutOfRange, WrongUse
 from tidemark.ledger.book import head_key
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.codec import encode
@@ -119,7 +119,7 @@ def test_the_order_is_kept_in_the_ledger_and_another_process_goes_on_in_it(tmp_p
     other.process(lane, RUN)
     assert (pinned(other, lane), head_of(other, lane).offsets()) == ([(3, 6)], {at(0): 6})
     other.process(lane, RUN)
-    with pytest.raises(Conflict, match="is open already, and reads the newest offsets first"):
+    with pytest.raises(Conflict, match="begun with another request: order was newest, and is oldest"):
         backfill(other, offsets((0, 0, 10)), Order.OLDEST)
     cancelled = steering.cancel(other.opened, lane, "enough")
     assert (cancelled.windows, cancelled.left) == (2, offsets((0, 0, 3)))
@@ -283,6 +283,9 @@ def test_a_command_keeps_its_order_and_rate_for_those_who_go_on(
     entry = all_lanes(made.opened.book)[lane]
     assert (entry.order, entry.rate, pinned(made, lane)) == (Order.NEWEST, 1, [(840, 900)])
     made.process(lane, RUN)
-    run()
+    # Who goes on names the run alone: the same offsets at no rate would be another request.
+    with pytest.raises(AnotherRequest, match="order was newest, and is left empty; rate was 1, and is left empty"):
+        run()
+    selected.backfill("orders", run_name=RUN)
     assert "its offsets, in its order, at its rate" in capsys.readouterr().err
     assert pinned(made, lane) == [(780, 840)]

@@ -113,7 +113,7 @@ def test_a_retry_goes_on_with_both_selections(made: StreamInMemory) -> None:
     before = selected_before(made.opened, LaneKind.BACKFILL, RUN)
     assert before == Selected(found.ranges, again=found.again)
     assert opened(made, before, order=Order.NEWEST) == mine
-    with pytest.raises(Conflict, match="reads the newest offsets first"):
+    with pytest.raises(Conflict, match="begun with another request: order was newest, and is oldest"):
         opened(made, before)
     assert worked_off(made, mine[1]) == found.again - offsets((0, 33, 40), (0, 32, 33), (0, 31, 32), (0, 30, 31))
     assert selected_before(made.opened, LaneKind.REPLAY, RUN) is None

@@ -24,12 +24,14 @@ from tidemark.cli.output import data, error
 from tidemark.cli.selected import user
 from tidemark.cli.submitting import new_run, process, show_answers
 from tidemark.cli.terminal import reading_shown
+from tidemark.errors import AnotherRequest
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.reading import Reading
 from tidemark.runs import erasing, lanes
 from tidemark.runs.answers import exact
 from tidemark.runs.approval import People
+from tidemark.runs.asked import fields_of
 from tidemark.runs.erasing import Chosen, Remaining
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import EraseRequest, checked
@@ -59,31 +61,35 @@ def erase(
     """
     opened = finding.opened(stream)
     name = run_name or new_run()
-    mine = lanes.lanes_of(opened, LaneKind.ERASE, name)
+    begun = erasing.begun(opened, name) is not None
     before: dict[str, RangeSet] = {}
-    if mine:
-        error(f"going on with the erasure that run {name} has begun")
-        (lane,) = mine
-    else:
-        values = {
-            "records": coordinates.records(records),
-            "records_file": records_file,
-            "key": key,
-            "reason": reason,
-            "dry_run": dry_run,
-        }
+    values = {
+        "records": coordinates.records(records),
+        "records_file": records_file,
+        "key": key,
+        "reason": reason,
+        "dry_run": dry_run,
+    }
+    if dry_run or not begun or EraseRequest.asks(values):
         asked = checked(EraseRequest, values, {})
+        fields = fields_of(opened, asked)
+        if dry_run:
+            begun = _begun_so(opened, name, fields)
         reading = Reading()
         with reading_shown("looking for the key", reading) if key else nullcontext():
-            wanted, how = erasing.wanted(opened, asked, reading)
+            chosen, how = erasing.requested(opened, name if begun or not dry_run else new_run(), asked, fields, reading)
         if how:
             error(how)
-        chosen = erasing.choose(opened, wanted)
         before = dict(chosen.before)
-        if asked.dry_run or not chosen.offsets:
+        if dry_run or (not begun and not chosen.offsets):
             _show_plan(opened, chosen, as_json=as_json)
             return
-        lane = erasing.open_erasure(opened, name, chosen, asked.reason, People(user(), approved_by or None))
+        people = People(user(), approved_by or None)
+        if not begun:
+            erasing.open_erasure(opened, name, chosen, asked.reason, people, asked=fields)
+    if begun:
+        error(f"going on with the erasure that run {name} has begun")
+    lane = lanes.lane_name(LaneKind.ERASE, name)
     command = f"tidemark erase {stream}"
     try:
         pending = erasing.erase_without_spark(opened, lane, name, take_over=take_over)
@@ -92,6 +98,18 @@ def erase(
         raise
     process(opened, command, lane, name, pending, take_over=take_over, verbose=verbose)
     _show_done(opened, lane, name, before, as_json=as_json)
+
+
+def _begun_so(opened: OpenStream, run: str, fields: dict[str, str]) -> bool:
+    """For a dry run: whether the run has begun with this request. Says so, and also when it has begun with another one."""
+    try:
+        found = erasing.begun(opened, run, fields)
+    except AnotherRequest as problem:
+        error(f"this would be refused: {problem}")
+        return False
+    if found is not None:
+        error(f"run {run} has begun, and would go on with what it has claimed")
+    return found is not None
 
 
 def _show_plan(opened: OpenStream, chosen: Chosen, *, as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -41,7 +42,7 @@ from tidemark.cli.options import (
 )
 from tidemark.cli.output import data, error
 from tidemark.cli.submitting import new_run, process, process_together, show_answers, show_committed
-from tidemark.errors import LaneClosed, WrongUse
+from tidemark.errors import AnotherRequest, WrongUse
 from tidemark.ledger.records import LaneKind, Pending
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import RangeSet
@@ -50,13 +51,14 @@ from tidemark.runs import into_sinks, lanes, whole_windows
 from tidemark.runs.answering import answers_of
 from tidemark.runs.answers import exact, table
 from tidemark.runs.approval import People, check_approved
+from tidemark.runs.asked import fields_of
 from tidemark.runs.comparing import as_value, find_comparison
 from tidemark.runs.estimates import estimated
 from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
 from tidemark.runs.resolved import digest_of
-from tidemark.runs.selecting import Selected, between_offsets, select
+from tidemark.runs.selecting import Selected, between_offsets, select, selected_before
 from tidemark.views.summary import committed_by
 
 Requests = type[BackfillRequest] | type[ReplayRequest]
@@ -123,10 +125,9 @@ def backfill(
         "strict": strict,
         "plan": plan,
     }
-    people = People(user(), approved_by or None)
-    _selected(
-        opened, BackfillRequest, values, f"tidemark backfill {stream}", run_name, people, take_over, verbose, as_json
-    )
+    people, command = People(user(), approved_by or None), f"tidemark backfill {stream}"
+    written = _bounds(from_, until)
+    _selected(opened, BackfillRequest, values, command, run_name, people, take_over, verbose, as_json, written)
 
 
 def replay(
@@ -197,8 +198,9 @@ def replay(
         "strict": strict,
         "plan": plan,
     }
-    people = People(user(), approved_by or None)
-    _selected(opened, ReplayRequest, values, f"tidemark replay {stream}", run_name, people, take_over, verbose, as_json)
+    people, command = People(user(), approved_by or None), f"tidemark replay {stream}"
+    written = _bounds(from_, until)
+    _selected(opened, ReplayRequest, values, command, run_name, people, take_over, verbose, as_json, written)
 
 
 def _selected(
@@ -211,72 +213,101 @@ def _selected(
     take_over: bool,
     verbose: bool,
     as_json: bool,
+    written: Mapping[str, str] | None = None,
 ) -> None:
+    """`written` has the fields that this command has filled in by what was written as other options."""
     kind, name = request.kind, run_name or new_run()
+    begun = lanes.begun(opened, kind, name) is not None
+    chosen = Selected(RangeSet())
+    # An earlier try of the run has compared before it opened the lane.
+    changes = find_comparison(opened, name) if begun and values.get("compare") else None
+    if values["dry_run"] or not begun or request.asks(values):
+        asked = _checked(request, values, name if begun else "")
+        fields = {**fields_of(opened, asked), **(written or {})}
+        sinks = into_sinks.named(opened, asked.sinks)
+        if asked.dry_run:
+            chosen, changes = _dry(opened, asked, name, fields, sinks, changes, verbose=verbose)
+            _show(opened, asked, chosen, changes, as_json=as_json)
+            return
+        if lanes.begun(opened, kind, name, fields) is None:
+            chosen = select(opened, asked)
+            if isinstance(asked, ReplayRequest) and asked.compare and chosen.ranges:
+                # Refused before Spark is started.
+                check_approved(opened.stream.limits.approve_above, chosen.ranges.count(), people)
+                changes = compared(opened, name, chosen.ranges, sinks, verbose=verbose)
+                if not as_json:
+                    show_comparison(changes)
+            _show_more_or_less(opened, chosen, sinks)
+            # If the job fails, who goes on with `--run` gets the answers to what was read, and no longer these.
+            for said in table(exact(chosen.left_out)) if chosen.left_out else ():
+                error(said)
+            lanes.open_request(
+                opened,
+                kind,
+                name,
+                chosen.ranges,
+                asked.reason,
+                people,
+                again=chosen.again,
+                order=Order(asked.order),
+                rate=asked.rate,
+                sinks=sinks,
+                at_once=asked.lanes,
+                asked=fields,
+            )
     jobs = lanes.jobs_of(opened, kind, name)
     mine = [lane for job in jobs for lane in job]
-    # An earlier try of the run has compared before it opened the lane.
-    changes = find_comparison(opened, name) if run_name and values.get("compare") else None
-    chosen = Selected(RangeSet())
-    if mine and not _left(opened, jobs):
+    if begun and not lanes.left_of(opened, jobs):
         for lane in mine:
             lanes.finish(opened, lane)
         error(f"the {kind.value} of run {name} is done; a run's name is used once")
-        _show_done(opened, mine, name, chosen, changes, as_json=as_json)
-        return
-    if mine:
-        error(f"going on with the {kind.value} that run {name} has begun: its offsets, in its order, at its rate")
     else:
-        asked = checked(request, values, {})
-        chosen, sinks = select(opened, asked), into_sinks.named(opened, asked.sinks)
-        changes = None
-        if isinstance(asked, ReplayRequest) and asked.compare and chosen.ranges:
-            if not asked.dry_run:
-                # Refused before Spark is started.
-                check_approved(opened.stream.limits.approve_above, chosen.ranges.count(), people)
-            changes = compared(opened, name, chosen.ranges, sinks, verbose=verbose)
-        if asked.dry_run:
-            _show(opened, asked, chosen, changes, as_json=as_json)
-            return
-        if changes is not None and not as_json:
-            show_comparison(changes)
-        _show_more_or_less(opened, chosen, sinks)
-        # If the job fails, who goes on with `--run` gets the answers to what was read, and no longer these.
-        for said in table(exact(chosen.left_out)) if chosen.left_out else ():
-            error(said)
-        mine = lanes.open_request(
-            opened,
-            kind,
-            name,
-            chosen.ranges,
-            asked.reason,
-            people,
-            again=chosen.again,
-            order=Order(asked.order),
-            rate=asked.rate,
-            sinks=sinks,
-            at_once=asked.lanes,
-        )
-        jobs = lanes.jobs_of(opened, kind, name)
-    _work_off(opened, command, jobs, name, take_over=take_over, verbose=verbose)
+        if begun:
+            error(f"going on with the {kind.value} that run {name} has begun: its offsets, in its order, at its rate")
+        _work_off(opened, command, jobs, name, take_over=take_over, verbose=verbose)
     _show_done(opened, mine, name, chosen, changes, as_json=as_json)
 
 
-def _left(opened: OpenStream, jobs: list[list[str]]) -> list[list[str]]:
-    """The lanes that are not done, for each job. Raises LaneClosed if nothing else is left than a lane that never will be."""
-    left: list[list[str]] = []
-    closed: LaneClosed | None = None
-    for job in jobs:
-        mine = []
-        for lane in job:
-            try:
-                mine += [] if lanes.is_done(opened, lane) else [lane]
-            except LaneClosed as problem:
-                closed = problem
-        left += [mine] if mine else []
-    if closed is not None and not left:
-        raise closed
-    return left
+def _checked(request: Requests, values: Mapping[str, Any], begun: str) -> BackfillRequest | ReplayRequest:
+    """The request in some values; the run of this name has `begun`, if there is a name."""
+    try:
+        return checked(request, values, {})
+    except WrongUse as problem:
+        if not begun:
+            raise
+        raise WrongUse(f"{problem}. Run {begun} has begun: to go on with it, name the run and nothing else") from None
+
+
+def _dry(
+    opened: OpenStream,
+    asked: BackfillRequest | ReplayRequest,
+    run: str,
+    fields: Mapping[str, str],
+    sinks: Sinks,
+    changes: ReplayComparison | None,
+    *,
+    verbose: bool,
+) -> tuple[Selected, ReplayComparison | None]:
+    """What a dry run shows: what the run of this name would read, and what it would change if that was asked for.
+
+    A run that has begun would read what it has claimed, and its comparison stays as it was stored. Raises AnotherRequest for a
+    comparison under a name that another request has used.
+    """
+    compare = isinstance(asked, ReplayRequest) and asked.compare
+    try:
+        before = selected_before(opened, asked.kind, run, fields)
+    except AnotherRequest as problem:
+        if compare:
+            raise
+        error(f"this would be refused: {problem}")
+        before = None
+    if before is not None:
+        error(f"run {run} has begun, and would go on with what it has claimed")
+        return before, changes
+    chosen = select(opened, asked)
+    if compare and chosen.ranges:
+        changes = compared(opened, run, chosen.ranges, sinks, verbose=verbose)
+    return chosen, changes
 
 
 def _work_off(
@@ -287,9 +318,9 @@ def _work_off(
         for lane in jobs[0]:
             process(opened, command, lane, run, _planned(opened, lane, run), take_over=take_over, verbose=verbose)
         return
-    process_together(opened, command, _left(opened, jobs), run, take_over=take_over, verbose=verbose)
+    process_together(opened, command, lanes.left_of(opened, jobs), run, take_over=take_over, verbose=verbose)
     # A lane that was cancelled has stopped none of the others. The run has not read everything, and says so.
-    _left(opened, jobs)
+    lanes.left_of(opened, jobs)
 
 
 def repair(
@@ -387,6 +418,12 @@ def _show_more_or_less(opened: OpenStream, chosen: Selected, sinks: Sinks) -> No
         error(f"added, since {whole_windows.because(opened, sinks)}: {chosen.added.count()} offsets")
     for why, ranges in chosen.left_out.items():
         error(f"left out, {why}: {ranges.count()} offsets")
+
+
+def _bounds(lower: list[str] | None, upper: list[str] | None) -> dict[str, str]:
+    """Bounds as they were written, in the place of ranges: an open end moves, and the request stays the same."""
+    said = [f"{name} {' '.join(texts)}" for name, texts in (("from", lower), ("until", upper)) if texts]
+    return {"ranges": ", ".join(said)} if said else {}
 
 
 def _ranges(opened: OpenStream, given: list[str] | None, lower: list[str] | None, upper: list[str] | None) -> str:

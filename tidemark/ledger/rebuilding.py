@@ -252,6 +252,7 @@ def _head(book: Book, lane: str, entry: LaneEntry | None, chain: _Chain | None) 
         unpositioned=chain.unpositioned if chain else 0,
         closed_early=None if lane == INGEST else entry.closed_early if entry and was_closed else CLOSED_BECAUSE,
         order=entry.order if entry else chain.order if chain else Order.OLDEST,
+        asked=entry.asked if entry else None,
     )
 
 
@@ -271,6 +272,7 @@ def _entry(lane: str, head: Head, chain: _Chain | None) -> LaneEntry:
         order=head.order,
         sinks=window.sinks if window else None,
         erases=window.erases if window else None,
+        asked=head.asked,
     )
 
 

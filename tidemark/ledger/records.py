@@ -117,6 +117,19 @@ class Erasure(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     approved_by: str | None = None
 
 
+class Asked(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The request that a run's lanes were opened for. The run's name stands for this request, and for no other.
+
+    `fields`: what was filled in, by the names of a request's fields; a long text by its digest. `selection` and `again` are
+    what all lanes of the run have claimed together: see `open_request`. `erases` is the part of it that is erased.
+    """
+
+    fields: dict[str, str]
+    selection: SelectionRef | None = None
+    again: SelectionRef | None = None
+    erases: SelectionRef | None = None
+
+
 class WindowRange(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_only=True):
     """[start, until) of one partition as pinned, with the bounds and leader epoch of its log at that time."""
 
@@ -189,6 +202,8 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     sinks: tuple[str, ...] | None = None
     # None for every window but those of an erasure.
     erases: Erasure | None = None
+    # The digest of the saved plan that the run was asked to read; None for all other windows.
+    plan: str | None = None
 
     def counts_for(self, sink: str | None) -> bool:
         """Whether the window decides what counts at its offsets in a sink. None: in the dead letters, and for the offsets."""
@@ -360,6 +375,8 @@ class Head(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # Why the lane was closed before it was done; None for all other lanes.
     closed_early: str | None = None
     order: Order = Order.OLDEST
+    # What the lane was opened for; None for the ingest.
+    asked: Asked | None = None
 
     def offsets(self) -> dict[TopicPartition, int]:
         return {position.at: position.offset for position in self.positions}
@@ -450,6 +467,8 @@ class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # As in the windows of the lane.
     sinks: tuple[str, ...] | None = None
     erases: Erasure | None = None
+    # As in the head.
+    asked: Asked | None = None
 
 
 class AcceptedClock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

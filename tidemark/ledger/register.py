@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct, structs
 
 from tidemark.errors import (
+    AnotherRequest,
     ClaimOverlap,
     ClockAhead,
     ClockBehind,
@@ -30,6 +31,7 @@ from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
     INGEST,
     AcceptedClock,
+    Asked,
     Erasure,
     Head,
     LaneEntry,
@@ -226,6 +228,7 @@ class NewLane(Struct, frozen=True, kw_only=True):
     rate: int | None = None
     sinks: tuple[str, ...] | None = None
     erases: Erasure | None = None
+    asked: Asked | None = None
 
 
 def open_lane(
@@ -254,7 +257,8 @@ def open_together(book: Book, *wanted: NewLane) -> list[Stored]:
     The head of a lane that is done is closed. Raises ClaimOverlap when another open lane has claimed some of the offsets,
     WrongUse when the offsets do not suit the kind (a replay takes covered offsets, a backfill all others, an erasure both),
     OffsetsErased when some of the offsets were erased, LaneClosed when the name was used before for other offsets or sinks,
-    Conflict when the open lane has other offsets, another order or other sinks. Only a replay writes some `sinks` alone:
+    AnotherRequest when it was used for another request, Conflict when the open lane has other offsets, another order or other
+    sinks. Only a replay writes some `sinks` alone:
     what it reads again is in the others already.
     """
     # Finish half-closed lanes after a crash, so that these lanes give up their claims.
@@ -302,6 +306,7 @@ def _entered(book: Book, register: Register, wanted: NewLane) -> Register:
         rate=wanted.rate,
         sinks=wanted.sinks,
         erases=wanted.erases,
+        asked=wanted.asked,
     )
     if entry.order == Order.NEWEST and not entry.until:
         raise WrongUse(f"{wanted.lane} cannot read the newest first: `start` is not where its selection begins")
@@ -376,6 +381,7 @@ def _head_of(book: Book, lane: str, entry: LaneEntry) -> Stored:
         seq=0,
         positions=_first_positions(entry),
         order=entry.order,
+        asked=entry.asked,
     )
     # NotMine: another run made the head, and may have changed it since.
     with suppress(NotMine):
@@ -481,7 +487,28 @@ def _marked(register: Register, lane: str, state: LaneState, **more: Any) -> Reg
     return structs.replace(register, lanes={**register.lanes, lane: structs.replace(entry, state=state, **more)})
 
 
+def check_asked(stream: str, run: str, before: Asked | None, now: Mapping[str, str]) -> None:
+    """Raises AnotherRequest when a run's name was used for another request, which `before` has."""
+    if before is None:
+        raise AnotherRequest(
+            f"run {run} of {stream} has begun before, and the ledger does not say what it has asked for: it was made anew. "
+            "Nothing was changed. Ask again under another name of the run"
+        )
+    if before.fields == now:
+        return
+    names = [name for name in dict.fromkeys([*before.fields, *now]) if before.fields.get(name) != now.get(name)]
+    differ = "; ".join(
+        f"{name} was {before.fields.get(name, 'left empty')}, and is {now.get(name, 'left empty')}" for name in names
+    )
+    raise AnotherRequest(
+        f"run {run} of {stream} has begun with another request: {differ}. A run's name stands for one request. Nothing was "
+        "changed. Ask for this under another name of the run"
+    )
+
+
 def _check_same(book: Book, known: LaneEntry, wanted: NewLane) -> None:
+    if wanted.asked is not None:
+        check_asked(book.stream, wanted.run, known.asked, wanted.asked.fields)
     if (known.kind, known.selection, known.erases) != (wanted.kind, wanted.selection, wanted.erases):
         raise Conflict(f"{book.stream}/{wanted.lane} is open already, for other offsets or as another kind of lane")
     if known.order != wanted.order:
@@ -496,6 +523,8 @@ def _check_done(book: Book, head: Head, wanted: NewLane) -> None:
     if head.state != LaneState.CLOSED:
         raise LedgerContradiction(f"{book.stream}/{head.lane} has a head, and the register does not know the lane")
     check_not_early(head)
+    if wanted.asked is not None:
+        check_asked(book.stream, wanted.run, head.asked, wanted.asked.fields)
     same = (wanted.kind, wanted.selection, wanted.sinks)
     if head.last is None or (head.kind, head.last.window.selection, head.last.window.sinks) != same:
         raise LaneClosed(f"{book.stream}/{head.lane} is closed; a lane's name is used once, so choose another")

@@ -12,10 +12,11 @@ from typing import Any
 
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
-from tidemark.errors import AuthenticationFailed, NotAuthorized, TopicUnknown, Unreachable, WrongUse
+from tidemark.errors import AnotherRequest, AuthenticationFailed, NotAuthorized, TopicUnknown, Unreachable, WrongUse
 from tidemark.ledger.erased import Tombstone, by_answer, places_written, tombstones
 from tidemark.ledger.records import (
     INGEST,
+    Asked,
     Erasure,
     Guarantee,
     LaneKind,
@@ -32,6 +33,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.reading import Reading
 from tidemark.runs import answers, keys, lanes, whole_windows
 from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved
+from tidemark.runs.asked import fields_of_offsets
 from tidemark.runs.discovery import held_now
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.record_tables import named_records
@@ -119,22 +121,74 @@ def choose(opened: OpenStream, wanted: RangeSet) -> Chosen:
     return Chosen(wanted, wide - wanted, before)
 
 
-def open_erasure(opened: OpenStream, run: str, chosen: Chosen, reason: str, by: People = NOBODY_KNOWN) -> str:
+def begun(opened: OpenStream, run: str, fields: Mapping[str, str] | None = None) -> Chosen | None:
+    """What an erasure of this run's name has chosen when it began; None when there is none.
+
+    `fields` are those of a request: raises AnotherRequest when the erasure has begun with another one. Without `fields`,
+    whoever calls goes on with what has begun.
+    """
+    asked = lanes.begun(opened, LaneKind.ERASE, run, fields)
+    if asked is None:
+        return None
+    claimed, offsets = (
+        opened.book.selection(ref) if ref is not None else RangeSet() for ref in (asked.selection, asked.erases)
+    )
+    return Chosen(offsets, claimed - offsets, {})
+
+
+def requested(
+    opened: OpenStream, run: str, asked: EraseRequest, fields: Mapping[str, str], reading: Reading | None = None
+) -> tuple[Chosen, str]:
+    """What a run would erase for a request, or has chosen when it began, and how the offsets were found, as `wanted`.
+
+    Raises AnotherRequest where the run has begun with another request. And where it is done, and has not erased all that the
+    request means now: a key has newer messages, for example. Raises LaneClosed where it was closed before it was done.
+    """
+    before = begun(opened, run, fields)
+    if before is not None and not lanes.is_done(opened, lanes.lane_name(LaneKind.ERASE, run)):
+        return before, ""
+    offsets, how = wanted(opened, asked, reading)
+    chosen = choose(opened, offsets)
+    if before is not None and chosen.offsets:
+        raise AnotherRequest(
+            f"the erasure of run {run} is done, and {chosen.offsets.count()} offsets that the request means now are not "
+            "erased. Nothing was changed. Ask for them under another name of the run"
+        )
+    return chosen, how
+
+
+def open_erasure(
+    opened: OpenStream,
+    run: str,
+    chosen: Chosen,
+    reason: str,
+    by: People = NOBODY_KNOWN,
+    *,
+    asked: Mapping[str, str] | None = None,
+) -> str:
     """Open the lane of an erasure, and claim its offsets. Gives the lane's name, which follows from the run's.
 
-    Raises ClaimOverlap while another open lane has claimed some of the offsets, NotApproved for too many of them without
-    a second person, and WrongUse or ConnectionMissing for a place that this program cannot clear.
+    `asked` has the fields of the request (`asked.fields_of`); without it, offsets and reason are the request. Where the run
+    has begun with the same request, its lane is given as it is.
+
+    Raises AnotherRequest where the run has begun with another request, ClaimOverlap while another open lane has claimed some
+    of the offsets, NotApproved for too many of them without a second person, and WrongUse or ConnectionMissing for a place that
+    this program cannot clear.
     """
     protocol.check_reason("an erasure", reason)
+    book, lane = opened.book, lanes.lane_name(LaneKind.ERASE, run)
+    if asked is None:
+        asked = {**fields_of_offsets(erases=chosen.offsets), "reason": reason}
+    if lanes.begun(opened, LaneKind.ERASE, run, asked) is not None:
+        return lane
     if not chosen.offsets:
         raise WrongUse("there is nothing to erase: nothing was found that is not erased already")
     protocol.check_nobody_writes(opened.book, chosen.offsets)
     selection = chosen.offsets | chosen.rest
     check_approved(opened.stream.limits.approve_above, selection.count(), by)
     _check_places(opened)
-    lane = lanes.lane_name(LaneKind.ERASE, run)
-    book = opened.book
-    noted = Erasure(selection=book.store_selection(chosen.offsets), asked_by=by.asked, approved_by=by.approved)
+    claim, erases = book.store_selection(selection), book.store_selection(chosen.offsets)
+    noted = Erasure(selection=erases, asked_by=by.asked, approved_by=by.approved)
     open_together(
         book,
         NewLane(
@@ -142,11 +196,12 @@ def open_erasure(opened: OpenStream, run: str, chosen: Chosen, reason: str, by: 
             kind=LaneKind.ERASE,
             run=run,
             start=positions({found.partition: found.start for found in selection.hull()}),
-            selection=book.store_selection(selection),
+            selection=claim,
             reason=reason,
             asked_by=by.asked,
             approved_by=by.approved,
             erases=noted,
+            asked=Asked(fields=dict(asked), selection=claim, erases=erases),
         ),
     )
     return lane

@@ -17,12 +17,13 @@ from tidemark import __version__
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.commit import protocol
-from tidemark.errors import Conflict, LaneClosed, SourceChanged, TidemarkError, WrongUse
+from tidemark.errors import AnotherRequest, Conflict, LaneClosed, SourceChanged, TidemarkError, WrongUse
 from tidemark.ledger.erased import erased
 from tidemark.ledger.incarnations import by_cuts
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import (
     INGEST,
+    Asked,
     Guarantee,
     Head,
     LaneEntry,
@@ -38,6 +39,7 @@ from tidemark.ledger.records import (
 )
 from tidemark.ledger.register import (
     NewLane,
+    check_asked,
     check_not_early,
     check_not_paused,
     close_lane,
@@ -54,6 +56,7 @@ from tidemark.planning.dividing import in_parts
 from tidemark.planning.inputs import Known, Request
 from tidemark.runs import into_sinks, pacing, pinning, whole_windows
 from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved
+from tidemark.runs.asked import fields_of_offsets
 from tidemark.runs.conditions import request, sized
 from tidemark.runs.discovery import known_now, known_to_ingest, topics_now, with_epoch_ends
 from tidemark.runs.into_sinks import Sinks
@@ -84,6 +87,11 @@ def plan_ingest(opened: OpenStream, run: str, *, again: bool = False) -> Pending
     """
     before = committed_before(opened, INGEST, run) if again else []
     if before and before[-1].window.run == run:
+        if (plan := before[-1].window.plan) is not None:
+            raise AnotherRequest(
+                f"run {run} of {opened.book.stream} has read the saved plan {plan[:12]}, and no more. A run's name stands for "
+                "one request. Nothing was changed. Read what is new under another name of the run"
+            )
         return next_window(opened, INGEST, run, before[-1].window.goal)
     if opened.book.head(INGEST) is None:
         start = _first_positions(opened, request(opened, run, topics_now(opened)))
@@ -211,9 +219,10 @@ def open_selected(
     order: Order = Order.OLDEST,
     rate: int | None = None,
     sinks: Sinks = None,
+    asked: Mapping[str, str] | None = None,
 ) -> str:
     """Open the lane of a backfill or replay, as `open_request`. Gives the lane's name."""
-    (lane,) = open_request(opened, kind, run, selection, reason, by, order=order, rate=rate, sinks=sinks)
+    (lane,) = open_request(opened, kind, run, selection, reason, by, order=order, rate=rate, sinks=sinks, asked=asked)
     return lane
 
 
@@ -230,16 +239,31 @@ def open_request(
     rate: int | None = None,
     sinks: Sinks = None,
     at_once: int = 1,
+    asked: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Open the lanes of a backfill or replay over a selection, and claim its offsets. Gives their names, as `lanes_of`.
+
+    `asked` has the fields of the request that a person made (`requests.fields_of`); without it, the arguments here are the
+    request. Where the run has begun, its lanes are given as they are, if they were opened for the same request.
 
     A backfill may read other offsets `again`, in replay lanes. Each of the two selections is divided among `at_once` lanes at
     most. All lanes are opened in one step. Their names follow from the run's name, so that a retry finds the lanes that the
     first try opened or closed. A replay takes whole windows where a sink needs them. No lane takes what was erased. `rate` is
     in records a second, overrides the stream file, and is divided among the lanes that work at once. Rate and order are kept
-    in the ledger, and so are the `sinks` that a replay writes alone. Raises NotApproved for too many offsets without a second
-    person.
+    in the ledger, and so are the `sinks` that a replay writes alone. Raises AnotherRequest where the run has begun with
+    another request, LaneClosed where it has and nothing is left to do but what was cancelled, NotApproved for too many offsets
+    without a second person.
     """
+    if asked is None:
+        more = {"order": order, "rate": rate, "sinks": sinks, "lanes": at_once}
+        asked = {
+            **fields_of_offsets(selection=selection, again=again),
+            "reason": reason,
+            **{name: str(value) for name, value in more.items() if value is not None},
+        }
+    if begun(opened, kind, run, asked) is not None:
+        left_of(opened, jobs_of(opened, kind, run))
+        return lanes_of(opened, kind, run)
     gone = erased(opened.book.committed())
     chosen = [
         (one, name, whole_windows.widened(opened, part, sinks) if one == LaneKind.REPLAY else part)
@@ -255,6 +279,8 @@ def open_request(
         at_once = at_once if rate is None else min(at_once, rate)
     divided = [(one, name, _divided(opened, one, part, at_once, sinks)) for one, name, part in chosen]
     at_once = max(len(parts) for _, _, parts in divided)
+    claims = {name: opened.book.store_selection(part) for _, name, part in chosen}
+    noted = Asked(fields=dict(asked), selection=claims.get(run), again=claims.get(_again(run)))
     wanted = [
         NewLane(
             lane=lane_name(one, name, number),
@@ -268,12 +294,30 @@ def open_request(
             order=order,
             rate=rate // at_once if rate is not None else None,
             sinks=sinks,
+            asked=noted,
         )
         for one, name, parts in divided
         for number, part in enumerate(parts, 1)
     ]
     open_together(opened.book, *wanted)
     return lanes_of(opened, kind, run)
+
+
+def begun(opened: OpenStream, kind: LaneKind, run: str, fields: Mapping[str, str] | None = None) -> Asked | None:
+    """What a run was asked for when it began, with all that it has claimed; None when no run of this name has begun.
+
+    `fields` are those of a request: raises AnotherRequest when the run has begun with another one. Without `fields`, whoever
+    calls goes on with what the run has begun, and asks for nothing else.
+    """
+    mine = lanes_of(opened, kind, run)
+    if not mine:
+        return None
+    found = opened.book.register()
+    entry = found[1].lanes.get(mine[0]) if found else None
+    asked = entry.asked if entry is not None else required_head(opened.book, mine[0]).head.asked
+    if fields is not None:
+        check_asked(opened.book.stream, run, asked, fields)
+    return asked or Asked(fields={})
 
 
 def _divided(opened: OpenStream, kind: LaneKind, selection: RangeSet, most: int, sinks: Sinks) -> list[RangeSet]:
@@ -309,6 +353,23 @@ def may_open(kind: LaneKind, run: str) -> list[list[str]]:
 def lanes_of(opened: OpenStream, kind: LaneKind, run: str) -> list[str]:
     """The lanes that a run of a backfill or replay has opened, those of one job after those of another."""
     return [lane for job in jobs_of(opened, kind, run) for lane in job]
+
+
+def left_of(opened: OpenStream, jobs: list[list[str]]) -> list[list[str]]:
+    """The lanes that are not done, for each job. Raises LaneClosed if nothing else is left than a lane that never will be."""
+    left: list[list[str]] = []
+    closed: LaneClosed | None = None
+    for job in jobs:
+        mine = []
+        for lane in job:
+            try:
+                mine += [] if is_done(opened, lane) else [lane]
+            except LaneClosed as problem:
+                closed = problem
+        left += [mine] if mine else []
+    if closed is not None and not left:
+        raise closed
+    return left
 
 
 def selected_before(opened: OpenStream, lane: str) -> RangeSet:

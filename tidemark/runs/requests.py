@@ -6,6 +6,7 @@ A form in Airflow and the command line have the same fields.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -35,6 +36,9 @@ MOST_RATE = 1_000_000_000
 # Lanes that read at the same time. Each has a Spark job of its own.
 MOST_LANES = 8
 LEAST_REASON, MOST_REASON = 3, 500
+
+# A longer text is kept with a claim by its digest alone.
+_MOST_SHOWN = 100
 
 MOST_PATH = 1_000
 MOST_KEY = 10_000
@@ -79,11 +83,23 @@ def _reason_or_none(text: str) -> str:
 _Time = Annotated[str, Field(max_length=MOST_TIME), AfterValidator(_time)]
 
 
+def _shown(value: object, most: int) -> str:
+    """A value as a text that is the same for the same value only: its own, or with more than `most` characters a digest."""
+    text = ",".join(map(repr, sorted(value))) if isinstance(value, list) else str(value)
+    if len(text) <= most:
+        return text
+    return f"{len(text)} characters with SHA-256 {sha256(text.encode()).hexdigest()}"
+
+
 class _Request(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     # The ways to name offsets, each with its fields. A request uses exactly one of them.
     _ways: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    # Fields that say how a request is looked at, and not what is asked for.
+    _about: ClassVar[frozenset[str]] = frozenset({"dry_run", "compare", "strict", "plan"})
+    # Fields whose values may be personal data: the ledger keeps digests of them, whatever their length.
+    _private: ClassVar[frozenset[str]] = frozenset({"key"})
     # Two ways that may be used together.
     _together: ClassVar[frozenset[tuple[str, ...]]] = frozenset()
 
@@ -94,6 +110,23 @@ class _Request(BaseModel):
         if not isinstance(values, Mapping):
             return values
         return {name: value for name, value in values.items() if value not in (None, []) and str(value).strip()}
+
+    @classmethod
+    def asks(cls, values: Mapping[str, Any]) -> bool:
+        """Whether some values, which may be no whole request, ask for anything."""
+        return any(
+            value not in (None, [], "", field.default)
+            for name, field in cls.model_fields.items()
+            if name not in cls._about and (value := values.get(name)) is not None
+        )
+
+    def fields(self) -> dict[str, str]:
+        """What is asked for, by field: those that are not left as they are. A long text by its digest."""
+        return {
+            name: _shown(value, 0 if name in self._private else _MOST_SHOWN)
+            for name, field in type(self).model_fields.items()
+            if name not in self._about and (value := getattr(self, name)) != field.default
+        }
 
     @model_validator(mode="after")
     def _exactly_one(self) -> _Request:

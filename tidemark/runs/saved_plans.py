@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from tidemark.errors import Conflict, SourceChanged, StaleLedger, WrongUse
+from tidemark.errors import AnotherRequest, Conflict, SourceChanged, StaleLedger, WrongUse
 from tidemark.ledger.codec import converted
 from tidemark.ledger.records import INGEST, Guarantee, Head, LaneKind, Pending, Position, Window, positions
 from tidemark.ledger.register import open_lane
@@ -109,20 +109,25 @@ def differences(saved: SavedPlan, now: SavedPlan | None) -> list[dict[str, Any]]
 def pin(opened: OpenStream, saved: SavedPlan, run: str) -> Pending | None:
     """Pin exactly the window of a plan; the run goes no further. Uses the window that an earlier try has pinned.
 
-    None when an earlier try of the run has committed the window. Raises StaleLedger when the ledger has moved on since, and
-    SourceChanged when Kafka has changed since.
+    None when an earlier try of the run has committed the window. Raises AnotherRequest when the run has committed others,
+    StaleLedger when the ledger has moved on since, and SourceChanged when Kafka has changed since.
     """
     book = opened.book
     if saved.stream != book.stream:
         raise WrongUse(f"the plan is one of the stream {saved.stream}, this is {book.stream}")
     ends = positions({one.at: one.until for one in saved.window.ranges})
-    window = structs.replace(saved.window, run=run, pinned_at=book.clock(), goal=ends)
+    window = structs.replace(saved.window, run=run, pinned_at=book.clock(), goal=ends, plan=saved.digest)
     before = lanes.committed_before(opened, INGEST, run)
     if any(one.seq == window.seq and _same(one.window, window) for one in before):
         return None
     found = book.head(INGEST)
     if found is not None:
         _check(saved, window, found.head)
+    if before:
+        raise AnotherRequest(
+            f"run {run} of {book.stream} has read window {before[-1].seq}, which is not this plan's. A run's name stands for "
+            "one request. Nothing was changed. Carry out the plan under another name of the run, or without one"
+        )
     changes = changes_since_pin(opened.log, window, window.hull())
     known = known_now(opened, tuple(window.topic_ids), learn=not changes)
     strangers = sorted({one.topic for one in window.ranges if known.incarnations.get(one.topic) != one.incarnation})
@@ -167,8 +172,8 @@ def _same(left: Window, right: Window) -> bool:
 
 
 def _read_so(window: Window) -> Window:
-    """A window without its run and its time."""
-    return structs.replace(window, run="", pinned_at=0, goal=())
+    """A window without its run, its time, and the plan that it was asked for by."""
+    return structs.replace(window, run="", pinned_at=0, goal=(), plan=None)
 
 
 def _begins(window: Window) -> tuple[Position, ...]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from tidemark.audit.coverage import coverage
 from tidemark.errors import WrongUse
 from tidemark.ledger.erased import by_answer
-from tidemark.ledger.records import INGEST, LaneKind, replays
+from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.coordinates import Coordinate, Named, parse_ranges, parse_records
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds, read_time
@@ -81,13 +81,20 @@ def without_lost(opened: OpenStream, found: Selected, sinks: Sinks) -> Selected:
     return replace(found, ranges=found.ranges - lost, left_out={**found.left_out, answers.UNIT_LOST: lost})
 
 
-def selected_before(opened: OpenStream, kind: LaneKind, run: str) -> Selected | None:
-    """What an earlier try of a run has selected and opened its lanes for; None when there was no such try."""
-    found: dict[bool, list[OffsetRange]] = {False: [], True: []}
-    for lane in lanes.lanes_of(opened, kind, run):
-        found[kind == LaneKind.BACKFILL and replays(lane)] += lanes.selected_before(opened, lane)
-    chosen, again = RangeSet(found[False]), RangeSet(found[True])
-    return Selected(chosen, again=again) if chosen or again else None
+def selected_before(
+    opened: OpenStream, kind: LaneKind, run: str, fields: Mapping[str, str] | None = None
+) -> Selected | None:
+    """What an earlier try of a run has selected and opened its lanes for; None when there was no such try.
+
+    `fields` and errors as for `lanes.begun`.
+    """
+    asked = lanes.begun(opened, kind, run, fields)
+    if asked is None:
+        return None
+    chosen, again = (
+        opened.book.selection(ref) if ref is not None else lanes.NOTHING for ref in (asked.selection, asked.again)
+    )
+    return Selected(chosen, again=again)
 
 
 def _check(request: BackfillRequest | ReplayRequest, found: Selected) -> None:

@@ -1,0 +1,282 @@
+"""A run's name stands for one request: another one under it is refused, and a dry run changes nothing, whatever exists."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
+from tidemark.cli import erasing as erase_command
+from tidemark.cli import finding, selected
+from tidemark.errors import AnotherRequest, LaneClosed, OffsetsOutOfRange, WrongUse
+from tidemark.ledger.erased import erased
+from tidemark.ledger.records import INGEST, LaneKind
+from tidemark.offsets.ranges import RangeSet
+from tidemark.runs import erasing, lanes, saved_plans, steering
+from tidemark.runs.record_files import FOLDER
+from tidemark.runs.requests import BackfillRequest, EraseRequest, ReplayRequest, checked
+from tidemark.runs.selecting import selected_before
+
+REASON = "bug 17"
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
+    """The ingest has read [0, 50) of 60. The commands meet this stream, and start no jobs."""
+    stream = StreamInMemory(tmp_path, text=TEXT.replace("scheme:", "limits: {max_records: 20}\nscheme:", 1))
+    stream.ends((0, 50))
+    while stream.ingest("run 1"):
+        pass
+    stream.ends((0, 60))
+    monkeypatch.setattr(finding, "opened", lambda _: stream.opened)
+    monkeypatch.setattr(erasing, "remaining", lambda *_: [])
+    for command in (selected, erase_command):
+        monkeypatch.setattr(command, "process", lambda *_, **__: None)
+    monkeypatch.setattr(selected, "process_together", lambda *_, **__: None)
+    return stream
+
+
+def replay(**options: Any) -> None:
+    selected.replay("orders", run_name="r", **options)
+
+
+def backfill(**options: Any) -> None:
+    selected.backfill("orders", run_name="r", mode="reprocess" if options else "only_missing", **options)
+
+
+def erase(**options: Any) -> None:
+    erase_command.erase("orders", run_name="r", **options)
+
+
+def gone(made: StreamInMemory) -> RangeSet:
+    return erased(made.opened.book.committed())
+
+
+ASKED = {"records": ["orders/0@5"], "reason": REASON}
+OTHERS: list[tuple[Callable[..., None], dict[str, Any], str]] = [
+    (replay, {"records": ["orders/0@6"]}, "records was orders/0@5, and is orders/0@6"),
+    (replay, {"reason": "bug 18"}, "reason was bug 17, and is bug 18"),
+    (replay, {"rate": 3}, "rate was left empty, and is 3"),
+    (replay, {"order": "newest"}, "order was left empty, and is newest"),
+    (replay, {"at_once": 2}, "lanes was left empty, and is 2"),
+    (replay, {"sink": ["hbase"]}, r"sinks was left empty, and is 'hbase'"),
+    (replay, {"records": None, "ranges": ["orders/0@5-9"]}, "records was orders/0@5, and is left empty; ranges was"),
+    (replay, {"records": None, "ignore_stored": True}, r".*ignore_stored was left empty, and is True"),
+    (backfill, {"records": ["orders/0@6"]}, "records was orders/0@5, and is orders/0@6"),
+    (erase, {"records": ["orders/0@7"]}, "records was orders/0@5, and is orders/0@7"),
+    (erase, {"reason": "request 2"}, "reason was bug 17, and is request 2"),
+]
+
+
+@pytest.mark.covers("N45")
+@pytest.mark.parametrize(("command", "other", "said"), OTHERS)
+def test_another_request_under_a_run_that_has_begun_is_refused_by_name(
+    made: StreamInMemory, command: Callable[..., None], other: dict[str, Any], said: str
+) -> None:
+    command(**ASKED)
+    before = dict(made.store.values)
+    with pytest.raises(AnotherRequest, match=f"run r of orders has begun with another request: {said}"):
+        command(**{**ASKED, **other})
+    assert {key: value for key, value in made.store.values.items() if key[0] != "selection"} == {
+        key: value for key, value in before.items() if key[0] != "selection"
+    }
+    # The same request goes on, and so does the name alone.
+    command(**ASKED)
+    command()
+
+
+@pytest.mark.covers("N45")
+def test_another_request_is_refused_also_when_the_run_is_done(made: StreamInMemory) -> None:
+    """An erasure that ends well and has erased nothing would be the worst answer."""
+    erase(**ASKED)
+    assert gone(made) == offsets((0, 5, 6))
+    with pytest.raises(AnotherRequest, match="records was orders/0@5, and is orders/0@7"):
+        erase(**{**ASKED, "records": ["orders/0@7"]})
+    replay(ranges=["orders/0@10-20"], reason=REASON)
+    (lane,) = lanes.lanes_of(made.opened, LaneKind.REPLAY, "r")
+    made.process(lane, "r")
+    lanes.finish(made.opened, lane)
+    with pytest.raises(AnotherRequest, match="ranges was orders/0@10-20, and is orders/0@10-30"):
+        replay(ranges=["orders/0@10-30"], reason=REASON)
+    assert gone(made) == offsets((0, 5, 6))
+
+
+@pytest.mark.covers("N45")
+@pytest.mark.parametrize("again", [{}, {"records": ["orders/0@6"]}])
+def test_a_dry_run_under_a_name_that_has_begun_changes_nothing(
+    made: StreamInMemory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], again: dict[str, Any]
+) -> None:
+    """The run has claimed its offsets, and has died. Neither the same request nor another one goes on with it."""
+    monkeypatch.setattr(erasing, "erase_without_spark", lambda *_, **__: None)
+    monkeypatch.setattr(erasing, "done", lambda *_: erasing.Done(RangeSet(), RangeSet(), [], {}))
+    erase(**ASKED)
+    replay(records=["orders/0@15"], reason=REASON)
+    monkeypatch.undo()
+    monkeypatch.setattr(finding, "opened", lambda _: made.opened)
+    monkeypatch.setattr(erasing, "remaining", lambda *_: [])
+    started: list[Any] = []
+    for command in (selected, erase_command):
+        monkeypatch.setattr(command, "process", lambda *given, **_: started.append(given))
+    before = dict(made.store.values)
+    capsys.readouterr()
+    erase(**{**ASKED, **again}, dry_run=True)
+    assert "1 offsets would be erased; nothing was changed" in capsys.readouterr().err
+    replay(**{"records": ["orders/0@15"], "reason": REASON, **again}, dry_run=True)
+    said = capsys.readouterr().err
+    assert "dry run: 1 offsets would be read" in said
+    assert ("this would be refused: run r" if again else "would go on with what it has claimed") in said
+    assert (started, gone(made)) == ([], RangeSet())
+    assert {key for key in made.store.values if made.store.values[key] != before.get(key)} <= {
+        key for key in made.store.values if key[0] == "selection"
+    }
+
+
+@pytest.mark.covers("N45")
+def test_a_file_of_records_that_was_written_anew_is_another_request(
+    made: StreamInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(os.environ, FOLDER, str(made.folder))
+    file = made.folder / "to_erase.csv"
+
+    def write(*found: int) -> None:
+        file.write_text("topic,partition,offset\n" + "".join(f"orders,0,{one}\n" for one in found))
+
+    for command in (erase, replay):
+        write(5 if command is erase else 6)
+        command(records_file="to_erase.csv", reason=REASON)
+        command(records_file="to_erase.csv", reason=REASON)
+        write(8)
+        with pytest.raises(AnotherRequest, match=r"records_file was to_erase\.csv with the records [0-9a-f]{64}"):
+            command(records_file="to_erase.csv", reason=REASON)
+    assert gone(made) == offsets((0, 5, 6))
+
+
+@pytest.mark.covers("N45")
+def test_bounds_with_an_open_end_stay_the_same_request(made: StreamInMemory) -> None:
+    replay(from_=["orders/0@30"], reason=REASON)
+    # The ingest reads on, where `--from` alone ends.
+    made.ingest("run 2")
+    replay(from_=["orders/0@30"], reason=REASON)
+    with pytest.raises(AnotherRequest, match=r"ranges was from orders/0@30, and is from orders/0@31"):
+        replay(from_=["orders/0@31"], reason=REASON)
+
+
+def test_a_part_of_a_request_under_a_name_that_has_begun_says_how_to_go_on(made: StreamInMemory) -> None:
+    replay(**ASKED)
+    with pytest.raises(WrongUse, match="Run r has begun: to go on with it, name the run and nothing else"):
+        replay(rate=5)
+
+
+@pytest.mark.covers("N45")
+def test_a_key_with_newer_messages_is_not_erased_by_a_run_that_is_done(
+    made: StreamInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is the same, and means more than before."""
+    found = [offsets((0, 5, 6))]
+    monkeypatch.setattr(erasing, "wanted", lambda *_: (found[0], ""))
+    erase(key="ann@example.org", reason=REASON)
+    erase(key="ann@example.org", reason=REASON)
+    found[0] = offsets((0, 5, 6), (0, 9, 10))
+    with pytest.raises(AnotherRequest, match="1 offsets that the request means now are not erased"):
+        erase(key="ann@example.org", reason=REASON)
+    assert gone(made) == offsets((0, 5, 6))
+    # A key may be a person's name: the ledger does not keep it.
+    assert not any(b"ann@example.org" in value for value in made.store.values.values())
+
+
+@pytest.mark.covers("N45")
+def test_the_lanes_of_a_run_go_on_when_one_of_them_cannot(made: StreamInMemory) -> None:
+    """Kafka has deleted what the first lane had not begun. The whole run is asked for again: its claim is as it was."""
+    asked = {"ranges": ["orders/0@0-60"], "reason": REASON, "at_once": 3}
+    replay(**{**asked, "ranges": ["orders/0@0-50"]})
+    first, second, third = lanes.lanes_of(made.opened, LaneKind.REPLAY, "r")
+    lanes.plan_lane(made.opened, second, "r")
+    made.process(second, "r")
+    made.ends((10, 60))
+    with pytest.raises(OffsetsOutOfRange):
+        lanes.plan_lane(made.opened, first, "r")
+    found = selected_before(made.opened, LaneKind.REPLAY, "r")
+    assert found is not None
+    assert found.ranges == offsets((0, 0, 50))
+    fields = checked(ReplayRequest, {"ranges": "orders/0@0-50", "reason": REASON, "lanes": 3}, {}).fields()
+    again = lanes.open_request(
+        made.opened, LaneKind.REPLAY, "r", found.ranges - offsets((0, 0, 10)), REASON, at_once=3, asked=fields
+    )
+    assert again == [first, second, third]
+    for lane in (second, third):
+        while lanes.plan_lane(made.opened, lane, "r") is not None:
+            made.process(lane, "r")
+        lanes.finish(made.opened, lane)
+    assert set(made.opened.book.register()[1].lanes) == {INGEST}  # type: ignore[index]
+    with pytest.raises(LaneClosed):
+        lanes.open_request(made.opened, LaneKind.REPLAY, "r", found.ranges, REASON, at_once=3, asked=fields)
+
+
+def test_a_program_that_opens_lanes_without_a_form_is_held_to_its_arguments(made: StreamInMemory) -> None:
+    """As the repair of an audit's findings does."""
+    lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), REASON)
+    lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), REASON)
+    with pytest.raises(AnotherRequest, match="selection was"):
+        lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 8)), REASON)
+    erasing.open_erasure(made.opened, "r", erasing.choose(made.opened, offsets((0, 20, 21))), REASON)
+    with pytest.raises(AnotherRequest, match="erases was"):
+        erasing.open_erasure(made.opened, "r", erasing.choose(made.opened, offsets((0, 22, 23))), REASON)
+
+
+def test_a_cancelled_run_is_told_so_and_not_that_its_request_is_another(made: StreamInMemory) -> None:
+    replay(**ASKED)
+    (lane,) = lanes.lanes_of(made.opened, LaneKind.REPLAY, "r")
+    steering.cancel(made.opened, lane, "the wrong one")
+    with pytest.raises(LaneClosed, match="the wrong one"):
+        replay(**ASKED)
+    with pytest.raises(AnotherRequest):
+        replay(**{**ASKED, "reason": "bug 18"})
+
+
+@pytest.mark.covers("N45")
+def test_a_run_of_the_ingest_reads_a_saved_plan_or_what_is_new_and_not_both(made: StreamInMemory) -> None:
+    plan = saved_plans.make(made.opened)
+    assert plan is not None
+    made.ends((0, 70))
+    assert saved_plans.pin(made.opened, plan, "of a plan") is not None
+    made.process(INGEST, "of a plan")
+    assert saved_plans.pin(made.opened, plan, "of a plan") is None
+    with pytest.raises(AnotherRequest, match="run of a plan of orders has read the saved plan"):
+        lanes.plan_ingest(made.opened, "of a plan", again=True)
+    other = saved_plans.make(made.opened)
+    assert other is not None
+    for run in ("of a plan", "run 1"):
+        with pytest.raises(AnotherRequest, match=f"run {run} of orders has read window"):
+            saved_plans.pin(made.opened, other, run)
+    assert lanes.plan_ingest(made.opened, "run 3", again=True) is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "fields"),
+    [
+        (
+            ReplayRequest,
+            {"records": "orders/0@5", "dry_run": False, "compare": True, "strict": True},
+            {"records": "orders/0@5"},
+        ),
+        (BackfillRequest, {"holes": True, "lanes": 1, "order": "oldest"}, {"holes": "True"}),
+        (ReplayRequest, {"ignore_stored": True, "sinks": ["b", "a"]}, {"ignore_stored": "True", "sinks": "'a','b'"}),
+    ],
+)
+def test_a_request_is_what_was_filled_in_to_ask_for_something(
+    kind: Any, values: dict[str, Any], fields: dict[str, str]
+) -> None:
+    assert checked(kind, {**values, "reason": REASON}, {}).fields() == {**fields, "reason": REASON}
+    assert kind.asks(values)
+    assert not kind.asks({"dry_run": True, "compare": True, "strict": True, "plan": "", "records": "", "lanes": 1})
+
+
+def test_long_and_private_texts_are_kept_as_digests() -> None:
+    long = checked(EraseRequest, {"records": "orders/0@5\n" * 50, "reason": REASON}, {}).fields()["records"]
+    assert long.startswith("550 characters with SHA-256 ")
+    key = checked(EraseRequest, {"key": "ann", "reason": REASON}, {}).fields()["key"]
+    assert key.startswith("3 characters with SHA-256 ")
