@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from tidemark.commit import protocol
 from tidemark.errors import Fenced, TooLarge, WrongUse
 from tidemark.ledger import selections
 from tidemark.ledger.backup import back_up, restore, retire
-from tidemark.ledger.book import REGISTER, head_key
+from tidemark.ledger.book import REGISTER, head_key, record_key
+from tidemark.ledger.codec import digest
 from tidemark.ledger.records import LaneKind, positions
 from tidemark.ledger.register import close_lane, open_lane
 from tidemark.ledger.verifying import verify
@@ -135,6 +137,40 @@ def test_a_ledger_moves_with_all_that_it_knows(kind: type[MemoryStore], to: type
     assert verify(there.book) == []
     generations = [one.generation for one in there.book.committed()]
     assert sorted(set(generations)) == generations
+
+
+def older(world: World) -> None:
+    """The last record of the ingest as a version has written it that did not know some of its fields yet."""
+    key, head_at = record_key(LANE, world.head.seq), head_key(LANE)
+    head = json.loads(world.store.values[head_at])
+    for name in ("sinks", "erases"):
+        del head["last"]["window"][name]
+    world.store.values[key] = json.dumps(head["last"], separators=(",", ":")).encode()
+    if head["pending"] is not None:
+        head["pending"]["previous"] = digest(world.store.values[key])
+    world.store.values[head_at] = json.dumps(head, separators=(",", ":")).encode()
+
+
+@pytest.mark.covers("N13")
+@pytest.mark.parametrize("to", KINDS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pinned", [True, False])
+def test_a_record_that_an_older_version_has_written_is_restored_byte_by_byte(
+    kind: type[MemoryStore], to: type[MemoryStore], pinned: bool, tmp_path: Path
+) -> None:
+    """The window after it names its digest."""
+    world = worked(kind())
+    if not pinned:
+        protocol.abandon(world.book, LANE, "a test", take_over=True)
+    older(world)
+    assert verify(world.book) == []
+    back_up(world.book, tmp_path / "backup")
+    there = moved(world, tmp_path / "backup", to())
+    if pinned:
+        assert there.store.values[record_key(LANE, 3)] == world.store.values[record_key(LANE, 3)]
+    for _ in range(2):
+        there.process(there.pin())
+        assert verify(there.book) == []
 
 
 @pytest.mark.parametrize("to", KINDS)

@@ -141,18 +141,25 @@ def restore(book: Book, path: Path) -> Summary:
         )
     book.store.prepare()
     register: Register | None = None
-    lanes: dict[str, int] = {}
+    heads: dict[str, Head] = {}
+    there: set[str] = set()
     values = 0
     for key, value in _values(path):
         values += 1
         if key == REGISTER:
             register = decode(value, Register, str(path))
         elif key[0] == "head":
-            head = decode(value, Head, str(path))
-            lanes[head.lane] = head.seq
+            head = heads[key[1]] = decode(value, Head, str(path))
             _restore_head(book, head)
-        elif not _is_last(lanes, key):
+        elif not _is_last(heads, key):
             _put(book, key, value)
+        elif _has_record(book, heads[key[1]]):
+            # Byte by byte: the window that follows names its digest.
+            there.add(key[1])
+            _put(book, key, value)
+    for lane, head in heads.items():
+        if lane not in there and head.last is not None and _has_record(book, head):
+            _put(book, record_key(lane, head.seq), encode(head.last))
     assert register is not None  # noqa: S101 - `_checked` has seen it
     now = structs.replace(
         register,
@@ -162,7 +169,7 @@ def restore(book: Book, path: Path) -> Summary:
         retired=None,
     )
     _put(book, REGISTER, encode(now))
-    return Summary(begin.at, values, lanes)
+    return Summary(begin.at, values, {lane: head.seq for lane, head in heads.items()})
 
 
 # writing
@@ -283,14 +290,6 @@ def _anew(head: Head) -> Head:
 
 
 def _restore_head(book: Book, head: Head) -> None:
-    """Write a head, and its last window as this kind of ledger keeps it.
-
-    Where a commit does not write the record, settling does, before the next window is pinned or the lane is closed.
-    Without the record, the next run settles that window once more.
-    """
-    settled = head.pending is not None or head.state == LaneState.CLOSED
-    if head.last is not None and (settled or book.store.commits_records):
-        _put(book, record_key(head.lane, head.seq), encode(head.last))
     value = encode(_anew(head))
 
     def is_same(stored: bytes) -> bool:
@@ -302,9 +301,18 @@ def _restore_head(book: Book, head: Head) -> None:
     _swap(book, head_key(head.lane), value, is_same)
 
 
-def _is_last(lanes: Mapping[str, int], key: Key) -> bool:
-    """Whether this is the record of a lane's last window: `_restore_head` has seen to it."""
-    return key[0] == "history" and lanes.get(key[1]) == int(key[2])
+def _has_record(book: Book, head: Head) -> bool:
+    """Whether this kind of ledger has the record of a lane's last window in the history.
+
+    Where a commit does not write the record, settling does, before the next window is pinned or the lane is closed.
+    Without the record, the next run settles that window once more.
+    """
+    return book.store.commits_records or head.pending is not None or head.state == LaneState.CLOSED
+
+
+def _is_last(heads: Mapping[str, Head], key: Key) -> bool:
+    """Whether this is the record of a lane's last window."""
+    return key[0] == "history" and key[1] in heads and heads[key[1]].seq == int(key[2])
 
 
 def _put(book: Book, key: Key, value: bytes) -> None:
