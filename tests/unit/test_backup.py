@@ -12,6 +12,7 @@ import pytest
 from tests.model.sequences import ON_BACKUPS, keeps_its_promises
 from tests.support.memory import MemoryStore, TransactionalStore
 from tests.support.protocol_world import AT, LANE, OTHER, RUN, NoWork, World, hold
+from tests.support.streams_in_memory import TEXT, StreamInMemory, at
 from tidemark.commit import protocol
 from tidemark.errors import Fenced, TooLarge, WrongUse
 from tidemark.ledger import selections
@@ -59,6 +60,62 @@ def test_a_lane_that_is_opened_and_closed_meanwhile_is_left_out_whole(tmp_path: 
     there = moved(world, tmp_path / "backup", MemoryStore())
     opened_and_closed(there, "replay-2")
     assert verify(there.book) == []
+
+
+class Overtaken(MemoryStore):
+    """Calls `meanwhile` just before the heads are read for the first time."""
+
+    meanwhile: tuple[Callable[[], object], ...] = ()
+
+    def scan(self, prefix: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bytes]]:
+        if prefix == ("head",) and self.meanwhile:
+            (meanwhile,), self.meanwhile = self.meanwhile, ()
+            meanwhile()
+        return super().scan(prefix)
+
+
+@pytest.mark.covers("N13")
+def test_a_topic_that_is_recreated_beside_a_backup_is_in_all_of_it_or_in_nothing(tmp_path: Path) -> None:
+    """The run that accepts the new topic changes the register, and then the head."""
+    made = StreamInMemory(
+        tmp_path, text=TEXT.replace("source:\n", "source:\n  on_recreated: accept\n"), store=Overtaken()
+    )
+    made.ends((0, 10))
+    made.ingest("run 1")
+
+    def recreated() -> None:
+        made.kafka.ids["orders"] = "another"
+        made.ends((0, 4))
+        made.ingest("run 2")
+
+    made.store.meanwhile = (recreated,)  # type: ignore[attr-defined]
+    back_up(made.opened.book, tmp_path / "backup")
+    made.store.values.clear()
+    restore(made.opened.book, tmp_path / "backup")
+    assert verify(made.opened.book) == []
+    for run, end in (("run 3", 6), ("run 4", 8)):
+        made.ends((0, end))
+        assert made.ingest(run) is not None
+    assert made.opened.book.view().authority.covered() == RangeSet(
+        [OffsetRange(at(0), 0, 10), OffsetRange(at(0, 2), 0, 8)]
+    )
+
+
+def test_a_window_that_is_taken_beside_a_backup_can_be_taken_again(tmp_path: Path) -> None:
+    """By a clock that runs ahead of the one that restores: the head knows a newer generation than the register."""
+    world = World(Overtaken())
+    world.open()
+    seq = world.pin()
+
+    def taken() -> None:
+        world.now += 60_000
+        protocol.take(world.book, LANE, seq, RUN)
+        world.now -= 60_000
+
+    world.store.meanwhile = (taken,)  # type: ignore[attr-defined]
+    back_up(world.book, tmp_path / "backup")
+    there = moved(world, tmp_path / "backup", MemoryStore())
+    assert there.process(seq, OTHER).attempt.generation > world.head.pending.attempt.generation  # type: ignore[union-attr]
 
 
 class Passing(MemoryStore):

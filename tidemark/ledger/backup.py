@@ -4,7 +4,8 @@ A backup is one state that the ledger could have been in. It is read in an order
 
 1. Values of sinks, which name committed windows. So they name none that the heads do not know.
 2. The register, which names the lanes. Lanes that are opened later are left out.
-3. The heads of these lanes. Each says how far its lane is; windows that are committed later are left out.
+3. The heads of these lanes. Each says how far its lane is; windows that are committed later are left out. If the topics in
+   the register have changed meanwhile, the register and the heads are read again.
 4. All that the heads refer to, which never changes.
 
 A restoration writes in the same order, but the register last. Without a register no run begins, so a restoration that
@@ -163,7 +164,7 @@ def restore(book: Book, path: Path) -> Summary:
     assert register is not None  # noqa: S101 - `_checked` has seen it
     now = structs.replace(
         register,
-        generation=max(register.generation, book.clock()),
+        generation=max(register.generation, book.clock(), *map(_generation, heads.values())),
         ordinal=register.ordinal + (0 if begin.final else _ORDINALS_PERHAPS_LOST),
         token=new_token(),
         retired=None,
@@ -200,21 +201,40 @@ def _state(book: Book) -> Iterator[tuple[Key, bytes]]:
     """The keys and values of one state; the module's docstring says in which order, and why."""
     store = book.store
     yield from of_sinks(store)
+    register, pages, heads = _lanes(book)
+    yield REGISTER, register
+    yield from pages.items()
+    yield from ((head_key(lane), value) for lane, value in heads.items())
+    yield from referred_to(store, {lane: book.head_in(lane, value).head.seq for lane, value in heads.items()})
+
+
+def _lanes(book: Book) -> tuple[bytes, dict[Key, bytes], dict[str, bytes]]:
+    """The register, the pages of closed lanes, and the heads of the lanes that these name.
+
+    A run that accepts a recreated topic changes the register, and then a head. Heads that were read meanwhile may name what
+    the register that was read before does not know: then all is read again.
+    """
+    store = book.store
+    found = _register(book)
+    while True:
+        known = set(found[1].lanes)
+        # What the pages have beyond these was closed after the register was read.
+        names = {page_key(number) for number in (range(found[1].closed_page + 1) if found[1].closed else ())}
+        pages = {key: value for key, value in store.scan(("closed",)) if key in names}
+        for key, value in pages.items():
+            known |= decode(value, ClosedLanes, "/".join(key)).lanes.keys()
+        heads = {key[1]: value for key, value in store.scan(("head",)) if key[1] in known}
+        now = _register(book)
+        if now[1].topics == found[1].topics:
+            return found[0], pages, heads
+        found = now
+
+
+def _register(book: Book) -> tuple[bytes, Register]:
     found = book.register()
     if found is None:
         raise WrongUse(f"the register of {book.stream} was there and is gone: it was lost")
-    yield REGISTER, found[0]
-    known = set(found[1].lanes)
-    # What the pages have beyond these was closed after the register was read.
-    pages = range(found[1].closed_page + 1) if found[1].closed else ()
-    names = {page_key(number) for number in pages}
-    for key, value in store.scan(("closed",)):
-        if key in names:
-            known |= decode(value, ClosedLanes, "/".join(key)).lanes.keys()
-            yield key, value
-    heads = {key[1]: value for key, value in store.scan(("head",)) if key[1] in known}
-    yield from ((head_key(lane), value) for lane, value in heads.items())
-    yield from referred_to(store, {lane: book.head_in(lane, value).head.seq for lane, value in heads.items()})
+    return found
 
 
 def of_sinks(store: LedgerStore) -> Iterator[tuple[Key, bytes]]:
@@ -281,6 +301,12 @@ def _begin(book: Book, path: Path, text: bytes) -> _Begin:
 
 
 # restoring
+
+
+def _generation(head: Head) -> int:
+    """The newest generation that a head knows. It may have been drawn after the register was read."""
+    pending = head.pending.attempt if head.pending else None
+    return max((one.generation for one in (pending, head.last and head.last.attempt) if one), default=0)
 
 
 def _anew(head: Head) -> Head:
