@@ -85,7 +85,10 @@ def row_hash() -> Column:
 def source_digest() -> Column:
     """The digest of a message as it was read. The hash skips nulls, so the lengths tell null from empty."""
     parts = [part for name in (KEY, VALUE) for part in (F.coalesce(F.octet_length(name), F.lit(-1)), F.col(name))]
-    return F.xxhash64(*map(F.expr, _COORDINATE), *parts, HEADERS)
+    headers = F.transform(
+        HEADERS, lambda one: F.struct(F.when(one["value"].isNull(), F.lit(-1)), one["key"], one["value"])
+    )
+    return F.xxhash64(*map(F.expr, _COORDINATE), *parts, headers)
 
 
 def content_digest(columns: Sequence[str]) -> Column:

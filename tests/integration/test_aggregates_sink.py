@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 import happybase
@@ -34,7 +34,8 @@ from tidemark_spark.jobs.audit import audit
 from tidemark_spark.jobs.compare import compare
 from tidemark_spark.jobs.window import process_windows
 from tidemark_spark.sinks import results
-from tidemark_spark.sinks.aggregates.audit import same_state
+from tidemark_spark.sinks.aggregates.aggregating import chosen, contributions, with_unit_of_one
+from tidemark_spark.sinks.aggregates.audit import _same_values, same_state
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -343,22 +344,49 @@ def test_ten_records_are_corrected_by_a_replay(make: Make, ledger: str, block: i
 STATES = (None, "0.0", "-0.0", "1.0", "1.0000000001", "1.00001", "-1.0", "1.0E300", "NaN", "Infinity", "-Infinity")
 
 
-def test_sums_of_doubles_are_the_same_up_to_the_order_of_adding(spark: SparkSession) -> None:
-    """Of each pair of states. A sum that is no number, or infinite, is like no other."""
+@pytest.mark.parametrize("scale", [0.0, 1.0, 1e6, math.inf])
+def test_sums_of_doubles_are_the_same_up_to_the_order_of_adding(spark: SparkSession, scale: float) -> None:
+    """Of each pair of states, by the sum of the absolute values. A sum that is no number, or infinite, is like no other."""
 
     def close(one: str | None, two: str | None) -> bool:
-        if one is None or two is None:
+        if one is None or two is None or math.isinf(scale):
             return False
-        difference, largest = abs(float(one) - float(two)), max(abs(float(one)), abs(float(two)))
-        return math.isfinite(difference) and difference <= largest * 1e-9
+        difference = abs(float(one) - float(two))
+        return math.isfinite(difference) and difference <= scale * 1e-9
+
+    def zeros(one: str | None, two: str | None) -> bool:
+        return {one, two} <= {"0.0", "-0.0"}
 
     pairs = list(product(STATES, repeat=2))
     made = [tuple(one and one.encode() for one in pair) for pair in pairs]
     frame = spark.createDataFrame(made, "one binary, two binary")
     summed, most = (Aggregate(function, function, "amount", "double") for function in ("sum", "max"))
     states = (F.col("one"), F.col("two"))
-    found = frame.select(same_state(summed, *states), same_state(most, *states)).collect()
-    assert [tuple(row) for row in found] == [(one == two or close(one, two), one == two) for one, two in pairs]
+    found = frame.select(same_state(summed, *states, F.lit(scale)), same_state(most, *states)).collect()
+    wanted = [(one == two or close(one, two), one == two or zeros(one, two)) for one, two in pairs]
+    assert [tuple(row) for row in found] == wanted
+
+
+def test_contributions_that_depend_on_the_order_of_rows_are_no_difference(spark: SparkSession) -> None:
+    """Of the same rows in each order: a sum that cancels out, and the least and the most of two zeros."""
+    aggregates = [Aggregate(one, one, "amount", "double") for one in ("sum", "min", "max")]
+    given: dict[str, list[list[float]]] = {
+        "cancels": [list(one) for one in permutations((1e9 + 0.1, 0.2, -1e9 - 0.3))],
+        "zeros": [[0.0, -0.0], [-0.0, 0.0]],
+    }
+    for name, orders in given.items():
+        made = []
+        for amounts in orders:
+            columns = "_topic string, _incarnation int, _partition int, _offset long, _index int, _message_hash long"
+            rows = [("t", 1, 0, number, 0, number, number, number, one) for number, one in enumerate(amounts)]
+            frame = spark.createDataFrame(rows, f"{columns}, _row_hash long, _digest long, amount double").coalesce(1)
+            chosen_rows = with_unit_of_one(chosen(frame, [], aggregates), None)
+            made.append(contributions(chosen_rows, 0, aggregates, None, scales=True))
+        if name == "cancels":
+            assert len({one.collect()[0]["value_0"] for one in made}) > 1, "the order has to matter"
+        for one, two in product(made, repeat=2):
+            both = one.alias("left").crossJoin(two.alias("right"))
+            assert list(both.select(*_same_values(aggregates)).collect()[0]) == [True] * 3, name
 
 
 def at(place: Place) -> tuple[TopicPartition, int]:

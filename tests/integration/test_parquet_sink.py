@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
+import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from tests.support.command_line import asked
 from tests.support.cuts import Cut, crash, cut_after
@@ -149,6 +152,44 @@ def test_windows_with_other_folders_are_read_together(make: Make, spark: SparkSe
 
     process_windows(play.opened, lanes.lane_name(LaneKind.REPLAY, again), 1, again)
     assert_read_alike(play, spark)
+
+
+def test_times_as_any_reader_takes_them_beside_older_files(make: Make, spark: SparkSession) -> None:
+    """Earlier versions wrote times as INT96, which readers take for nanoseconds: 9999 became 1816."""
+    play = make(CDN)
+    scheme = {"type": "json", "fields": {"id": "integer", "at": "timestamp"}}
+    with_files(play)
+    play.rewrite(scheme=scheme, checks=[])
+    texts = ["2026-11-21T07:10:00.123456Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"]
+    for number, some in enumerate((texts[:1], texts)):
+        values = (json.dumps({"id": number, "at": text}).encode() for text in some)
+        play.kafka.send((play.topics[0], 0, None, value) for value in values)
+        play.ingest()
+        if number == 0:
+            (older,) = folder_of(play).rglob("*.parquet")
+            pq.write_table(pq.read_table(older, partitioning=None), older, use_deprecated_int96_timestamps=True)
+            older.with_name(f".{older.name}.crc").unlink()
+    wanted = [datetime.fromisoformat(text) for text in texts]
+
+    # The newer file, by readers that know nothing of Tidemark.
+    (newer,) = folder_of(play).rglob("*.parquet")
+    assert pq.read_metadata(newer).schema.column(8).physical_type == "INT64"
+    assert sorted(pq.read_table(newer, partitioning=None)["at"].to_pylist()) == sorted(wanted)
+    assert sorted(pl.read_parquet(newer)["at"].to_list()) == sorted(wanted)
+
+    def assert_read_by_all() -> None:
+        both = sorted([*wanted, wanted[0]])
+        with_spark = results(spark, play.opened, "parquet").select(F.col("at").cast("string"))
+        shown = [one["fields"]["at"] for one in asked("results", str(play.file), "--sink", "parquet")]
+        assert sorted(shown) == sorted(row["at"] for row in with_spark.collect())
+        tables = parquet_tables(play.opened.book, "parquet")
+        assert sorted(one for table in tables for one in table["at"].to_pylist()) == both
+        report = audit(play.opened, play.new_run())
+        assert report.clean, report.sentence()
+
+    assert_read_by_all()
+    compact(play.opened, sink_to_compact(play.opened.stream.sinks, play.name, None), "compaction", Asked())
+    assert_read_by_all()
 
 
 @pytest.mark.full

@@ -45,8 +45,13 @@ def of(function: Function, kind: str) -> Aggregate:
         ("count", "integer", [b"3", b"4"], b"7"),
         # More than 64 bits.
         ("sum", "integer", [b"9223372036854775807", b"9223372036854775807", b"-1"], b"18446744073709551613"),
-        ("sum", "double", [b"0.5", b"1.0E10"], b"10000000000.5"),
-        ("sum", "double", [b"NaN", b"1.0"], b"nan"),
+        ("sum", "double", [b"0.5", b"1.0E10"], b"1.00000000005E10"),
+        ("sum", "double", [b"NaN", b"1.0"], b"NaN"),
+        ("sum", "double", [b"Infinity", b"1.0"], b"Infinity"),
+        # Which of them comes first is chance.
+        ("max", "double", [b"-0.0", b"0.0"], b"0.0"),
+        ("max", "double", [b"0.0", b"-0.0"], b"0.0"),
+        ("min", "double", [b"-0.0"], b"0.0"),
         ("min", "integer", [b"10", b"9", b"-3"], b"-3"),
         ("max", "integer", [b"10", b"9"], b"10"),
         # As Spark: NaN is larger than all numbers.

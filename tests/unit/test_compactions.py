@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
@@ -84,6 +85,20 @@ def ids(windows: list[Committed], known: Compactions | None = None) -> list[str]
 @pytest.fixture
 def base(tmp_path: Path) -> str:
     return f"file://{tmp_path}/lake"
+
+
+def test_times_are_alike_in_files_of_any_age(base: str) -> None:
+    """Earlier versions wrote times as INT96, which says nothing of a zone."""
+    windows = [committed(base, 1, range(2)), committed(base, 2, range(2, 4))]
+    times = [datetime(2026, 11, 21, 7, 10, 0, 120_000, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC)]
+    for window, offsets, older in zip(windows, (range(2), range(2, 4)), (True, False), strict=True):
+        table = rows(offsets, at=pa.array(times if not older else times[:1] * 2, pa.timestamp("us", "UTC")))
+        path = Path(folder_of(window).removeprefix("file://"))
+        path.mkdir(parents=True)
+        pq.write_table(table, path / "part-0.parquet", use_deprecated_int96_timestamps=older)
+    tables = list(tables_that_count(found_in(windows), authority_of(windows)))
+    assert [table["at"].to_pylist() for table in tables] == [times[:1] * 2, times]
+    assert {table.schema.field("at").type for table in tables} == {pa.timestamp("us", "UTC")}
 
 
 def test_windows_as_spans() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -68,9 +68,15 @@ def test_doubles_that_are_equal_have_one_digest() -> None:
 def test_of_a_message_as_it_was_read_null_and_empty_are_told_apart() -> None:
     at = coordinate_hash(AT, 91234)
     # Spark's.
-    assert source_hash(at, b"key", b"value", [("a", b"x"), ("b", None)]) == 8673693130131210029
+    assert source_hash(at, b"key", b"value", [("a", b"x"), ("b", None)]) == 3506720915126678624
     messages = [(key, value) for key in (None, b"", b"a") for value in (None, b"", b"a")]
     assert len({source_hash(at, *message) for message in messages}) == len(messages)
+    # Nor is a header's value taken for the name of the next one.
+    parts = ["a", "b", "", "\uffff"]
+    values = [None, *(one.encode() for one in parts), b"\xff\xff\xff\xff"]
+    single = [(name, value) for name in parts for value in values]
+    headers = [(), *((one,) for one in single), *product(single, repeat=2)]
+    assert len({source_hash(at, b"key", b"value", some) for some in headers}) == len(headers)
 
 
 def test_spark_shows_hashes_signed() -> None:

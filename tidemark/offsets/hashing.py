@@ -6,7 +6,8 @@ The function is XXH64. In a chain of values, the hash so far is the seed of the 
     row          the coordinate, then the index of the row in its message as int32
     content      the row, then which of its columns are null, then each column that is not, by its type
     source       the coordinate, then the length of the key as int32 and the key, the length of the value as int32 and the
-                 value (for null: -1, and nothing), then for each header its name as UTF-8 and, unless it is null, its value
+                 value (for null: -1, and nothing), then for each header its name as UTF-8 and its value; where the value is
+                 null, -1 as int32, which begins no UTF-8, and the name alone
 
 Spark's `xxhash64(topic, incarnation, partition, offset, ...)` computes the same, so both sides agree without sharing
 code (`tests/unit/test_hashing.py` holds the vectors). Hashes are unsigned here; Spark shows them signed.
@@ -96,6 +97,7 @@ def source_hash(
         found = xxhash.xxh64_intdigest(_INT.pack(-1 if part is None else len(part)), found)
         found = found if part is None else xxhash.xxh64_intdigest(part, found)
     for name, content in headers:
+        found = found if content is not None else xxhash.xxh64_intdigest(_INT.pack(-1), found)
         found = xxhash.xxh64_intdigest(name.encode(), found)
         found = found if content is None else xxhash.xxh64_intdigest(content, found)
     return found

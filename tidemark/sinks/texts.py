@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidemark.offsets.ranges import TopicPartition
+from tidemark.sinks.double_texts import double_text
 from tidemark.sinks.hbase.rows import Place
 
 
@@ -33,9 +34,9 @@ def _decoded(value: bytes) -> str:
 
 
 def _as_text(value: str | bytes | bool | int | float) -> str:
-    """A value of a file as the text that HBase has for it. Very large and very small doubles may look different."""
+    """A value of a file as the text that HBase has for it."""
     if isinstance(value, bytes):
         return _decoded(value)
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value)
+    return double_text(value) if isinstance(value, float) else str(value)

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
+from tidemark.sinks.double_texts import double_text
+
 # Of processor time; and how long the process may take on a machine that is busy with other things.
 SECONDS = 2.0
 _PATIENCE_SECONDS = 20.0
@@ -77,6 +79,8 @@ def _avro_text(value: Any) -> str | None:
         return value.hex()
     if isinstance(value, bool):
         return str(value).lower().encode().hex()
+    if isinstance(value, float):
+        return double_text(value).encode().hex()
     if hasattr(value, "astimezone"):
         return f"{value:%Y-%m-%d %H:%M:%S.%f}".rstrip("0").rstrip(".").encode().hex()
     return str(value).encode().hex()

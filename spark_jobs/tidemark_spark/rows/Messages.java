@@ -227,6 +227,8 @@ public class Messages implements FlatMapFunction {
             ack ^= hash;
             hash = sized(value, sized(key, hash));
             for (int i = 0; i < headers.length; i++) {
+                // Else [a: b] would be [a: null, b: null].
+                hash = headers[i].value() == null ? XXH64.hashInt(-1, hash) : hash;
                 hash = hash(headers[i].key().getBytes(StandardCharsets.UTF_8), hash);
                 hash = headers[i].value() == null ? hash : hash(headers[i].value(), hash);
             }

@@ -31,6 +31,8 @@ _SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     # A text that is no time is an invalid message, whatever older versions of Spark have read in it.
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    # Readers take Parquet's older form of times (INT96) for nanoseconds, which cannot hold the year 2300.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Java never compiles a larger method. With this limit, Spark generates less code for each method.
     "spark.sql.codegen.hugeMethodLimit": "8000",
     # Rows are kept as long as a window takes: compressing them costs more than it saves.

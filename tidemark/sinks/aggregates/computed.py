@@ -12,6 +12,8 @@ from functools import partial
 from math import isnan
 from typing import Any, Literal
 
+from tidemark.sinks.double_texts import double_text
+
 Function = Literal["count", "sum", "min", "max"]
 
 _TIME = re.compile(rb"([+-]?)(\d+)-(.*)")
@@ -26,6 +28,11 @@ class Aggregate:
     field: str | None
     kind: str
 
+    @property
+    def sums_doubles(self) -> bool:
+        """Whether the last digits of a state depend on the order of the rows."""
+        return self.function == "sum" and self.kind == "double"
+
     def merged(self, states: Sequence[bytes]) -> bytes | None:
         """The state of all given ones together; None if there are none. A sum of integers is exact, however large."""
         if not states:
@@ -33,9 +40,11 @@ class Aggregate:
         if self.function in ("count", "sum"):
             if self.kind == "integer":
                 return b"%d" % sum(int(state) for state in states)
-            return repr(sum(float(state) for state in states)).encode()
+            return double_text(sum(float(state) for state in states)).encode()
         choose: Callable[..., bytes] = min if self.function == "min" else max
-        return choose(states, key=partial(_rank, self.kind))
+        chosen = choose(states, key=partial(_rank, self.kind))
+        # Which of two zeros is the least depends on their order. Older contributions have either.
+        return b"0.0" if self.kind == "double" and chosen == b"-0.0" else chosen
 
     def described(self) -> list[str | None]:
         """The aggregate as the owner's mark of a table holds it."""

@@ -298,15 +298,23 @@ def _table(part: Part) -> pa.Table:
                     "Replay their offsets to write them again."
                 )
             table = ds.dataset(path, filesystem=filesystem, format=FORMAT).to_table()
-            found.append(table.cast(without_views(table.schema)))
+            found.append(table.cast(alike(table.schema)))
     # One of several files may have been rewritten after a change of the columns.
     return found[0] if len(found) == 1 else pa.concat_tables(found, promote_options="permissive")
 
 
-def without_views(schema: pa.Schema) -> pa.Schema:
-    """The schema without view types. Files that delta-rs has rewritten have them; Arrow hardly supports them yet."""
-    views = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    return pa.schema([one.with_type(views.get(one.type, one.type)) for one in schema])
+_ALIKE = {
+    # Files that delta-rs has rewritten have views; Arrow hardly supports them yet.
+    pa.string_view(): pa.string(),
+    pa.binary_view(): pa.binary(),
+    # The times of older files (INT96) have no zone. They are in UTC.
+    pa.timestamp("us"): pa.timestamp("us", "UTC"),
+}
+
+
+def alike(schema: pa.Schema) -> pa.Schema:
+    """The schema with the types that all files of ours have, whoever wrote them and when."""
+    return pa.schema([one.with_type(_ALIKE.get(one.type, one.type)) for one in schema])
 
 
 class _Counts:

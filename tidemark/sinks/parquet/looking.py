@@ -17,7 +17,7 @@ from tidemark.offsets.hashing import unsigned
 from tidemark.sinks.hbase.rows import Mark, Place
 from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.parquet import folders
-from tidemark.sinks.parquet.files import FORMAT, GENERATION, without_views
+from tidemark.sinks.parquet.files import FORMAT, GENERATION, alike
 from tidemark.sinks.texts import of_file
 from tidemark.sinks.time_texts import with_texts
 
@@ -46,7 +46,7 @@ def rows_of_message(paths: Sequence[str], at: Coordinate, record: Record, *, com
                 if len(dataset.files) > MOST_FILES:
                     return f"the window has {len(dataset.files)} files there, and up to {MOST_FILES} are searched"
                 if dataset.files:
-                    schema = without_views(dataset.schema)
+                    schema = alike(dataset.schema)
                     plain = ds.dataset(dataset.files, schema=schema, filesystem=filesystem, format=FORMAT)
                     found += _rows(plain, at, record, compacted=compacted)
             except pa.ArrowException as problem:

@@ -37,14 +37,22 @@ def value_name(number: int) -> str:
     return f"value_{number}"
 
 
+def scale_name(number: int) -> str:
+    return f"scale_{number}"
+
+
 def chosen(rows: DataFrame, key: Sequence[str], aggregates: Sequence[Aggregate]) -> DataFrame:
     """The columns that contributions need, under plain names, because a stream's field may have any name."""
     keys = [text(name).alias(key_name(number)) for number, name in enumerate(key)]
-    values = [
-        F.lit(1).alias(value_name(number)) if one.field is None else field(one.field).alias(value_name(number))
-        for number, one in enumerate(aggregates)
-    ]
+    values = [_value(one).alias(value_name(number)) for number, one in enumerate(aggregates)]
     return rows.select(*COORDINATE, INDEX, MESSAGE_HASH, ROW_HASH, DIGEST, *keys, *values)
+
+
+def _value(one: Aggregate) -> Column:
+    if one.field is None:
+        return F.lit(1)
+    # -0.0 becomes 0.0: which of the two Spark takes for the least or the most depends on their order.
+    return field(one.field) + F.lit(0.0) if one.kind == "double" else field(one.field)
 
 
 def unit_columns(block: Block) -> list[str]:
@@ -89,13 +97,20 @@ class _Finder:
         return self.windows.at(at, offset) if self.block is None else self.windows.start(at, offset, self.block)
 
 
-def contributions(rows: DataFrame, keys: int, aggregates: Sequence[Aggregate], block: Block) -> DataFrame:
-    """One row for each unit and key of `chosen` rows with units: key and values as bytes, ROWS, ROWS_ACK, PARTS."""
+def contributions(
+    rows: DataFrame, keys: int, aggregates: Sequence[Aggregate], block: Block, *, scales: bool = False
+) -> DataFrame:
+    """One row for each unit and key of `chosen` rows with units: key and values as bytes, ROWS, ROWS_ACK, PARTS.
+
+    With `scales`, also the sum of the absolute values of each sum of doubles (`scale_name`): what its last digits depend on.
+    """
+    scaled = [number for number, one in enumerate(aggregates) if scales and one.sums_doubles]
     by = [*unit_columns(block), *(key_name(number) for number in range(keys))]
     names = [value_name(number) for number, _ in enumerate(aggregates)]
     first = F.col(INDEX) == 0
     within = rows.groupBy(*by, *(name for name in AT if name not in by)).agg(
         *(_state(one, F.col(name)).alias(name) for one, name in zip(aggregates, names, strict=True)),
+        *(F.sum(F.abs(value_name(number))).alias(scale_name(number)) for number in scaled),
         F.count_if(first).alias("messages"),
         F.bit_xor(F.when(first, F.col(MESSAGE_HASH))).alias("messages_ack"),
         F.count("*").alias("written"),
@@ -106,12 +121,13 @@ def contributions(rows: DataFrame, keys: int, aggregates: Sequence[Aggregate], b
     part = F.struct(*AT, "messages", messages_ack, "written", "written_ack", "content")
     whole = within.groupBy(*by).agg(
         *(_merged(one, F.col(name)).alias(name) for one, name in zip(aggregates, names, strict=True)),
+        *(F.sum(scale_name(number)).alias(scale_name(number)) for number in scaled),
         F.sum("written").alias(ROWS),
         F.bit_xor("written_ack").alias(ROWS_ACK),
         F.collect_list(part).alias(PARTS),
     )
     states = [F.col(name).cast("string").cast("binary").alias(name) for name in names]
-    return whole.select(*by, *states, ROWS, ROWS_ACK, PARTS)
+    return whole.select(*by, *states, *map(scale_name, scaled), ROWS, ROWS_ACK, PARTS)
 
 
 def _state(one: Aggregate, value: Column) -> Column:

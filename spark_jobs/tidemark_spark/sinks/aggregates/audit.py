@@ -35,13 +35,15 @@ from tidemark_spark.sinks.aggregates.aggregating import (
     chosen,
     contributions,
     key_name,
+    scale_name,
     unit_columns,
     value_name,
     with_units,
 )
 from tidemark_spark.sinks.aggregates.reader import ACK, DEBRIS, QUALIFIER, WANTED, WHOLE, all_contributions
 
-# The last digits of a sum of doubles depend on the order of the numbers.
+# The last digits of a sum of doubles depend on the order of the numbers, and how many do on the size of these: large numbers
+# may add up to a small one. So this is of the sum of their absolute values.
 _TOLERANCE = 1e-9
 
 
@@ -177,7 +179,7 @@ def _made(
     given = with_units(chosen(stored, sink.key, aggregates), whole, block).where(
         F.col(unit_columns(block)[-1]).isNotNull()
     )
-    made = contributions(given, len(sink.key), aggregates, block)
+    made = contributions(given, len(sink.key), aggregates, block, scales=True)
     return made.withColumn(ACK, F.lpad(F.lower(F.hex(ROWS_ACK)), 16, "0"))
 
 
@@ -245,19 +247,27 @@ def _right(name: str) -> Column:
 
 
 def _same_values(aggregates: Sequence[Aggregate]) -> list[Column]:
-    names = map(value_name, range(len(aggregates)))
-    return [same_state(one, _left(name), _right(name)) for one, name in zip(aggregates, names, strict=True)]
+    return [
+        same_state(one, _left(name), _right(name), _left(scale_name(number)) if one.sums_doubles else None)
+        for number, one in enumerate(aggregates)
+        for name in [value_name(number)]
+    ]
 
 
-def same_state(one: Aggregate, left: Column, right: Column) -> Column:
-    """Whether two states, as `contributions` has them, are the same; never null."""
+def same_state(one: Aggregate, left: Column, right: Column, scale: Column | None = None) -> Column:
+    """Whether two states, as `contributions` has them, are the same; never null.
+
+    `scale` is the sum of the absolute values behind a sum of doubles.
+    """
     same = left.eqNullSafe(right)
-    if one.function != "sum" or one.kind != "double":
+    if one.kind != "double" or one.function == "count":
         return same
     numbers = [side.cast("string").try_cast("double") for side in (left, right)]
-    largest = F.greatest(*map(F.abs, numbers))
+    if scale is None:
+        # Older contributions have -0.0 as well.
+        return same | F.coalesce((numbers[0] == 0) & (numbers[1] == 0), F.lit(False))
     # To Spark, NaN equals itself and is larger than all numbers.
-    near = (largest < F.lit(float("inf"))) & (F.abs(numbers[0] - numbers[1]) <= largest * _TOLERANCE)
+    near = (scale < F.lit(float("inf"))) & (F.abs(numbers[0] - numbers[1]) <= scale * _TOLERANCE)
     return same | F.coalesce(near, F.lit(False))
 
 

@@ -15,12 +15,8 @@ from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.parquet import files as parquet_files
 from tidemark_spark.columns import COORDINATE, DIGEST, INDEX, TOMBSTONE, field
 from tidemark_spark.readers.parquet import schema_of
-from tidemark_spark.runtime.session import setting
 from tidemark_spark.sinks.contract import WriteContext
 from tidemark_spark.sinks.parquet.writer import ALL_DIFFER, read_back, written_rows
-
-# Delta's format has these times. Readers take Parquet's older form for nanoseconds, which cannot hold the year 2300.
-_TIMES = ("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
 
 
 class DeltaResults:
@@ -44,8 +40,7 @@ class DeltaResults:
         folder = delta_table.partition_folder(self._base, context.generation)
         columns = [*COORDINATE, INDEX, TOMBSTONE, DIGEST]
         written = rows.select(*columns, *(field(name) for name in self._fields)).write.mode("errorifexists")
-        with setting(rows.sparkSession, *_TIMES):
-            written.options(compression=self._config.compression, **ALL_DIFFER).parquet(folder)
+        written.options(compression=self._config.compression, **ALL_DIFFER).parquet(folder)
         context.fence.check()
         transaction, window = f"{self._stream}/{context.lane}", f"{context.lane}/{context.seq}"
         delta_table.add(self._base, transaction, context.generation, window)
