@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from tidemark.errors import WrongUse
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The calendar repeats after 400 years.
+_CYCLE_MS = 146_097 * 86_400_000
 _UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
@@ -17,7 +19,7 @@ def read_time(text: str) -> datetime:
         raise WrongUse(two_readings(float(text)))
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise WrongUse(f"{text!r} is not a time; expected one with its zone, like 2026-11-21T07:00:00Z") from None
     if time.tzinfo is None:
         raise WrongUse(f"{text!r} has no zone; expected a time like {text}Z or {text}+08:00")
@@ -30,8 +32,21 @@ def milliseconds(time: datetime) -> int:
 
 
 def in_utc(at: int) -> str:
-    """A time in milliseconds since 1970 as people read it, to the second."""
-    return f"{datetime.fromtimestamp(at / 1000, UTC):%Y-%m-%d %H:%M:%SZ}"
+    """A time in milliseconds since 1970 as people read it, to the second. Years beyond 9999 have a sign, as in ISO 8601."""
+    return _written(at, " ") + "Z"
+
+
+def in_iso(at: int) -> str:
+    """A time in milliseconds since 1970 as other programs read it: ISO 8601 in UTC, with its microseconds where it has any."""
+    return f"{_written(at, 'T')}{f'.{at % 1000:03}000' if at % 1000 else ''}Z"
+
+
+def _written(at: int, between: str) -> str:
+    """A time to the second. Messages may say any number of 64 bits, and a `datetime` ends with the year 9999."""
+    cycles, rest = divmod(at, _CYCLE_MS)
+    found = _EPOCH + timedelta(milliseconds=rest)
+    year = found.year + 400 * cycles
+    return f"{f'{year:04}' if 0 <= year <= 9999 else f'{year:+05}'}-{found:%m-%d}{between}{found:%H:%M:%S}"
 
 
 def two_readings(number: float) -> str:

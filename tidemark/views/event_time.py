@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,7 @@ from tidemark.ledger.book import Committed
 from tidemark.ledger.records import INGEST, Guarantee, LaneKind, Register
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.reading import Reading
+from tidemark.offsets.times import in_iso
 from tidemark.planning.inputs import Known
 from tidemark.runs.discovery import known_up_to, topics_now
 from tidemark.runs.open_stream import OpenStream
@@ -253,12 +253,12 @@ def _parts(windows: Iterable[Committed]) -> dict[TopicPartition, list[Part]]:
 
 def time_text(at: int | None) -> str | None:
     """A time in ms since 1970 as other programs read it: ISO 8601 in UTC."""
-    return None if at is None else datetime.fromtimestamp(at / 1000, UTC).isoformat().replace("+00:00", "Z")
+    return None if at is None else in_iso(at)
 
 
 def hour_name(span: Span) -> str:
     """An hour as the command line takes it, by its beginning in UTC: 2026-11-21T13Z."""
-    return f"{datetime.fromtimestamp(span.start / 1000, UTC):%Y-%m-%dT%HZ}"
+    return f"{in_iso(span.start).partition(':')[0]}Z"
 
 
 def answer_shown(one: Answer) -> dict[str, Any]:

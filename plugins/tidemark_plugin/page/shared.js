@@ -179,6 +179,8 @@ export function refreshed() {
 // A time in ms in the viewer's zone, or in UTC; the other one is in its title.
 export function time(ms) {
   if (ms === null || ms === undefined) return document.createTextNode(NONE);
+  // A message may say any number for its time, and a browser knows no times beyond some 270,000 years.
+  if (Number.isNaN(new Date(ms).getTime())) return document.createTextNode(`${ms} ms since 1970`);
   const [text, other] = both(ms);
   const made = element("time", text);
   made.dateTime = new Date(ms).toISOString();

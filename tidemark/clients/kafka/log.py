@@ -31,7 +31,7 @@ from tidemark.clients.kafka.consuming import consumer_of, reads_topic, records_o
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.retention import Settings
 from tidemark.clients.kafka.slots import Found, Slot, at_offset
-from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
+from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog, asked_time
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import Conflict, Unreachable
 from tidemark.offsets.ranges import OffsetRange, RangeSet
@@ -185,12 +185,13 @@ class KafkaLog:
     ) -> dict[tuple[str, int], int | None]:
         """Per (topic, partition), the first offset whose timestamp is at or after a time; None where no message is.
 
-        Uses the isolation level of the ends in `logs`: messages that an open transaction holds back are not found.
+        The time may be any, also before 1970. Uses the isolation level of the ends in `logs`: messages that an open transaction
+        holds back are not found.
         """
         wanted = [KafkaTopicPartition(topic, partition) for topic, log in logs.items() for partition in log.partitions]
         with self._admin() as admin:
             found = admin.list_partition_offsets(
-                dict.fromkeys(wanted, timestamp_ms), isolation_level=_LEVELS[isolation]
+                dict.fromkeys(wanted, asked_time(timestamp_ms)), isolation_level=_LEVELS[isolation]
             )
         return {(at.topic, at.partition): None if offset.offset < 0 else offset.offset for at, offset in found.items()}
 

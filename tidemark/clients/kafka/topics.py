@@ -9,6 +9,15 @@ READ_COMMITTED = "read_committed"
 READ_UNCOMMITTED = "read_uncommitted"
 
 
+def asked_time(milliseconds: int) -> int:
+    """A time in ms since 1970 as Kafka may be asked for it: the one way from a time to Kafka.
+
+    Below 0, Kafka has special values (-1: the end of the log, -2: its beginning, -3: the largest timestamp), and refuses the
+    others. No message has such a time, so the first at or after it is the first at or after 1970.
+    """
+    return min(max(0, milliseconds), 2**63 - 1)
+
+
 @dataclass(frozen=True)
 class PartitionLog:
     """Offsets [start, end) can be read; under read_committed `end` is the last stable offset.
