@@ -148,7 +148,6 @@ def test_the_other_streams_of_a_ledger_are_known(stores: Stores) -> None:
     names = [stream, f"{stream}0", f"{stream}_b"]
     for name in names:
         stores.make(name).put(KEY, name.encode())
-        stores.make(name).put(("register",), b"r")
     found = store.streams()
     assert sorted(found) == found
     assert [name for name in found if name.startswith(stream)] == names

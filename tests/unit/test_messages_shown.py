@@ -237,6 +237,18 @@ def test_an_erasure_of_another_topic_under_the_same_name_hides_nothing(tmp_path:
     )
 
 
+def test_a_damaged_ledger_of_another_stream_stops_no_reader(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    world = a_stream(tmp_path)
+    other = beside(world, tmp_path)
+    erase(other, offsets((0, 2, 3)))
+    (selection,) = [key for key in other.store.values if key[0] == "selection"]
+    del other.store.values[selection]
+    assert shown(world, "orders/0@2")["message"]["value"]["text"] == "2"
+    assert "what the stream copies has erased is not known" in caplog.text
+    other.store.values["register",] = b"r"
+    assert for_readers(world.opened.book).hidden == RangeSet()
+
+
 def replace_id(one: TopicIncarnation, topic_id: str) -> TopicIncarnation:
     return TopicIncarnation(topic_id=topic_id, incarnation=one.incarnation, since=one.since)
 

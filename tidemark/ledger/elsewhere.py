@@ -6,10 +6,11 @@ streams may give the same message different ones.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tidemark.errors import WrongUse
+from tidemark.errors import LedgerContradiction, LedgerUnreadable, WrongUse
 from tidemark.ledger.book import Book, Committed
 from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.contract import NamesStreams
@@ -17,6 +18,8 @@ from tidemark.ledger.erased import Tombstone, tombstones
 from tidemark.ledger.incarnations import Topics
 from tidemark.ledger.records import Record, Register, erases
 from tidemark.offsets.ranges import RangeSet, TopicPartition
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,8 @@ def erased_elsewhere(book: Book, topics: Topics) -> Iterator[Elsewhere]:
     """What other streams of this ledger have erased of some topics, which are as in this stream's register.
 
     Of a topic whose log was cut, an erased offset is given in each incarnation: the numbers of two streams may differ, and
-    what was erased is not shown for the sake of what came after it. Streams whose nodes belong to another login are not asked.
-    Raises the ledger's errors, which name the stream.
+    what was erased is not shown for the sake of what came after it. Streams whose nodes belong to another login are not asked,
+    and a stream whose ledger is damaged is passed over with a warning. Raises Unreachable.
     """
     ours: dict[tuple[str, str], list[int]] = {}
     for topic, found in topics.items():
@@ -55,7 +58,12 @@ def erased_elsewhere(book: Book, topics: Topics) -> Iterator[Elsewhere]:
         }
         if not shared:
             continue
-        for tombstone in _tombstones(other, register):
+        try:
+            found_there = _tombstones(other, register)
+        except (LedgerUnreadable, LedgerContradiction) as problem:
+            _pass_over(other, problem)
+            continue
+        for tombstone in found_there:
             if offsets := _as_ours(tombstone.offsets, shared):
                 yield Elsewhere(other.stream, tombstone, offsets)
 
@@ -71,8 +79,16 @@ def _others(book: Book, store: NamesStreams) -> Iterator[tuple[Book, Register]]:
         except WrongUse:
             # Another login's: it shares the server, and not the ledger.
             continue
+        except LedgerUnreadable as problem:
+            _pass_over(other, problem)
+            continue
         if register is not None:
             yield other, register[1]
+
+
+def _pass_over(other: Book, problem: Exception) -> None:
+    """Go on without a stream whose ledger is damaged: it would stop the readers of all others."""
+    log.warning("what the stream %s has erased is not known: %s", other.stream, problem)
 
 
 def for_readers(book: Book) -> Book:
