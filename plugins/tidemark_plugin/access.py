@@ -28,7 +28,7 @@ from sqlalchemy import select
 
 log = logging.getLogger(__name__)
 
-__all__ = ["get_user", "may_see", "may_see_files", "may_trigger", "note_look", "note_steering"]
+__all__ = ["get_user", "may_see", "may_see_files", "may_trigger", "name_of", "note_look", "note_steering"]
 
 # The names of the events in Airflow's audit log; the second one with what was done: pause, resume or cancel.
 LOOKED = "tidemark_payload"
@@ -95,6 +95,11 @@ def _note(user: Any, event: str, dag_id: str, **extra: str) -> None:
     log.info("%s: %s of %s, %s", name, event, dag_id, extra)
     with create_session() as session:
         session.add(Log(event=event, dag_id=dag_id, owner=name, extra=json.dumps(extra)))
+
+
+def name_of(user: Any) -> str:
+    """Who asks, as Airflow names this person in its audit log."""
+    return str(user.get_name())
 
 
 def may_see_files(user: Any) -> bool:

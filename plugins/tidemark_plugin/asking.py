@@ -27,10 +27,12 @@ Found = TypeVar("Found")
 # A question about a stream whose answer is kept for all viewers.
 Question = Callable[[StreamFile], dict[str, Any]]
 
-OK, WRONG, STALE, SERVER_AWAY, TOO_LATE, INTERNAL = 200, 400, 409, 503, 504, 500
-# Long questions that nobody has had the answer of yet, of all streams; and how long an answer waits for who has asked.
+OK, WRONG, STALE, TOO_MANY, SERVER_AWAY, TOO_LATE, INTERNAL = 200, 400, 409, 429, 503, 504, 500
+# Long questions that are being answered, of all streams; and how long an answer waits for who has asked.
 _MOST_LONG = 32
 _LONG_SECONDS = 30.0
+# Of one person: long questions, and others, that are being answered. A page asks several at once.
+MOST_LONG_OF_ONE, MOST_OF_ONE = 2, 16
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class Asking:
     _streams: dict[tuple[str, Question], _Asked] = field(default_factory=dict)
     _threads: dict[tuple[str, ...], ThreadPoolExecutor] = field(default_factory=dict)
     _long: OrderedDict[tuple[str, str, str], tuple[float, Future[Any]]] = field(default_factory=OrderedDict)
+    # Who waits for what, by the person and whether it is a long question.
+    _of_one: dict[tuple[str, bool], set[Future[Any]]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     async def answer(
@@ -97,12 +101,13 @@ class Asking:
         return self._too_late(servers, others)
 
     async def once(
-        self, file: StreamFile, question: Callable[[], Found], *others: str, ledger_only: bool = False
+        self, file: StreamFile, question: Callable[[], Found], *others: str, ledger_only: bool = False, by: str = ""
     ) -> Answer | Found:
         """The answer to a question about a stream that is not kept for others, or an answer that says why there is none.
 
         The question waits for the same servers as `answer`, in the same threads; with `ledger_only` for the ledger alone. It
-        is only asked when they answer. `others` names further servers that it asks, as people read them.
+        is only asked when they answer. `others` names further servers that it asks, as people read them. `by` is who asks:
+        one person may have so many questions at once.
         """
         first = self._first(ledger_only=ledger_only)
         answer = await self.answer(file, first)
@@ -110,20 +115,43 @@ class Asking:
             return answer
         servers = self._servers(file, ledger_only=ledger_only)
         with self._lock:
-            flight = self._threads_of(servers).submit(_told, question, file)
+            if (refused := self._too_many(by, MOST_OF_ONE, long=False)) is not None:
+                return refused
+            flight = self._noted(by, self._threads_of(servers).submit(_told, question, file), long=False)
         await asyncio.wait({asyncio.wrap_future(flight)}, timeout=self.settings.page_wait_seconds)
         if flight.done():
-            return flight.result()
+            found: Answer | Found = flight.result()
+            return found
         flight.cancel()
         return self._too_late(servers, others)
 
+    async def apart(self, question: Callable[[], Found], *, by: str) -> Answer | Found:
+        """The answer to a question that asks no server and takes a while to compute, as `once`."""
+        with self._lock:
+            if (refused := self._too_many(by, MOST_LONG_OF_ONE, long=True)) is not None:
+                return refused
+            flight = self._noted(by, self._threads_of(("apart",), threads=1).submit(question), long=True)
+        await asyncio.wait({asyncio.wrap_future(flight)}, timeout=self.settings.page_wait_seconds)
+        if flight.done():
+            found: Answer | Found = flight.result()
+            return found
+        flight.cancel()
+        return Answer(TOO_LATE, {"detail": f"no answer within {self.settings.page_wait_seconds:g} s; ask again later"})
+
     async def long(
-        self, file: StreamFile, key: str, question: Callable[[], Found], *others: str, ledger_only: bool = False
+        self,
+        file: StreamFile,
+        key: str,
+        question: Callable[[], Found],
+        *others: str,
+        ledger_only: bool = False,
+        by: str = "",
     ) -> Answer | Found:
         """As `once`, for a question that may take longer than a viewer waits: whoever asks again by `key` waits for the same.
 
-        Long questions have a thread of their own for each set of servers, so that they hold up no other question. `others`
-        names further servers that it waits for, as people read them.
+        Long questions have threads of their own for each set of servers, so that they hold up no other question: one more than
+        one person, `by`, may keep busy. A question that somebody waits for is never given up for another one: with too many,
+        the new one is refused. `others` names further servers that it waits for, as people read them.
         """
         first = self._first(ledger_only=ledger_only)
         answer = await self.answer(file, first)
@@ -134,10 +162,15 @@ class Asking:
         with self._lock:
             asked, flight = self._long.pop(place, (0.0, None))
             if flight is None or (flight.done() and now - asked > _LONG_SECONDS):
-                flight = self._threads_of((*servers, "long", *others), threads=1).submit(_told, question, file)
+                for gone in [one for one, (at, had) in self._long.items() if had.done() and now - at > _LONG_SECONDS]:
+                    del self._long[gone]
+                if (refused := self._too_many(by, MOST_LONG_OF_ONE, long=True)) is not None:
+                    return refused
+                threads = self._threads_of((*servers, "long", *others), threads=MOST_LONG_OF_ONE + 1)
+                flight = self._noted(by, threads.submit(_told, question, file), long=True)
             self._long[place] = (now, flight)
-            while len(self._long) > _MOST_LONG:
-                self._long.popitem(last=False)[1][1].cancel()
+            while len(self._long) > _MOST_LONG and (had := self._answered()) is not None:
+                del self._long[had]
         await asyncio.wait({asyncio.wrap_future(flight)}, timeout=self.settings.page_wait_seconds)
         if not flight.done():
             return self._too_late(servers, others)
@@ -145,6 +178,26 @@ class Asking:
             self._long.pop(place, None)
         found: Answer | Found = flight.result()
         return found
+
+    def _answered(self) -> tuple[str, str, str] | None:
+        """The long question whose answer has waited longest for who has asked."""
+        return next((place for place, (_, flight) in self._long.items() if flight.done()), None)
+
+    def _too_many(self, by: str, most: int, *, long: bool) -> Answer | None:
+        """The refusal of one more question, where this person has so many already, or all persons together."""
+        still = {who: {one for one in found if not one.done()} for who, found in self._of_one.items()}
+        self._of_one = {who: found for who, found in still.items() if found}
+        if len(self._of_one.get((by, long), ())) >= most:
+            said = f"{most} questions of yours are still being answered; wait for their answers, and ask again"
+            return Answer(TOO_MANY, {"detail": said})
+        if long and sum(len(found) for (_, is_long), found in self._of_one.items() if is_long) >= _MOST_LONG:
+            said = f"{_MOST_LONG} long questions of others are being answered; ask again in a while"
+            return Answer(TOO_MANY, {"detail": said})
+        return None
+
+    def _noted(self, by: str, flight: Future[Any], *, long: bool) -> Future[Any]:
+        self._of_one.setdefault((by, long), set()).add(flight)
+        return flight
 
     def _first(self, *, ledger_only: bool) -> Question:
         return self.reach if ledger_only and self.reach is not None else self.ask

@@ -35,6 +35,7 @@ _PROBLEMS = {
     403: "The person may see this, and may not do it.",
     404: "There is no such thing, or the person may not see the stream's ingest DAG.",
     422: "A value of the request is out of bounds, or of another type.",
+    429: "Questions of this person, or many of others, are still being answered.",
     500: "A defect of Tidemark. Airflow's log has the error.",
     503: "A server is away, or has answered with an error.",
     504: "A server has not answered yet. It is still being asked.",

@@ -27,6 +27,9 @@ from tidemark.views.window_index import WindowIndex
 _PATIENCE_SECONDS = 1.0
 # A calendar is asked for day by day, and its hours one by one. All of these use one reading of the history, so long.
 _PROGRESS_SECONDS = 30.0
+# For how long a wrong file stays wrong while it does not change; and how many times longer than it took to read.
+_WRONG_SECONDS = 5.0
+_SHARE_OF_LOADING = 20
 # Of a long history each takes hundreds of megabytes.
 _MOST_PROGRESS = 4
 
@@ -43,39 +46,73 @@ class InEventTime:
 
 
 class KnownStreams:
-    """The stream files. An unchanged file is not read again, since many people may look at the page at once."""
+    """The stream files. An unchanged file is not read again, since many people may look at the page at once.
+
+    One thread reads files; others are given what was known before, so that a file that takes long holds up nobody.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loaded: dict[Path, tuple[tuple[int, int], StreamFile]] = {}
+        self._reading = threading.Lock()
+        self._loaded: dict[Path, _Loaded] = {}
+        self._known: tuple[dict[str, StreamFile], list[str]] | None = None
 
     def now(self) -> tuple[dict[str, StreamFile], list[str]]:
         """The streams by name, and what is wrong with the files that cannot be read."""
+        # Only who comes before the first answer waits for it.
+        if not self._reading.acquire(blocking=self._known is None):
+            assert self._known is not None  # noqa: S101 - otherwise the lock was waited for
+            return self._known
+        try:
+            self._known = self._read()
+            return self._known
+        finally:
+            self._reading.release()
+
+    def _read(self) -> tuple[dict[str, StreamFile], list[str]]:
         from airflow.configuration import conf
 
         dags = Path(conf.get_mandatory_value("core", "dags_folder"))
         found, problems = {}, []
-        for path in stream_files(*stream_folders(beside=dags)):
-            try:
-                file = self._load(path)
-            except InvalidStreamFile as problem:
-                problems.append(str(problem))
+        paths = stream_files(*stream_folders(beside=dags))
+        self._loaded = {path: known for path, known in self._loaded.items() if path in set(paths)}
+        for path in paths:
+            file = self._load(path)
+            if isinstance(file, str):
+                problems.append(file)
             else:
                 found[file.stream.name] = file
         return found, problems
 
-    def _load(self, path: Path) -> StreamFile:
-        with self._lock:
-            known = self._loaded.get(path)
-            try:
-                about = path.stat()
-            except OSError as problem:
-                raise InvalidStreamFile(f"{path}: cannot be read: {problem.strerror}") from problem
-            state = (about.st_mtime_ns, about.st_size)
-            # An Avro stream also depends on the file of its schema.
-            if known is None or known[0] != state or isinstance(known[1].stream.scheme, AvroScheme):
-                known = self._loaded[path] = (state, load(path))
-            return known[1]
+    def _load(self, path: Path) -> StreamFile | str:
+        """The file, or what is wrong with it."""
+        known = self._loaded.get(path)
+        try:
+            about = path.stat()
+        except OSError as problem:
+            return f"{path}: cannot be read: {problem.strerror}"
+        state, now = (about.st_mtime_ns, about.st_size), time.monotonic()
+        if known is not None and known.state == state and now < known.until:
+            return known.file
+        try:
+            file: StreamFile | str = load(path)
+        except InvalidStreamFile as problem:
+            file = str(problem)
+        took = time.monotonic() - now
+        # The file of an Avro stream's schema may change too, and one that a wrong file names may be there later.
+        lasts = max(_WRONG_SECONDS, _SHARE_OF_LOADING * took) if isinstance(file, str) else float("inf")
+        if isinstance(file, StreamFile) and isinstance(file.stream.scheme, AvroScheme):
+            lasts = _SHARE_OF_LOADING * took
+        self._loaded[path] = _Loaded(state, file, now + took + lasts)
+        return file
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """What a file was: a stream, or what is wrong with it. `until`, it is not read again unless it has changed."""
+
+    state: tuple[int, int]
+    file: StreamFile | str
+    until: float
 
 
 class Servers:

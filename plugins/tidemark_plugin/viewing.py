@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -11,8 +11,9 @@ from fastapi.concurrency import run_in_threadpool
 
 from tidemark.runs.open_stream import OpenStream
 from tidemark.streams.loading import StreamFile
+from tidemark.views.limited import asked_with_limits
 from tidemark_plugin import serving
-from tidemark_plugin.access import get_user, may_see, may_see_files
+from tidemark_plugin.access import get_user, may_see, may_see_files, name_of
 from tidemark_plugin.asking import Answer, Asking
 from tidemark_plugin.streams import KnownStreams, Servers
 
@@ -56,11 +57,11 @@ class Viewing:
         """The answer to a question about a stream, which is asked in threads of the page's own and with a time limit.
 
         With `ledger_only`, also while Kafka is away. `others` names further servers that it asks. 404 with the
-        sentence `missing` for the answer None; 503, 504 or 500 with a sentence when there is no answer.
+        sentence `missing` for the answer None; 429, 503, 504 or 500 with a sentence when there is no answer.
         """
         file = await self.stream(name, user)
         answer = await self.asking.once(
-            file, lambda: question(self.servers.open(file)), *others, ledger_only=ledger_only
+            file, lambda: question(self.servers.open(file)), *others, ledger_only=ledger_only, by=name_of(user)
         )
         return _found(answer, missing)
 
@@ -80,10 +81,35 @@ class Viewing:
         file = await self.stream(name, user)
         return _found(
             await self.asking.long(
-                file, key, lambda: question(self.servers.open(file)), *others, ledger_only=ledger_only
+                file,
+                key,
+                lambda: question(self.servers.open(file)),
+                *others,
+                ledger_only=ledger_only,
+                by=name_of(user),
             ),
             "",
         )
+
+    async def reading(self, topic: str, files: Mapping[str, StreamFile], user: Any) -> set[str]:
+        """The streams among these that read a topic.
+
+        The topic is what somebody has typed. So it meets the patterns of the streams in a process of its own, with limits.
+        """
+        patterns = {
+            name: [file.stream.source.pattern, *file.stream.source.exclude]
+            for name, file in files.items()
+            if file.stream.source.pattern is not None
+        }
+        named = {name for name, file in files.items() if topic in file.stream.source.named()}
+        # Kafka's own topics match no pattern.
+        if not patterns or topic.startswith("__"):
+            return named
+        question = {"kind": "names", "text": topic, "patterns": patterns}
+        found = _found(await self.asking.apart(lambda: asked_with_limits(question), by=name_of(user)), "")
+        if "problem" in found:
+            raise HTTPException(400, f"topic: the streams' patterns cannot be tried on it: {found['problem']}")
+        return named | set(found["names"])
 
     def _visible(self, user: Any) -> tuple[dict[str, StreamFile], list[str]]:
         """Reads files and Airflow's database, as Airflow does."""

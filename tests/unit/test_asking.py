@@ -6,17 +6,23 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from fastapi import HTTPException
 
 from tests.support.stream_text import MINIMAL
+from tests.support.waiting import until
 from tidemark.errors import LedgerContradiction, StaleLedger, Unreachable, WrongUse
 from tidemark.streams.loading import StreamFile, load
-from tidemark_plugin.asking import Answer, Asking, dead_letters_of, kafka_of, sinks_of
+from tidemark_plugin import streams
+from tidemark_plugin.asking import MOST_LONG_OF_ONE, MOST_OF_ONE, Answer, Asking, dead_letters_of, kafka_of, sinks_of
 from tidemark_plugin.settings import Settings
+from tidemark_plugin.streams import KnownStreams
+from tidemark_plugin.viewing import Viewing
 
 ZOOKEEPER = "ledger: {type: zookeeper}\n"
 SETTINGS = Settings(page_wait_seconds=0.5, page_cache_seconds=0, page_retry_seconds=60, page_threads=2)
@@ -282,7 +288,7 @@ def test_who_asks_a_long_question_again_waits_for_the_same_answer(tmp_path: Path
             assert servers.back.wait(60)
             return f"the answer to {key}"
 
-        return asyncio.run(asking.long(file, key, slow))
+        return asyncio.run(asking.long(file, key, slow, by=f"who asks {key}"))
 
     late = [question(key) for key in ("one", "two", "three", "one", "two")]
     assert [one.status for one in late if isinstance(one, Answer)] == [504] * 5
@@ -312,3 +318,163 @@ def test_a_stale_plan_is_no_servers_fault(tmp_path: Path, servers: Servers) -> N
     found = asyncio.run(asking.long(file, "one", stale))
     assert isinstance(found, Answer)
     assert (found.status, found.fields) == (409, {"detail": "the plan is stale"})
+
+
+# how much one person may ask, and all together
+
+
+def statuses(
+    asking: Asking, file: StreamFile, people: Iterable[str], slow: Callable[[], str], first: int = 0
+) -> list[int | str]:
+    """What many long questions at once are answered, each asked by the person beside it."""
+
+    async def one(number: int, by: str) -> int | str:
+        found = await asking.long(file, f"{number} of {by}", slow, by=by)
+        return found.status if isinstance(found, Answer) else found
+
+    async def all_of_them() -> list[int | str]:
+        return await asyncio.gather(*(one(number, by) for number, by in enumerate(people, first)))
+
+    return asyncio.run(all_of_them())
+
+
+@pytest.mark.covers("Q28")
+def test_too_many_long_questions_are_refused_and_none_is_given_up(tmp_path: Path, servers: Servers) -> None:
+    asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
+    answers(asking, file)
+    answered: list[int] = []
+
+    def slow() -> str:
+        assert servers.back.wait(60)
+        answered.append(1)
+        return "the answer"
+
+    found = statuses(asking, file, [f"viewer {number}" for number in range(40)], slow)
+    assert Counter(found) == {504: 32, 429: 8}
+    servers.back.set()
+    until(lambda: len(answered) == 32, "the questions were answered")
+    # There is room again.
+    assert statuses(asking, file, ["another"], slow) == ["the answer"]
+
+
+@pytest.mark.covers("Q28")
+def test_one_person_keeps_no_others_from_asking(tmp_path: Path, servers: Servers) -> None:
+    asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
+    answers(asking, file)
+
+    def slow() -> str:
+        assert servers.back.wait(60)
+        return "the answer"
+
+    assert Counter(statuses(asking, file, ["ann"] * 10, slow)) == {504: MOST_LONG_OF_ONE, 429: 10 - MOST_LONG_OF_ONE}
+    # The threads are as many as one person may keep busy, and one more.
+    assert statuses(asking, file, ["bob"], lambda: "of bob") == ["of bob"]
+    assert statuses(asking, file, ["ann"], lambda: "of ann", first=10) == [429]
+
+    async def again() -> object:
+        return await asking.long(file, "0 of ann", slow, by="carl")
+
+    # Whoever waits for the same question asks nothing new.
+    servers.back.set()
+    assert asyncio.run(again()) == "the answer"
+
+
+@pytest.mark.covers("Q28")
+def test_other_questions_of_one_person_have_a_bound_too(tmp_path: Path, servers: Servers) -> None:
+    asking, file = Asking(servers.show, Settings(page_wait_seconds=0.5, page_threads=32)), stream(tmp_path, "orders")
+    answers(asking, file)
+
+    def slow() -> str:
+        assert servers.back.wait(60)
+        return "the answer"
+
+    async def asked(by: str, number: int) -> list[int | str]:
+        found = await asyncio.gather(*(asking.once(file, slow, by=by) for _ in range(number)))
+        return [one.status if isinstance(one, Answer) else one for one in found]
+
+    assert Counter(asyncio.run(asked("ann", 20))) == {504: MOST_OF_ONE, 429: 20 - MOST_OF_ONE}
+    assert asyncio.run(asked("bob", 1)) == [504]
+    servers.back.set()
+    until(lambda: asyncio.run(asked("ann", 1)) == ["the answer"], "there is room again")
+
+
+# the files of the streams
+
+
+@pytest.fixture
+def loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each file is read, in a folder with a right one and a wrong one."""
+    found: Counter[str] = Counter()
+
+    def noted(path: Path) -> StreamFile:
+        found[path.name] += 1
+        return load(path)
+
+    monkeypatch.setenv("TIDEMARK_STREAMS", str(tmp_path))
+    monkeypatch.setattr(streams, "load", noted)
+    stream(tmp_path, "orders")
+    (tmp_path / "wrong.yaml").write_text("".join(f"k{number}: 1\n" for number in range(500)))
+    return found
+
+
+@pytest.mark.covers("Q28")
+def test_a_wrong_file_is_not_read_for_each_viewer(tmp_path: Path, loads: Counter[str]) -> None:
+    known = KnownStreams()
+    for _ in range(20):
+        found, problems = known.now()
+        assert list(found) == ["orders"]
+        (said,) = problems
+        assert said.count("\n") == 50
+        assert said.endswith("wrong.yaml: and 455 more problems")
+    assert loads == {"orders.yaml": 1, "wrong.yaml": 1}
+    # Until it changes.
+    stream(tmp_path, "wrong")
+    assert sorted(known.now()[0]) == ["orders", "wrong"]
+    (tmp_path / "orders.yaml").unlink()
+    assert (list(known.now()[0]), known.now()[1]) == (["wrong"], [])
+
+
+@pytest.mark.covers("Q28")
+def test_a_file_that_takes_long_holds_up_nobody(
+    tmp_path: Path, loads: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread reads it, and the others are given what was known before."""
+    known, reading, goes_on = KnownStreams(), threading.Event(), threading.Event()
+    known.now()
+
+    def slowly(path: Path) -> StreamFile:
+        reading.set()
+        assert goes_on.wait(60)
+        return load(path)
+
+    monkeypatch.setattr(streams, "load", slowly)
+    stream(tmp_path, "slow")
+    first = threading.Thread(target=known.now)
+    first.start()
+    assert reading.wait(60)
+    assert [sorted(known.now()[0]) for _ in range(5)] == [["orders"]] * 5
+    goes_on.set()
+    first.join(60)
+    assert sorted(known.now()[0]) == ["orders", "slow"]
+
+
+@pytest.mark.covers("Q28")
+def test_a_topic_that_a_viewer_types_meets_patterns_in_a_process_with_limits(tmp_path: Path) -> None:
+    """Here it would take some years, and hold up all of Airflow's API meanwhile."""
+    hard = 'pattern: "sec-([a-z0-9]+-?)+logs"\n  exclude: [sec-not-logs]'
+    files = {"orders": stream(tmp_path, "orders")}
+    for name, pattern in (("hard", hard), ("easy", 'pattern: "[a-z-]+"')):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(MINIMAL.replace("stream: orders", f"stream: {name}").replace("topics: [orders]", pattern))
+        files[name] = load(path)
+    viewing = Viewing(KnownStreams(), cast("Any", None), Asking(lambda _: {}, Settings(page_wait_seconds=60)))
+
+    def reading(topic: str) -> set[str]:
+        return asyncio.run(viewing.reading(topic, files, SimpleNamespace(get_name=lambda: "ann")))
+
+    assert reading("orders") == {"orders", "easy"}
+    assert reading("sec-a-logs") == {"hard", "easy"}
+    assert reading("sec-not-logs") == {"easy"}
+    assert reading("__consumer_offsets") == set()
+    with pytest.raises(HTTPException, match="topic: the streams' patterns cannot be tried on it: reading it took more"):
+        reading("sec-" + "a" * 200)

@@ -19,6 +19,8 @@ FOLDERS = "TIDEMARK_STREAMS"
 
 # People write stream files by hand. A larger file is another file by mistake.
 _MAX_BYTES = 256 * 1024
+# An error names so many problems. Each is looked up in the file, which takes as long as the file is.
+_MOST_PROBLEMS = 50
 
 # PyYAML raises its own errors, and those of its parsers of numbers, times and other values (`!!bool x`: KeyError).
 _NOT_YAML = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError)
@@ -47,7 +49,7 @@ def load(path: Path) -> StreamFile:
     try:
         node = yaml.compose(raw, Loader=yaml.SafeLoader)
         if wrong := [f"{path}:{line}: {said}" for line, said in _wrong_keys(node)]:
-            raise InvalidStreamFile("\n".join(wrong))
+            raise InvalidStreamFile("\n".join(_with_more(path, wrong[:_MOST_PROBLEMS], len(wrong))))
         values = yaml.safe_load(raw)
     except RecursionError as problem:
         raise InvalidStreamFile(
@@ -62,8 +64,11 @@ def load(path: Path) -> StreamFile:
     try:
         stream = Stream.model_validate(values, context={FOLDER: path.parent})
     except ValidationError as problem:
-        lines = [_problem(path, node, error["loc"], error["msg"], error.get("input")) for error in problem.errors()]
-        raise InvalidStreamFile("\n".join(lines)) from None
+        errors = problem.errors()
+        lines = [
+            _problem(path, node, error["loc"], error["msg"], error.get("input")) for error in errors[:_MOST_PROBLEMS]
+        ]
+        raise InvalidStreamFile("\n".join(_with_more(path, lines, len(errors)))) from None
     except Exception as problem:
         # Another package may define the settings: any exception of theirs is a problem of the stream file.
         raise InvalidStreamFile(f"{path}: {type(problem).__name__}: {_one_line(problem)}") from problem
@@ -89,6 +94,11 @@ def stream_files(*folders: Path) -> list[Path]:
         for path in sorted(folder.iterdir())
         if path.suffix in (".yaml", ".yml") and path.is_file()
     ]
+
+
+def _with_more(path: Path, lines: list[str], number: int) -> list[str]:
+    more = number - len(lines)
+    return [*lines, f"{path}: and {more} more problems"] if more else lines
 
 
 def _problem(path: Path, node: yaml.Node | None, place: Sequence[int | str], message: str, found: object) -> str:

@@ -24,7 +24,7 @@ _TOO_MUCH = f"reading it took more than {SECONDS:g} s, or too much memory"
 
 
 def asked_with_limits(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The answer of a new process to a question of kind `regex` or `avro`; `problem` says why there is none."""
+    """The answer of a new process to a question of kind `regex`, `avro` or `names`; `problem` says why there is none."""
     # -P: no folder of the caller's is searched for modules first.
     command = [sys.executable, "-P", __file__]
     try:
@@ -43,7 +43,7 @@ def _main() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (int(SECONDS), int(SECONDS) + 1))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     question = json.loads(sys.stdin.buffer.read())
-    answer = {"regex": _regex, "avro": _avro}[question["kind"]](question)
+    answer = {"regex": _regex, "avro": _avro, "names": _names}[question["kind"]](question)
     sys.stdout.write(json.dumps(answer))
 
 
@@ -56,6 +56,18 @@ def _regex(question: Mapping[str, Any]) -> dict[str, Any]:
         if found is not None:
             return {"pattern": name, "fields": dict(zip(groups, found.groups(), strict=True))}
     return {"problem": "matches no pattern"}
+
+
+def _names(question: Mapping[str, Any]) -> dict[str, Any]:
+    """The names whose first pattern matches the whole text, and none of the others, which leave it out."""
+    return {
+        "names": [
+            name
+            for name, (pattern, *others) in question["patterns"].items()
+            if re.fullmatch(pattern, question["text"])
+            and not any(re.fullmatch(other, question["text"]) for other in others)
+        ]
+    }
 
 
 def _avro(question: Mapping[str, Any]) -> dict[str, Any]:

@@ -128,10 +128,15 @@ def routes(viewing: Viewing) -> APIRouter:
             # An error names what stands in a wrong line.
             raise HTTPException(403, f"records_file: files are for those who may trigger {name}__{asked.kind}")
         try:
-            request = checked(_REQUESTS[asked.kind], fields, fields)
+            request, key = await run_in_threadpool(_read, asked.kind, fields)
         except WrongUse as problem:
             raise HTTPException(400, str(problem)) from None
-        key = hashlib.sha256(json.dumps([asked.kind, fields], sort_keys=True).encode()).hexdigest()
         return await viewing.ask_long(name, user, key, lambda opened: planned(opened, request))
 
     return router
+
+
+def _read(kind: str, fields: dict[str, Any]) -> tuple[BackfillRequest | ReplayRequest, str]:
+    """The request, and a name for it. Not in the event loop: a text of a million characters takes a while."""
+    request = checked(_REQUESTS[kind], fields, fields)
+    return request, hashlib.sha256(json.dumps([kind, fields], sort_keys=True).encode()).hexdigest()

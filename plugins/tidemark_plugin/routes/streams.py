@@ -27,7 +27,7 @@ def routes(viewing: Viewing) -> APIRouter:
     async def list_streams(user: User, topic: Topic = None) -> dict[str, Any]:
         """The names of the streams that you may see, and what is wrong with files that are no stream files."""
         found, problems = await viewing.visible(user)
-        reading = (name for name, file in found.items() if topic is None or file.stream.source.reads(topic))
+        reading = found if topic is None else await viewing.reading(topic, found, user)
         return {"streams": sorted(reading), "problems": problems}
 
     @router.get("/api/streams/{name}/line", responses=serving.answers(Line))
