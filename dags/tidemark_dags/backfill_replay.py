@@ -100,25 +100,28 @@ def selected_dag(
                 opened = open_here(file)
                 chosen = lanes.stored_selection(opened, found["selection"])
                 again = lanes.stored_selection(opened, found["again"]) if found["again"] else lanes.NOTHING
+                added = lanes.stored_selection(opened, found["added"]) if found.get("added") else lanes.NOTHING
                 second = approved_by(context, found["selection"]) if approve_above is not None else None
                 by = People(context["dag_run"].triggering_user_name, second)
                 asked = asked_of(context, request)
+                view = opened.book.view()
                 if lanes.begun(opened, kind, run, found["asked"]) is None:
                     # It may have waited for a second person, or for a comparison.
-                    check_plan(opened, asked, chosen - again, again)
+                    check_plan(opened, view, asked, chosen - again, again)
                 lanes.open_request(
                     opened,
                     kind,
                     run,
-                    chosen - again,
+                    chosen - again - added,
                     asked.reason,
                     by,
-                    again=again,
+                    again=again - added,
                     order=Order(asked.order),
                     rate=asked.rate,
                     sinks=into_sinks.named(opened, asked.sinks),
                     at_once=asked.lanes,
                     asked=found["asked"],
+                    view=view,
                 )
                 jobs = lanes.jobs_of(opened, kind, run)
                 first_window = _first_window(opened, jobs[0][0], run) if len(jobs) == 1 else []
@@ -179,9 +182,10 @@ def _looked_up(
         fields = fields_of(opened, asked)
         before = selected_before(opened, request.kind, run_name(context), fields)
         selected = select(opened, asked) if before is None else before
-        digest = resolved.digest_of(opened, opened.book.view(), asked, selected.ranges, selected.again)
+        digest = resolved.digest_of(opened, selected.view, asked, selected.ranges, selected.again)
         ref = opened.book.store_selection(selected.all)
         again = opened.book.store_selection(selected.again).digest if selected.again else ""
+        added = opened.book.store_selection(selected.added).digest if selected.added else ""
         guess = estimates.estimated(opened, selected.all, asked.rate or stream.limits.max_records_per_second)
     # In the log, because Airflow's pages fold the reason of a skipped task away.
     log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", selected.all.count())
@@ -194,6 +198,7 @@ def _looked_up(
         "asked": fields,
         "selection": ref.digest,
         "again": again,
+        "added": added,
         "plan": digest,
         "sinks": ",".join(sinks),
         **answers,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tests.simulation.actors import effect
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.slots import Found, Slot
-from tidemark.clients.kafka.topics import READ_COMMITTED, PartitionLog, TopicLog
+from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import OffsetsOutOfRange
 from tidemark.offsets.ranges import OffsetRange, RangeSet
@@ -207,12 +207,19 @@ class Kafka(KafkaLog):
             found = Slot.HELD_BACK if offset >= log.stable else Slot.MESSAGE
         return Found(found, log.start, log.end)
 
-    def messages(self, ranges: RangeSet) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
+    def messages(
+        self, ranges: RangeSet, isolation: str = READ_UNCOMMITTED
+    ) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
         for one in ranges:
             effect()
-            slots = self.logs[one.partition.partition].slots
-            there = [(at, slots.get(at)) for at in range(one.start, one.until)]
-            yield one, iter([(at, b"%d" % slot.key) for at, slot in there if slot is not None])
+            log = self.logs[one.partition.partition]
+            there = [(at, log.slots.get(at)) for at in range(one.start, one.until)]
+            seen = [
+                (at, b"%d" % slot.key)
+                for at, slot in there
+                if slot is not None and (isolation == READ_UNCOMMITTED or not _hidden(log, at, slot))
+            ]
+            yield one, iter(seen)
 
     def read(self, covers: RangeSet, isolation: str) -> dict[tuple[int, int], Message]:
         """The messages at some offsets, by partition and offset, as Spark's source gives them: by the topic's name alone."""

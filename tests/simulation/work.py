@@ -11,7 +11,6 @@ from tests.simulation.actors import reached, written
 from tests.simulation.kafka import Message
 from tidemark.commit.fence import HeadFence, beat, fence_of
 from tidemark.commit.protocol import Fence, Listener, Step, Taken
-from tidemark.errors import SourceChanged
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import Attempt, Receipt, SinkReceipt, Window
 from tidemark.ledger.register import note_places
@@ -19,7 +18,7 @@ from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Acknowledged, Count, PartitionTally, check_read, verify
 from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.since_pin import changes_since_pin
+from tidemark.runs.since_pin import check_since_pin
 from tidemark.sinks.aggregates import columns
 from tidemark.sinks.aggregates.rows import encode, row_key
 from tidemark.sinks.aggregates.table import place_of
@@ -223,8 +222,7 @@ class Work:
         bad = {at: _acknowledged(self._bad, at) for at in {place[0] for place in self._bad}}
         keeps = self._window.counts_for(None)
         verify(self._tallies, dict.fromkeys(self._sinks(), good), bad if keeps else None)
-        if changes := changes_since_pin(self._opened.log, self._window, self._covers):
-            raise SourceChanged("; ".join(changes))
+        check_since_pin(self._opened, self._lane, self._window, self._covers, self._tallies)
         return Receipt(
             tallies=self._tallies,
             sinks=tuple(self._receipt(one) for one in self._sinks()),

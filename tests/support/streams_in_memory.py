@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +11,7 @@ from tests.support.memory import MemoryStore
 from tests.support.protocol_world import NoWork, Sweeps, hold
 from tests.support.stream_text import MINIMAL
 from tidemark.clients.connections import Connection
-from tidemark.clients.kafka.topics import READ_COMMITTED, PartitionLog, TopicLog
+from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
@@ -33,6 +33,12 @@ class KafkaInMemory:
     ids: dict[str, str] = field(default_factory=dict)
     # Where the first open transaction began, of all partitions: readers of committed messages end there.
     stable: int | None = None
+    # Offsets without a message: compaction has removed it, or it is a transaction's mark.
+    empty: RangeSet = field(default_factory=RangeSet)
+    # Offsets of messages of aborted transactions.
+    aborted: RangeSet = field(default_factory=RangeSet)
+    # Topics that are compacted by their settings now.
+    compact: set[str] = field(default_factory=set)
 
     def names(self) -> set[str]:
         return set(self.logs)
@@ -67,6 +73,19 @@ class KafkaInMemory:
         return {
             (topic, number): log.written for topic, found in logs.items() for number, log in found.partitions.items()
         }
+
+    def compacted(self, topics: Iterable[str]) -> set[str]:
+        return self.compact & set(topics)
+
+    def messages(
+        self, ranges: RangeSet, isolation: str = READ_UNCOMMITTED
+    ) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
+        for one in ranges:
+            start, end = self.logs[one.partition.topic][one.partition.partition]
+            assert start <= one.start <= one.until <= end, "only what Kafka holds can be read"
+            hidden = self.empty if isolation == READ_UNCOMMITTED else self.empty | self.aborted
+            there = RangeSet([one]) - hidden
+            yield one, ((offset, None) for part in there for offset in range(part.start, part.until))
 
     def epoch_ends(self, asked: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
         return {}

@@ -84,7 +84,7 @@ def test_the_largest_tallies_fit_into_one_value(limit: int, partitions: int) -> 
     most = Count(2**63 - 1, "f" * 16)
     blocks: dict[TopicPartition, list[BlockTally]] = {}
     for at, block, _, _ in in_blocks(covers, size):
-        blocks.setdefault(at, []).append(BlockTally(block, most, most, "f" * 16, most))
+        blocks.setdefault(at, []).append(BlockTally(block, most, most, "f" * 16, most, most))
     value = Blocks(
         size=size,
         partitions=tuple(

@@ -228,7 +228,7 @@ def test_dead_letters_by_their_reason(
     """Which rows there are is a matter of the table; here only what becomes of them."""
     heard: list[DeadLetters] = []
 
-    def redrive(opened: object, wanted: DeadLetters) -> Redrive:
+    def redrive(opened: object, wanted: DeadLetters, view: object) -> Redrive:
         heard.append(wanted)
         return Redrive(offsets((0, 12, 13)), offsets((0, 2, 3)), RangeSet())
 
@@ -248,7 +248,7 @@ def test_dead_letters_of_a_window_and_between_two_times(
 ) -> None:
     heard: list[DeadLetters] = []
 
-    def redrive(opened: object, wanted: DeadLetters) -> Redrive:
+    def redrive(opened: object, wanted: DeadLetters, view: object) -> Redrive:
         heard.append(wanted)
         return Redrive(offsets((0, 12, 13)), RangeSet(), RangeSet())
 
@@ -474,7 +474,7 @@ def test_what_a_sink_needs_whole_and_kafka_has_in_part_is_left_out(tmp_path: Pat
         assert (again.ranges, again.again) == (RangeSet(), offsets((0, 10, 16)))
         assert dict(again.left_out) == {UNIT_LOST: offsets((0, 9, 10))}
         with pytest.raises(
-            WrongUse, match=r"^strict: 2 offsets cannot be read by a replay.*holds all of these: orders/0 \[9"
+            WrongUse, match=r"^strict: 2 offsets cannot be read by a replay.*has all messages of these: orders/0 \[9"
         ):
             select(sums.opened, replay(records=records, strict=True, dry_run=dry_run))
     with pytest.raises(WrongUse, match=r"^there is nothing to replay: a sink needs their whole windows or blocks"):

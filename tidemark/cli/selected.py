@@ -245,15 +245,16 @@ def _selected(
                 opened,
                 kind,
                 name,
-                chosen.ranges,
+                chosen.named,
                 asked.reason,
                 people,
-                again=chosen.again,
+                again=chosen.named_again,
                 order=Order(asked.order),
                 rate=asked.rate,
                 sinks=sinks,
                 at_once=asked.lanes,
                 asked=fields,
+                view=chosen.view,
             )
     jobs = lanes.jobs_of(opened, kind, name)
     mine = [lane for job in jobs for lane in job]
@@ -365,9 +366,9 @@ def _show(
 ) -> None:
     """A dry run: the answer to each offset, how many are stored already, an estimate by earlier windows, and the changes."""
     guess = estimated(opened, chosen.all, asked.rate or opened.stream.limits.max_records_per_second)
-    view, sinks = opened.book.view(), into_sinks.named(opened, asked.sinks)
-    stored = stored_before(view, chosen.all)
-    digest = digest_of(opened, view, asked, chosen.ranges, chosen.again)
+    sinks = into_sinks.named(opened, asked.sinks)
+    stored = stored_before(chosen.view, chosen.all)
+    digest = digest_of(opened, chosen.view, asked, chosen.ranges, chosen.again)
     value = {
         "kind": asked.kind.value,
         "sinks": None if sinks is None else list(sinks),

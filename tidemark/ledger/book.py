@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from tidemark.ledger.codec import RESTORE, decode, digest, encode
 from tidemark.ledger.doubt import NotMine, swap_surely
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
+    INGEST,
     Attempt,
     Audited,
     Blocks,
@@ -41,7 +42,7 @@ from tidemark.ledger.store import Key, LedgerStore, Offsets, sortable
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.order import Order
-from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +131,7 @@ class View:
     """All committed windows as they were read, the authority for a `sink`, and the number of each lane's last window.
 
     Without a sink, the authority is that of the offsets themselves, and of the dead letters. Windows that write only some
-    sinks have no say in it.
+    sinks have no say in it. A decision is made of one view, however much it asks: two reads of the ledger may differ.
     """
 
     windows: list[Committed]
@@ -141,12 +142,34 @@ class View:
     sink: str | None = None
     # Where nothing counts for readers, although windows cover it: see `Book.hiding`.
     hidden: RangeSet = NOTHING
+    # As they were read before the windows: the register, and the heads of the lanes that were open.
+    register: Register | None = None
+    heads: Mapping[str, Head] = field(default_factory=dict)
 
     def of(self, sink: str | None) -> View:
         """The same moment, with the authority for a sink."""
         if self.sink == sink or all(window.record.window.sinks is None for window in self.windows):
             return replace(self, sink=sink)
         return replace(self, authority=authority_of(self.windows, sink).without(self.hidden), sink=sink)
+
+    @property
+    def ingested(self) -> dict[TopicPartition, int]:
+        """The ingest's positions after its last window in this view. Its head was read earlier, and may be behind."""
+        head = self.heads.get(INGEST)
+        seq = self.seqs.get(INGEST, 0)
+        if head is None or seq == head.seq:
+            return head.offsets() if head is not None else {}
+        last = next(one.record for one in self.windows if (one.record.lane, one.record.seq) == (INGEST, seq))
+        return {one.at: one.offset for one in last.positions}
+
+    @property
+    def below(self) -> RangeSet:
+        """All offsets below the ingest's positions."""
+        return RangeSet(OffsetRange(at, 0, offset) for at, offset in self.ingested.items())
+
+
+# A view of a ledger without a window.
+NOTHING_SEEN = View([], Authority(()), {}, 0)
 
 
 def authority_of(windows: Iterable[Committed], sink: str | None) -> Authority:
@@ -312,7 +335,7 @@ class Book:
 
     def committed(self) -> list[Committed]:
         """Every committed window. Reads the heads before the history, so that no window is missed between the two."""
-        return self._committed(self.register())
+        return self._committed(self._open_heads(self.register()))
 
     def standing(self) -> Standing:
         """Every committed window, and the attempts that may still commit one."""
@@ -320,12 +343,9 @@ class Book:
         pending = (stored.head.pending for stored in heads.values())
         attempts = (one.attempt for one in pending if one is not None)
         at_work = frozenset(one.generation for one in attempts if one is not None)
-        return Standing(tuple(self._committed_after(heads)), at_work)
+        return Standing(tuple(self._committed(heads)), at_work)
 
-    def _committed(self, register: tuple[bytes, Register] | None) -> list[Committed]:
-        return self._committed_after(self._open_heads(register))
-
-    def _committed_after(self, heads: Mapping[str, Stored]) -> list[Committed]:
+    def _committed(self, heads: Mapping[str, Stored]) -> list[Committed]:
         # The history has every window of a closed lane.
         last = {(lane, stored.head.seq): stored.head.last for lane, stored in heads.items()}
         found = {(record.lane, record.seq): record for _, record in self.records_with_bytes()}
@@ -402,9 +422,18 @@ class Book:
         `changed_since` tells whether a view is still current.
         """
         register = self.register()
-        windows = self._committed(register)
-        authority = authority_of(windows, sink).without(self.hidden)
-        return View(windows, authority, _seqs(windows), _closed(register), sink, self.hidden)
+        heads = self._open_heads(register)
+        windows = self._committed(heads)
+        return View(
+            windows,
+            authority_of(windows, sink).without(self.hidden),
+            _seqs(windows),
+            _closed(register),
+            sink,
+            hidden=self.hidden,
+            register=register[1] if register else None,
+            heads={lane: stored.head for lane, stored in heads.items()},
+        )
 
     def changed_since(self, view: View) -> bool:
         """Whether a lane may have committed a window since. Takes two reads, because only open lanes commit."""
@@ -442,6 +471,12 @@ class Book:
     def reads(self, window: Window) -> RangeSet:
         """The offsets that a window reads: all that it covers, without what it erases."""
         return self.covers(window) - self.erases(window)
+
+    def widened(self, window: Window) -> RangeSet:
+        """The offsets that a window reads though nobody has named them: a sink needs whole windows or blocks."""
+        if window.erases is not None:
+            return self.reads(window)
+        return NOTHING if window.named is None else self.covers(window) - self.selection(window.named)
 
     # selections: each is named by its digest, so writing one twice changes nothing
 

@@ -49,7 +49,7 @@ def most_blocks(store: LedgerStore, partitions: Iterable[TopicPartition]) -> int
         size=_LARGEST,
         partitions=tuple(PartitionBlocks(at.topic, at.incarnation, at.partition, ()) for at in partitions),
     )
-    largest = len(encode(BlockTally(_LARGEST, _MOST, _MOST, "f" * 16, _MOST))) + 1
+    largest = len(encode(BlockTally(_LARGEST, _MOST, _MOST, "f" * 16, _MOST, _MOST))) + 1
     return (store.max_value_bytes - len(encode(empty))) // largest
 
 

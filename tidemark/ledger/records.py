@@ -121,13 +121,15 @@ class Asked(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The request that a run's lanes were opened for. The run's name stands for this request, and for no other.
 
     `fields`: what was filled in, by the names of a request's fields; a long text by its digest. `selection` and `again` are
-    what all lanes of the run have claimed together: see `open_request`. `erases` is the part of it that is erased.
+    what all lanes of the run have claimed together: see `open_request`. `erases` is the part of it that is erased. `named`
+    is what people have named of it; None: all of it. A replay may read more, since a sink needs whole windows or blocks.
     """
 
     fields: dict[str, str]
     selection: SelectionRef | None = None
     again: SelectionRef | None = None
     erases: SelectionRef | None = None
+    named: SelectionRef | None = None
 
 
 class WindowRange(Struct, frozen=True, gc=False, forbid_unknown_fields=True, kw_only=True):
@@ -204,6 +206,8 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     erases: Erasure | None = None
     # The digest of the saved plan that the run was asked to read; None for all other windows.
     plan: str | None = None
+    # What people have named, as in `Asked`; other offsets of the window are only read again. None: all of it.
+    named: SelectionRef | None = None
 
     def counts_for(self, sink: str | None) -> bool:
         """Whether the window decides what counts at its offsets in a sink. None: in the dead letters, and for the offsets."""

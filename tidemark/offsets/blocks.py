@@ -29,10 +29,13 @@ class BlockTally(Struct, frozen=True, gc=False, array_like=True, forbid_unknown_
     rows: Count = NOTHING
     content: str = "0" * 16
     dead_letters: Count = NOTHING
+    # Older versions did not count it by blocks.
+    skipped: Count = NOTHING
 
     @classmethod
     def of(cls, block: int, tally: PartitionTally) -> BlockTally:
-        return cls(block, tally.stored, tally.rows, tally.content, tally.invalid + tally.failed)
+        dead_letters = tally.invalid + tally.failed
+        return cls(block, tally.stored, tally.rows, tally.content, dead_letters, tally.skipped)
 
     def __add__(self, other: BlockTally) -> BlockTally:
         """The sum of two tallies of one block, whose messages were counted apart."""
@@ -42,6 +45,7 @@ class BlockTally(Struct, frozen=True, gc=False, array_like=True, forbid_unknown_
             self.rows + other.rows,
             f"{int(self.content, 16) ^ int(other.content, 16):016x}",
             self.dead_letters + other.dead_letters,
+            self.skipped + other.skipped,
         )
 
 

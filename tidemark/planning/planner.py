@@ -135,11 +135,12 @@ def next_selected(
     ref: SelectionRef,
     at_once: AtOnce | None = None,
     erasing: Erasing | None = None,
+    named: SelectionRef | None = None,
 ) -> Window | None:
     """The next window of a backfill, replay or erasure: the rest of its selection, from each partition's position on.
 
     A lane that reads the newest first goes down from there, and reads what Kafka still holds, whatever was deleted below.
-    `at_once` may add to what the limits allow. Kafka need not have what is erased.
+    `at_once` may add to what the limits allow. Kafka need not have what is erased. `named`: see `Window.named`.
     """
     left = not_read(head, selection)
     if not left:
@@ -173,7 +174,8 @@ def next_selected(
         check_held_back(one, logs[one.partition])
         check_cut(known, one)
     hull = {one.partition: (one.start, one.until) for one in chosen.hull()}
-    return _window(head, known, request, hull, selection=ref, erases=erasing.noted if erasing else None)
+    noted = erasing.noted if erasing else None
+    return _window(head, known, request, hull, selection=ref, erases=noted, named=named)
 
 
 def not_read(head: Head, selection: RangeSet) -> RangeSet:
@@ -240,6 +242,7 @@ def _window(
     gaps: tuple[Gap, ...] = (),
     selection: SelectionRef | None = None,
     erases: Erasure | None = None,
+    named: SelectionRef | None = None,
 ) -> Window:
     if head.pending is not None:
         raise WrongUse(f"{head.stream}/{head.lane} has a pending window; it is used as it is")
@@ -272,4 +275,5 @@ def _window(
         guarantee=request.guarantee if head.kind == LaneKind.INGEST else Guarantee.AT_LEAST_ONCE,
         sinks=request.sinks,
         erases=erases,
+        named=named,
     )

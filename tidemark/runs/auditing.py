@@ -21,7 +21,7 @@ from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.book import View
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.erased import erased
-from tidemark.ledger.records import INGEST, Audited, Guarantee, Head, LaneKind, Register
+from tidemark.ledger.records import INGEST, Audited, Guarantee, LaneKind, Register
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import stored_before
@@ -41,16 +41,15 @@ class Ledger:
     """A stream's ledger as an audit reads it, once."""
 
     register: Register
-    ingest: Head
     view: View
 
 
 def read_ledger(opened: OpenStream) -> Ledger:
     """Read all windows of a stream. Raises WrongUse when nothing has been read yet."""
-    found, ingest = opened.book.register(), opened.book.head(INGEST)
-    if found is None or ingest is None:
+    view = opened.book.view()
+    if view.register is None or INGEST not in view.heads:
         raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to audit")
-    return Ledger(found[1], ingest.head, opened.book.view())
+    return Ledger(view.register, view)
 
 
 def requested(opened: OpenStream, asked: AuditRequest) -> RangeSet:
@@ -66,7 +65,7 @@ def requested(opened: OpenStream, asked: AuditRequest) -> RangeSet:
         named = named | named_records(opened, asked.records_file)
     found = lanes.with_incarnations(opened, named)
     if asked.window:
-        found |= of_windows.read_by(opened, asked.window)
+        found |= of_windows.read_by(opened, opened.book.view(), asked.window)
     return found | lanes.stored_selection(opened, asked.selection) if asked.selection else found
 
 
@@ -112,14 +111,14 @@ def coverage_reports(ledger: Ledger) -> tuple[CoverageReport, ...]:
             lost=shown(one.lost),
             skipped=shown(one.skipped),
         )
-        for one in prove_coverage(ledger.view.windows, starts, ledger.ingest.offsets())
+        for one in prove_coverage(ledger.view.windows, starts, ledger.view.ingested)
     )
 
 
 def _source(opened: OpenStream, ledger: Ledger) -> tuple[SourceReport, ...]:
     # Without positions, every run begins where `start` says: nothing is unread.
     stored = Guarantee(opened.stream.guarantee) != Guarantee.NONE
-    positions = ledger.ingest.offsets() if stored else {}
+    positions = ledger.view.ingested if stored else {}
     covered = ledger.view.authority.covered()
     topics = tuple(sorted({at.topic for at in (*positions, *covered.partitions)}))
     known = discovery.known_up_to(opened, topics, positions, learn=False)
@@ -222,9 +221,10 @@ def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
         return None
     sinks = differing(opened, report)
     findings = lanes.stored_selection(opened, report.findings.digest)
-    found = selecting.without_lost(opened, selecting.answered(opened, LaneKind.REPLAY, findings), sinks)
+    view = opened.book.view()
+    found = selecting.without_lost(opened, view, selecting.answered(opened, view, LaneKind.REPLAY, findings), sinks)
     replays = found.ranges
-    reads = whole_windows.widened(opened, replays, sinks) if replays else replays
+    reads = whole_windows.widened(opened, view, replays, sinks) if replays else replays
     return Repair(
         # The replay and the audit after it take them from the ledger.
         selection=opened.book.store_selection(replays).digest if replays else "",
@@ -235,7 +235,7 @@ def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
         reads=reads,
         audit_after=opened.book.store_selection(reads | findings).digest,
         level_after=report.level.after_repair,
-        stored=stored_before(opened.book.view(), reads),
+        stored=stored_before(view, reads),
         because=whole_windows.because(opened, sinks),
     )
 

@@ -29,7 +29,7 @@ from tidemark.ledger.records import (
 )
 from tidemark.ledger.register import NewLane, note_places, open_together
 from tidemark.offsets.coordinates import Coordinate, in_four_parts, parse_records
-from tidemark.offsets.ranges import OffsetRange, RangeSet
+from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.reading import Reading
 from tidemark.runs import answers, keys, lanes, whole_windows
 from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved
@@ -106,18 +106,17 @@ def choose(opened: OpenStream, wanted: RangeSet) -> Chosen:
             f"{opened.book.stream} keeps no positions (guarantee: none), so its next run may read anything again: nothing "
             "can be erased for good"
         )
-    gone = by_answer(opened.book.committed())
+    view = opened.book.view()
+    gone = by_answer(view.windows)
     before = {why: part for why, offsets in gone.items() if (part := wanted & offsets)}
     wanted -= RangeSet(one for part in before.values() for one in part)
-    head = opened.book.head(INGEST)
-    at = head.head.offsets() if head is not None else {}
-    if live := wanted - RangeSet(OffsetRange(partition, 0, offset) for partition, offset in at.items()):
+    if live := wanted - view.below:
         raise WrongUse(
             f"{answers.said({answers.THE_INGESTS: live})}. Only what was read can be erased, since the ingest would read "
             f"these again. Nothing was changed. Leave them out, or erase them after the next run (tidemark run "
             f"{opened.book.stream})"
         )
-    wide = whole_windows.widened(opened, wanted, erasing=True) if wanted else wanted
+    wide = whole_windows.widened(opened, view, wanted, erasing=True) if wanted else wanted
     return Chosen(wanted, wide - wanted, before)
 
 

@@ -53,11 +53,10 @@ def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
 
     Messages that Kafka has deleted are found only where a dead letter counts. Raises WrongUse, Unreachable.
     """
-    head = opened.book.head(INGEST)
-    if head is None:
+    view = opened.book.view()
+    if INGEST not in view.heads:
         raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to erase")
-    below = RangeSet(OffsetRange(at, 0, offset) for at, offset in head.head.offsets().items())
-    held = _as_read(opened, head.head, held_now(opened, topics_now(opened)) & below)
+    held = _as_read(opened, view.heads[INGEST], held_now(opened, topics_now(opened)) & view.below)
     reading.begin(held)
     found = RangeSet(_in_kafka(opened, held, key, reading))
     letters = RangeSet(
@@ -65,7 +64,8 @@ def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
         for row in hbase_rows(opened.book, opened.dead_letter_table(), None)
         if row.fields.get("key") == key
     )
-    unseen = opened.book.authority().covered() - held
+    # Of the same view: what the ingest reads meanwhile is not gone from Kafka.
+    unseen = view.authority.covered() - held
     return WithKey(found | letters, held.count(), letters.count(), unseen.count())
 
 

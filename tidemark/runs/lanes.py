@@ -18,6 +18,7 @@ from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.commit import protocol
 from tidemark.errors import AnotherRequest, Conflict, LaneClosed, SourceChanged, TidemarkError, WrongUse
+from tidemark.ledger.book import View
 from tidemark.ledger.erased import erased
 from tidemark.ledger.incarnations import by_cuts
 from tidemark.ledger.newest import newest_of_lane
@@ -240,6 +241,7 @@ def open_request(
     sinks: Sinks = None,
     at_once: int = 1,
     asked: Mapping[str, str] | None = None,
+    view: View | None = None,
 ) -> list[str]:
     """Open the lanes of a backfill or replay over a selection, and claim its offsets. Gives their names, as `lanes_of`.
 
@@ -248,11 +250,12 @@ def open_request(
 
     A backfill may read other offsets `again`, in replay lanes. Each of the two selections is divided among `at_once` lanes at
     most. All lanes are opened in one step. Their names follow from the run's name, so that a retry finds the lanes that the
-    first try opened or closed. A replay takes whole windows where a sink needs them. No lane takes what was erased. `rate` is
-    in records a second, overrides the stream file, and is divided among the lanes that work at once. Rate and order are kept
-    in the ledger, and so are the `sinks` that a replay writes alone. Raises AnotherRequest where the run has begun with
-    another request, LaneClosed where it has and nothing is left to do but what was cancelled, NotApproved for too many offsets
-    without a second person.
+    first try opened or closed. The selections have what people have named: a replay adds the rest of whole windows where a
+    sink needs them, and notes what was named. No lane takes what was erased. `view`: the ledger as it was read for the
+    request. `rate` is in records a second, overrides the stream file, and is divided among the lanes that work at once. Rate
+    and order are kept in the ledger, and so are the `sinks` that a replay writes alone. Raises AnotherRequest where the run
+    has begun with another request, LaneClosed where it has and nothing is left to do but what was cancelled, NotApproved for
+    too many offsets without a second person, OffsetsErased for what was erased since the view.
     """
     if asked is None:
         more = {"order": order, "rate": rate, "sinks": sinks, "lanes": at_once}
@@ -264,9 +267,10 @@ def open_request(
     if begun(opened, kind, run, asked) is not None:
         left_of(opened, jobs_of(opened, kind, run))
         return lanes_of(opened, kind, run)
-    gone = erased(opened.book.committed())
+    view = view or opened.book.view()
+    gone = erased(view.windows)
     chosen = [
-        (one, name, whole_windows.widened(opened, part, sinks) if one == LaneKind.REPLAY else part)
+        (one, name, whole_windows.widened(opened, view, part, sinks) if one == LaneKind.REPLAY else part)
         for one, name, part in ((kind, run, selection - gone), (LaneKind.REPLAY, _again(run), again - gone))
         if part
     ]
@@ -277,10 +281,16 @@ def open_request(
     if at_once > 1:
         rate = rate if rate is not None else opened.stream.limits.max_records_per_second
         at_once = at_once if rate is None else min(at_once, rate)
-    divided = [(one, name, _divided(opened, one, part, at_once, sinks)) for one, name, part in chosen]
+    divided = [(one, name, _divided(opened, view, one, part, at_once, sinks)) for one, name, part in chosen]
     at_once = max(len(parts) for _, _, parts in divided)
     claims = {name: opened.book.store_selection(part) for _, name, part in chosen}
-    noted = Asked(fields=dict(asked), selection=claims.get(run), again=claims.get(_again(run)))
+    named, added = selection | again, any(part - selection - again for _, _, part in chosen)
+    noted = Asked(
+        fields=dict(asked),
+        selection=claims.get(run),
+        again=claims.get(_again(run)),
+        named=opened.book.store_selection(named - gone) if added else None,
+    )
     wanted = [
         NewLane(
             lane=lane_name(one, name, number),
@@ -320,10 +330,12 @@ def begun(opened: OpenStream, kind: LaneKind, run: str, fields: Mapping[str, str
     return asked or Asked(fields={})
 
 
-def _divided(opened: OpenStream, kind: LaneKind, selection: RangeSet, most: int, sinks: Sinks) -> list[RangeSet]:
+def _divided(
+    opened: OpenStream, view: View, kind: LaneKind, selection: RangeSet, most: int, sinks: Sinks
+) -> list[RangeSet]:
     if most == 1 or kind != LaneKind.REPLAY:
         return in_parts(selection, most)
-    return in_parts(selection, most, whole_windows.whole(opened, sinks))
+    return in_parts(selection, most, whole_windows.whole(opened, view, sinks))
 
 
 def jobs_of(opened: OpenStream, kind: LaneKind, run: str) -> list[list[str]]:
@@ -443,6 +455,7 @@ def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref
     at_once = whole_windows.read_at_once(opened, entry.order, entry.sinks) if entry.kind != LaneKind.BACKFILL else None
     erasing = _erasing(opened, entry)
     read = selection if erasing is None else selection - erasing.offsets
+    named = entry.asked.named if entry.asked is not None else None
     topics = tuple(sorted({at.topic for at in read.partitions}))
     most = pacing.most_records(opened.stream.limits.max_records, _rate(opened, entry))
     asked = replace(request(opened, run, topics, entry.reason), max_records=most, sinks=entry.sinks)
@@ -451,7 +464,9 @@ def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref
         # An erasure that reads nothing asks Kafka nothing.
         ingest, known = opened.book.head(INGEST), known_now(opened, topics) if topics else Known({}, {})
         known = with_epoch_ends(opened, known, ingest.head) if ingest and topics else known
-        window = planner.next_selected(head, known, sized(opened, known, asked), selection, ref, at_once, erasing)
+        window = planner.next_selected(
+            head, known, sized(opened, known, asked), selection, ref, at_once, erasing, named
+        )
         return window, known
 
     return pinning.pin(opened, lane, plan)
@@ -531,23 +546,23 @@ def with_incarnations(opened: OpenStream, named: Named) -> RangeSet:
     return by_cuts(topics, named.open) | named.exact
 
 
-def everything_from_the_start(opened: OpenStream) -> RangeSet:
+def everything_from_the_start(opened: OpenStream, view: View | None = None) -> RangeSet:
     """The offsets from `start` on that windows have read and Kafka still holds. Ignores the stored positions."""
+    view = view or opened.book.view()
     topics = topics_now(opened)
     known = known_now(opened, topics)
     start = _start_positions(opened, known, topics)
     above = RangeSet(OffsetRange(one.at, one.offset, MAX_OFFSET) for one in start)
-    return planner.offsets_within(known, above) & opened.book.authority().covered()
+    return planner.offsets_within(known, above) & view.authority.covered()
 
 
-def before_the_first_window(opened: OpenStream) -> RangeSet:
+def before_the_first_window(opened: OpenStream, view: View | None = None) -> RangeSet:
     """The offsets below the ingest's beginning that Kafka still holds and no lane has covered."""
+    view = view or opened.book.view()
     known = known_now(opened, topics_now(opened))
-    found = opened.book.head(INGEST)
-    if found is None:
+    if INGEST not in view.heads:
         raise WrongUse(f"{opened.book.stream} has no ingest lane yet: run the ingest once first")
-    below = RangeSet(OffsetRange(at, 0, offset) for at, offset in found.head.offsets().items())
-    return planner.offsets_within(known, below) - opened.book.authority().covered()
+    return planner.offsets_within(known, view.below) - view.authority.covered()
 
 
 def stored_selection(opened: OpenStream, digest: str) -> RangeSet:

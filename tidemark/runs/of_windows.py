@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import Committed
+from tidemark.ledger.book import Committed, View
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.open_stream import OpenStream
 
 
-def read_by(opened: OpenStream, named: str) -> RangeSet:
+def read_by(opened: OpenStream, view: View, named: str) -> RangeSet:
     """What the committed windows have read that a name stands for: LANE, LANE/NUMBER, or the run that committed them.
 
     Raises WrongUse for a name of no such window, and for windows that have read nothing.
     """
-    windows = opened.book.committed()
-    found = [one for one in windows if _is(one, named)]
+    found = [one for one in view.windows if _is(one, named)]
     if not found:
         raise WrongUse(
             f"window {named}: {opened.book.stream} has no committed window of this name. Expected LANE, such as ingest; "

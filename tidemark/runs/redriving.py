@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidemark.errors import WrongUse
+from tidemark.ledger.book import View
 from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
@@ -87,9 +88,13 @@ class Redrive:
     too_often: RangeSet
 
 
-def redrive(opened: OpenStream, wanted: DeadLetters) -> Redrive:
-    """The dead letters that count and are asked for. Raises WrongUse when there are none: the error names all reasons."""
-    found, tired = chosen(_rows(opened, wanted), wanted, opened.stream.dead_letters.max_redrives)
+def redrive(opened: OpenStream, wanted: DeadLetters, view: View | None = None) -> Redrive:
+    """The dead letters that count and are asked for. Raises WrongUse when there are none: the error names all reasons.
+
+    `view`: the ledger as it was read for the request.
+    """
+    rows = _rows(opened, wanted, view or opened.book.view())
+    found, tired = chosen(rows, wanted, opened.stream.dead_letters.max_redrives)
     if not found:
         raise WrongUse(f"no dead letter of {opened.book.stream} has {wanted}; reasons are: {_reasons(opened)}")
     topics = tuple(sorted({at.topic for at in found.partitions}))
@@ -97,9 +102,8 @@ def redrive(opened: OpenStream, wanted: DeadLetters) -> Redrive:
     return Redrive(held - tired, found - held, held & tired)
 
 
-def _rows(opened: OpenStream, wanted: DeadLetters) -> Iterator[StoredRow]:
+def _rows(opened: OpenStream, wanted: DeadLetters, view: View) -> Iterator[StoredRow]:
     """The dead letters that count, where windows may have made some that are asked for."""
-    view = opened.book.view()
     there = RangeSet(
         part
         for one in view.windows

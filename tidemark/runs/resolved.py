@@ -49,9 +49,12 @@ def digest_of(opened: OpenStream, view: View, asked: Request, ranges: RangeSet, 
     return found.hexdigest()
 
 
-def check_plan(opened: OpenStream, asked: Request, ranges: RangeSet, again: RangeSet) -> None:
-    """Raises StaleLedger when a request names a plan, and its run would do anything else than that plan says."""
-    if asked.plan and digest_of(opened, opened.book.view(), asked, ranges, again) != asked.plan:
+def check_plan(opened: OpenStream, view: View, asked: Request, ranges: RangeSet, again: RangeSet) -> None:
+    """Raises StaleLedger when a request names a plan, and its run would do anything else than that plan says.
+
+    `view`: the ledger as it was read for what the run would do.
+    """
+    if asked.plan and digest_of(opened, view, asked, ranges, again) != asked.plan:
         raise StaleLedger(
             f"the plan {asked.plan[:12]} of {opened.book.stream} is stale: since it was made, the offsets that a "
             f"{asked.kind.value} would read, its sinks, the windows that it would replace, or the stream file have changed. "

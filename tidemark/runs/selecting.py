@@ -8,6 +8,7 @@ from datetime import datetime
 
 from tidemark.audit.coverage import coverage
 from tidemark.errors import WrongUse
+from tidemark.ledger.book import NOTHING_SEEN, View
 from tidemark.ledger.erased import by_answer
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.coordinates import Coordinate, Named, parse_ranges, parse_records
@@ -30,13 +31,24 @@ class Selected:
     """The offsets to read, and the requested offsets that are left out, by reason.
 
     `added` was not requested, but is among the ranges: see `whole_windows`. A backfill also reads `again` what windows have
-    read, if that was asked for; no other request has it.
+    read, if that was asked for; no other request has it. All of it was decided by one `view` of the ledger.
     """
 
     ranges: RangeSet
     left_out: Mapping[str, RangeSet] = field(default_factory=dict)
     added: RangeSet = field(default_factory=RangeSet)
     again: RangeSet = field(default_factory=RangeSet)
+    view: View = field(default=NOTHING_SEEN, compare=False, repr=False)
+
+    @property
+    def named(self) -> RangeSet:
+        """Those of `ranges` that were requested."""
+        return self.ranges - self.added
+
+    @property
+    def named_again(self) -> RangeSet:
+        """Those of `again` that were requested."""
+        return self.again - self.added
 
     @property
     def all(self) -> RangeSet:
@@ -55,28 +67,29 @@ def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Sele
     is a dry run, and for a `strict` request when any offset cannot be read. Raises StaleLedger for a request with a `plan`
     that says something else. Raises TopicGone, TopicRecreated, OffsetsOutOfRange, Unreachable.
     """
-    found = _widened(opened, request, _selected(opened, request))
-    resolved.check_plan(opened, request, found.ranges, found.again)
-    return found
+    view = opened.book.view()
+    found = _widened(opened, view, request, _selected(opened, view, request))
+    resolved.check_plan(opened, view, request, found.ranges, found.again)
+    return replace(found, view=view)
 
 
-def _widened(opened: OpenStream, request: BackfillRequest | ReplayRequest, found: Selected) -> Selected:
+def _widened(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequest, found: Selected) -> Selected:
     sinks = into_sinks.named(opened, request.sinks)
     if isinstance(request, ReplayRequest):
-        found = without_lost(opened, found, sinks)
-    elif lost := whole_windows.lost_with(opened, found.again, sinks):
+        found = without_lost(opened, view, found, sinks)
+    elif lost := whole_windows.lost_with(opened, view, found.again, sinks):
         found = replace(found, again=found.again - lost, left_out={**found.left_out, answers.UNIT_LOST: lost})
     _check(request, found)
     if isinstance(request, ReplayRequest):
-        wide = whole_windows.widened(opened, found.ranges, sinks) if found.ranges else found.ranges
+        wide = whole_windows.widened(opened, view, found.ranges, sinks) if found.ranges else found.ranges
         return Selected(wide, found.left_out, wide - found.ranges)
-    wide = whole_windows.widened(opened, found.again, sinks) if found.again else found.again
+    wide = whole_windows.widened(opened, view, found.again, sinks) if found.again else found.again
     return Selected(found.ranges, found.left_out, wide - found.again, wide)
 
 
-def without_lost(opened: OpenStream, found: Selected, sinks: Sinks) -> Selected:
+def without_lost(opened: OpenStream, view: View, found: Selected, sinks: Sinks) -> Selected:
     """What a replay can read of its offsets: not those of windows or blocks that a sink needs whole and Kafka has in part."""
-    if not (lost := whole_windows.lost_with(opened, found.ranges, sinks)):
+    if not (lost := whole_windows.lost_with(opened, view, found.ranges, sinks)):
         return found
     return replace(found, ranges=found.ranges - lost, left_out={**found.left_out, answers.UNIT_LOST: lost})
 
@@ -94,7 +107,8 @@ def selected_before(
     chosen, again = (
         opened.book.selection(ref) if ref is not None else lanes.NOTHING for ref in (asked.selection, asked.again)
     )
-    return Selected(chosen, again=again)
+    added = lanes.NOTHING if asked.named is None else (chosen | again) - opened.book.selection(asked.named)
+    return Selected(chosen, again=again, added=added, view=opened.book.view())
 
 
 def _check(request: BackfillRequest | ReplayRequest, found: Selected) -> None:
@@ -109,15 +123,15 @@ def _check(request: BackfillRequest | ReplayRequest, found: Selected) -> None:
         raise WrongUse(f"there is nothing to {what}: {answers.said(found.left_out) or 'the selection is empty'}")
 
 
-def _selected(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
+def _selected(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequest) -> Selected:
     if isinstance(request, ReplayRequest) and request.dead_letters:
         reason = None if request.dead_letters == "*" else request.dead_letters
         bounds = times(request.since, request.until_time)
-        return _dead_letters(opened, DeadLetters(reason, request.dead_letters_window, *bounds))
+        return _dead_letters(opened, view, DeadLetters(reason, request.dead_letters_window, *bounds))
     within = None
     if request.since or request.until_time:
         within = within_times(opened, request.since, request.until_time, request.if_none)
-    found = answered(opened, request.kind, _named(opened, request) if within is None else within)
+    found = answered(opened, view, request.kind, _named(opened, view, request) if within is None else within)
     if isinstance(request, BackfillRequest) and request.reprocess:
         left_out = dict(found.left_out)
         again = left_out.pop(answers.READ_ALREADY, RangeSet())
@@ -128,40 +142,38 @@ def _selected(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> S
     return found
 
 
-def answered(opened: OpenStream, kind: LaneKind, wanted: RangeSet) -> Selected:
+def answered(opened: OpenStream, view: View, kind: LaneKind, wanted: RangeSet) -> Selected:
     """The part of some offsets that a lane may take: a replay takes covered offsets, a backfill the others."""
-    register = opened.book.register()
-    read_before = register[1].topics if register else {}
+    read_before = view.register.topics if view.register else {}
     asked = {at.topic for at in wanted.partitions}
     known = known_now(opened, tuple(sorted(of_the_stream(opened, asked))), learn=False)
     # What Kafka holds of a topic that was deleted or made anew is no answer to what people ask about the one before.
     checking.check_topics(known, tuple(sorted(asked & set(read_before))), set(read_before))
-    return Selected(*answers.before(kind, wanted, known, *_read_below_and_erased(opened)))
+    return Selected(*answers.before(kind, wanted, known, *_read_below_and_erased(view)))
 
 
-def _named(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> RangeSet:
+def _named(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequest) -> RangeSet:
     if request.ranges:
-        return _with_incarnations(opened, parse_ranges(request.ranges, "ranges"))
+        return _with_incarnations(view, parse_ranges(request.ranges, "ranges"))
     if request.records:
-        return _with_incarnations(opened, parse_records(request.records, "records"))
+        return _with_incarnations(view, parse_records(request.records, "records"))
     if request.records_file:
-        return _with_incarnations(opened, named_records(opened, request.records_file))
+        return _with_incarnations(view, named_records(opened, request.records_file))
     if isinstance(request, BackfillRequest):
-        return _holes(opened) if request.holes else lanes.before_the_first_window(opened)
+        return _holes(opened, view) if request.holes else lanes.before_the_first_window(opened, view)
     if request.selection:
         return lanes.stored_selection(opened, request.selection)
     if request.window:
-        return of_windows.read_by(opened, request.window)
-    return lanes.everything_from_the_start(opened)
+        return of_windows.read_by(opened, view, request.window)
+    return lanes.everything_from_the_start(opened, view)
 
 
-def _with_incarnations(opened: OpenStream, named: Named) -> RangeSet:
+def _with_incarnations(view: View, named: Named) -> RangeSet:
     """Offsets that people named; those in three parts in the newest incarnation of each topic, the only one to read.
 
     So the answer to those below a cut is that they were cut. Topics that were never read have the first incarnation.
     """
-    register = opened.book.register()
-    newest = newest_incarnations(register[1]) if register else {}
+    newest = newest_incarnations(view.register) if view.register else {}
     filled = RangeSet.of_intervals(
         (TopicPartition(at.topic, at.partition, newest.get(at.topic, FIRST_INCARNATION)), named.open.of(at))
         for at in named.open.partitions
@@ -169,16 +181,16 @@ def _with_incarnations(opened: OpenStream, named: Named) -> RangeSet:
     return filled | named.exact
 
 
-def _dead_letters(opened: OpenStream, wanted: DeadLetters) -> Selected:
-    found = redriving.redrive(opened, wanted)
+def _dead_letters(opened: OpenStream, view: View, wanted: DeadLetters) -> Selected:
+    found = redriving.redrive(opened, wanted, view)
     most = opened.stream.dead_letters.max_redrives
     left_out = {answers.EXPIRED: found.expired, redriving.too_often(most): found.too_often}
     return Selected(found.ranges, {why: ranges for why, ranges in left_out.items() if ranges})
 
 
-def _holes(opened: OpenStream) -> RangeSet:
+def _holes(opened: OpenStream, view: View) -> RangeSet:
     """The offsets between windows that no window has read or jumped over. Raises WrongUse when there are none."""
-    found = RangeSet(hole for one in coverage(opened.book.committed()) for hole in one.holes)
+    found = RangeSet(hole for one in coverage(view.windows) for hole in one.holes)
     if not found:
         raise WrongUse(
             f"{opened.book.stream} has no holes: every offset between its windows is in one, lost, or skipped"
@@ -188,18 +200,14 @@ def _holes(opened: OpenStream) -> RangeSet:
 
 def divided(opened: OpenStream, wanted: RangeSet) -> Mapping[str, RangeSet]:
     """Split offsets: those that were erased, that a window has read, that the ingest will read, and the others."""
-    read, below, gone = _read_below_and_erased(opened)
+    read, below, gone = _read_below_and_erased(opened.book.view())
     left = wanted - RangeSet(one for part in gone.values() for one in part)
     return {why: wanted & part for why, part in gone.items()} | answers.by_lane(left, read, below)
 
 
-def _read_below_and_erased(opened: OpenStream) -> tuple[RangeSet, RangeSet, dict[str, RangeSet]]:
+def _read_below_and_erased(view: View) -> tuple[RangeSet, RangeSet, dict[str, RangeSet]]:
     """The offsets that committed windows cover, those below the ingest positions, and what was erased, by its answer."""
-    head = opened.book.head(INGEST)
-    positions = head.head.offsets() if head is not None else {}
-    below = RangeSet(OffsetRange(at, 0, offset) for at, offset in positions.items())
-    view = opened.book.view()
-    return view.authority.covered(), below, by_answer(view.windows)
+    return view.authority.covered(), view.below, by_answer(view.windows)
 
 
 def within_times(opened: OpenStream, since: str, until: str, if_none: str) -> RangeSet:

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidemark.errors import OffsetsOutOfRange, WrongUse
+from tidemark.ledger.book import View
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.planner import AtOnce, offsets_within
+from tidemark.runs.counted import gone_by_now
 from tidemark.runs.discovery import known_now
 from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
@@ -45,12 +47,12 @@ def read_at_once(opened: OpenStream, order: Order, sinks: Sinks = None) -> AtOnc
     return partial(first.closed, because=needed.because, blocks=needed.blocks, order=order)
 
 
-def whole(opened: OpenStream, sinks: Sinks = None) -> Callable[[RangeSet], RangeSet]:
+def whole(opened: OpenStream, view: View, sinks: Sinks = None) -> Callable[[RangeSet], RangeSet]:
     """Gives some offsets with those that one lane has to read with them, since a sink needs their units whole."""
     needed = _needed(opened, sinks)
     if needed is None:
         return lambda selection: selection
-    return partial(FirstWindows(opened.book.committed()).whole, blocks=needed.blocks)
+    return partial(FirstWindows(view.windows).whole, blocks=needed.blocks)
 
 
 def because(opened: OpenStream, sinks: Sinks = None) -> str:
@@ -59,50 +61,53 @@ def because(opened: OpenStream, sinks: Sinks = None) -> str:
     return needed.because if needed is not None else ""
 
 
-def widened(opened: OpenStream, selection: RangeSet, sinks: Sinks = None, *, erasing: bool = False) -> RangeSet:
+def widened(
+    opened: OpenStream, view: View, selection: RangeSet, sinks: Sinks = None, *, erasing: bool = False
+) -> RangeSet:
     """The offsets that a replay reads: where a sink needs it, all offsets of the units that hold any of the selection.
 
     What was erased is left out. With `erasing`, the selection is erased, and only the rest is read.
 
-    Raises OffsetsOutOfRange when Kafka no longer holds all of them, and WrongUse for offsets that were read under
-    `guarantee: none`.
+    Raises OffsetsOutOfRange when Kafka no longer has a message that was counted at an offset which is added, and WrongUse
+    for offsets that were read under `guarantee: none`.
     """
     needed = _needed(opened, sinks)
     if needed is None:
         return selection
-    windows = opened.book.committed()
-    first = FirstWindows(windows)
-    read = RangeSet(one for window in windows for one in window.covers)
+    first = FirstWindows(view.windows)
+    read = RangeSet(one for window in view.windows for one in window.covers)
     if without := (selection & read) - RangeSet(one for covers in first.covers for one in covers):
         raise WrongUse(
             f"sink {needed.sink} cannot tell which window {', '.join(map(str, without))} belong to: they were read with "
             "guarantee none. Leave them out, or read the topics with a new stream"
         )
     wide = first.whole(selection, needed.blocks) - first.erased
-    added = wide - selection
-    if added:
-        topics = tuple(sorted({at.topic for at in added.partitions}))
-        if lost := added - offsets_within(known_now(opened, topics, learn=False), added):
-            if erasing:
-                raise _not_whole(needed, first, selection, lost)
-            raise OffsetsOutOfRange(
-                f"sink {needed.sink} needs {needed.units}, and Kafka no longer holds all of those that were asked for: "
-                f"{', '.join(map(str, lost))} are gone. Nothing was changed. Ask for some that are still "
-                "there, or replay into the other sinks alone (sinks, --sink): what this one has of these offsets then "
-                "stays as it is"
-            )
+    if lost := _lost(opened, view, wide - selection, sinks):
+        if erasing:
+            raise _not_whole(needed, first, selection, lost)
+        raise OffsetsOutOfRange(
+            f"sink {needed.sink} needs {needed.units}, and Kafka no longer holds all of those that were asked for: "
+            f"{', '.join(map(str, lost))} are gone. Nothing was changed. Ask for some that are still there, or name these "
+            "offsets too, and they lose what they have. Or replay into the other sinks alone (sinks, --sink): what this one "
+            "has of these offsets then stays as it is"
+        )
     return wide
 
 
-def lost_with(opened: OpenStream, selection: RangeSet, sinks: Sinks = None) -> RangeSet:
-    """The part of a selection that no replay can read, since its units hold offsets that Kafka no longer has."""
+def _lost(opened: OpenStream, view: View, added: RangeSet, sinks: Sinks) -> RangeSet:
+    """The offsets among those that nobody has named whose messages Kafka has no more, although windows have counted them."""
+    topics = tuple(sorted({at.topic for at in added.partitions}))
+    held = offsets_within(known_now(opened, topics, learn=False), added) if added else added
+    return (added - held) | gone_by_now(opened, view, held, sinks)
+
+
+def lost_with(opened: OpenStream, view: View, selection: RangeSet, sinks: Sinks = None) -> RangeSet:
+    """The part of a selection that no replay can read, since its units hold messages that Kafka no longer has."""
     needed = _needed(opened, sinks)
     if needed is None or not selection:
         return RangeSet()
-    first = FirstWindows(opened.book.committed())
-    wide = first.whole(selection, needed.blocks) - first.erased
-    topics = tuple(sorted({at.topic for at in wide.partitions}))
-    lost = wide - offsets_within(known_now(opened, topics, learn=False), wide)
+    first = FirstWindows(view.windows)
+    lost = _lost(opened, view, first.whole(selection, needed.blocks) - first.erased - selection, sinks)
     return selection & first.whole(lost, needed.blocks) if lost else lost
 
 

@@ -26,7 +26,7 @@ def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> dict[
     """The plan of a request. Writes nothing. Raises what `select` raises, StaleLedger for another plan than asked for."""
     chosen = select(opened, asked)
     approve_above = opened.stream.limits.approve_above
-    view, offsets = opened.book.view(), chosen.all.count()
+    view, offsets = chosen.view, chosen.all.count()
     windows = replaced(view, chosen.all)
     left_out = exact(chosen.left_out)
     return {

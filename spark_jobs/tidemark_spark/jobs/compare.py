@@ -70,17 +70,16 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     Raises Conflict when another replay has committed some of these offsets meanwhile.
     """
     offsets = lanes.stored_selection(opened, selection)
-    register = opened.book.register()
-    if register is None:
+    view = opened.book.view()
+    if view.register is None:
         raise WrongUse(f"{opened.book.stream} has not been read yet: there is nothing to compare")
     spark = stream_session(f"tidemark comparison of {opened.book.stream}", opened)
     check_rows(spark, opened.stream)
-    view = opened.book.view()
-    incarnations = discovery.newest_incarnations(register[1])
+    incarnations = discovery.newest_incarnations(view.register)
     parts = []
     size = max(most_records(opened.stream.limits.max_records, None), _AT_LEAST)
     with Steps(spark, opened, "comparison", run) as steps:
-        for piece in in_pieces(offsets, size, whole_windows.whole(opened, sinks)):
+        for piece in in_pieces(offsets, size, whole_windows.whole(opened, view, sinks)):
             steps.begin(f"reading {piece.count()} of {offsets.count()} offsets", piece)
             parts.append(_of_piece(spark, opened, run, selection, piece, incarnations, sinks, steps))
     comparing.check_unchanged(view, opened.book.view(), offsets)

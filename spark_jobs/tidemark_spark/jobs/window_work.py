@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from tidemark.commit.error_budget import SHOWN_REASONS, ErrorBudget, spent, too_many
 from tidemark.commit.fence import HeadFence
 from tidemark.commit.protocol import Fence, Listener, Step
-from tidemark.errors import SourceChanged, TidemarkError, VerificationFailed
+from tidemark.errors import TidemarkError, VerificationFailed
 from tidemark.ledger.limits import most_blocks
 from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Guarantee, Receipt, Window, reads_again, replays
 from tidemark.ledger.register import note_places
@@ -26,7 +26,7 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import Acknowledgements, PartitionTally, check_read, verify
 from tidemark.runs.conditions import sizes_for
 from tidemark.runs.open_stream import OpenStream
-from tidemark.runs.since_pin import changes_since_pin
+from tidemark.runs.since_pin import check_since_pin
 from tidemark_spark.columns import COORDINATE
 from tidemark_spark.jobs.redriven import dead_letters_so_far
 from tidemark_spark.readers.parquet import rows_at_a_time
@@ -277,12 +277,7 @@ class SparkWork:
                 f"{sorted(self._stored)} were written, not the window's sinks. Nothing was committed."
             )
         verify(self._tallies, self._stored, self._dead if self._writes_dead_letters else None)
-        changes = changes_since_pin(self._opened.log, self._window, self._covers)
-        if changes:
-            raise SourceChanged(
-                f"Kafka changed while window {self._lane}/{self._window.seq} was processed: {'; '.join(changes)}. "
-                "Nothing was committed."
-            )
+        check_since_pin(self._opened, self._lane, self._window, self._covers, self._tallies)
         return Receipt(
             tallies=self._tallies,
             sinks=tuple(sink.receipt(self._context) for sink in self._sinks),

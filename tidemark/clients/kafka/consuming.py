@@ -13,6 +13,7 @@ from kafka.errors import TopicAuthorizationFailedError
 from tidemark.clients.kafka.admission import kafka_errors, lacking
 from tidemark.clients.kafka.clients import python_settings
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
+from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.errors import Unreachable
 
 # A broker that is up answers in milliseconds; a leader election takes a few seconds.
@@ -20,14 +21,14 @@ _TIMEOUT_MS = 20_000
 
 
 @contextmanager
-def consumer_of(cluster: KafkaEndpoint) -> Iterator[Any]:
-    """A consumer that reads uncommitted messages too. Errors of Kafka inside become Tidemark's."""
+def consumer_of(cluster: KafkaEndpoint, isolation: str = READ_UNCOMMITTED) -> Iterator[Any]:
+    """A consumer, by default one that reads uncommitted messages too. Errors of Kafka inside become Tidemark's."""
     with kafka_errors(cluster):
         consumer = KafkaConsumer(
             **python_settings(cluster),
             group_id=None,
             enable_auto_commit=False,
-            isolation_level="read_uncommitted",
+            isolation_level=isolation,
             allow_auto_create_topics=False,
             bootstrap_timeout_ms=_TIMEOUT_MS,
         )

@@ -292,12 +292,15 @@ class KafkaLog:
             )
         return part
 
-    def messages(self, ranges: RangeSet) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
-        """The offset and the key of every message in some ranges, range by range; also those of aborted transactions.
+    def messages(
+        self, ranges: RangeSet, isolation: str = READ_UNCOMMITTED
+    ) -> Iterator[tuple[OffsetRange, Iterator[tuple[int, bytes | None]]]]:
+        """The offset and the key of every message in some ranges, range by range.
 
+        By default also of aborted transactions. Kafka must hold the ranges.
         Raises Unreachable, and NotAuthorized for a topic that we may not read.
         """
-        with consumer_of(self.endpoint) as consumer:
+        with consumer_of(self.endpoint, isolation) as consumer:
             for one in ranges:
                 with reads_topic(self.endpoint, one.partition.topic):
                     at = KafkaTopicPartition(one.partition.topic, one.partition.partition)

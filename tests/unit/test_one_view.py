@@ -1,0 +1,202 @@
+"""A decision is made of one view of the ledger: whatever another program commits between two of its reads changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.memory import MemoryStore
+from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
+from tidemark.errors import ClaimOverlap, Conflict, OffsetsErased, WrongUse
+from tidemark.ledger.erased import erased
+from tidemark.ledger.records import INGEST, LaneKind
+from tidemark.ledger.store import Key
+from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.reading import Reading
+from tidemark.runs import erasing, keys, lanes, resolved
+from tidemark.runs.approval import People
+from tidemark.runs.auditing import coverage_reports, read_ledger
+from tidemark.runs.requests import BackfillRequest, ReplayRequest
+from tidemark.runs.selecting import select
+from tidemark.views.planned import planned
+
+SUMS = "  - {type: hbase_aggregates, name: sums, table: sums, key: id, values: {n: count}, block_offsets: 10}\n"
+BLOCKS = TEXT.replace("dead_letters:", f"{SUMS}dead_letters:")
+
+
+@dataclass
+class Watched(MemoryStore):
+    """Calls `meanwhile` before a read of the history or a head, after so many of them."""
+
+    left: int = -1
+    meanwhile: Callable[[], None] = field(default=lambda: None)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def _read(self, key: Key) -> None:
+        if key[0] not in ("history", "head", "register"):
+            return
+        self.left -= 1
+        if self.left == -1:
+            self.meanwhile()
+
+    def read(self, key: Key) -> bytes | None:
+        self._read(key)
+        return super().read(key)
+
+    def read_several(self, wanted: Any) -> list[bytes | None]:
+        self._read(wanted[0] if wanted else ("none",))
+        return super().read_several(wanted)
+
+    def scan(self, prefix: Key) -> Iterator[tuple[Key, bytes]]:
+        self._read(prefix)
+        return super().scan(prefix)
+
+
+def stream(folder: Path, text: str) -> StreamInMemory:
+    made = StreamInMemory(folder, text=text, store=Watched())
+    made.ends((0, 20))
+    made.ingest("run 1")
+    made.ends((0, 30))
+    return made
+
+
+def moments(
+    folder: Path, text: str, what: Callable[[StreamInMemory], object]
+) -> Iterator[tuple[StreamInMemory, list[bool]]]:
+    """The same stream again and again: `what` happens before the first read of what is done with it, the second, and so on.
+
+    The list has an item once it has happened. Ends with the stream in which it has not.
+    """
+    for number in range(200):
+        place = folder / str(number)
+        place.mkdir()
+        made, happened = stream(place, text), list[bool]()
+        store = made.store
+        assert isinstance(store, Watched)
+
+        def meanwhile(made: StreamInMemory = made, happened: list[bool] = happened) -> None:
+            happened.append(True)
+            what(made)
+
+        store.left, store.meanwhile = number, meanwhile
+        yield made, happened
+        if not happened:
+            return
+    raise AssertionError("it never ends")
+
+
+def erase(made: StreamInMemory) -> None:
+    """Refused, if it comes after the replay has claimed the offsets."""
+    with suppress(Conflict, WrongUse):
+        _erase(made)
+
+
+def _erase(made: StreamInMemory) -> None:
+    lane = erasing.open_erasure(
+        made.opened, "e", erasing.choose(made.opened, offsets((0, 0, 10))), "request", People("ann")
+    )
+    while lanes.plan_lane(made.opened, lane, "e") is not None:
+        made.process(lane, "e")
+    lanes.finish(made.opened, lane)
+
+
+@pytest.mark.covers("N27")
+@pytest.mark.parametrize("text", [TEXT, BLOCKS], ids=["rows", "blocks"])
+@pytest.mark.parametrize("wanted", [(0, 5, 6), (0, 5, 15)])
+def test_a_replay_that_meets_an_erasure_opens_its_lane_or_says_why_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, wanted: tuple[int, int, int]
+) -> None:
+    monkeypatch.setattr(erasing, "_check_places", lambda *_: None)
+    said: list[Exception] = []
+    for made, happened in moments(tmp_path, text, erase):
+        try:
+            mine = lanes.open_request(made.opened, LaneKind.REPLAY, "run", offsets(wanted), "bug 17")
+        except (OffsetsErased, ClaimOverlap, WrongUse) as problem:
+            said.append(problem)
+            assert happened
+            assert lanes.lanes_of(made.opened, LaneKind.REPLAY, "run") == []
+            continue
+        assert mine == lanes.lanes_of(made.opened, LaneKind.REPLAY, "run") != []
+        taken = lanes.selected_before(made.opened, mine[0])
+        assert taken
+        assert not taken & erased(made.opened.book.committed())
+    assert any(isinstance(one, OffsetsErased) for one in said)
+    assert all("erased" in str(one) or "claimed" in str(one) for one in said)
+
+
+def digest(made: StreamInMemory, request: ReplayRequest) -> str:
+    found = select(made.opened, request)
+    return resolved.digest_of(made.opened, made.opened.book.view(), request, found.ranges, found.again)
+
+
+def replay(made: StreamInMemory) -> None:
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "other", offsets((0, 5, 8)), "another")
+    while lanes.plan_lane(made.opened, lane, "other") is not None:
+        made.process(lane, "other")
+    lanes.finish(made.opened, lane)
+
+
+@pytest.mark.parametrize("what", [erase, replay, lambda made: made.ingest("run 2")], ids=["erase", "replay", "ingest"])
+def test_a_plan_is_true_of_one_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: Callable[[StreamInMemory], object]
+) -> None:
+    """Its offsets, its answers, what it replaces, and its digest are those from before a commit, or those from after it."""
+    monkeypatch.setattr(erasing, "_check_places", lambda *_: None)
+    monkeypatch.setattr("tidemark.views.planned.estimated", lambda *_: None)
+    for number, (text, asked) in enumerate(
+        (
+            (BLOCKS, ReplayRequest(ranges="orders/0@3-25", reason="bug 17", dry_run=True)),
+            (TEXT, ReplayRequest(ignore_stored=True, reason="bug 17", dry_run=True)),
+            (BLOCKS, BackfillRequest(ranges="orders/0@0-20", mode="reprocess", reason="bug 17", dry_run=True)),
+        )
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+
+        def plan(made: StreamInMemory, asked: ReplayRequest | BackfillRequest = asked) -> Any:
+            found = planned(made.opened, asked)
+            kept = {name: value for name, value in found.items() if name not in ("made_at", "plan", "left_out")}
+            return kept, found["plan"], found["left_out"]["totals"]
+
+        for made, _ in moments(folder, text, what):
+            seen = plan(made)
+            after = plan(made)
+            fresh = folder / f"fresh {made.folder.name}"
+            fresh.mkdir()
+            before = plan(stream(fresh, text))
+            assert seen[0] in (before[0], after[0])
+            assert seen[2] in (before[2], after[2])
+            assert (seen[0] == before[0]) or seen[1] == after[1]
+
+
+def test_what_the_ingest_reads_meanwhile_is_not_gone_from_kafka(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "hbase_rows", lambda *_: iter(()))
+    for made, _ in moments(tmp_path, TEXT, lambda made: made.ingest("run 2")):
+        monkeypatch.setattr(type(made.opened), "dead_letter_table", lambda self: None)
+        assert keys.with_key(made.opened, b"k", Reading()).unseen == 0
+
+
+def test_an_audit_beside_an_ingest_finds_positions_and_windows_that_fit(tmp_path: Path) -> None:
+    for made, _ in moments(tmp_path, TEXT, lambda made: made.ingest("run 2")):
+        (proof,) = coverage_reports(read_ledger(made.opened))
+        assert (proof.covered, proof.holes, proof.overlaps) == (proof.position, (), ())
+
+
+def test_the_positions_of_a_view_are_those_after_its_last_window(tmp_path: Path) -> None:
+    seen = set()
+    for made, _ in moments(tmp_path, TEXT, lambda made: made.ingest("run 2")):
+        view = made.opened.book.view()
+        covered = view.authority.covered()
+        assert view.below == covered != RangeSet()
+        seen.add(covered.count())
+        assert INGEST in view.heads
+    assert seen == {20, 30}

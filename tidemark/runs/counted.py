@@ -1,0 +1,165 @@
+"""What earlier windows have counted, where offsets are read again that nobody has named: Kafka has to give as much now.
+
+A sink that keeps contributions of whole windows or blocks has these read again. A message that Kafka no longer has would lose
+its results in every sink, although nobody has asked for it: compaction takes messages out of the middle of a log, and another
+isolation level hides those of aborted transactions. So nothing is read again that would come out as less than it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED
+from tidemark.errors import SourceChanged
+from tidemark.ledger.book import Committed, View
+from tidemark.ledger.records import Window
+from tidemark.offsets.blocks import BlockTally
+from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
+from tidemark.offsets.tallies import NOTHING, Count, PartitionTally
+from tidemark.offsets.vanished import Counted, vanished
+from tidemark.runs.into_sinks import Sinks
+from tidemark.runs.open_stream import OpenStream
+
+# A request compares so many offsets itself, in a few seconds. The attempt compares all of them.
+MOST_COMPARED = 200_000
+# Ranges that are nearer than this are read at once.
+_NEAR = 500
+
+
+def gone_by_now(opened: OpenStream, view: View, widened: RangeSet, sinks: Sinks) -> RangeSet:
+    """The offsets of a request that nobody has named, and whose message was counted and is gone; or may be.
+
+    Reads what Kafka holds there, if it may have lost some: of compacted topics, and of those that were read at another
+    isolation level. Leaves more than MOST_COMPARED offsets to the attempt.
+    """
+    isolation = opened.stream.source.isolation
+    topics = {at.topic for at in widened.partitions}
+    if not topics:
+        return widened
+    other = {
+        at.topic
+        for one in view.windows
+        if one.record.window.isolation != isolation
+        for at in one.covers.partitions
+        if at.topic in topics
+    }
+    suspect = opened.log.compacted(topics) | other
+    asked = widened.only(at for at in widened.partitions if at.topic in suspect)
+    return _gone(opened, view, asked, sinks, isolation) if asked.count() <= MOST_COMPARED else RangeSet()
+
+
+def check_widened(
+    opened: OpenStream, lane: str, window: Window, covers: RangeSet, tallies: Iterable[PartitionTally]
+) -> None:
+    """Raises SourceChanged when an attempt has read less than was counted, at offsets that nobody has named (step 5).
+
+    `tallies`: what the attempt has read of the offsets that it `covers`. Where each offset has given a message, nothing can
+    be lost. Otherwise, Kafka is asked again: what it still gives, it has given to the attempt too.
+    """
+    widened = opened.book.widened(window)
+    read = {one.at: one.read.number for one in tallies}
+    asked = widened.only(at for at in widened.partitions if read.get(at, 0) < covers.count(at))
+    if not asked:
+        return
+    name = f"{opened.book.stream}/{lane}"
+    if gone := _gone(opened, opened.book.view(), asked, window.sinks, window.isolation):
+        raise SourceChanged(
+            f"window {window.seq} of {name} reads whole windows or blocks again since a sink needs them, and Kafka no "
+            f"longer has all messages that were counted there, at offsets that nobody has named: {_some(gone)}. Their "
+            "results would be lost, so nothing was committed, and no retry can commit it. Give it up, and ask again without "
+            f"those windows or blocks, or name these offsets too: tidemark cancel {opened.book.stream} {lane} --reason ..."
+        )
+
+
+def _gone(opened: OpenStream, view: View, wanted: RangeSet, sinks: Sinks, isolation: str) -> RangeSet:
+    there = _there(opened, wanted, isolation)
+    holes = wanted - there
+    if not holes:
+        return holes
+    found = RangeSet()
+    for window, here in _deciding(opened, view, holes, sinks):
+        if not window.record.tallies:
+            # The ledger was made anew out of the sinks, or an attempt has died under at_most_once: nobody knows.
+            found |= here
+            continue
+        counted = list(_counted(opened, window, here))
+        # Messages of aborted transactions count only where both have read them.
+        both = {isolation, window.record.window.isolation}
+        level = READ_COMMITTED if READ_COMMITTED in both else READ_UNCOMMITTED
+        there = _there(opened, RangeSet(part for one in counted for part in one.offsets), level)
+        found |= vanished(here, counted, there)
+    return found
+
+
+def _there(opened: OpenStream, offsets: RangeSet, isolation: str) -> RangeSet:
+    """The offsets among some at which readers get a message now."""
+    logs = opened.log.topics({at.topic for at in offsets.partitions}, isolation)
+    held = RangeSet(
+        OffsetRange(at, log.start, log.end)
+        for at in offsets.partitions
+        if at.topic in logs and (log := logs[at.topic].partitions.get(at.partition)) is not None
+    )
+    # Blocks lie around what was named: one read of both sides is faster than two.
+    wanted = (
+        RangeSet(OffsetRange(one.partition, one.start, one.until + _NEAR) for one in offsets) & offsets.hull() & held
+    )
+    found: dict[TopicPartition, list[Interval]] = {}
+    for one, messages in opened.log.messages(wanted, isolation):
+        runs = found.setdefault(one.partition, [])
+        for offset, _ in messages:
+            if runs and runs[-1][1] == offset:
+                runs[-1] = (runs[-1][0], offset + 1)
+            else:
+                runs.append((offset, offset + 1))
+    return offsets & RangeSet.of_intervals(found.items())
+
+
+def _deciding(opened: OpenStream, view: View, offsets: RangeSet, sinks: Sinks) -> Iterator[tuple[Committed, RangeSet]]:
+    """The windows whose results count at some offsets, and where, in any of the sinks that are written.
+
+    Where all sinks are written, the dead letters are too.
+    """
+    found: dict[int, list[OffsetRange]] = {}
+    for name in (None, *(one.name for one in opened.stream.sinks)) if sinks is None else sinks:
+        authority = view.of(name).authority
+        for one in offsets:
+            for part in authority.within(one):
+                found.setdefault(part.generation, []).append(OffsetRange(one.partition, part.start, part.until))
+    for window in view.windows:
+        if window.generation in found:
+            yield window, RangeSet(found[window.generation])
+
+
+def _counted(opened: OpenStream, window: Committed, offsets: RangeSet) -> Iterator[Counted]:
+    """What a window has counted around some offsets: by blocks where its tallies of blocks have all messages."""
+    record = window.record
+    tallies = {one.at: one for one in record.tallies}
+    blocks = opened.book.blocks(record)
+    by_block = {one.at: one.blocks for one in blocks.partitions} if blocks is not None else {}
+    for at in offsets.partitions:
+        here = window.covers.only([at])
+        tally = tallies.get(at)
+        if tally is None:
+            # It has read nothing there.
+            continue
+        known = {one.block: _messages(one) for one in by_block.get(at, ())}
+        if blocks is not None and sum(known.values(), NOTHING) == tally.read:
+            for block, part in _blocks_of(at, offsets, blocks.size):
+                yield Counted(here & part, known.get(block, NOTHING))
+        else:
+            yield Counted(here, tally.read)
+
+
+def _messages(one: BlockTally) -> Count:
+    return one.stored + one.skipped + one.dead_letters
+
+
+def _blocks_of(at: TopicPartition, offsets: RangeSet, size: int) -> Iterator[tuple[int, RangeSet]]:
+    numbers = {block for start, until in offsets.of(at) for block in range(start // size, (until - 1) // size + 1)}
+    for block in sorted(numbers):
+        yield block, RangeSet([OffsetRange(at, block * size, (block + 1) * size)])
+
+
+def _some(ranges: RangeSet) -> str:
+    shown = [str(one) for one in ranges]
+    return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more ranges" if len(shown) > 5 else "")
