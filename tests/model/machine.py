@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 
 from tests.model.kafka import TOPIC, Message, SmallKafka
 from tests.model.promises import INGEST, Promises
@@ -37,6 +37,7 @@ from tests.model.sink import (
 )
 from tests.model.transport import FALSE_THOUGH_APPLIED, LATE, LOST_APPLIED, Died, Mishap, Network, Transport
 from tests.support.memory import MemoryStore, TransactionalStore
+from tidemark.clients.connections import Connection
 from tidemark.commit import protocol
 from tidemark.commit.fence import HeadFence
 from tidemark.commit.protocol import Fence, Listener, Run, Taken
@@ -257,7 +258,7 @@ class Actor:
             book=self.book,
             log=world.kafka,
             sweeper=Sweeper(world.results, self.transport.send),
-            connections=cast("Any", None),
+            connections=lambda name: Connection(name, extra={"path": "/nowhere"}),
         )
         self.held: dict[str, Work] = {}
 
