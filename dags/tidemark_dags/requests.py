@@ -68,7 +68,7 @@ def backfill_params(approve_above: int | None = None, sinks: Sequence[str] = ())
             "Everything that Kafka still holds below the offsets that the ingest began with",
             section=OTHER_WAYS,
         ),
-        "holes": _switch("Holes", "Offsets between windows that are in no window", section=OTHER_WAYS),
+        "holes": _switch("Holes", "Offsets that the ingest is past, and that are in no window", section=OTHER_WAYS),
         "mode": _choice(
             "Mode",
             "only_missing: read only what no window has read yet, and leave the rest as it is. reprocess: after that, also "

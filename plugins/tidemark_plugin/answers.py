@@ -62,6 +62,9 @@ class _OfStream(BaseModel):
     stream: str
     description: str | None
     status: Status | None
+    # None while the page has not read the history.
+    holes: list[str] | None
+    more_holes: int
     missing_topics: list[str]
     retention_alarms: list[str]
     retention_headroom: str | None

@@ -129,7 +129,16 @@ class Servers:
 
     def show(self, file: StreamFile) -> dict[str, Any]:
         """What the page shows of a stream. Waits for its servers. Raises TidemarkError."""
-        return overview(self.open(file))
+        opened = self.open(file)
+        _, index, lock = self._index(file)
+        holes = None
+        # The coverage picture reads the history, once. Until then the page says nothing of holes, and waits for nothing.
+        if lock.acquire(blocking=False):
+            try:
+                holes = index.holes() if index.register is not None else None
+            finally:
+                lock.release()
+        return overview(opened, holes)
 
     def reach(self, file: StreamFile) -> dict[str, Any]:
         """Whether the ledger answers. Raises TidemarkError."""

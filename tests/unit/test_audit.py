@@ -22,6 +22,7 @@ from tidemark.audit.report import (
     shown,
 )
 from tidemark.ledger.book import Committed
+from tidemark.ledger.holes import Ingest
 from tidemark.ledger.records import Gap, GapKind, Guarantee, LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
@@ -50,26 +51,28 @@ def ranges(*found: tuple[int, int]) -> RangeSet:
 
 @pytest.mark.covers("N2")
 def test_windows_that_overlap_are_found() -> None:
-    (found,) = prove_coverage([window(1, range(10)), window(2, range(5, 15))], {AT: 0}, {AT: 15})
+    (found,) = prove_coverage([window(1, range(10)), window(2, range(5, 15))], Ingest({AT: 0}, {AT: 15}))
     assert (found.overlaps, found.holes, found.covered) == (ranges((5, 10)), RangeSet(), ranges((0, 15)))
     # A replay reads again what others have read, and so does each window without positions.
     for again in (
         window(2, range(5, 10), LaneKind.REPLAY),
         window(2, range(5, 15), guarantee=Guarantee.NONE),
     ):
-        (found,) = prove_coverage([window(1, range(10)), again], {AT: 0}, {AT: 10})
+        (found,) = prove_coverage([window(1, range(10)), again], Ingest({AT: 0}, {AT: 10}))
         assert (found.overlaps, found.holes) == (RangeSet(), RangeSet())
     # A backfill reads for the first time.
-    (found,) = prove_coverage([window(1, range(10)), window(2, range(5, 8), LaneKind.BACKFILL)], {AT: 0}, {AT: 10})
+    (found,) = prove_coverage(
+        [window(1, range(10)), window(2, range(5, 8), LaneKind.BACKFILL)], Ingest({AT: 0}, {AT: 10})
+    )
     assert found.overlaps == ranges((5, 8))
 
 
 def test_what_a_window_names_as_jumped_over_is_no_hole() -> None:
     windows = [window(1, range(3)), window(2, range(20, 22), gaps=(("lost", 5, 9), ("skipped", 9, 18)))]
-    (found,) = prove_coverage(windows, {AT: 0}, {AT: 22})
+    (found,) = prove_coverage(windows, Ingest({AT: 0}, {AT: 22}))
     assert (found.holes, found.lost, found.skipped) == (ranges((3, 5), (18, 20)), ranges((5, 9)), ranges((9, 18)))
     # What a backfill has read since is covered, and neither lost nor skipped any more.
-    (found,) = prove_coverage([*windows, window(1, range(7, 11), LaneKind.BACKFILL)], {AT: 0}, {AT: 22})
+    (found,) = prove_coverage([*windows, window(1, range(7, 11), LaneKind.BACKFILL)], Ingest({AT: 0}, {AT: 22}))
     assert (found.holes, found.lost, found.skipped) == (ranges((3, 5), (18, 20)), ranges((5, 7)), ranges((11, 18)))
     assert found.overlaps == RangeSet()
 
@@ -77,25 +80,25 @@ def test_what_a_window_names_as_jumped_over_is_no_hole() -> None:
 def test_where_the_ingest_began() -> None:
     """A partition that was there from the start began at its position then; one that came later with its first window."""
     later = [window(1, range(10, 20)), window(1, range(2, 4), LaneKind.BACKFILL)]
-    (found,) = prove_coverage(later, {}, {AT: 20})
+    (found,) = prove_coverage(later, Ingest({}, {AT: 20}))
     assert (found.start, found.position, found.holes) == (10, 20, RangeSet())
-    (found,) = prove_coverage(later, {AT: 8}, {AT: 20})
+    (found,) = prove_coverage(later, Ingest({AT: 8}, {AT: 20}))
     assert (found.start, found.holes) == (8, ranges((8, 10)))
     # Without a position it goes as far as it is covered; a partition that no window has read has nothing to prove.
-    (found,) = prove_coverage(later, {AT: 10}, {})
+    (found,) = prove_coverage(later, Ingest({AT: 10}, {}))
     assert (found.position, found.holes) == (20, RangeSet())
-    (found,) = prove_coverage([], {AT: 7}, {AT: 7})
+    (found,) = prove_coverage([], Ingest({AT: 7}, {AT: 7}))
     assert (found.start, found.position, found.holes, found.covered) == (7, 7, RangeSet(), RangeSet())
-    (found,) = prove_coverage([], {}, {AT: 7})
+    (found,) = prove_coverage([], Ingest({}, {AT: 7}))
     assert (found.start, found.holes) == (0, ranges((0, 7)))
     # A position below the start is no hole of a negative length.
-    (found,) = prove_coverage([], {AT: 9}, {AT: 7})
+    (found,) = prove_coverage([], Ingest({AT: 9}, {AT: 7}))
     assert found.holes == RangeSet()
 
 
 def test_each_partition_has_its_own_proof() -> None:
     other = TopicPartition("logs", 9)
-    found = prove_coverage([window(1, range(10))], {other: 3, AT: 0}, {other: 5, AT: 10})
+    found = prove_coverage([window(1, range(10))], Ingest({other: 3, AT: 0}, {other: 5, AT: 10}))
     assert [(one.partition, one.covered, one.holes) for one in found] == [
         (AT, ranges((0, 10)), RangeSet()),
         (other, RangeSet(), RangeSet([OffsetRange(other, 3, 5)])),
@@ -123,14 +126,15 @@ def test_coverage_is_that_of_sets(
     for kind, (first, length), free in found:
         for offset in range(first, first + length):
             times[offset] = times.get(offset, 0) + (kind != LaneKind.REPLAY and not free)
-    (proof,) = prove_coverage(windows, {AT: start}, {AT: position})
+    (proof,) = prove_coverage(windows, Ingest({AT: start}, {AT: position}))
 
     def of(part: RangeSet) -> set[int]:
         return {offset for one in part for offset in range(one.start, one.until)}
 
     assert of(proof.covered) == {offset for offset, number in times.items() if number}
     assert of(proof.overlaps) == {offset for offset, number in times.items() if number > 1}
-    assert of(proof.holes) == {offset for offset in range(start, position) if not times.get(offset)}
+    # In a ledger that is whole, replays read what others have read. No window at all has read a hole.
+    assert of(proof.holes) == {offset for offset in range(start, position) if offset not in times}
 
 
 @pytest.mark.parametrize("compacted", [True, False])

@@ -27,6 +27,7 @@ def naive(
     windows: list[tuple[Interval, LaneKind]],
     pending: list[Interval],
     gaps: list[list[Interval]],
+    asked_for: Interval,
 ) -> State:
     def inside(found: list[Interval]) -> bool:
         return any(low <= offset < high for low, high in found)
@@ -43,8 +44,10 @@ def naive(
         return State.SKIPPED
     if offset < start:
         return State.EXPIRED
-    lows, highs = [low for (low, _), _ in windows], [high for (_, high), _ in windows]
-    return State.HOLE if windows and min(lows) <= offset < max(highs) else State.UNREAD
+    begin, position = asked_for
+    if offset >= position:
+        return State.UNREAD
+    return State.HOLE if offset >= begin else State.BEFORE
 
 
 @pytest.mark.covers("U2")
@@ -56,6 +59,7 @@ def naive(
     st.tuples(st.integers(0, 60), st.integers(0, 30)),
     st.integers(1, 90),
     st.tuples(st.integers(0, 20), st.integers(0, 20)),
+    intervals,
 )
 def test_each_pixel_shows_the_most_remarkable_of_its_offsets(
     windows: list[tuple[Interval, LaneKind]],
@@ -65,6 +69,7 @@ def test_each_pixel_shows_the_most_remarkable_of_its_offsets(
     kafka: tuple[int, int],
     width: int,
     zoom: tuple[int, int],
+    asked_for: Interval,
 ) -> None:
     log_start, log_end = kafka[0], sum(kafka)
     log = Log(
@@ -74,6 +79,7 @@ def test_each_pixel_shows_the_most_remarkable_of_its_offsets(
         lost,
         skipped,
         [(start, until, ("ingest", 7)) for start, until in pending],
+        asked_for,
     )
     start, until = bounds(log)
     ends = [
@@ -90,7 +96,7 @@ def test_each_pixel_shows_the_most_remarkable_of_its_offsets(
     # Without a gap, from the first pixel to the last.
     assert [one.first for one in blocks] == [0, *(one.last for one in blocks)][: len(blocks)]
     assert (blocks[-1].last if blocks else 0) == pixels
-    expected = {at: naive(at, log_start, windows, pending, [lost, skipped]) for at in range(start, until)}
+    expected = {at: naive(at, log_start, windows, pending, [lost, skipped], asked_for) for at in range(start, until)}
     for block in blocks:
         for pixel in range(block.first, block.last):
             low, high = (pixel_offsets(start, until, pixels, one) for one in (pixel, pixel + 1))
@@ -107,7 +113,7 @@ def test_each_pixel_shows_the_most_remarkable_of_its_offsets(
 
 
 def test_a_hole_of_one_offset_is_seen_among_millions() -> None:
-    log = Log(0, 10**7, segments_of([(0, 5_000_000, 1), (5_000_001, 10**7, 2)]))
+    log = Log(0, 10**7, segments_of([(0, 5_000_000, 1), (5_000_001, 10**7, 2)]), asked_for=(0, 10**7))
     start, until = bounds(log)
     blocks = bar(stretches(log, dict.fromkeys((1, 2), LaneKind.INGEST), start, until), start, until, 800)
     assert [(one.state, one.last - one.first, one.window, one.start, one.until) for one in blocks] == [

@@ -20,6 +20,7 @@ from tidemark.errors import ClaimOverlap, NotApproved, OffsetsErased, OffsetsOut
 from tidemark.ledger.backup import restore
 from tidemark.ledger.book import REGISTER, Book
 from tidemark.ledger.erased import erased, tombstones
+from tidemark.ledger.holes import Ingest
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.rebuilding import rebuild
 from tidemark.ledger.records import LaneKind, Record, SinkReceipt, positions
@@ -104,9 +105,9 @@ def test_what_is_erased_has_no_result_and_a_tombstone(made: StreamInMemory) -> N
     assert (report.offsets, report.asked_by, report.reason) == (4, "ann", REASON)
     assert verify(made.opened.book) == []
     # It is no hole, and no overlap either.
-    (proof,) = prove_coverage(windows, {at(0): 10}, {at(0): 40})
+    (proof,) = prove_coverage(windows, Ingest({at(0): 10}, {at(0): 40}))
     assert (proof.holes, proof.overlaps) == (offsets((0, 12, 20)), RangeSet())
-    (part,) = coverage(windows)
+    (part,) = coverage(windows, Ingest.seen(made.opened.book.view()))
     assert part.lanes[record.lane] == stone.offsets
 
 

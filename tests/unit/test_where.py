@@ -88,7 +88,7 @@ def test_what_no_window_has_committed(slot: Slot | None, unknown: bool) -> None:
     """Pending before a gap, a gap before what Kafka says."""
 
     def of(offset: int, **more: Any) -> Fate:
-        return fate(offset, Facts(None if unknown else slot, unknown=unknown, **{"position": 10, **more}))
+        return fate(offset, Facts(None if unknown else slot, unknown=unknown, **{"asked_for": (5, 10), **more}))
 
     assert of(3, pending=True, gap=GapKind.LOST) == of(12, pending=True) == Fate.PENDING
     assert (of(3, gap=GapKind.LOST), of(3, gap=GapKind.SKIPPED)) == (Fate.LOST, Fate.PASSED_OVER)
@@ -96,13 +96,16 @@ def test_what_no_window_has_committed(slot: Slot | None, unknown: bool) -> None:
     fixed = {None: Fate.GONE, Slot.EXPIRED: Fate.EXPIRED, Slot.BEYOND: Fate.NOT_YET}
     none = {Slot.MARKER, Slot.COMPACTED, Slot.ABORTED}
     if unknown:
-        assert (of(9), of(10), of(0, position=None)) == (Fate.HOLE, Fate.NOT_READ_YET, Fate.NOT_READ_YET)
+        assert (of(9), of(10), of(0, asked_for=(0, 0))) == (Fate.HOLE, Fate.NOT_READ_YET, Fate.NOT_READ_YET)
+        assert of(4) == Fate.BEFORE
     elif slot in fixed:
-        assert {of(9), of(10), of(0, position=None)} == {fixed[slot]}
+        assert {of(9), of(4), of(10), of(0, asked_for=(0, 0))} == {fixed[slot]}
     else:
         above = Fate.NO_MESSAGE if slot in none else Fate.NOT_READ_YET
-        assert (of(9), of(10), of(0, position=None)) == (Fate.HOLE, above, above)
-        read = fate(10, Facts(slot, position=10, isolation="read_uncommitted"))
+        assert (of(9), of(10), of(0, asked_for=(0, 0))) == (Fate.HOLE, above, above)
+        # Below the beginning of the ingest, nobody has asked for it.
+        assert of(4) == Fate.BEFORE
+        read = fate(10, Facts(slot, asked_for=(0, 10), isolation="read_uncommitted"))
         assert read == (Fate.NOT_READ_YET if slot == Slot.ABORTED else above)
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidemark.audit.report import jumped_over
 from tidemark.ledger.book import Committed
+from tidemark.ledger.holes import Ingest, holes, jumped_over
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 
 @dataclass(frozen=True)
 class PartitionCoverage:
-    """One partition: the offsets that each lane covers, the holes below the highest covered offset, and repeated offsets.
+    """One partition: the offsets that each lane covers, the holes, and repeated offsets.
 
     More than one lane covers the offsets of `again`: there the newest window counts. A policy jumped over `lost` and
-    `skipped`, and no lane has read them since.
+    `skipped`, and no lane has read them since. `before`: offsets above the first covered one that no lane has read, and that
+    lie before the beginning of the ingest: they are no holes, since nobody has asked for them.
     """
 
     partition: TopicPartition
@@ -24,9 +25,10 @@ class PartitionCoverage:
     again: RangeSet
     lost: RangeSet
     skipped: RangeSet
+    before: RangeSet
 
 
-def coverage(windows: Sequence[Committed]) -> list[PartitionCoverage]:
+def coverage(windows: Sequence[Committed], ingest: Ingest) -> list[PartitionCoverage]:
     """The coverage of every partition that any committed window names, in order."""
     lanes: dict[str, RangeSet] = {}
     for window in windows:
@@ -37,16 +39,18 @@ def coverage(windows: Sequence[Committed]) -> list[PartitionCoverage]:
         again |= covered & found
         covered |= found
     lost, skipped = (gaps - covered for gaps in jumped_over(windows))
+    missing = holes(windows, ingest)
     return [
         PartitionCoverage(
             at,
             {lane: part for lane, found in sorted(lanes.items()) if (part := found.only([at]))},
-            _below(at, covered) - covered - lost - skipped,
+            missing.only([at]),
             again.only([at]),
             lost.only([at]),
             skipped.only([at]),
+            _below(at, covered) - covered - lost - skipped - missing,
         )
-        for at in sorted({*covered.partitions, *lost.partitions, *skipped.partitions})
+        for at in sorted({*covered.partitions, *lost.partitions, *skipped.partitions, *missing.partitions})
     ]
 
 

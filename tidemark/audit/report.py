@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -14,7 +14,8 @@ from tidemark.audit.levels import Level
 from tidemark.audit.source import SourceReport
 from tidemark.ledger.book import Committed
 from tidemark.ledger.erased import erased, tombstones
-from tidemark.ledger.records import FORMAT, GapKind, Guarantee, LaneKind, SelectionRef
+from tidemark.ledger.holes import Ingest, Reached, holes, jumped_over
+from tidemark.ledger.records import FORMAT, Guarantee, SelectionRef
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.shares import ShareReport
 
@@ -130,6 +131,8 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     `erased` offsets have no result for good: a row or dead letter of them that counts would be a difference. `tombstones` say
     who has erased them, and why.
 
+    `changed` offsets were read again or erased while the audit ran: differences there are left out.
+
     `unfinished` offsets were committed before they were read (`at_most_once`), by attempts that have not finished.
 
     `findings` is the stored selection of all coordinates with a difference, ready for a replay.
@@ -153,6 +156,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     by_tallies: int = 0
     gone: int = 0
     unfinished: int = 0
+    changed: int = 0
     places: tuple[PlaceReport, ...] = ()
     not_compared: tuple[str, ...] = ()
     coverage: tuple[CoverageReport, ...]
@@ -197,13 +201,17 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
             text += f"; {unproven} contributions to aggregates are of windows that {self._not_computed()}"
         if unexplained := sum(one.unexplained for one in self.gaps):
             text += f"; {unexplained} messages were counted when they were read and are gone, in topics that are not compacted"
-        if self.erased:
-            text += f"; {self.erased} offsets are erased"
-        if self.unfinished:
-            text += f"; {self.unfinished} offsets were committed before they were read, by attempts that did not finish"
-        if self.unchanged:
-            text += f"; {self.unchanged} messages are as they were read: their rows were compared with tallies of the windows"
+        text += "".join(f"; {number} {said}" for number, said in self._besides() if number)
         return text + "".join(f"; {problem}" for problem in self.problems)
+
+    def _besides(self) -> tuple[tuple[int, str], ...]:
+        """Numbers that are no differences, in words."""
+        return (
+            (self.erased, "offsets are erased"),
+            (self.changed, "offsets were read again or erased meanwhile: differences there are left out"),
+            (self.unfinished, "offsets were committed before they were read, by attempts that did not finish"),
+            (self.unchanged, "messages are as they were read: their rows were compared with tallies of the windows"),
+        )
 
     def _counted(self) -> str:
         """What the level has counted. The levels that read no message say what they have looked at."""
@@ -297,13 +305,8 @@ def explain(
     )
 
 
-def prove_coverage(
-    windows: Sequence[Committed], starts: Mapping[TopicPartition, int], positions: Mapping[TopicPartition, int]
-) -> list[Coverage]:
-    """Whether the windows that read offsets for the first time (ingest, backfill) meet without a hole or an overlap.
-
-    `starts` and `positions` are those of the ingest. A partition that was added later begins with its first window.
-    """
+def prove_coverage(windows: Sequence[Committed], ingest: Ingest) -> list[Coverage]:
+    """Whether the windows that read offsets for the first time (ingest, backfill) meet without a hole or an overlap."""
     # Without positions, every window reads again what others have read.
     first_readings = [
         window
@@ -313,21 +316,13 @@ def prove_coverage(
     # What was erased is no hole, also where no window has read it before.
     covered = RangeSet(one for window in first_readings for one in window.covers) | erased(windows)
     overlaps = _more_than_once(window.covers for window in first_readings)
-    lost, skipped = jumped_over(windows)
-    lost, skipped = lost - covered, skipped - covered
+    lost, skipped = (gaps - covered for gaps in jumped_over(windows))
+    reached = Reached.by(one.record for one in windows)
+    parts = (covered, holes(windows, ingest), overlaps, lost, skipped)
     proof = []
-    begun: dict[TopicPartition, int] = {}
-    for window in first_readings:
-        if window.record.kind == LaneKind.INGEST:
-            for one in window.record.window.ranges:
-                begun[one.at] = min(one.start, begun.get(one.at, one.start))
-    for at in sorted({*positions, *covered.partitions}):
-        intervals = covered.of(at)
-        start = starts.get(at, begun.get(at, 0))
-        position = positions.get(at, intervals[-1][1] if intervals else start)
-        holes = RangeSet([OffsetRange(at, start, max(start, position))]) - covered - lost - skipped
-        parts = (one.only([at]) for one in (covered, holes, overlaps, lost, skipped))
-        proof.append(Coverage(at, start, position, *parts))
+    for at in sorted({*ingest.positions, *covered.partitions}):
+        asked = ingest.asked_for(at, reached.of(at))
+        proof.append(Coverage(at, asked.start, asked.until, *(one.only([at]) for one in parts)))
     return proof
 
 
@@ -357,13 +352,6 @@ def tombstone_reports(windows: Iterable[Committed]) -> tuple[TombstoneReport, ..
         )
         for one in tombstones(windows)
     )
-
-
-def jumped_over(windows: Iterable[Committed]) -> tuple[RangeSet, RangeSet]:
-    """The offsets that committed windows name as lost, and those that they name as skipped."""
-    gaps = [gap for window in windows for gap in window.record.window.gaps]
-    lost = RangeSet(gap.as_range() for gap in gaps if gap.kind == GapKind.LOST)
-    return lost, RangeSet(gap.as_range() for gap in gaps if gap.kind == GapKind.SKIPPED)
 
 
 def shown(ranges: RangeSet) -> tuple[str, ...]:

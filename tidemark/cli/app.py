@@ -31,6 +31,7 @@ from tidemark.cli.options import From, IfNone, Json, Since, Stream, Until, Until
 from tidemark.cli.output import data, error, line
 from tidemark.cli.programs import Interrupted
 from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, PackageMissing, TidemarkError, WrongUse
+from tidemark.ledger.holes import Ingest, holes
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import lanes
 from tidemark.sinks.kinds import kind_of
@@ -95,17 +96,24 @@ def check(
 def status(stream: Stream, as_json: Json = False) -> None:
     """Position, end, lag and status of each partition, a pending window's end, and when retention may delete what is unread.
 
-    Also the worst partition's status with its rule, a raised latency alarm, and open transactions that hold an end back.
+    Also the worst partition's status with its rule, holes, a raised latency alarm, and open transactions that hold an end back.
 
     Example: tidemark status orders
     """
-    found = overview(finding.opened(stream))
+    opened = finding.opened(stream)
+    view = opened.book.view()
+    found = overview(opened, holes(view.windows, Ingest.seen(view)))
     columns = ("topic", "partition", "log_start", "position", "end", "lag", "status", "pending", "retention_shown")
     rows = [[one[column] for column in columns] for one in found["partitions"]]
     headings = ("topic", "partition", "log start", "position", "end", "lag", "status", "pending until", "retention")
     data(found, as_json=as_json, rows=rows, columns=headings)
     if (worst := found["status"]) is not None and worst["word"] != Word.OK:
         error(f"{worst['word']} ({worst['rule']}): {worst['sentence']}")
+    if found["holes"]:
+        more = f" and {found['more_holes']} more ranges" if found["more_holes"] else ""
+        error(
+            f"holes: no window has read {', '.join(found['holes'])}{more}. To read them: tidemark backfill {stream} --holes"
+        )
     if found["latency"]["sentence"]:
         error(f"latency: {found['latency']['sentence']}")
     for topic in found["missing_topics"]:

@@ -17,6 +17,7 @@ from tidemark.cli.output import data, error, line, moment
 from tidemark.commit import protocol
 from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
 from tidemark.ledger.closed import all_lanes
+from tidemark.ledger.holes import Ingest
 from tidemark.ledger.newest import open_heads
 from tidemark.ledger.records import INGEST, LaneState
 from tidemark.ledger.register import accept_generation, close_lane, new_token
@@ -78,9 +79,12 @@ def show(
 def coverage(stream: Stream, as_json: Json = False) -> None:
     """For each partition: which lane has read which offsets, what a policy has jumped over, and the holes.
 
+    `before`: what no lane has read between a backfill and the beginning of the ingest. Nobody has asked for it.
+
     Example: tidemark ledger coverage orders --json
     """
-    found = coverage_of(finding.opened(stream).book.committed())
+    view = finding.opened(stream).book.view()
+    found = coverage_of(view.windows, Ingest.seen(view))
     plain = [
         {
             "partition": str(one.partition),
@@ -89,11 +93,12 @@ def coverage(stream: Stream, as_json: Json = False) -> None:
             "again": _ranges(one.again),
             "lost": _ranges(one.lost),
             "skipped": _ranges(one.skipped),
+            "before": _ranges(one.before),
         }
         for one in found
     ]
     rows = [(one.partition, lane, _text(ranges)) for one in found for lane, ranges in one.lanes.items()]
-    for what in ("lost", "skipped", "holes"):
+    for what in ("lost", "skipped", "before", "holes"):
         rows += [(one.partition, f"({what})", _text(part)) for one in found if (part := getattr(one, what))]
     data(plain, as_json=as_json, rows=rows, columns=("partition", "lane", "offsets"))
 

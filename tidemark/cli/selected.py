@@ -77,7 +77,7 @@ def backfill(
             "--before-first", "--everything-before", help="everything that Kafka holds below where the ingest began"
         ),
     ] = False,
-    holes: Annotated[bool, typer.Option("--holes", help="the offsets between windows that are in no window")] = False,
+    holes: Annotated[bool, typer.Option("--holes", help="what the ingest is past, and is in no window")] = False,
     mode: Annotated[
         str,
         typer.Option(

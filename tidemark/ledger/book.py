@@ -443,6 +443,13 @@ class Book:
         heads = self._open_heads(register)
         return any(stored.head.seq != view.seqs.get(lane, 0) for lane, stored in heads.items())
 
+    def covered_since(self, view: View) -> RangeSet:
+        """The offsets of the windows that were committed since. What was true of them at the view may be so no more."""
+        if not self.changed_since(view):
+            return NOTHING
+        newer = (one for one in self.committed() if one.record.seq > view.seqs.get(one.record.lane, 0))
+        return RangeSet(part for one in newer for part in one.covers)
+
     def authority(self, sink: str | None = None) -> Authority:
         return self.view(sink).authority
 

@@ -21,6 +21,7 @@ from tidemark.errors import LedgerContradiction, WrongUse
 from tidemark.ledger.book import View
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.erased import erased
+from tidemark.ledger.holes import Ingest
 from tidemark.ledger.records import INGEST, Audited, Guarantee, LaneKind, Register
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import RangeSet
@@ -99,7 +100,6 @@ def audit_without_spark(opened: OpenStream, run: str, level: Level) -> AuditRepo
 
 def coverage_reports(ledger: Ledger) -> tuple[CoverageReport, ...]:
     """What the ledger proves of every partition."""
-    starts = {one.at: one.offset for one in ledger.register.lanes[INGEST].start}
     return tuple(
         CoverageReport(
             partition=str(one.partition),
@@ -111,7 +111,7 @@ def coverage_reports(ledger: Ledger) -> tuple[CoverageReport, ...]:
             lost=shown(one.lost),
             skipped=shown(one.skipped),
         )
-        for one in prove_coverage(ledger.view.windows, starts, ledger.view.ingested)
+        for one in prove_coverage(ledger.view.windows, Ingest.seen(ledger.view))
     )
 
 

@@ -139,7 +139,7 @@ class _Request(BaseModel):
 
 
 class BackfillRequest(_Request):
-    """What a backfill reads: ranges, records, all before the first window, holes between windows, or the unread part of a time.
+    """What a backfill reads: ranges, records, all before the first window, the holes, or the unread part of a time.
 
     With `mode` reprocess it also reads again what windows have read of the ranges, the records or the time. With `sinks` it
     reads only that, into these sinks alone.

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from tidemark.audit.coverage import coverage
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import NOTHING_SEEN, View
 from tidemark.ledger.erased import by_answer
+from tidemark.ledger.holes import Ingest, holes
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.coordinates import Coordinate, Named, parse_ranges, parse_records
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, TopicPartition
@@ -189,11 +189,12 @@ def _dead_letters(opened: OpenStream, view: View, wanted: DeadLetters) -> Select
 
 
 def _holes(opened: OpenStream, view: View) -> RangeSet:
-    """The offsets between windows that no window has read or jumped over. Raises WrongUse when there are none."""
-    found = RangeSet(hole for one in coverage(view.windows) for hole in one.holes)
+    """The holes of the stream. Raises WrongUse when there are none."""
+    found = holes(view.windows, Ingest.seen(view))
     if not found:
         raise WrongUse(
-            f"{opened.book.stream} has no holes: every offset between its windows is in one, lost, or skipped"
+            f"{opened.book.stream} has no holes: from the beginning of the ingest to its position, every offset is in a "
+            "window, lost, or skipped. To read what lies before that: everything_before (--before-first), or name the offsets"
         )
     return found
 

@@ -10,7 +10,7 @@ from tidemark.views.fates import Fate
 from tidemark.views.where import Located
 
 # What a backfill reads: what no window has read, below the ingest's position.
-_UNREAD = (Fate.HOLE, Fate.LOST, Fate.PASSED_OVER)
+_UNREAD = (Fate.HOLE, Fate.BEFORE, Fate.LOST, Fate.PASSED_OVER)
 
 
 def again(found: Located) -> dict[str, Any]:

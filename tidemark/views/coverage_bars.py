@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tidemark.clients.kafka.topics import PartitionLog
 from tidemark.errors import WrongUse
 from tidemark.ledger.incarnations import newest
 from tidemark.ledger.records import INGEST, GapKind, Head, Register
-from tidemark.offsets.authority import Segment
 from tidemark.offsets.ranges import Interval, RangeSet, TopicPartition
 from tidemark.runs.discovery import topics_now
 from tidemark.runs.open_stream import OpenStream
@@ -51,7 +50,7 @@ def coverage_bars(opened: OpenStream, index: WindowIndex, asked: Asked) -> dict[
         _now(register, topic, number): log for topic, one in logs.items() for number, log in one.partitions.items()
     }
     of_gaps = asked.gaps and asked.partition is None
-    partitions = sorted(at for at, log in found.items() if not of_gaps or _has_gaps(index, log, at))
+    partitions = sorted(at for at, log in found.items() if not of_gaps or _has_gaps(index, _log(index, log, at), at))
     chosen = _chosen(partitions, asked)
     pending = _pending(opened, heads, set(chosen))
     positions = heads[INGEST].offsets() if INGEST in heads else {}
@@ -65,7 +64,7 @@ def coverage_bars(opened: OpenStream, index: WindowIndex, asked: Asked) -> dict[
                 "topic": at.topic,
                 "number": at.partition,
                 "position": str(positions[at]) if at in positions else None,
-                **_bar(index, found[at], at, pending.get(at, []), asked),
+                **_bar(index, _log(index, found[at], at), at, pending.get(at, []), asked),
             }
             for at in chosen
         ],
@@ -89,23 +88,19 @@ def _chosen(partitions: list[TopicPartition], asked: Asked) -> list[TopicPartiti
     return one
 
 
-def _has_gaps(index: WindowIndex, log: PartitionLog, at: TopicPartition) -> bool:
+def _has_gaps(index: WindowIndex, log: Log, at: TopicPartition) -> bool:
     """Whether the ingest is past offsets that no window has read. Takes little time, however many windows there are."""
-    known = _log(index, log, at, index.runs(at), [])
+    known = replace(log, segments=index.runs(at))
     start, until = bounds(known)
     # One pixel has the most remarkable state of all.
     return any(one.state in GAPS for one in bar(stretches(known, index.kinds, start, until), start, until, 1))
 
 
-def _log(
-    index: WindowIndex,
-    log: PartitionLog,
-    at: TopicPartition,
-    segments: Sequence[Segment],
-    pending: list[tuple[int, int, tuple[str, int]]],
-) -> Log:
+def _log(index: WindowIndex, log: PartitionLog, at: TopicPartition) -> Log:
+    """A partition without its windows."""
+    asked_for = index.asked_for(at)
     lost, skipped = (_gaps(index, at, kind) for kind in (GapKind.LOST, GapKind.SKIPPED))
-    return Log(log.start, log.end, segments, lost, skipped, pending)
+    return Log(log.start, log.end, (), lost, skipped, asked_for=(asked_for.start, asked_for.until))
 
 
 def _pending(
@@ -125,12 +120,12 @@ def _pending(
 
 def _bar(
     index: WindowIndex,
-    log: PartitionLog,
+    log: Log,
     at: TopicPartition,
     pending: list[tuple[int, int, tuple[str, int]]],
     asked: Asked,
 ) -> dict[str, Any]:
-    known = _log(index, log, at, index.segments(at), pending)
+    known = replace(log, segments=index.segments(at), pending=pending)
     first, last = bounds(known)
     start = first if asked.start is None else max(first, asked.start)
     until = last if asked.until is None else min(last, asked.until)

@@ -22,7 +22,7 @@ from tidemark.offsets.ranges import Interval
 class State(StrEnum):
     """What has become of an offset, the most remarkable first."""
 
-    # Between covered offsets, in no window, and still in Kafka.
+    # A hole (`ledger.holes`) that Kafka still has.
     HOLE = "hole"
     # A policy let the ingest jump over them: Kafka no longer had them, or the policy left them out.
     LOST = "lost"
@@ -36,7 +36,9 @@ class State(StrEnum):
     REPLAY = "replay"
     BACKFILL = "backfill"
     INGEST = "ingest"
-    # Before the first covered offset, or after the last.
+    # In no window, and before the beginning of the ingest: nobody has asked for them.
+    BEFORE = "before"
+    # In no window, and the ingest has not come to them.
     UNREAD = "unread"
 
 
@@ -53,7 +55,10 @@ Name = int | tuple[str, int]
 
 @dataclass(frozen=True)
 class Log:
-    """What is known of one partition. `start` and `end` are Kafka's, `pending` maps windows' names to their offsets."""
+    """What is known of one partition. `start` and `end` are Kafka's, `pending` maps windows' names to their offsets.
+
+    `asked_for`: what the ingest has had to read until now, as `holes.Ingest` says; empty where there is no ingest.
+    """
 
     start: int
     end: int
@@ -61,6 +66,7 @@ class Log:
     lost: Sequence[Interval] = ()
     skipped: Sequence[Interval] = ()
     pending: Sequence[tuple[int, int, tuple[str, int]]] = ()
+    asked_for: Interval = (0, 0)
 
 
 class Stretch(NamedTuple):
@@ -128,9 +134,7 @@ def _committed(log: Log, kinds: Mapping[int, LaneKind], start: int, until: int) 
 
 def _uncovered(log: Log, start: int, until: int) -> Iterator[Stretch]:
     """As `stretches`, of offsets in no window at all."""
-    edges = [log.start, *(edge for pair in (*log.lost, *log.skipped) for edge in pair)]
-    if log.segments:
-        edges += [log.segments[0].start, log.segments[-1].until]
+    edges = [log.start, *log.asked_for, *(edge for pair in (*log.lost, *log.skipped) for edge in pair)]
     inside = sorted({start, until, *(edge for edge in edges if start < edge < until)})
     for low, high in pairwise(inside):
         yield Stretch(low, high, _without_window(log, low), None)
@@ -143,8 +147,10 @@ def _without_window(log: Log, offset: int) -> State:
         return State.SKIPPED
     if offset < log.start:
         return State.EXPIRED
-    covered = bool(log.segments) and log.segments[0].start <= offset < log.segments[-1].until
-    return State.HOLE if covered else State.UNREAD
+    begin, position = log.asked_for
+    if offset >= position:
+        return State.UNREAD
+    return State.HOLE if offset >= begin else State.BEFORE
 
 
 def _holds(intervals: Sequence[Interval], offset: int) -> bool:

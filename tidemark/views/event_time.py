@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from tidemark.audit.report import jumped_over, shown
+from tidemark.audit.report import shown
 from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.errors import TopicUnknown
 from tidemark.ledger.book import Committed
+from tidemark.ledger.holes import jumped_over
 from tidemark.ledger.records import INGEST, Guarantee, LaneKind, Register
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.reading import Reading

@@ -35,6 +35,8 @@ class Fate(StrEnum):
     PASSED_OVER = "passed over"
     NOT_READ_YET = "not read yet"
     HOLE = "hole"
+    # Below the beginning of the ingest, in no window: nobody has asked for it.
+    BEFORE = "before the start"
     EXPIRED = "expired"
     NOT_YET = "not in the topic yet"
     GONE = "gone"
@@ -71,13 +73,14 @@ class Facts:
     """What is known of one offset.
 
     `slot`: None when Kafka has no such topic or partition, or only a later incarnation. `unknown`: Kafka was not asked, or
-    did not answer. `position`: the ingest's; None for a partition that it has not read. `chosen`: the stream reads it.
+    did not answer. `asked_for`: from where to where the ingest has had to read the partition until now, as `holes.Ingest`
+    says. `chosen`: the stream reads it.
     """
 
     slot: Slot | None
     chosen: bool = True
     unknown: bool = False
-    position: int | None = None
+    asked_for: tuple[int, int] = (0, 0)
     covering: Covering | None = None
     pending: bool = False
     gap: GapKind | None = None
@@ -98,15 +101,16 @@ def fate(offset: int, facts: Facts) -> Fate:
         return _GAPS[facts.gap]
     if not facts.chosen:
         return Fate.NOT_OF_THE_STREAM
-    below = facts.position is not None and offset < facts.position
+    begin, position = facts.asked_for
+    passed = None if offset >= position else Fate.HOLE if offset >= begin else Fate.BEFORE
     if facts.unknown:
-        return Fate.HOLE if below else Fate.NOT_READ_YET
+        return passed or Fate.NOT_READ_YET
     if facts.slot is None:
         return Fate.GONE
     if facts.slot in (Slot.EXPIRED, Slot.BEYOND):
         return Fate.EXPIRED if facts.slot == Slot.EXPIRED else Fate.NOT_YET
-    if below:
-        return Fate.HOLE
+    if passed is not None:
+        return passed
     return Fate.NO_MESSAGE if _is_none(facts.slot, facts.isolation) else Fate.NOT_READ_YET
 
 

@@ -151,6 +151,7 @@ def sentence(found: Located) -> str:
         Fate.NOT_READ_YET: _not_read(found),
         Fate.NO_MESSAGE: f"there is no message: {_none(found.kafka)}; the ingest will pass it",
         Fate.HOLE: f"no window has read it, and the ingest is past it, at {found.position}; a backfill can read it",
+        Fate.BEFORE: "no window has read it: it lies before the beginning of the ingest; a backfill can read it",
         Fate.EXPIRED: "no window has read it, and Kafka no longer holds it",
         Fate.NOT_YET: "not in the topic yet: at or above its end",
         Fate.GONE: "Kafka has no such topic or partition, or has recreated it; no window has read it",

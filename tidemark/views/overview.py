@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from tidemark.clients.kafka.retention import Moment, alarm, headroom, in_table
@@ -23,7 +24,7 @@ from tidemark.ledger.records import (
     WindowRange,
     next_offsets,
 )
-from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.runs.discovery import topics_now
 from tidemark.runs.forecasting import Forecasted, forecasts
 from tidemark.runs.open_stream import OpenStream
@@ -40,8 +41,11 @@ _RANGES = 10
 _WORDS = list(Word)
 
 
-def overview(opened: OpenStream) -> dict[str, Any]:
-    """Positions, ends and lag per partition; lanes; the newest windows. Raises Unreachable and the ledger's errors."""
+def overview(opened: OpenStream, holes: RangeSet | None = None) -> dict[str, Any]:
+    """Positions, ends and lag per partition; lanes; the newest windows. Raises Unreachable and the ledger's errors.
+
+    `holes`: those of the stream, which only the whole history tells. None: nobody has looked.
+    """
     book, source = opened.book, opened.stream.source
     found = book.register()
     lanes = _lanes(book, found[1]) if found else {}
@@ -70,6 +74,8 @@ def overview(opened: OpenStream) -> dict[str, Any]:
         "description": opened.stream.description,
         "sinks": [{"name": one.name, "type": one.type} for one in opened.stream.sinks],
         "status": _status(judged),
+        "holes": None if holes is None else [str(one) for one in islice(holes, _RANGES)],
+        "more_holes": 0 if holes is None else max(0, sum(1 for _ in holes) - _RANGES),
         # The timestamp of the oldest message that the ingest has not read, in ms since 1970; None where none is known.
         "unread_since": min((one.unread_since for one in forecasted.values() if one.unread_since), default=None),
         "latency": latency_shown(latencies(lately), told.latency_minutes, told.windows),

@@ -16,6 +16,7 @@ from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.errors import TidemarkError, WrongUse
 from tidemark.ledger.book import Stored
 from tidemark.ledger.erased import is_erased
+from tidemark.ledger.holes import Ingest
 from tidemark.ledger.incarnations import by_cuts
 from tidemark.ledger.lookup import Found
 from tidemark.ledger.newest import open_heads
@@ -106,6 +107,8 @@ def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Lo
     kafka = looked.slot
     ingest = heads.get(INGEST)
     position = ingest.head.offsets().get(at.partition) if ingest else None
+    # Kafka has nothing below the first window of a partition that was added later: that need not be read here.
+    asked_for = Ingest.of(register[1] if register else None, ingest.head if ingest else None).asked_for(at.partition)
     pending = _pending(opened, heads, at)
     covering = _covering(opened, found, at, rows)
     slot = kafka.slot if isinstance(kafka, InKafka) else None
@@ -113,7 +116,7 @@ def located(opened: OpenStream, at: Coordinate, *, all_sinks: bool = True) -> Lo
         slot,
         chosen=_chosen(source.partitions, at.partition) and looked.ours and source.reads(at.partition.topic),
         unknown=isinstance(kafka, str),
-        position=position,
+        asked_for=(asked_for.start, asked_for.until),
         covering=covering,
         pending=bool(pending),
         gap=newest_gap(found)[1].kind if found.gaps else None,

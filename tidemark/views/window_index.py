@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from tidemark.ledger.book import Book
 from tidemark.ledger.closed import closed_lanes
-from tidemark.ledger.records import Gap, LaneKind, Record, Register
+from tidemark.ledger.holes import Ingest, Reached, not_covered
+from tidemark.ledger.records import INGEST, Gap, LaneKind, Record, Register
 from tidemark.offsets.authority import Segment, segments_of
-from tidemark.offsets.ranges import RangeSet, TopicPartition
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 # Records in one read.
 _AT_ONCE = 500
@@ -37,6 +38,9 @@ class WindowIndex:
     # As it was at the last refresh; None for a stream that was never read.
     register: Register | None = None
     gaps: dict[TopicPartition, list[Gap]] = field(default_factory=dict)
+    # Where the ingest began and was, no further than the windows that are here.
+    ingest: Ingest = field(default_factory=lambda: Ingest({}, {}))
+    reached: Reached = field(default_factory=Reached)
     # Triples of start, until and generation.
     _covered: dict[TopicPartition, array[int]] = field(default_factory=dict)
     _segments: dict[TopicPartition, tuple[int, list[Segment]]] = field(default_factory=dict)
@@ -71,6 +75,8 @@ class WindowIndex:
                     # The parts begin with the lanes that were closed last.
                     break
             self._closed_lanes = register.closed
+        ingest = heads.get(INGEST)
+        self.ingest = Ingest.of(register, ingest.head if ingest else None)
 
     def add(self, record: Record, covers: RangeSet) -> None:
         """Add a committed window of a lane, after the lane's earlier ones."""
@@ -78,6 +84,7 @@ class WindowIndex:
         self.names[generation] = WindowName(record.lane, record.seq)
         self.kinds[generation] = record.kind
         self._seqs[record.lane] = record.seq
+        self.reached.add(record)
         # A window that writes some sinks alone does not take the offsets from the one that has read them into all.
         for at in covers.partitions if record.window.counts_for(None) else ():
             kept = self._covered.setdefault(at, array("q"))
@@ -94,6 +101,16 @@ class WindowIndex:
             triples = zip(*(iter(kept),) * 3, strict=True)
             known = self._segments[at] = (len(kept), segments_of(list(triples)))
         return known[1]
+
+    def holes(self) -> RangeSet:
+        """Every hole of the stream, by the windows that are here."""
+        covered = RangeSet.of_intervals((at, [(one.start, one.until) for one in self.runs(at)]) for at in self._covered)
+        jumped = RangeSet(gap.as_range() for gaps in self.gaps.values() for gap in gaps)
+        return not_covered(self.ingest, self.reached, covered | jumped)
+
+    def asked_for(self, at: TopicPartition) -> OffsetRange:
+        """What the ingest has had to read of a partition, as far as the windows that are here."""
+        return self.ingest.asked_for(at, self.reached.of(at))
 
     def runs(self, at: TopicPartition) -> list[Segment]:
         """The covered offsets of a partition, ascending, with a gap between any two, each with one of its generations."""

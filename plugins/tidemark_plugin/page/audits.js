@@ -79,7 +79,7 @@ function repair(one) {
     made.append(button(`Repair: replay ${found.offsets === "1" ? "the offset" : `the ${grouped(found.offsets)} offsets`} …`, start, "primary"));
   }
   if (found.holes.length) {
-    const says = "All offsets between windows that no window has read.";
+    const says = "All offsets that the ingest is past, and that no window has read.";
     made.append(button("Backfill the holes …", () => plan({ stream, kind: "backfill", conf: { holes: true }, says })));
   }
   return made.childElementCount ? made : null;

@@ -15,6 +15,7 @@ const MEANINGS = [
   ["lost", "lost"],
   ["skipped", "skipped"],
   ["expired", "expired before any window read it"],
+  ["before", "before the beginning of the ingest: nobody has asked for it"],
   ["unread", "unread"],
 ];
 const WORDS = Object.fromEntries(MEANINGS);
@@ -127,7 +128,7 @@ function choose(bar, from, until) {
   const planned = (kind) => () => plan({ stream, kind, conf: { ranges: text }, text: "ranges" });
   const buttons = element("span", undefined, "buttons");
   buttons.append(
-    act("Backfill …", planned("backfill"), states.some((one) => one === "hole" || one === "unread")),
+    act("Backfill …", planned("backfill"), states.some((one) => one === "hole" || one === "before" || one === "unread")),
     act("Replay …", planned("replay"), states.some((one) => REPLAYED.has(one))),
     act("Zoom in", () => zoom(bar, from, until)),
     act("Clear", () => {

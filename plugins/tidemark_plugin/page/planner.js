@@ -21,7 +21,7 @@ const WAYS = {
   dead_letters: ["Dead letters", ["dead_letters", "dead_letters_window", "since", "until_time"]],
   selection: ["Findings of an audit", ["selection"]],
   ignore_stored: ["Everything from the start", []],
-  holes: ["Holes between windows", []],
+  holes: ["Holes", []],
   everything_before: ["Everything before the first window", []],
 };
 const OF_KIND = {

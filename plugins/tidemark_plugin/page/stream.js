@@ -88,7 +88,9 @@ async function refresh() {
     const stream = await loadPatiently(url, () => {}, 2);
     const missing = stream.missing_topics.map((topic) => `Topic ${topic} does not exist.`);
     const late = stream.latency.sentence ? [`Latency: ${stream.latency.sentence}.`] : [];
-    say(problem, [...missing, ...late, ...stream.retention_alarms].join("\n"));
+    const more = stream.more_holes ? ` and ${grouped(stream.more_holes)} more ranges` : "";
+    const holes = (stream.holes ?? []).length ? [`Holes: no window has read ${stream.holes.join(", ")}${more}. A backfill of the holes reads them.`] : [];
+    say(problem, [...missing, ...holes, ...late, ...stream.retention_alarms].join("\n"));
     showStatus(document.getElementById("status"), stream.status);
     say(document.getElementById("description"), stream.description);
     showPartitions(stream);

@@ -162,6 +162,7 @@ def _audit(
             some,
             sums=sums_of(rows.blocks),
             block_size=size,
+            view=view,
         )
         places = list(_places(compared, rows, steps, letters, beside)) if to_read or not_read else []
     steps.begin("checking the ledger")
@@ -175,7 +176,11 @@ def _audit(
         # A replay of a block would take the rows of messages that compaction has removed.
         findings |= RangeSet(one for one in differing & held if one.partition.topic not in compacted)
         gone = differing - findings
-    findings -= without
+    # A verdict is about the ledger as it is now, whatever was committed meanwhile.
+    changed = opened.book.covered_since(view)
+    windows = opened.book.committed() if changed else view.windows
+    without = erased(windows)
+    findings -= without | changed
     report = AuditReport(
         stream=opened.book.stream,
         run=run,
@@ -200,8 +205,9 @@ def _audit(
         ledger_problems=(*verify(opened.book), *dict.fromkeys(lacking)),
         gaps=gaps,
         findings=opened.book.store_selection(findings) if findings else None,
+        changed=(covered & changed).count(),
         erased=(covered & without).count(),
-        tombstones=tombstone_reports(view.windows),
+        tombstones=tombstone_reports(windows),
     )
     auditing.store_report(opened, report)
     return report

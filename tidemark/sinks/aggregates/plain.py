@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from tidemark.clients.connections import Connections
-from tidemark.ledger.book import Standing
+from tidemark.ledger.book import Book, Standing
 from tidemark.ledger.lookup import Found
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.aggregates.computed import merged
+from tidemark.sinks.aggregates.computed import Aggregate, merged
 from tidemark.sinks.aggregates.rows import block_qualifier, qualifier, row_key
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.aggregates.table import MadeOfErased, aggregate_table, place_of, totals
+from tidemark.sinks.aggregates.table import AggregateTable, MadeOfErased, SteadyRows, Totals, aggregate_table, place_of
 from tidemark.sinks.contract import NO_KEY, Columns, Opened, PlainSink, UnderKey
 from tidemark.sinks.first_reads import reads_first
 from tidemark.sinks.hbase.table import StoredRow
@@ -76,11 +77,20 @@ class PlainAggregates(PlainSink):
         """Key and values of each key, without a coordinate."""
         aggregates = settings.aggregates(opened.fields)
         table = aggregate_table(opened.connections, settings.hbase, settings.table)
-        for key, values in totals(opened.book, table, aggregates):
+        # All of them as of one moment: so many keys are in memory at once.
+        for key, values in self._steady(opened.book, table, aggregates, limit):
             yield {
                 "key": {name: text(part) for name, part in zip(settings.key, key, strict=True)},
                 "values": {one.name: text(values.get(one.name)) for one in aggregates},
             }
+
+    @staticmethod
+    def _steady(book: Book, table: AggregateTable, aggregates: Sequence[Aggregate], limit: int) -> list[Totals]:
+        while True:
+            known = SteadyRows.of(book, table)
+            found = list(islice(known.totals(aggregates), limit))
+            if not known.erased_since():
+                return found
 
     def in_columns(
         self, settings: HBaseAggregatesSink, fields: Sequence[str], rows: Sequence[dict[str, Any]]

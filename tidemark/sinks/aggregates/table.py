@@ -1,21 +1,21 @@
 """A table of aggregates by key: makes, marks, writes and reads it. Readers see only contributions that count.
 
-Only an erasure removes cells from such a table. So a reader loads the ledger once, before the rows, and sees the
-contributions as of that moment, whatever is written or committed meanwhile; what is erased meanwhile may be missing.
+Only an erasure removes cells from such a table. So a reader loads the ledger before the rows, and sees the contributions
+as of that moment, whatever is written or committed meanwhile. After an erasure it goes on by what counts then.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any
 
 from tidemark.clients.connections import Connections, hbase_endpoint
 from tidemark.clients.hbase.gateway import Gateway, TableMissing
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import NOTHING, Book, Committed, Standing
+from tidemark.ledger.book import NOTHING, Book, Committed, Standing, View
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet
@@ -31,6 +31,12 @@ Put = tuple[bytes, bytes, bytes]
 
 # The generation whose contributions count in a column, by the column's qualifier; None for a column in which none counts.
 Counts = Callable[[bytes], int | None]
+
+# A key, and its totals.
+Totals = tuple[tuple[bytes | None, ...], dict[str, bytes]]
+
+# How many contributions are read between two looks at the ledger.
+_AT_A_TIME = 10_000
 
 # In the mark of a table, and in the places of receipts. Both lack it where contributions are those of windows.
 _BLOCK = "block_offsets"
@@ -162,21 +168,26 @@ class AggregateTable:
             return None
         return decode(cell) if timestamp == generation else None
 
-    def rows(self, counts: Counts, salts: Iterable[int] = range(SALTS)) -> Iterator[KeyRow]:
-        """Every key that has any cell."""
+    def some_rows(self, counts: Counts, salt: int, start: bytes, most: int) -> tuple[list[KeyRow], bytes | None]:
+        """The first keys with a salt, of so many contributions, and where the next ones begin; None after the last.
+
+        What an erasure removes meanwhile may be missing: see `SteadyRows`.
+        """
+        found: list[KeyRow] = []
+        size = 0
+        # Without a colon: `d:` would be the column whose qualifier is empty, not the family.
+        columns = [DATA_FAMILY.encode()]
         try:
-            for salt in salts:
-                scan = self._gateway.scan(
-                    self.table,
-                    *salt_range(salt),
-                    # Without a colon: `d:` would be the column whose qualifier is empty, not the family.
-                    columns=[DATA_FAMILY.encode()],
-                    include_timestamp=True,
-                )
-                for row, cells in scan:
-                    yield self._row(row, cells, counts)
+            for row, cells in self._gateway.scan(
+                self.table, start, salt_range(salt)[1], columns=columns, include_timestamp=True
+            ):
+                if size >= most:
+                    return found, row
+                found.append(self._row(row, cells, counts))
+                size += 1 + len(found[-1].contributions)
         except TableMissing:
-            return
+            return [], None
+        return found, None
 
     def _row(self, row: bytes, cells: Mapping[bytes, tuple[bytes, int]], counts: Counts) -> KeyRow:
         found, debris = {}, 0
@@ -331,19 +342,74 @@ def _wrote(table: str, block: Block, record: Record) -> bool:
     )
 
 
-def totals(
-    book: Book, table: AggregateTable, aggregates: Sequence[Aggregate], salts: Iterable[int] = range(SALTS)
-) -> Iterator[tuple[tuple[bytes | None, ...], dict[str, bytes]]]:
-    """Every key that any window contributes to, with the totals over all windows. Null values are absent."""
-    yield from totals_that_count(table, counting(book.committed(), table.table, table.block()), aggregates, salts)
+@dataclass(frozen=True)
+class AsOf:
+    """What counts in a table at a moment. `erasures`: how many windows had erased something by then."""
+
+    view: View
+    counts: Counts
+    erasures: int
+
+    @classmethod
+    def now(cls, book: Book, table: str, block: Block) -> AsOf:
+        view = book.view()
+        erasures = sum(1 for one in view.windows if one.erased)
+        # Spark's workers get this: the view only has to tell whether it is current.
+        return cls(replace(view, windows=[]), counting(view.windows, table, block), erasures)
 
 
-def totals_that_count(
-    table: AggregateTable, counts: Counts, aggregates: Sequence[Aggregate], salts: Iterable[int]
-) -> Iterator[tuple[tuple[bytes | None, ...], dict[str, bytes]]]:
-    """Like `totals`, with `counts` that the caller has read before."""
-    for row in table.rows(counts, salts):
-        if row.contributions:
-            # In one order, so that a sum of doubles is always the same.
-            states = [row.contributions[name].states for name in sorted(row.contributions)]
-            yield row.key, merged(aggregates, states)
+@dataclass(frozen=True)
+class SteadyRows:
+    """The keys of a table, each as of a moment at which the ledger was so. Runs in Spark's workers too.
+
+    Only an erasure removes cells, and only after its commit, with which it has made their contributions anew. So the ledger
+    is read again after each part of the rows. Once something was erased since, the part is read again, by what counts now.
+    """
+
+    book: Book
+    table: AggregateTable
+    block: Block
+    as_of: AsOf
+
+    @classmethod
+    def of(cls, book: Book, table: AggregateTable) -> SteadyRows:
+        block = table.block()
+        return cls(book, table, block, AsOf.now(book, table.table, block))
+
+    def rows(self, salts: Iterable[int] = range(SALTS), at_a_time: int = _AT_A_TIME) -> Iterator[KeyRow]:
+        known = self.as_of
+        for salt in salts:
+            start: bytes | None = salt_range(salt)[0]
+            while start is not None:
+                found, following = self.table.some_rows(known.counts, salt, start, at_a_time)
+                now = self._now(known)
+                if now.erasures != known.erasures:
+                    known = now
+                    continue
+                known = replace(known, view=now.view)
+                yield from found
+                start = following
+
+    def erased_since(self) -> bool:
+        """Whether something was erased after the moment from which these rows are."""
+        return self._now(self.as_of).erasures != self.as_of.erasures
+
+    def _now(self, known: AsOf) -> AsOf:
+        if not self.book.changed_since(known.view):
+            return known
+        return AsOf.now(self.book, self.table.table, self.block)
+
+    def totals(
+        self, aggregates: Sequence[Aggregate], salts: Iterable[int] = range(SALTS), at_a_time: int = _AT_A_TIME
+    ) -> Iterator[Totals]:
+        """Every key that any window contributes to, with the totals over all windows. Null values are absent."""
+        for row in self.rows(salts, at_a_time):
+            if row.contributions:
+                # In one order, so that a sum of doubles is always the same.
+                states = [row.contributions[name].states for name in sorted(row.contributions)]
+                yield row.key, merged(aggregates, states)
+
+
+def totals(book: Book, table: AggregateTable, aggregates: Sequence[Aggregate]) -> Iterator[Totals]:
+    """The totals of every key."""
+    return SteadyRows.of(book, table).totals(aggregates)

@@ -27,7 +27,7 @@ class SparkAggregates:
 
     def audit(self, audit: Audit, settings: HBaseAggregatesSink) -> Audited:
         whole = RangeSet(one for one in audit.in_kafka if one.partition.topic not in audit.compacted)
-        report, findings = audit_contributions(audit.spark, audit.opened, settings, audit.stored, whole, audit.some)
+        report, findings = audit_contributions(audit, settings, whole)
         return Audited(report, findings, None)
 
     def compare(self, comparing: Comparing, settings: HBaseAggregatesSink) -> PlaceComparison:

@@ -11,19 +11,19 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import and_
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.audit.comparison import MOST_EXAMPLES, NOT_GIVEN_NOW, WAS_NOT_GIVEN, Example, PlaceComparison
 from tidemark.audit.report import SHOWN_COORDINATES, PlaceReport
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet
-from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.aggregates.computed import Aggregate
 from tidemark.sinks.aggregates.rows import block_of, qualifier
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.aggregates.table import Layout, aggregate_table, counting
+from tidemark.sinks.aggregates.table import Layout, SteadyRows, aggregate_table
 from tidemark.sinks.first_reads import Block, FirstWindows
+from tidemark_spark.audit.comparing import Audit
 from tidemark_spark.audit.replays import AFTER, BECAUSE, BEFORE, COLUMNS, Comparing, counted
 from tidemark_spark.columns import INCARNATION, PARTITION, TOPIC
 from tidemark_spark.rows import outcomes
@@ -42,40 +42,35 @@ from tidemark_spark.sinks.aggregates.aggregating import (
 )
 from tidemark_spark.sinks.aggregates.reader import ACK, DEBRIS, QUALIFIER, WANTED, WHOLE, all_contributions
 
+_KINDS = ("missing", "different", "extra")
 # The last digits of a sum of doubles depend on the order of the numbers, and how many do on the size of these: large numbers
 # may add up to a small one. So this is of the sum of their absolute values.
 _TOLERANCE = 1e-9
 
 
-def audit_contributions(
-    spark: SparkSession,
-    opened: OpenStream,
-    sink: HBaseAggregatesSink,
-    stored: DataFrame,
-    in_kafka: RangeSet,
-    asked: RangeSet | None,
-) -> tuple[PlaceReport, RangeSet]:
-    """The report on one sink, and the offsets of the wrong windows. `stored`: the rows that Kafka's messages give.
+def audit_contributions(audit: Audit, sink: HBaseAggregatesSink, in_kafka: RangeSet) -> tuple[PlaceReport, RangeSet]:
+    """The report on one sink, and the offsets of the wrong units.
 
-    Units that are not among the offsets `asked` as a whole are left alone; None: all are looked at.
+    Only units are looked at that windows have read by the audit's view of the ledger: it expects nothing of later ones. If
+    the audit is of some offsets, only those among these as a whole.
     """
+    spark, opened = audit.spark, audit.opened
     aggregates = sink.aggregates(opened.stream.fields)
     keys = [key_name(number) for number, _ in enumerate(sink.key)]
-    windows = opened.book.committed()
     table = aggregate_table(opened.connections, sink.hbase, sink.table)
     block = table.block(sink.whole_blocks)
-    first = FirstWindows(windows)
+    first = FirstWindows(opened.book.committed() if audit.view is None else audit.view.windows)
     whole = first.intact(in_kafka, block)
     units = _units(whole, block)
-    looked_at = None if asked is None else _units(first.intact(asked, block), block)
+    looked_at = _units(first if audit.some is None else first.intact(audit.some, block), block)
 
-    counts = counting(windows, sink.table, block)
-    found = all_contributions(spark, table, counts, units, looked_at, len(keys), aggregates).persist()
+    steady = SteadyRows.of(opened.book, table)
+    found = all_contributions(spark, steady, units, looked_at, len(keys), aggregates).persist()
     debris = found.agg(F.coalesce(F.sum(DEBRIS), F.lit(0))).collect()[0][0]
     there = found.where(F.col(QUALIFIER).isNotNull())
     unproven = there.where(~F.col(WANTED)).count()
 
-    made = units.named(spark, _made(sink, aggregates, stored, whole, block))
+    made = units.named(spark, _made(sink, aggregates, audit.stored, whole, block))
     both = _joined(made, there.where(F.col(WANTED)), keys)
     same = reduce(and_, _same_values(aggregates))
     same = same & (_left(ROWS) == _right(ROWS)) & (_left(ACK) == _right(ACK)) & _right(WHOLE)
@@ -86,14 +81,16 @@ def audit_contributions(
         (_left(QUALIFIER).isNotNull() & _right(QUALIFIER).isNotNull() & ~same).alias("different"),
     )
     both = both.persist()
-    kinds = ("missing", "different", "extra")
-    numbers = both.agg(
-        F.count_if(~F.col("extra")).alias("expected"),
-        F.count_if(~F.col("missing")).alias("found"),
-        *(F.count_if(kind).alias(kind) for kind in kinds),
-    ).collect()[0]
-    at = {kind: _named(both.where(kind), keys) if numbers[kind] else () for kind in kinds}
-    wrong = both.where(" or ".join(kinds)).select(QUALIFIER).distinct().collect() if any(at.values()) else []
+    numbers = _numbers(both)
+    some = any(numbers[kind] for kind in _KINDS)
+    wrong = [row[0] for row in both.where(" or ".join(_KINDS)).select(QUALIFIER).distinct().collect()] if some else []
+    changed = audit.changed() if wrong else RangeSet()
+    judged = both
+    if meanwhile := {name for name in wrong if units.offsets(name) & changed}:
+        judged = both.where(~F.col(QUALIFIER).isin(list(meanwhile)))
+        wrong = [name for name in wrong if name not in meanwhile]
+        numbers = _numbers(judged)
+    at = {kind: _named(judged.where(kind), keys) if numbers[kind] else () for kind in _KINDS}
     both.unpersist()
     found.unpersist()
     report = PlaceReport(
@@ -110,7 +107,16 @@ def audit_contributions(
         different_at=at["different"],
         extra_at=at["extra"],
     )
-    return report, RangeSet(one for row in wrong for one in units.offsets(row[QUALIFIER]))
+    return report, RangeSet(one for name in wrong for one in units.offsets(name))
+
+
+def _numbers(compared: DataFrame) -> Row:
+    """How many contributions were expected and found, and how many there are of each kind of difference."""
+    return compared.agg(
+        F.count_if(~F.col("extra")).alias("expected"),
+        F.count_if(~F.col("missing")).alias("found"),
+        *(F.count_if(kind).alias(kind) for kind in _KINDS),
+    ).collect()[0]
 
 
 def compare_contributions(comparing: Comparing, sink: HBaseAggregatesSink) -> PlaceComparison:
@@ -124,15 +130,14 @@ def compare_contributions(comparing: Comparing, sink: HBaseAggregatesSink) -> Pl
     table = aggregate_table(opened.connections, sink.hbase, sink.table)
     block = sink.whole_blocks
     table.check(Layout(sink.key, aggregates, block))
-    windows = opened.book.committed()
-    read = FirstWindows(windows).intact(comparing.offsets, block)
+    read = FirstWindows(opened.book.committed()).intact(comparing.offsets, block)
     units = _units(read, block)
     keys = [key_name(number) for number, _ in enumerate(sink.key)]
 
     stored = outcomes.stored(comparing.messages)
     made = units.named(comparing.spark, _made(sink, aggregates, stored, read, block))
-    counts = counting(windows, sink.table, block)
-    found = all_contributions(comparing.spark, table, counts, units, units, len(keys), aggregates)
+    steady = SteadyRows.of(opened.book, table)
+    found = all_contributions(comparing.spark, steady, units, units, len(keys), aggregates)
     both = _joined(made, found.where(F.col(QUALIFIER).isNotNull()), keys)
     changed = (F.when(~same, F.lit(one.name)) for one, same in zip(aggregates, _same_values(aggregates), strict=True))
     before, after = _right(QUALIFIER), _left(QUALIFIER)

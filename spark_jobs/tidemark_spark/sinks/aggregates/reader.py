@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.aggregates.computed import Aggregate
 from tidemark.sinks.aggregates.settings import HBaseAggregatesSink
-from tidemark.sinks.aggregates.table import AggregateTable, Counts, aggregate_table, counting, totals_that_count
+from tidemark.sinks.aggregates.table import SteadyRows, aggregate_table
 from tidemark_spark.readers.places import of_text
 from tidemark_spark.readers.salts import read_by_salts
 from tidemark_spark.schemes.fields import SPARK_TYPES
@@ -31,8 +31,7 @@ def key_totals(spark: SparkSession, opened: OpenStream, sink: HBaseAggregatesSin
     """Key and values of each key, with their types."""
     aggregates = sink.aggregates(opened.stream.fields)
     table = aggregate_table(opened.connections, sink.hbase, sink.table)
-    # The ledger is read once, before the rows. This is enough, because nothing removes rows meanwhile.
-    reader = _Totals(table, counting(opened.book.committed(), sink.table, table.block()), aggregates)
+    reader = _Totals(SteadyRows.of(opened.book, table), aggregates)
     kinds = [*(SPARK_TYPES[opened.stream.fields[name]] for name in sink.key), *map(_spark_type, aggregates)]
     names = [*(key_name(number) for number, _ in enumerate(sink.key)), *_value_names(aggregates)]
     found = read_by_salts(spark, reader, pa.schema([(name, pa.binary()) for name in names]))
@@ -42,8 +41,7 @@ def key_totals(spark: SparkSession, opened: OpenStream, sink: HBaseAggregatesSin
 
 def all_contributions(
     spark: SparkSession,
-    table: AggregateTable,
-    counts: Counts,
+    steady: SteadyRows,
     wanted: Callable[[bytes], bool],
     asked: Callable[[bytes], bool] | None,
     keys: int,
@@ -67,7 +65,7 @@ def all_contributions(
             (DEBRIS, pa.int64()),
         ]
     )
-    return read_by_salts(spark, _Contributions(table, counts, wanted, asked, keys, aggregates), schema)
+    return read_by_salts(spark, _Contributions(steady, wanted, asked, keys, aggregates), schema)
 
 
 def _spark_type(one: Aggregate) -> str:
@@ -82,26 +80,24 @@ def _value_names(aggregates: Iterable[Aggregate]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Totals:
-    table: AggregateTable
-    counts: Counts
+    steady: SteadyRows
     aggregates: tuple[Aggregate, ...]
 
     def __call__(self, salts: list[int]) -> Iterator[tuple[Any, ...]]:
-        for key, values in totals_that_count(self.table, self.counts, self.aggregates, salts):
+        for key, values in self.steady.totals(self.aggregates, salts):
             yield (*key, *(values.get(one.name) for one in self.aggregates))
 
 
 @dataclass(frozen=True)
 class _Contributions:
-    table: AggregateTable
-    counts: Counts
+    steady: SteadyRows
     wanted: Callable[[bytes], bool]
     asked: Callable[[bytes], bool] | None
     keys: int
     aggregates: tuple[Aggregate, ...]
 
     def __call__(self, salts: list[int]) -> Iterator[tuple[Any, ...]]:
-        for row in self.table.rows(self.counts, salts):
+        for row in self.steady.rows(salts):
             for name, one in row.contributions.items():
                 if self.asked is not None and not self.asked(name):
                     continue

@@ -1,0 +1,121 @@
+"""A hole is one thing everywhere: in an audit, `ledger coverage`, a backfill of the holes, the status, and on the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, at, offsets
+from tidemark.audit.coverage import coverage
+from tidemark.audit.levels import Level
+from tidemark.clients.kafka.slots import Slot
+from tidemark.errors import WrongUse
+from tidemark.ledger.book import head_key, record_key
+from tidemark.ledger.holes import Ingest, holes
+from tidemark.ledger.records import LaneKind
+from tidemark.offsets.ranges import RangeSet
+from tidemark.runs import auditing, lanes
+from tidemark.runs.requests import BackfillRequest
+from tidemark.runs.selecting import select
+from tidemark.views.coverage_bars import Asked, coverage_bars
+from tidemark.views.fates import Facts, Fate, fate
+from tidemark.views.overview import overview
+from tidemark.views.window_index import WindowIndex
+
+LATER = TEXT.replace("start: earliest", "start: {offsets: {orders/0: 20, orders/1: 0}}")
+
+
+def said(made: StreamInMemory) -> dict[str, object]:
+    """What each place says of holes: as ranges, or as texts."""
+    book = made.opened.book
+    index = WindowIndex()
+    index.refresh(book)
+    bars = coverage_bars(made.opened, index, Asked(width=1000))["bars"]
+    report = auditing.audit_without_spark(made.opened, "audit", Level.LEDGER)
+    ingest = Ingest.seen(book.view())
+    try:
+        wanted = select(made.opened, BackfillRequest(reason="bug 17", holes=True)).ranges
+    except WrongUse:
+        wanted = RangeSet()
+    found = holes(book.committed(), ingest)
+    return {
+        "definition": [str(one) for one in found],
+        "page": [
+            f"{bar['partition']} [{one['from']}, {one['until']})"
+            for bar in bars
+            for one in bar["blocks"]
+            if one["state"] == "hole"
+        ],
+        "index": [str(one) for one in index.holes()],
+        "coverage": [str(part) for one in coverage(book.committed(), ingest) for part in one.holes],
+        "audit": [text for one in report.coverage for text in one.holes],
+        "backfill": [str(one) for one in wanted],
+        "status": overview(made.opened, found)["holes"],
+    }
+
+
+def backfill(made: StreamInMemory, wanted: RangeSet) -> None:
+    lane = lanes.open_selected(made.opened, LaneKind.BACKFILL, "some of it", wanted, "bug 17")
+    while lanes.plan_lane(made.opened, lane, "some of it") is not None:
+        made.process(lane, "some of it")
+    lanes.finish(made.opened, lane)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> StreamInMemory:
+    """The ingest begins at 20 in the first partition, and a backfill has read [5, 10) of what lies before."""
+    made = StreamInMemory(tmp_path, kafka=LookedAt(), text=LATER)
+    for end in (30, 40, 50):
+        made.ends((0, end), (0, 10))
+        made.ingest(f"run {end}")
+    backfill(made, offsets((0, 5, 10)))
+    return made
+
+
+def lose_a_window(made: StreamInMemory) -> None:
+    """As in a ledger that is damaged: the second window is gone, and nothing else has read its offsets."""
+    del made.store.values[record_key("ingest", 2)]
+    assert head_key("ingest") in made.store.values
+
+
+@pytest.mark.covers("N2")
+def test_what_nobody_has_asked_for_is_no_hole(made: StreamInMemory) -> None:
+    assert set(map(str, said(made).values())) == {"[]"}
+    book = made.opened.book
+    before = [one.before for one in coverage(book.committed(), Ingest.seen(book.view()))]
+    # Between the backfill and the ingest. Below it nobody has read anything.
+    assert before == [offsets((0, 10, 20)), RangeSet()]
+    index = WindowIndex()
+    index.refresh(book)
+    bar = coverage_bars(made.opened, index, Asked(width=1000))["bars"][0]
+    states = [(one["state"], one["from"], one["until"]) for one in bar["blocks"]]
+    assert [one for one in states if one[0] != "ingest"] == [
+        ("before", "0", "5"),
+        ("backfill", "5", "10"),
+        ("before", "10", "20"),
+    ]
+    # It is no gap either, by which the page chooses partitions.
+    assert coverage_bars(made.opened, index, Asked(width=1000, gaps=True))["bars"] == []
+    asked_for = Ingest.seen(book.view()).asked_for(at(0))
+    assert fate(12, Facts(Slot.MESSAGE, asked_for=(asked_for.start, asked_for.until))) == Fate.BEFORE
+
+
+@pytest.mark.covers("N2")
+def test_a_real_hole_is_one_everywhere(made: StreamInMemory) -> None:
+    lose_a_window(made)
+    found = said(made)
+    assert set(map(str, found.values())) == {"['orders/0 [30, 40)']"}, found
+    asked_for = Ingest.seen(made.opened.book.view()).asked_for(at(0))
+    assert fate(35, Facts(Slot.MESSAGE, asked_for=(asked_for.start, asked_for.until))) == Fate.HOLE
+
+
+def test_a_partition_that_was_added_later(made: StreamInMemory) -> None:
+    """It begins with its first window, and what Kafka had deleted before is no hole."""
+    made.ends((0, 50), (0, 10), (7, 12))
+    made.ingest("run 60")
+    assert set(map(str, said(made).values())) == {"[]"}
+
+
+def test_the_page_has_not_looked(made: StreamInMemory) -> None:
+    assert overview(made.opened)["holes"] is None

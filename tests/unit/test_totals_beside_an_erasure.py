@@ -1,0 +1,80 @@
+"""Totals of aggregates while an erasure commits: each number was committed at some moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.streams_in_memory import offsets
+from tests.support.sums_in_memory import Sums
+from tidemark.sinks.aggregates.computed import Aggregate
+from tidemark.sinks.aggregates.plain import PlainAggregates
+from tidemark.sinks.aggregates.rows import row_key
+from tidemark.sinks.aggregates.table import SteadyRows
+from tidemark.sinks.first_reads import Block
+
+N = (Aggregate("n", "count", None, "integer"),)
+HOST = b"host-1"
+
+
+@pytest.fixture(params=[None, 10])
+def sums(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sums:
+    """Ten offsets are of one key, ten of another; each message has a contribution of its own."""
+    block: Block = request.param
+    made = Sums(tmp_path, monkeypatch, block, lambda offset: row_key([HOST if offset < 10 else b"host-2"]))
+    made.ingest(10, 20)
+    return made
+
+
+def told(found: Iterator[tuple[tuple[bytes | None, ...], dict[str, bytes]]]) -> dict[bytes | None, int]:
+    return {key: int(values["n"]) for (key,), values in found}
+
+
+def erase_once(sums: Sums, offset: int) -> Callable[[], None]:
+    """Before the next row of a scan, unless it has erased before."""
+
+    def erase() -> None:
+        sums.cells.between = lambda: None
+        sums.erase(offset)
+
+    return erase
+
+
+def test_an_erasure_between_the_ledger_and_the_rows(sums: Sums) -> None:
+    reader = SteadyRows.of(sums.stream.opened.book, sums.table)
+    assert told(reader.totals(N)) == {HOST: 10, b"host-2": 10}
+    sums.erase(5)
+    # What this reader counts by is from before. The cells are no more.
+    assert told(reader.totals(N)) == {HOST: 9, b"host-2": 10}
+    assert reader.erased_since()
+
+
+@pytest.mark.parametrize("at_a_time", [1, 1_000])
+def test_an_erasure_amid_the_rows(sums: Sums, at_a_time: int) -> None:
+    reader = SteadyRows.of(sums.stream.opened.book, sums.table)
+    sums.cells.between = erase_once(sums, 5)
+    found = told(reader.totals(N, at_a_time=at_a_time))
+    # Each key as it was before, or after.
+    assert found[HOST] in (9, 10)
+    assert found[b"host-2"] == 10
+
+
+@pytest.mark.covers("N27")
+def test_the_results_are_as_of_one_moment(sums: Sums) -> None:
+    """What `tidemark results` gives."""
+    opened = sums.stream.opened
+    (settings,) = [one for one in opened.stream.sinks if one.name == "sums"]
+    sums.cells.between = erase_once(sums, 5)
+    rows = list(PlainAggregates().rows(opened, settings, 100))  # type: ignore[arg-type]
+    assert sorted(row["values"]["n"] for row in rows) == ["10", "9"]
+
+
+def test_a_commit_alone_changes_nothing(sums: Sums) -> None:
+    """A reader that has begun sees the contributions as of its beginning, whatever is committed."""
+    reader = SteadyRows.of(sums.stream.opened.book, sums.table)
+    sums.ingest(30)
+    sums.work(sums.replay(offsets((0, 0, 10)), "again"), "again")
+    assert told(reader.totals(N)) == {HOST: 10, b"host-2": 10}
+    assert not reader.erased_since()

@@ -1,0 +1,92 @@
+"""What a hole is: an offset that the ingest had to read, is past, and that no window has read or jumped over.
+
+The ingest had to read a partition from where it began there to its position. What lies before that was never asked for: a
+backfill may read any part of it, and the rest is no hole. This is the only definition, for audits, pages and commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tidemark.ledger.book import Committed, View
+from tidemark.ledger.records import INGEST, GapKind, Head, LaneKind, Record, Register
+from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
+
+
+@dataclass
+class Reached:
+    """From where to where the windows of the ingest reach in each partition, with what they have jumped over."""
+
+    _found: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def by(cls, records: Iterable[Record]) -> Reached:
+        found = cls()
+        for one in records:
+            found.add(one)
+        return found
+
+    def add(self, record: Record) -> None:
+        if record.kind != LaneKind.INGEST:
+            return
+        for one in (*(one.as_range() for one in record.window.ranges), *(one.as_range() for one in record.window.gaps)):
+            start, until = self._found.get(one.partition, (one.start, one.until))
+            self._found[one.partition] = min(start, one.start), max(until, one.until)
+
+    def of(self, at: TopicPartition) -> tuple[int, int] | None:
+        return self._found.get(at)
+
+    @property
+    def partitions(self) -> Iterable[TopicPartition]:
+        return self._found
+
+
+@dataclass(frozen=True)
+class Ingest:
+    """Where the ingest began, as the register says, and where it is, by partition."""
+
+    starts: Mapping[TopicPartition, int]
+    positions: Mapping[TopicPartition, int]
+
+    @classmethod
+    def of(cls, register: Register | None, head: Head | None) -> Ingest:
+        entry = register.lanes.get(INGEST) if register else None
+        starts = {one.at: one.offset for one in entry.start} if entry else {}
+        return cls(starts, head.offsets() if head is not None else {})
+
+    @classmethod
+    def seen(cls, view: View) -> Ingest:
+        """As a view of the ledger has it."""
+        return cls(cls.of(view.register, None).starts, view.ingested)
+
+    def asked_for(self, at: TopicPartition, reached: tuple[int, int] | None = None) -> OffsetRange:
+        """What the ingest has had to read of a partition until now; empty where that is nothing.
+
+        `reached`: what its windows reach over there, if that is known. A partition that was added later begins with them:
+        with the first offset that Kafka had then. In an earlier incarnation, the ingest has ended with them.
+        """
+        start = self.starts.get(at, reached[0] if reached else 0)
+        position = self.positions.get(at, reached[1] if reached else start)
+        return OffsetRange(at, min(start, position), position)
+
+
+def holes(windows: Iterable[Committed], ingest: Ingest) -> RangeSet:
+    """Every hole of a stream. What was erased is none, also where no window had read it."""
+    windows = list(windows)
+    lost, skipped = jumped_over(windows)
+    covered = RangeSet(one for window in windows for one in window.covers)
+    return not_covered(ingest, Reached.by(one.record for one in windows), covered | lost | skipped)
+
+
+def not_covered(ingest: Ingest, reached: Reached, covered: RangeSet) -> RangeSet:
+    """What the ingest has had to read until now, without what windows have covered or jumped over."""
+    partitions = {*ingest.positions, *reached.partitions}
+    return RangeSet(ingest.asked_for(at, reached.of(at)) for at in partitions) - covered
+
+
+def jumped_over(windows: Iterable[Committed]) -> tuple[RangeSet, RangeSet]:
+    """The offsets that committed windows name as lost, and those that they name as skipped."""
+    gaps = [gap for window in windows for gap in window.record.window.gaps]
+    lost = RangeSet(gap.as_range() for gap in gaps if gap.kind == GapKind.LOST)
+    return lost, RangeSet(gap.as_range() for gap in gaps if gap.kind == GapKind.SKIPPED)
