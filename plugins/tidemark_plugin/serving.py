@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from pydantic import BaseModel
 
 from tidemark.runs.requests import MOST_TEXT
+from tidemark.schemes import wording
 from tidemark_plugin.answers import Problem
 from tidemark_plugin.asking import Answer
 
@@ -89,7 +90,7 @@ def _log_in(request: Request) -> Response:
 async def wrong_value(_: Request, problem: Exception) -> Response:
     """What is wrong with the values of a request, in a sentence, as all other problems are."""
     errors = problem.errors() if isinstance(problem, RequestValidationError) else []
-    said = "; ".join(f"{one['loc'][-1] if one['loc'] else 'request'}: {one['msg']}" for one in errors)
+    said = "; ".join(f"{one['loc'][-1] if one['loc'] else 'request'}: {wording.said(one)}" for one in errors)
     return JSONResponse({"detail": said}, 422)
 
 

@@ -239,7 +239,7 @@ def test_the_calendar_and_the_answer_of_an_hour(client: TestClient, timed: Timed
     for path, status, said in (
         ("?since=yesterday", 400, "since: 'yesterday' is not a time"),
         ("/2026-11-21T13:30Z", 400, "hour: 2026-11-21T13:30Z: no hour begins then"),
-        ("?hours=169", 422, "less than or equal to 168"),
+        ("?hours=169", 422, "at most 168"),
     ):
         answer_of = client.get(api + path)
         assert (answer_of.status_code, said in answer_of.text) == (status, True), answer_of.text
@@ -384,7 +384,7 @@ def test_a_question_out_of_bounds_is_refused_by_its_name(client: TestClient, ask
     answer = client.get(f"/api/streams/orders/coverage?{asked}")
     assert answer.status_code == 422
     # A sentence, as for any other problem.
-    assert answer.json()["detail"].startswith(f"{asked.partition('=')[0]}: Input should be ")
+    assert answer.json()["detail"].startswith(f"{asked.partition('=')[0]}: expected ")
 
 
 def test_only_the_files_of_the_pages_are_served(client: TestClient) -> None:

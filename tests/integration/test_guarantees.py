@@ -174,7 +174,7 @@ def test_a_guarantee_that_does_not_exist_is_refused(make: Make) -> None:
     play = make(CDN)
     play.rewrite(guarantee="exactly_once")
     _, said = tidemark("status", str(play.file), code=2)
-    assert "guarantee: Input should be 'at_least_once', 'at_most_once' or 'none'" in said
+    assert "guarantee: expected 'at_least_once', 'at_most_once' or 'none'" in said
 
 
 @pytest.mark.covers("S3", "A06")

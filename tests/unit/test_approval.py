@@ -170,5 +170,5 @@ def test_a_second_person_is_needed_above_the_limit_and_only_there(
 
 @pytest.mark.parametrize(("key", "least"), [("approve_above", 0), ("max_records_per_second", 1)])
 def test_a_limit_below_its_least_is_refused(tmp_path: Path, key: str, least: int) -> None:
-    with pytest.raises(InvalidStreamFile, match=rf"limits.{key}: Input should be greater than or equal to {least}"):
+    with pytest.raises(InvalidStreamFile, match=rf"limits.{key}: expected a number of at least {least}"):
         StreamInMemory(tmp_path, text=f"{TEXT}limits:\n  {key}: {least - 1}\n")

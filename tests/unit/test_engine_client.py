@@ -97,9 +97,9 @@ def test_without_the_extra_spark_submit_starts_the_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"run": 3}, "run: Extra inputs are not permitted"),
-        ({"runs": 0}, "runs: Input should be greater than or equal to 1"),
-        ("yes", "engine: Input should be"),
+        ({"run": 3}, "run: unknown key"),
+        ({"runs": 0}, "runs: expected a number of at least 1"),
+        ("yes", "engine: expected a map with keys among runs"),
         ({"conf": {"spark.ssl.keyPassword": "canary"}}, "spark.ssl.keyPassword holds a secret"),
         ({"conf": {"spark.submit.deployMode": "cluster"}}, "expected client"),
     ],

@@ -273,8 +273,8 @@ def test_a_command_keeps_its_order_and_rate_for_those_who_go_on(
         selected.backfill("orders", ranges=["orders/0@0-900"], reason="bug 17", run_name=RUN, **options)
 
     for options, said in (
-        ({"order": "newst"}, "order: Input should be 'oldest' or 'newest'"),
-        ({"rate": 0}, "rate: Input should be greater than or equal to 1"),
+        ({"order": "newst"}, "order: expected 'oldest' or 'newest'"),
+        ({"rate": 0}, "rate: expected a number of at least 1"),
     ):
         with pytest.raises(WrongUse, match=said):
             run(**options)

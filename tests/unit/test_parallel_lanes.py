@@ -190,7 +190,7 @@ def test_all_lanes_are_paused_shown_and_cancelled_as_one(made: StreamInMemory) -
 
 @pytest.mark.parametrize("number", [0, 9, -1])
 def test_the_number_of_lanes_is_bounded(number: int) -> None:
-    with pytest.raises(WrongUse, match=r"lanes: Input should be (greater|less) than or equal to [18]"):
+    with pytest.raises(WrongUse, match=r"lanes: expected a number of at (least|most) [18]"):
         checked(BackfillRequest, {**ASKED, "lanes": number}, {})
 
 

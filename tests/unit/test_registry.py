@@ -239,11 +239,11 @@ def test_the_schema_file_is_part_of_the_digest(tmp_path: Path) -> None:
         ({}, "scheme.*: expected one of schema_file and registry"),
         ({"schema_file": "order.avsc", "registry": "our_registry"}, "expected one of schema_file and registry"),
         ({"schema_file": "nowhere.avsc"}, "nowhere.avsc cannot be read: No such file"),
-        ({"schema_file": "../order.avsc"}, "schema_file: String should match pattern"),
+        ({"schema_file": "../order.avsc"}, "schema_file: expected "),
         ({"schema_file": "orders.yaml"}, "the schema is not JSON"),
         ({"schema_file": "text.avsc"}, "the schema is not one of a record"),
         ({"schema_file": "order.avsc", "fields": {"name": "string"}}, "order.avsc has no field name; it has id"),
-        ({"registry": "https://registry"}, "registry: String should match pattern"),
+        ({"registry": "https://registry"}, "registry: expected "),
     ],
 )
 def test_a_scheme_that_names_no_schema_is_refused(tmp_path: Path, scheme: dict[str, Any], said: str) -> None:

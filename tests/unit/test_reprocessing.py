@@ -158,7 +158,7 @@ def test_a_run_with_two_lanes_is_paused_and_cancelled_as_one(made: StreamInMemor
 def test_what_no_window_has_read_cannot_be_read_again(way: str) -> None:
     with pytest.raises(WrongUse, match="mode reprocess needs ranges, records, records_file, or since/until_time"):
         asked(**{way: True})
-    with pytest.raises(WrongUse, match="mode: Input should be 'only_missing' or 'reprocess'"):
+    with pytest.raises(WrongUse, match="mode: expected 'only_missing' or 'reprocess'"):
         asked(mode="all", ranges="orders/0@0-40")
 
 

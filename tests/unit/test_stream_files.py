@@ -57,12 +57,12 @@ def test_a_stream_may_start_at_offsets(tmp_path: Path) -> None:
             "and 1970-01-21T18:40:44Z if it is milliseconds; write the time itself",
         ),
         ("{time: 1795244400000}", "2026-11-21T07:00:00Z if it is milliseconds"),
-        ("2026-11-21T07:00:00", "source.start: Input should have timezone info"),
+        ("2026-11-21T07:00:00", "source.start: expected a time with its zone"),
         ("'7 o''clock'", "source.start: expected earliest, latest, a time with its zone"),
         ("{offsets: {orders: 5}}", "source.start.offsets"),
-        ("{offsets: {orders/0: -1}}", "greater than or equal to 0"),
+        ("{offsets: {orders/0: -1}}", "at least 0"),
         ("{offsets: {other/0: 1}}", "start.offsets names other, which is not among the topics"),
-        ("{offsets: {}}", "at least 1"),
+        ("{offsets: {}}", "source.start.offsets: expected 1 or more entries"),
         ("{until: 3}", "source.start"),
     ],
 )
@@ -93,11 +93,14 @@ def test_a_minimal_file_has_defaults_and_a_digest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("stream: orders", "stream: Orders"), r"orders.yaml:1: stream: .*pattern"),
-        (("  topics: [orders]", "  topics: []"), r"orders.yaml:3: source.topics: .*at least 1"),
+        (("stream: orders", "stream: Orders"), r"orders.yaml:1: stream: .*expected a"),
+        (("  topics: [orders]", "  topics: []"), r"orders.yaml:3: source.topics: .*1 or more entries"),
         (("  topics: [orders]", "  topics: [a, a]"), r"orders.yaml:2: source: a topic is named twice"),
-        (("  topics: [orders]", "  topics: ['a b']"), r"orders.yaml:3: source.topics.0: .*pattern.*found 'a b'"),
-        (("  topics: [orders]", "  topic: orders"), r"orders.yaml:3: source.topic: Extra inputs are not permitted"),
+        (
+            ("  topics: [orders]", "  topics: ['a b']"),
+            r"orders.yaml:3: source.topics.0: expected the name of .*'a b'",
+        ),
+        (("  topics: [orders]", "  topic: orders"), r"orders.yaml:3: source.topic: unknown key"),
         (
             ("  topics: [orders]", "  start: latest"),
             r"orders.yaml:2: source: expected one of .*, found none of them",
@@ -108,11 +111,11 @@ def test_a_minimal_file_has_defaults_and_a_digest(tmp_path: Path) -> None:
         ),
         (("  topics: [orders]", "  topics: [orders]\n  exclude: [o.*]"), r"source: exclude goes with pattern"),
         (("  topics: [orders]", "  pattern: '('"), r"orders.yaml:3: source.pattern: not a regular expression"),
-        (("  topics: [orders]", "  partitions: {orders: []}"), r"source.partitions.orders: .*at least 1"),
+        (("  topics: [orders]", "  partitions: {orders: []}"), r"source.partitions.orders: .*1 or more entries"),
         (("  topics: [orders]", "  partitions: {orders: [0, 0]}"), r"source: partitions: one of orders is named twice"),
         (
             ("  topics: [orders]", "  topics: [orders]\n  end: earliest"),
-            r"orders.yaml:4: source.end: Extra inputs are not permitted",
+            r"orders.yaml:4: source.end: unknown key",
         ),
         (
             ("  topics: [orders]", "  topics: [orders]\n  by_topic: {other: {on_deleted: leave}}"),
@@ -120,20 +123,23 @@ def test_a_minimal_file_has_defaults_and_a_digest(tmp_path: Path) -> None:
         ),
         (
             ("  topics: [orders]", "  topics: [orders]\n  on_recreated: always"),
-            r"orders.yaml:4: source.on_recreated: Input should be 'fail' or 'accept'",
+            r"orders.yaml:4: source.on_recreated: expected 'fail' or 'accept'",
         ),
         (
             ("  topics: [orders]", "  topics: [orders]\n  start: first"),
             r"orders.yaml:4: source.start: expected earliest, latest, a time with its zone .*'first'",
         ),
         (("    id: integer", "    id: int"), r"orders.yaml:7: scheme.fields.id: .*'integer'.*'int'"),
-        (("  type: json", "  type: xml"), r"orders.yaml:4: scheme: .*'regex', 'json'"),
+        (
+            ("  type: json", "  type: xml"),
+            r"orders.yaml:4: scheme: the type 'xml' is unknown; types here are: regex, json, ",
+        ),
         (("    table: orders", "    table: orders_dead"), r"'orders_dead' is named for two purposes"),
         (("    table: orders", "    table: tidemark_ledger"), r"'tidemark_ledger' is named for two purposes"),
         (("    table: orders", "    table: stream_kafka_offsets"), r"'stream_kafka_offsets' is named for two purposes"),
-        (("dead_letters:", "unknown: 1\ndead_letters:"), r"orders.yaml:11: unknown: Extra inputs are not permitted"),
+        (("dead_letters:", "unknown: 1\ndead_letters:"), r"orders.yaml:11: unknown: unknown key"),
         (("    table: orders\n", "    table: orders\n    table: b\n"), r"orders.yaml:11: table: .*a second time"),
-        (("stream: orders", "stream: [1"), r"orders.yaml: not YAML"),
+        (("stream: orders", "stream: [1"), r"orders.yaml:2: not YAML: expected .* but got ':'"),
         (("    table: orders\n", "    table: orders\n  - type: hbase\n    table: b\n"), r"two have the name 'hbase'"),
     ],
 )
@@ -145,8 +151,8 @@ def test_a_mistake_is_named_with_its_line(tmp_path: Path, change: tuple[str, str
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        (r'engine: {conf: {"a\r\x1e\n\0": ""}}', r":13: engine\.conf\.a\\r\\x1e\\n\\x00: String should match"),
-        (r'"a\nb": 1', r":13: a\\nb: Extra inputs are not permitted \(found 1\)"),
+        (r'engine: {conf: {"a\r\x1e\n\0": ""}}', r":13: engine\.conf\.a\\r\\x1e\\n\\x00: expected "),
+        (r'"a\nb": 1', r":13: a\\nb: unknown key.*\(found 1\)"),
         ('"a\\nb": 1\n"a\\nb": 2', r":14: a\\nb: the key stands here a second time"),
     ],
 )
@@ -172,13 +178,13 @@ def test_each_mistake_has_one_line_whatever_characters_its_key_has(tmp_path: Pat
             "audit:\n  after_commit: some",
             r":15: audit.after_commit: .*'ledger', 'source', 'sinks', 'full' or 'recompute'",
         ),
-        ("audit:\n  hours: 0", r":15: audit.hours: .*equal to 1"),
-        ("engine:\n  retry_delay_seconds: 99999999999999", r":15: engine.retry_delay_seconds: .*equal to 604800"),
-        ("engine:\n  timeout_minutes: 99999999999999", r":15: engine.timeout_minutes: .*equal to 44640"),
-        ("engine:\n  replay_timeout_minutes: 0", r":15: engine.replay_timeout_minutes: .*equal to 1"),
-        ("engine:\n  pool: ''", r":15: engine.pool: .*at least 1 character"),
-        ("engine:\n  replay_pool: ''", r":15: engine.replay_pool: .*at least 1 character"),
-        ('description: "\\0"', r":14: description: .*pattern"),
+        ("audit:\n  hours: 0", r":15: audit.hours: .*at least 1"),
+        ("engine:\n  retry_delay_seconds: 99999999999999", r":15: engine.retry_delay_seconds: .*at most 604800"),
+        ("engine:\n  timeout_minutes: 99999999999999", r":15: engine.timeout_minutes: .*at most 44640"),
+        ("engine:\n  replay_timeout_minutes: 0", r":15: engine.replay_timeout_minutes: .*at least 1"),
+        ("engine:\n  pool: ''", r":15: engine.pool: .*1 or more characters"),
+        ("engine:\n  replay_pool: ''", r":15: engine.replay_pool: .*1 or more characters"),
+        ('description: "\\0"', r":14: description: .*expected a"),
     ],
 )
 def test_what_airflow_could_not_build_a_dag_from_is_named_with_its_line(tmp_path: Path, part: str, said: str) -> None:
@@ -200,8 +206,8 @@ def test_what_airflow_reads_as_a_schedule_is_one(tmp_path: Path, cron: str) -> N
     [
         (("    table: orders\n", "    table: {{ params.table }}\n"), r"orders.yaml:10: a map stands .*in quotes"),
         (("    table: orders\n", "    ? [a, b]\n    : 1\n"), r"orders.yaml:10: a list stands .*in quotes"),
-        (("dead_letters:", "x: &a [*a]\ndead_letters:"), r"orders.yaml:11: x: Extra inputs are not permitted"),
-        (("  topics: [orders]", "  topics: &a [*a]"), r"orders.yaml:3: source.topics.0: .*valid string"),
+        (("dead_letters:", "x: &a [*a]\ndead_letters:"), r"orders.yaml:11: x: unknown key"),
+        (("  topics: [orders]", "  topics: &a [*a]"), r"orders.yaml:3: source.topics.0: expected a text"),
         (("stream: orders", f"stream: {'[' * 3000}{']' * 3000}"), r"orders.yaml: brackets .*deeper"),
         (("stream: orders", "stream: !!bool orders"), r"orders.yaml: not YAML"),
         (("stream: orders", "stream: !!timestamp orders"), r"orders.yaml: not YAML"),
@@ -215,7 +221,7 @@ def test_what_only_yaml_takes_is_refused_too(tmp_path: Path, change: tuple[str, 
 def test_aliases_of_aliases_do_not_hold_up_the_reading(tmp_path: Path) -> None:
     """Each list has the one before it ten times: written out, they would be 10 to the 40th values."""
     lists = "".join(f"x{number}: &x{number} [{', '.join([f'*x{number - 1}'] * 10)}]\n" for number in range(1, 41))
-    with pytest.raises(InvalidStreamFile, match="x40: Extra inputs are not permitted"):
+    with pytest.raises(InvalidStreamFile, match="x40: unknown key"):
         loaded(tmp_path, f"x0: &x0 [a]\n{lists}{MINIMAL}")
 
 
@@ -253,13 +259,13 @@ def test_an_error_budget_is_a_number_a_share_or_both(
     ("given", "said"),
     [
         ("{}", "give `number`, `share` or both"),
-        ("{number: -1}", "max_invalid.number: .*greater than or equal to 0"),
+        ("{number: -1}", "max_invalid.number: .*at least 0"),
         ("{number: 2.5}", "max_invalid.number"),
-        ("{share: 1.01}", "max_invalid.share: .*less than or equal to 1"),
+        ("{share: 1.01}", "max_invalid.share: .*at most 1"),
         ("{share: .nan}", "max_invalid.share: .*finite number"),
-        ("{share: 5%}", "max_invalid.share: .*valid number"),
+        ("{share: 5%}", "max_invalid.share: expected a number"),
         ("20", "limits.max_invalid"),
-        ("{percent: 5}", "max_invalid.percent: Extra inputs"),
+        ("{percent: 5}", "max_invalid.percent: unknown key"),
     ],
 )
 def test_an_error_budget_that_means_nothing_is_refused(tmp_path: Path, given: str, said: str) -> None:
@@ -310,7 +316,7 @@ def test_a_sink_in_kafka(tmp_path: Path) -> None:
         ("topic: a, key: customer", "names the field customer, which the stream does not have"),
         ("topic: a, value: customer", "names the field customer"),
         ("topic_field: customer, topics: [a]", "names the field customer"),
-        ("topic: a, key: _value", "key: .*pattern"),
+        ("topic: a, key: _value", "key: expected the name of a field, or _key"),
         ("topic: a}\n  - {type: kafka, name: more, topic: a", "topic a is named by two sinks"),
     ],
 )
@@ -368,7 +374,7 @@ def test_how_a_table_is_made(tmp_path: Path) -> None:
     [
         ("columns: {customer: c}", "columns names customer, which the stream does not have"),
         ("columns: {id: paid}", "two fields would be in the column paid"),
-        ("columns: {id: _packed}", "columns.id: .*pattern"),
+        ("columns: {id: _packed}", "columns.id: expected the name of a field"),
         ("columns: {id: n}\n    packed: true", "packed and columns exclude each other"),
         ("regions: 5", "regions: "),
     ],
@@ -392,7 +398,7 @@ def test_a_sink_with_the_newest_value_of_each_key(tmp_path: Path) -> None:
     ("said", "why"),
     [
         ("table: state", "key: "),
-        ("table: state, key: []", "key: .*at least 1"),
+        ("table: state, key: []", "key: .*1 or more entries"),
         ("table: state, key: [id, id]", "a field is named twice"),
         ("table: state, key: customer", "names the field customer, which the stream does not have"),
         ("table: state, key: id, regions: 3", "regions: "),
@@ -437,14 +443,14 @@ def test_a_sink_with_aggregates(tmp_path: Path) -> None:
     [
         ("key: id", "values: "),
         ("key: id, values: {orders: count}, regions: 3", "regions: "),
-        ("key: id, values: {}", "values: .*at least 1"),
-        ("key: id, values: {orders: count}, block_offsets: 0", "block_offsets: .*greater than or equal to 1"),
-        ("key: id, values: {orders: count}, block_offsets: windows", "block_offsets: Input should be 'window'"),
+        ("key: id, values: {}", "values: .*1 or more entries"),
+        ("key: id, values: {orders: count}, block_offsets: 0", "block_offsets: .*at least 1"),
+        ("key: id, values: {orders: count}, block_offsets: windows", "block_offsets: expected 'window'"),
         ("key: customer, values: {orders: count}", "names the field customer, which the stream does not have"),
         ("key: id, values: {orders: {sum: customer}}", "names the field customer, which the stream does not have"),
         ("key: id, values: {id: count}", "more than one field is named 'id'"),
         ("key: id, values: {orders: {sum: id, max: id}}", "values.orders"),
-        ("key: id, values: {orders: number}", "values.orders: Input should be 'count'"),
+        ("key: id, values: {orders: number}", "values.orders: expected 'count'"),
         ("key: id, values: {mean: {avg: id}}", "values.mean"),
         (
             "key: id, values: {paid2: {sum: paid}}",
@@ -487,18 +493,18 @@ def test_a_topic_of_the_same_name_elsewhere_is_not_the_one_that_is_read(tmp_path
 )
 def test_a_producers_setting_that_is_not_among_the_allowed_is_refused_by_name(tmp_path: Path, setting: str) -> None:
     name = setting.partition(":")[0]
-    with pytest.raises(InvalidStreamFile, match=rf"settings\.{name}: Extra inputs are not permitted"):
+    with pytest.raises(InvalidStreamFile, match=rf"settings\.{name}: unknown key"):
         with_kafka(tmp_path, f"topic: out, settings: {{{setting}}}")
 
 
 @pytest.mark.parametrize(
     ("setting", "why"),
     [
-        ("acks: 1", r"settings\.acks: Input should be 'all'"),
-        ("acks: '0'", r"settings\.acks: Input should be 'all'"),
-        ("compression.type: zstd", r"settings\.compression\.type: Input should be 'none' or 'gzip'"),
-        ("linger.ms: '5'", r"settings\.linger\.ms: .*valid integer"),
-        ("linger.ms: -1", r"settings\.linger\.ms: .*greater than or equal to 0"),
+        ("acks: 1", r"settings\.acks: expected 'all'"),
+        ("acks: '0'", r"settings\.acks: expected 'all'"),
+        ("compression.type: zstd", r"settings\.compression\.type: expected 'none' or 'gzip'"),
+        ("linger.ms: '5'", r"settings\.linger\.ms: expected a whole number"),
+        ("linger.ms: -1", r"settings\.linger\.ms: .*at least 0"),
         ("delivery.timeout.ms: 20000", r"has to be at least linger\.ms and request\.timeout\.ms together"),
     ],
 )
@@ -547,7 +553,7 @@ def test_limits_of_patterns_that_are_none_are_refused(tmp_path: Path, key: str, 
     given = loaded(tmp_path, with_scheme(**scheme)).stream.scheme
     assert isinstance(given, RegexScheme)
     assert (given.max_line_bytes, given.max_match_ms) == (16_777_216, 1_000)
-    with pytest.raises(InvalidStreamFile, match=rf"scheme\.(regex\.)?{key}: Input should be .*found {wrong!r}"):
+    with pytest.raises(InvalidStreamFile, match=rf"scheme\.(regex\.)?{key}: expected .*found {wrong!r}"):
         loaded(tmp_path, with_scheme(**scheme, **{key: wrong}))
 
 
@@ -613,12 +619,12 @@ def test_the_fields_of_a_scheme_are_its_own_and_then_what_it_keeps(
 @pytest.mark.parametrize(
     ("scheme", "said"),
     [
-        ({"type": "raw", "fields": {"a": "string"}}, "scheme.fields: Extra inputs are not permitted"),
+        ({"type": "raw", "fields": {"a": "string"}}, "scheme.fields: unknown key"),
         ({"type": "raw", "keep": ["key"]}, r"scheme.raw: more than one field is named 'key' \(in whatever case\)"),
         ({"type": "string", "keep": ["size"]}, "scheme.keep: .*'key', 'value', 'headers'.*found 'size'"),
         ({"type": "string", "keep": ["key", "key"]}, "scheme.keep: a part is named twice"),
-        ({"type": "string", "keep": {"_k": "key"}}, "scheme.keep.*pattern"),
-        ({"type": "string", "keep": "key"}, "scheme.keep: .*dictionary"),
+        ({"type": "string", "keep": {"_k": "key"}}, "scheme.keep._k: expected the name of a field"),
+        ({"type": "string", "keep": "key"}, "scheme.keep: expected a map"),
         ({"type": "json", "fields": {"id": "integer", "ID": "string"}}, "more than one field is named 'id'"),
         ({"type": "json", "fields": {"id": "binary"}}, "scheme.fields.id: .*'integer'.*'binary'"),
         ({"type": "json", "fields": {"id": "integer"}, "unknown": True}, "scheme.unknown: .*'drop' or 'keep'"),
@@ -632,10 +638,10 @@ def test_the_fields_of_a_scheme_are_its_own_and_then_what_it_keeps(
         ({"type": "json", "schema": "id INT, `a b` INT"}, "scheme.schema: 'a b' cannot be the name of a field"),
         ({"type": "json", "schema": "id INT, key INT", "keep": ["key"]}, "more than one field is named 'key'"),
         ({"type": "json", "schema": "unknown INT", "unknown": "keep"}, "makes a field 'unknown'|is named 'unknown'"),
-        ({"type": "delimited", "fields": {}}, "scheme.fields: .*at least 1"),
-        ({"type": "delimited", "fields": {"a": "string"}, "separator": ""}, "scheme.separator: .*at least 1"),
+        ({"type": "delimited", "fields": {}}, "scheme.fields: .*1 or more entries"),
+        ({"type": "delimited", "fields": {"a": "string"}, "separator": ""}, "scheme.separator: .*1 or more characters"),
         ({"type": "delimited", "fields": {"a": "string"}, "separator": '","'}, "the separator holds the quote '\"'"),
-        ({"type": "delimited", "fields": {"a": "string"}, "quote": "''"}, "scheme.quote: .*at most 1"),
+        ({"type": "delimited", "fields": {"a": "string"}, "quote": "''"}, "scheme.quote: .*no more than 1 characters"),
         ({"type": "delimited", "fields": {"a": "timestamp"}}, "`timestamp` has to say the form of its times"),
     ],
 )
@@ -645,7 +651,7 @@ def test_a_scheme_that_means_nothing_is_refused(tmp_path: Path, scheme: dict[str
 
 
 def test_an_end_cannot_be_configured(tmp_path: Path) -> None:
-    with pytest.raises(InvalidStreamFile, match=r"source\.end: Extra inputs"):
+    with pytest.raises(InvalidStreamFile, match=r"source\.end: unknown key"):
         loaded(tmp_path, MINIMAL.replace("  topics: [orders]", "  topics: [orders]\n  end: earliest"))
 
 
@@ -664,10 +670,10 @@ def test_a_pattern_takes_whole_names_and_never_kafkas_own_topics() -> None:
     [
         ("{}", "orders.yaml:13: explode: expected one of lines and json_array"),
         ('{lines: "\\n", json_array: true}', "explode: expected one of lines and json_array"),
-        ('{lines: ""}', "explode.lines: String should have at least 1 character"),
+        ('{lines: ""}', "explode.lines: expected a text of 1 or more characters"),
         ("{json_array: false}", "explode.json_array: expected true .* or the key under which the array stands"),
         ("{json_array: 1}", "explode.json_array"),
-        ("{csv: true}", "explode.csv: Extra inputs are not permitted"),
+        ("{csv: true}", "explode.csv: unknown key"),
     ],
 )
 def test_a_way_to_explode_that_means_nothing_is_refused(tmp_path: Path, explode: str, said: str) -> None:
@@ -697,11 +703,11 @@ ROWS = "SELECT _topic, _incarnation, _partition, _offset, _index"
         ({"sql": "SELECT * FROM orders -- not of messages"}, "transform.sql: expected a query of `messages`"),
         ({"sql": "SELECT id FROM messages"}, "the query does not give _topic; it has to give _topic, _incarnation,"),
         ({"sql": f"{ROWS} FROM messages"}, "the query does not give id"),
-        ({"function": "own.rows"}, "transform.function: String should match pattern"),
-        ({"function": "own:rows", "fields": {}}, "transform.fields: Dictionary should have at least 1 item"),
+        ({"function": "own.rows"}, "transform.function: expected "),
+        ({"function": "own:rows", "fields": {}}, "transform.fields: expected 1 or more entries"),
         (
             {"function": "own:rows", "fields": {"id": "decimal"}},
-            "transform.fields.id: Input should be 'string', 'integer'",
+            "transform.fields.id: expected 'string', 'integer'",
         ),
         ({"function": "own:rows", "fields": {"id": "integer", "ID": "string"}}, "more than one field is named 'id'"),
     ],
@@ -769,8 +775,8 @@ def test_tables_of_records(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ("{table: late, offset: offset}", "record_tables.*offset: .*pattern"),
-        ("{table: 'a:b:c'}", "record_tables.*table: .*pattern"),
+        ("{table: late, offset: offset}", "record_tables.*offset: .*expected a"),
+        ("{table: 'a:b:c'}", "record_tables.*table: .*expected a"),
         ("{hbase: other}", "record_tables.*table: "),
         ("{table: late}, {table: late, hbase: other}", "record_tables: two have the table 'late'; name it once"),
     ],

@@ -8,10 +8,16 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from tidemark.ledger.contract import LedgerSettings
-from tidemark.schemes.parts import ConnectionName, Part, Table
+from tidemark.schemes.parts import ConnectionName, Part, Table, form
 
 # What other tools call the reader of offsets. In ZooKeeper it is a part of a path, where `.` and `..` mean others.
-Group = Annotated[str, Field(pattern=r"^[^./\x00-\x1f\x7f][^/\x00-\x1f\x7f]*$", max_length=200)]
+Group = Annotated[
+    str,
+    form(
+        r"^[^./\x00-\x1f\x7f][^/\x00-\x1f\x7f]*$", "a name without / and control characters, which begins with no dot"
+    ),
+    Field(max_length=200),
+]
 
 
 class HBaseLedger(LedgerSettings):
@@ -39,7 +45,9 @@ class HBaseLedger(LedgerSettings):
         return [table for table in (self.table, self.offsets_table) if table]
 
 
-NodePath = Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", max_length=200)]
+NodePath = Annotated[
+    str, form(r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$", "the path of a node, as /tidemark/orders"), Field(max_length=200)
+]
 
 
 class StormNodes(Part):

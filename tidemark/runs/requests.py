@@ -17,6 +17,8 @@ from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import Named, parse_ranges, parse_records
 from tidemark.offsets.shares import MOST_SEED, share_or_none
 from tidemark.offsets.times import read_time
+from tidemark.schemes import wording
+from tidemark.schemes.parts import form
 from tidemark.streams.audits import LevelName
 
 
@@ -53,7 +55,7 @@ WINDOW_PATTERN = r"^([A-Za-z0-9-]{1,60}(/[0-9]{1,19})?)?$"
 _Lines = Annotated[str, AfterValidator(_fits)]
 _Path = Annotated[str, Field(max_length=MOST_PATH)]
 _Reason = Annotated[str, Field(min_length=LEAST_REASON, max_length=MOST_REASON)]
-_Digest = Annotated[str, Field(pattern=DIGEST_PATTERN)]
+_Digest = Annotated[str, form(DIGEST_PATTERN, "the 64 hexadecimal digits that a plan or a stored selection has")]
 _Share = Annotated[str, Field(max_length=10), AfterValidator(share_or_none)]
 _Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
 _IfNone = Literal["fail", "end"]
@@ -207,7 +209,7 @@ class ReplayRequest(_Request):
     window: _Window = ""
     dead_letters: Annotated[str, Field(max_length=200)] = ""
     # Only with `dead_letters`, as are the two times if both are given: of those that this lane or window made.
-    dead_letters_window: Annotated[str, Field(pattern=WINDOW_PATTERN)] = ""
+    dead_letters_window: Annotated[str, form(WINDOW_PATTERN, "a lane, or one of its windows as LANE/NUMBER")] = ""
     selection: _Digest = ""
     ignore_stored: bool = False
     # Write these sinks alone; the others, and the dead letters, stay as they are. Empty: all.
@@ -351,7 +353,7 @@ def checked(kind: type[Request], values: Mapping[str, Any], sent: Mapping[str, A
         return kind.model_validate({name: values[name] for name in kind.model_fields if name in values})
     except ValidationError as problem:
         lines = [
-            f"{'.'.join(map(str, error['loc'])) or 'request'}: {error['msg'].removeprefix('Value error, ')}"
-            for error in problem.errors()
+            f"{'.'.join(map(str, error['loc'])) or 'request'}: {wording.said(error, kind)}"
+            for error in wording.errors(problem)
         ]
         raise WrongUse("; ".join(lines)) from None

@@ -19,6 +19,7 @@ from tidemark.clients.connections import Connection
 from tidemark.engine import client
 from tidemark.engine.address import socket_path
 from tidemark.errors import PYSPARK, PackageMissing, WrongUse
+from tidemark.schemes import wording
 from tidemark.schemes.parts import Part, Text
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.engine import shown_to_people
@@ -93,7 +94,10 @@ def warm_engine(connection: Connection) -> WarmEngine | None:
     try:
         return WarmEngine.model_validate({} if given is True else given)
     except ValidationError as problem:
-        said = "; ".join(f"{'.'.join(map(str, one['loc'])) or WARM}: {one['msg']}" for one in problem.errors())
+        said = "; ".join(
+            f"{'.'.join(map(str, one['loc'])) or WARM}: {wording.said(one, WarmEngine)}"
+            for one in wording.errors(problem)
+        )
         raise WrongUse(f"connection {connection.name}: {WARM} among its extras: {said}") from None
 
 

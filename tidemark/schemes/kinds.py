@@ -25,11 +25,10 @@ from pydantic import (
     model_validator,
 )
 
-from tidemark.functions import FUNCTION_NAME
 from tidemark.functions.types import FieldType
 from tidemark.schemes.avro_schema import record_fields, schema_text
 from tidemark.schemes.ddl import Member, Type, schema_of
-from tidemark.schemes.parts import ConnectionName, FieldName, Items, Part
+from tidemark.schemes.parts import ConnectionName, FieldName, FunctionName, Items, Part, Table
 from tidemark.schemes.time_forms import TimeForm
 
 # The types that text can be converted to. A `binary` field has the bytes of the message.
@@ -357,7 +356,7 @@ class AvroScheme(SchemePart):
             "fixed; each may be a union with null. Other fields of the record may have any type, and are ignored.",
         ),
     ]
-    schema_file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$")] | None = Field(
+    schema_file: Table | None = Field(
         default=None,
         description="The schema that all messages are written with, as JSON, beside the stream file. A field that the schema "
         "lacks, or has in another type, is refused with code 2. The digest in receipts covers both files.",
@@ -412,9 +411,7 @@ class FunctionScheme(SchemePart):
     """What a Python function of the stream's owner makes of each message: no row, one, or many."""
 
     type: Literal["function"]
-    function: Annotated[
-        str, Field(pattern=FUNCTION_NAME, max_length=200, description="The function, as `module:name`.")
-    ]
+    function: Annotated[FunctionName, Field(description="The function, as `module:name`.")]
     given: Annotated[
         dict[FieldName, FieldType],
         Field(min_length=1, alias="fields", description="The fields of the rows that it gives, and their types."),

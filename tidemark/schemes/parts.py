@@ -2,24 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, Strict
+
+from tidemark.functions import FUNCTION_NAME
 
 T = TypeVar("T")
 
 # YAML has only lists; here they become immutable tuples.
 Items = Annotated[tuple[T, ...], Strict(False)]
 
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
-Topic = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
-Table = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$")]
-ConnectionName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,99}$")]
+# What an error says is expected of a text, by the pattern that the text does not match.
+PATTERNS: dict[str, str] = {}
+
+
+def form(pattern: str, expected: str) -> Any:
+    """A pattern for a text in a stream file, and the words that an error has for it."""
+    PATTERNS[pattern] = expected
+    return Field(pattern=pattern)
+
+
+Name = Annotated[
+    str,
+    form(
+        r"^[a-z][a-z0-9_]{0,62}$", "a name of small letters, digits and _, which begins with a letter, at most 63 long"
+    ),
+]
+Topic = Annotated[
+    str, form(r"^[A-Za-z0-9._-]{1,249}$", "the name of a topic: letters, digits, dots, _ and -, at most 249 long")
+]
+Table = Annotated[
+    str,
+    form(
+        r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$",
+        "a name of letters, digits, _, dots and -, which begins with none of the last two, at most 200 long",
+    ),
+]
+ConnectionName = Annotated[
+    str,
+    form(
+        r"^[A-Za-z][A-Za-z0-9_]{0,99}$",
+        "the name of a connection, not its address: letters, digits and _, beginning with a letter, at most 100 long",
+    ),
+]
 # Names a column of tables and files: valid as HBase qualifier, as Parquet column, and in SQL between backticks.
-FieldName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")]
+FieldName = Annotated[
+    str,
+    form(
+        r"^[A-Za-z][A-Za-z0-9_-]{0,62}$",
+        "the name of a field: letters, digits, _ and -, beginning with a letter, at most 63 long",
+    ),
+]
 
 # Text that Airflow keeps of a stream file. In PostgreSQL, text may hold every character except U+0000.
-Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+Text = Annotated[str, form(r"^[^\x00]*$", "a text without the character U+0000")]
+# A function of one's own.
+FunctionName = Annotated[str, form(FUNCTION_NAME, "a function, as module:name"), Field(max_length=200)]
 
 # The regions that a new table has, with equally many salts each. HBase splits them further as they grow.
 Regions = Literal[1, 2, 4, 8, 16]

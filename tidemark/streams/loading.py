@@ -10,8 +10,10 @@ from pathlib import Path
 
 import yaml
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from tidemark.errors import InvalidStreamFile
+from tidemark.schemes import wording
 from tidemark.schemes.kinds import FOLDER, AvroScheme
 from tidemark.streams.model import Stream
 
@@ -56,18 +58,16 @@ def load(path: Path) -> StreamFile:
             f"{path}: brackets or lists within each other, deeper than any stream file"
         ) from problem
     except _NOT_YAML as problem:
-        raise InvalidStreamFile(f"{path}: not YAML: {_one_line(problem)}") from problem
+        raise InvalidStreamFile(_not_yaml(path, problem)) from problem
     if not isinstance(values, dict):
         raise InvalidStreamFile(
-            f"{path}:1: expected a map that begins with `stream: NAME`, found {type(values).__name__}"
+            f"{path}:1: expected a map that begins with `stream: NAME`, found {wording.kind_of(values)}"
         )
     try:
         stream = Stream.model_validate(values, context={FOLDER: path.parent})
     except ValidationError as problem:
-        errors = problem.errors()
-        lines = [
-            _problem(path, node, error["loc"], error["msg"], error.get("input")) for error in errors[:_MOST_PROBLEMS]
-        ]
+        errors = wording.errors(problem)
+        lines = [_problem(path, node, error) for error in errors[:_MOST_PROBLEMS]]
         raise InvalidStreamFile("\n".join(_with_more(path, lines, len(errors)))) from None
     except Exception as problem:
         # Another package may define the settings: any exception of theirs is a problem of the stream file.
@@ -101,12 +101,11 @@ def _with_more(path: Path, lines: list[str], number: int) -> list[str]:
     return [*lines, f"{path}: and {more} more problems"] if more else lines
 
 
-def _problem(path: Path, node: yaml.Node | None, place: Sequence[int | str], message: str, found: object) -> str:
-    line, known = _line_of(node, place)
-    name = ".".join(str(part) for part in known) or "the file"
-    expected = message.removeprefix("Value error, ")
-    shown = f" (found {found!r})" if isinstance(found, str | int | float | bool) or found is None else ""
-    return f"{path}:{line}: {_printable(name)}: {_printable(expected)}{shown}"
+def _problem(path: Path, node: yaml.Node | None, error: ErrorDetails) -> str:
+    line, known = _line_of(node, error["loc"])
+    name = ".".join(str(part) for part in known if part != "[key]") or "the file"
+    key = "a key: " if known[-1:] == ["[key]"] else ""
+    return f"{path}:{line}: {_printable(name)}: {key}{_printable(wording.said(error, Stream))}"
 
 
 def _line_of(node: yaml.Node | None, place: Sequence[int | str]) -> tuple[int, list[int | str]]:
@@ -121,7 +120,8 @@ def _line_of(node: yaml.Node | None, place: Sequence[int | str]) -> tuple[int, l
                     known.append(part)
                     break
             else:
-                if part == place[-1]:
+                # A word that chooses what stands here may be its only key too.
+                if part == place[-1] and known[-1:] != [part]:
                     known.append(part)
         elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
             node = node.value[part]
@@ -158,6 +158,24 @@ def _wrong_keys(node: yaml.Node | None) -> Iterator[tuple[int, str]]:
 def _printable(text: str) -> str:
     """A key or value of the file for an error message: on one line, whatever characters it has."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def _not_yaml(path: Path, problem: Exception) -> str:
+    """Where the text is no YAML, and the usual reason for it."""
+    mark: yaml.Mark | None = getattr(problem, "problem_mark", None) or getattr(problem, "context_mark", None)
+    where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+    said = getattr(problem, "problem", None) or _one_line(problem)
+    if "'\\t'" in said:
+        why = ". YAML indents with spaces, never with tabs"
+    elif "expected <block end>" in said:
+        why = ". Keys of one map, and entries of one list, begin in the same column"
+    elif "mapping values are not allowed" in said:
+        why = ". A text with a colon and a space in it has to stand in quotes"
+    elif "undefined alias" in said or "cannot start any token" in said:
+        why = ". A text that begins with *, &, %, @ or ` has to stand in quotes"
+    else:
+        why = ""
+    return f"{where}: not YAML: {_printable(said)}{why}"
 
 
 def _one_line(problem: Exception) -> str:

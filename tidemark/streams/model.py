@@ -12,7 +12,6 @@ from pydantic import (
     model_validator,
 )
 
-from tidemark.functions import FUNCTION_NAME
 from tidemark.ledger.contract import LedgerSettings
 from tidemark.ledger.kinds import KINDS as LEDGER_KINDS
 from tidemark.ledger.settings import HBaseLedger
@@ -21,6 +20,7 @@ from tidemark.schemes.parts import (
     MOST_CELL_BYTES,
     CellBytes,
     ConnectionName,
+    FunctionName,
     Items,
     Name,
     Part,
@@ -57,7 +57,6 @@ else:
     Sink = Annotated[Union[tuple(kind.settings for kind in KINDS.values())], Field(discriminator="type")]  # noqa: UP007
 
 
-Callback = Annotated[str, Field(pattern=FUNCTION_NAME, max_length=200)]
 # As Airflow's `DAG(access_control=...)`: role, resource, actions.
 AccessControl = dict[
     Annotated[Text, Field(min_length=1)],
@@ -184,10 +183,10 @@ class Stream(Part):
         default_factory=dict,
         description="What roles may do with the stream's DAGs, besides their rights on all DAGs: [below](#access_control).",
     )
-    on_failure: Callback | None = Field(
+    on_failure: FunctionName | None = Field(
         default=None, description="Called when a run of any of the stream's DAGs has failed: [below](#callbacks)."
     )
-    on_success: Callback | None = Field(
+    on_success: FunctionName | None = Field(
         default=None, description="Called when a run of any of the stream's DAGs has succeeded: [below](#callbacks)."
     )
     source: Annotated[

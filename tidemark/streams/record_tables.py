@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tidemark.schemes.parts import ConnectionName, Part
+from tidemark.schemes.parts import ConnectionName, Part, form
 
-_Column = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}:[!-~]{1,200}$")]
+_Column = Annotated[str, form(r"^[A-Za-z0-9_.-]{1,100}:[!-~]{1,200}$", "a column, as family:qualifier")]
 
 
 class RecordTable(Part):
@@ -17,8 +17,11 @@ class RecordTable(Part):
     hbase: ConnectionName = Field(default="hbase_default", description="The connection.")
     table: Annotated[
         str,
+        form(
+            r"^([A-Za-z0-9_]{1,200}:)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$",
+            "a table of HBase, with its namespace if it has one: reports:late",
+        ),
         Field(
-            pattern=r"^([A-Za-z0-9_]{1,200}:)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$",
             description="The table, with its namespace if it has one: `reports:late`.",
         ),
     ]

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from tidemark.offsets.times import two_readings
-from tidemark.schemes.parts import ConnectionName, Items, Part, Topic
+from tidemark.schemes.parts import ConnectionName, Items, Part, Topic, form
 from tidemark.streams.fetch import FetchSettings
 
 
@@ -33,7 +33,7 @@ def _python_regex(text: str) -> str:
 PythonRegex = Annotated[str, Field(min_length=1, max_length=249), AfterValidator(_python_regex)]
 
 
-PartitionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}/[0-9]{1,10}$")]
+PartitionName = Annotated[str, form(r"^[A-Za-z0-9._-]{1,249}/[0-9]{1,10}$", "a partition, as topic/0")]
 
 
 class StartTime(Part):
@@ -147,7 +147,10 @@ class Source(Part):
     fetch: FetchSettings = Field(
         default=FetchSettings(), description="The consumer's settings, by Kafka's names, see [below](#fetch)."
     )
-    export_group: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")] | None = Field(
+    export_group: (
+        Annotated[str, form(r"^[A-Za-z0-9._-]{1,200}$", "a group: letters, digits, dots, _ and -, at most 200 long")]
+        | None
+    ) = Field(
         default=None,
         description="A consumer group that shows the committed offsets to lag monitors. It must have no members "
         "([migrating.md](migrating.md#for-tools-that-read-offsets)).",

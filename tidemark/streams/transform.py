@@ -8,10 +8,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from tidemark.functions import FUNCTION_NAME
 from tidemark.functions.types import FieldType
 from tidemark.schemes.kinds import Fields, named_once
-from tidemark.schemes.parts import FieldName, Part
+from tidemark.schemes.parts import FieldName, FunctionName, Part
 
 # The columns that a transform returns unchanged. It chooses `_index` itself for rows that it makes.
 GIVEN_BACK = ("_topic", "_incarnation", "_partition", "_offset", "_index")
@@ -58,7 +57,7 @@ class Transform(Part):
         "`WITH`. Spark's parser decides: a statement that is not a query, such as `WITH ... INSERT`, ends the job with code 2 "
         "before Spark runs it. The rows are `messages`.",
     )
-    function: Annotated[str, Field(pattern=FUNCTION_NAME, max_length=200)] | None = Field(
+    function: FunctionName | None = Field(
         default=None,
         description="Instead of `sql`: `module:name`. The driver calls it for each window, and once before that without rows, "
         "to look at the columns that it gives.",

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from tidemark.schemes.parts import ConnectionName, FieldName, Items, Name, Part, Topic
+from tidemark.schemes.parts import ConnectionName, FieldName, Items, Name, Part, Topic, form
 from tidemark.sinks.contract import Owned, SinkSettings, Surroundings
 
 # Names the key of the source message. No field has this name, since fields begin with a letter.
@@ -84,7 +84,7 @@ class KafkaSink(SinkSettings):
     )
     # The receipt of a window has no room for more.
     topics: Annotated[Items[Topic], Field(max_length=16, description="The topics that `topic_field` may name.")] = ()
-    key: Annotated[str, Field(pattern=r"^([A-Za-z][A-Za-z0-9_-]{0,62}|_key)$")] | None = Field(
+    key: Annotated[str, form(r"^([A-Za-z][A-Za-z0-9_-]{0,62}|_key)$", "the name of a field, or _key")] | None = Field(
         default=None,
         description="The field that is the message's key, or `_key` for the key of the source message.",
     )

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from tidemark.clients.connections import Connections, lake_folder
 from tidemark.functions.types import FieldType
-from tidemark.schemes.parts import ConnectionName, Items, Name
+from tidemark.schemes.parts import ConnectionName, Items, Name, form
 from tidemark.sinks.contract import Owned, SinkSettings, Surroundings
 
 _KEY = re.compile(
@@ -58,10 +58,11 @@ class FolderSettings(SinkSettings):
     files: ConnectionName = Field(default="lake_default", description="The connection, with `path` among its extras.")
     folder: Annotated[
         str,
-        Field(
-            pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.=-]*(/[A-Za-z0-9_][A-Za-z0-9_.=-]*)*$",
-            description="The folder, below the connection's path.",
+        form(
+            r"^[A-Za-z0-9_][A-Za-z0-9_.=-]*(/[A-Za-z0-9_][A-Za-z0-9_.=-]*)*$",
+            "a folder below the connection's path, without / at its beginning or end: letters, digits, _, dots, = and -",
         ),
+        Field(description="The folder, below the connection's path."),
     ]
 
     @property
