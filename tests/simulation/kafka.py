@@ -148,7 +148,9 @@ class Kafka(KafkaLog):
     def topics(self, names: Iterable[str], isolation: str) -> dict[str, TopicLog]:
         effect()
         logs = {
-            number: PartitionLog(log.start, log.stable if isolation == READ_COMMITTED else log.end, log.leader_epoch)
+            number: PartitionLog(
+                log.start, log.stable if isolation == READ_COMMITTED else log.end, log.leader_epoch, log.end
+            )
             for number, log in enumerate(self.logs)
         }
         return {name: TopicLog(self.topic_id, logs) for name in set(names) if name == TOPIC}

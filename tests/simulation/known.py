@@ -7,9 +7,6 @@ import re
 from tests.simulation.playing import Failure
 
 KNOWN: dict[str, str] = {
-    r"has ended well, and did not (read|erase)": "2: a run's name decides, not its request",
-    r"a dry run of .* has written": "2: a run's name decides, not its request",
-    r"^message \d+ is stored as ": "4: a change of isolation is taken for a cut",
     r"^a reader of totals saw ": "6: readers beside an erasure",
 }
 

@@ -122,7 +122,7 @@ class Oracle:
         self.promises = Changes(self, self.results)
         self.promises.commits_records = world.store.commits_records
         self.promises.notes_cuts = world.setting.guarantee != Guarantee.NONE
-        world.found_by_key = self._found_by_key
+        world.found_by_key, world.told = self._found_by_key, self._told
         world.writes_rows, world.row_stored, world.hbase.hears = self._writes_rows, self._row_stored, self._hidden
 
     # what it hears of
@@ -142,6 +142,9 @@ class Oracle:
     def _row_stored(self, place: Place, generation: int) -> None:
         number = self.world.read_by[generation][place].number
         self.results.write({_coordinate(place): Row(number, self.world.ledger.network.calls)}, generation)
+
+    def _told(self, lane: str, seq: int, token: str, committed: bool) -> None:
+        self.promises.told(lane, seq, token, committed=committed)
 
     def _found_by_key(self, key: int, places: frozenset[Place]) -> None:
         others = {place for place in places if place in self.keys and self.keys[place] != key}

@@ -170,7 +170,7 @@ class Play:
             # It names what the command finds.
             return self._noted(Request(LaneKind.ERASE, name, frozenset(), key=str(a % KEYS)))
         if step.name == "erase":
-            request = Request(LaneKind.ERASE, name, self._some(a, b % 3, covered), dry=a % 11 == 1)
+            request = Request(LaneKind.ERASE, name, self._some(a, b, covered), dry=a % 11 == 1)
         elif step.name == "replay":
             sinks = (None, None, ("sums",), ("hbase",), None, ("latest",))[(a + b) % 6]
             sinks = sinks if sinks is None or sinks[0] in self.oracle.expected else None
@@ -191,13 +191,14 @@ class Play:
 
     @staticmethod
     def _some(a: int, b: int, within: RangeSet) -> frozenset[Place]:
-        """A range, or single offsets."""
+        """Single offsets, a range, or two."""
         places = sorted(each(within))
         if not places:
             return frozenset()
         if a % 3 == 0:
             return frozenset(places[a * n % len(places)] for n in range(1, 2 + b))
-        return frozenset(places[a % len(places) :][: 1 + b])
+        first = places[a % len(places) :][: 1 + b]
+        return frozenset(first if a % 3 == 1 else first + places[a // 2 % len(places) :][: 1 + b])
 
     # rest
 
@@ -217,9 +218,25 @@ class Play:
             request = self.oracle.lanes[lane]
             self._refusable_here("resume", lambda lane=lane: programs.resume(lane))
             if not self._last("last again", request.begin, request):
+                self._could_not_go_on(lane, request)
                 self._last("last cancel", lambda lane=lane: programs.cancel(lane), None)
         self._last("last ingest", lambda: programs.ingest("very last"), None)
         self.oracle.at_rest()
+
+    def _could_not_go_on(self, lane: str, request: Request) -> None:
+        """An erasure goes on as long as Kafka has what it has to read again."""
+        found = self.oracle.book.register()
+        entry = found[1].lanes.get(lane) if found else None
+        if request.kind != LaneKind.ERASE or entry is None or entry.selection is None:
+            return
+        rest = each(self.oracle.book.selection(entry.selection)) - request.named
+        there = {place for place in rest if self._is_there(place)}
+        check(rest - there, f"{lane} cannot go on, although Kafka has all that it has to read again")
+
+    def _is_there(self, place: Place) -> bool:
+        logs, number = self.world.kafka.logs, place[0].partition
+        slot = logs[number].slots.get(place[1]) if number < len(logs) else None
+        return slot is not None and slot.number == self.oracle.identity.get(place)
 
     def _refusable_here(self, name: str, act: Callable[[], object]) -> None:
         self._last(name, act, None)

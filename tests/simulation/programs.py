@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any
 from unittest.mock import patch
 
@@ -14,7 +15,11 @@ from tests.simulation.actors import current
 from tests.simulation.work import Place, Ready, heard
 from tests.simulation.world import now, opened_here
 from tidemark.cli import erasing, finding, running, selected, steering, submitting
-from tidemark.ledger.records import INGEST, LaneKind, Pending
+from tidemark.commit import protocol
+from tidemark.commit.protocol import Listener, Taken, nobody
+from tidemark.errors import Fenced
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import INGEST, LaneKind, Pending, Receipt, Record
 from tidemark.offsets.coordinates import Coordinate, in_four_parts
 from tidemark.runs import erasing as runs_erasing
 from tidemark.runs import lanes, selecting
@@ -141,6 +146,22 @@ def _wanted(opened: OpenStream, asked: Any, *more: Any) -> Any:
 _find = runs_erasing.wanted
 
 
+_really_commit = protocol.commit
+
+
+@wraps(_really_commit)
+def _commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener = nobody) -> Record:
+    """What an attempt is told of its commit is noted."""
+    place = taken.stored.head.lane, taken.pending.window.seq, taken.attempt.token
+    try:
+        record = _really_commit(book, taken, receipt, on_step)
+    except Fenced:
+        now().told(*place, False)
+        raise
+    now().told(*place, True)
+    return record
+
+
 def _data(value: Any, **_: Any) -> None:
     actor = current()
     request = getattr(actor, "request", None)
@@ -161,6 +182,7 @@ def commands() -> Iterator[None]:
         stack.enter_context(patch.object(selected, "process_together", _process_together))
         stack.enter_context(patch.object(selected, "select", _select))
         stack.enter_context(patch.object(runs_erasing, "wanted", _wanted))
+        stack.enter_context(patch.object(protocol, "commit", _commit))
         for module in (running, selected, erasing, steering, submitting):
             for name, quiet in (("error", _quiet), ("line", _quiet), ("data", _data), ("show_answers", _quiet)):
                 if hasattr(module, name):

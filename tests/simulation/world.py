@@ -86,6 +86,7 @@ class World:
         self.made_of: dict[tuple[str, bytes, bytes, int], frozenset[Place]] = {}
         self.writes_rows: Callable[[Mapping[Place, Message], Attempt], None] = lambda messages, attempt: None
         self.found_by_key: Callable[[int, frozenset[Place]], None] = lambda key, places: None
+        self.told: Callable[[str, int, str, bool], None] = lambda lane, seq, token, committed: None
         self.row_stored: Callable[[Place, int], None] = lambda place, generation: None
         self.gateway = Gateway(HBaseEndpoint("host", 1))
         self._mark_tables()

@@ -1,0 +1,238 @@
+"""The servers of the simulation are models: here the same random calls go to each model and to the real server."""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kafka import KafkaProducer
+
+from services.site import Site
+from tests.simulation import hbase
+from tests.simulation.kafka import Kafka as Model
+from tests.simulation.kafka import Message
+from tests.support.memory import MemoryStore, TransactionalStore
+from tests.support.playground import Kafka
+from tests.support.stores import Stores
+from tests.support.waiting import until
+from tidemark.clients.connections import HBaseEndpoint
+from tidemark.clients.hbase.gateway import Gateway
+from tidemark.clients.hbase.tables import ALL_VERSIONS, FOR_EVER, ensure_table
+from tidemark.clients.hbase.thrift import BatchMutation, Mutation
+from tidemark.clients.hbase.thrift2 import Gateway2, thrift
+from tidemark.clients.kafka.log import KafkaLog
+from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED
+from tidemark.ledger.store import Key
+
+CALLS = 500
+Call = Callable[[Any], Any]
+ROWS = [b"a", b"b", b"c", b"d"]
+COLUMNS = [b"d:x", b"d:y", b"d:", b"t:m"]
+
+
+class Both:
+    """The same call of a server's interface, to the model and to the real one."""
+
+    def __init__(self, site: Site) -> None:
+        self.cluster = hbase.Cluster()
+        self.table = f"model_{secrets.token_hex(4)}"
+        self._real = Gateway(HBaseEndpoint("127.0.0.1", site.port("thrift")))
+        self._real2 = Gateway2(HBaseEndpoint("127.0.0.1", site.port("thrift2")))
+        kept = {"maxVersions": ALL_VERSIONS, "timeToLive": FOR_EVER}
+        ensure_table(self._real, self.table, {"d": kept, "t": kept})
+        self._model, self._model2 = hbase.Connection(self.cluster), hbase.Connection2(self.cluster)
+
+    def one(self, call: Call) -> None:
+        """A call of Thrift 1, with the connection: its answer is the same."""
+        self._same(call, self._model, self._real)
+
+    def two(self, call: Call) -> None:
+        self._same(call, self._model2, self._real2)
+
+    def _same(self, call: Call, model: Any, real: Gateway) -> None:
+        assert call(model) == real._repeated("compare", call)
+
+
+def _cells(cells: list[Any]) -> list[tuple[bytes, int]]:
+    return [(one.value, one.timestamp) for one in cells]
+
+
+def _rows(rows: list[Any]) -> list[tuple[bytes, dict[bytes, tuple[bytes, int]]]]:
+    return [(row.row, {name: (one.value, one.timestamp) for name, one in row.columns.items()}) for row in rows]
+
+
+def _result(result: Any) -> list[tuple[bytes, bytes, bytes, int]]:
+    return [(one.family, one.qualifier, one.value, one.timestamp) for one in result.columnValues or ()]
+
+
+def _changes(table: bytes, row: bytes, column: bytes, at: int, value: bytes) -> list[tuple[int, bool, Call]]:
+    """Each with how often it is made, and whether it is one of Thrift 2."""
+    family = column.partition(b":")[0]
+
+    def put(connection: Any) -> None:
+        change = Mutation(isDelete=False, column=column, value=value, writeToWAL=True)
+        connection.client.mutateRowsTs(table, [BatchMutation(row=row, mutations=[change])], at, {})
+
+    def delete_family(connection: Any) -> None:
+        change = Mutation(isDelete=True, column=family, writeToWAL=True)
+        connection.client.mutateRowsTs(table, [BatchMutation(row=row, mutations=[change])], at, {})
+
+    def delete(connection: Any) -> None:
+        connection.client.deleteAllTs(table, row, column, at, {})
+
+    def put2(connection: Any) -> None:
+        cell = thrift.TColumnValue(family=b"d", qualifier=b"x", value=value, timestamp=at)
+        connection.client.putMultiple(table, [thrift.TPut(row=row, columnValues=[cell])])
+
+    def delete_version2(connection: Any) -> None:
+        cell = thrift.TColumn(family=b"d", qualifier=b"x", timestamp=at)
+        one = thrift.TDelete(row=row, columns=[cell], deleteType=thrift.TDeleteType.DELETE_COLUMN)
+        connection.client.deleteMultiple(table, [one])
+
+    return [(9, False, put), (2, False, delete_family), (2, False, delete), (5, True, put2), (2, True, delete_version2)]
+
+
+def _questions(table: bytes, row: bytes, column: bytes, at: int, some: list[bytes]) -> list[tuple[int, bool, Call]]:
+    def get(connection: Any) -> Any:
+        client = connection.client
+        return [
+            _cells(client.get(table, row, column, {})),
+            _rows(client.getRowTs(table, row, at, {})),
+            _cells(client.getVerTs(table, row, column, at, 3, {})),
+            _rows(client.getRowsWithColumns(table, ROWS, some, {})),
+        ]
+
+    def scan(connection: Any) -> Any:
+        options: list[dict[str, Any]] = [
+            {},
+            {"columns": some},
+            {"columns": [b"d"]},
+            {"timestamp": at},
+            {"row_start": row},
+            {"row_stop": row},
+        ]
+        rows = connection.table(table.decode())
+        return [list(rows.scan(include_timestamp=True, **one)) for one in options]
+
+    def backwards(connection: Any) -> Any:
+        rows = connection.table(table.decode())
+        return list(rows.scan(row_start=b"\xff", row_stop=row, reverse=True, limit=2))
+
+    def get2(connection: Any) -> Any:
+        everything, below = thrift.TColumn(family=b"d"), thrift.TTimeRange(minStamp=0, maxStamp=at)
+        column = thrift.TColumn(family=b"d", qualifier=b"x")
+        gets = [
+            thrift.TGet(row=row, columns=[everything], maxVersions=3),
+            thrift.TGet(row=row, columns=[column], maxVersions=100, timeRange=below),
+        ]
+        return [_result(connection.client.get(table, one)) for one in gets]
+
+    def scan2(connection: Any) -> Any:
+        asked = thrift.TScan(startRow=b"", columns=[thrift.TColumn(family=b"d")], maxVersions=2, caching=10)
+        return [(one.row, _result(one)) for one in connection.client.getScannerResults(table, asked, 10)]
+
+    return [(4, False, get), (2, False, scan), (1, False, backwards), (3, True, get2), (2, True, scan2)]
+
+
+def test_the_model_of_hbase_gives_the_answers_of_hbase(site: Site) -> None:
+    both, chance = Both(site), random.Random(11)
+    table = both.table.encode()
+    for number in range(CALLS):
+        row, column, at = chance.choice(ROWS), chance.choice(COLUMNS), chance.randrange(1, 40)
+        calls = _changes(table, row, column, at, b"%d" % number)
+        calls += _questions(table, row, column, at, chance.sample(COLUMNS, 2))
+        ((_, second, call),) = chance.choices(calls, [weight for weight, _, _ in calls])
+        both.two(call) if second else both.one(call)
+
+
+def _asked_of_a_store(
+    model: MemoryStore, key: Key, keys: list[Key], expected: bytes | None, value: bytes
+) -> list[Call]:
+    record, head = ("history", "ingest", value.decode()), keys[0]
+    return [
+        lambda store: store.swap(key, expected, value),
+        lambda store: store.read(key),
+        lambda store: store.read_several(keys),
+        lambda store: list(store.scan(("history",))),
+        lambda store: list(store.scan(("history", "ingest"))),
+        lambda store: store.newest(("history", "ingest"), 2),
+        lambda store: store.commit(head, model.values.get(head, b"none"), value, record, value, None),
+    ]
+
+
+def test_the_model_of_the_ledgers_store_gives_the_answers_of_the_store(stores: Stores) -> None:
+    """A swap, a commit and all ways of reading, in any order."""
+    real, chance = stores.new(), random.Random(12)
+    model = TransactionalStore() if real.commits_records else MemoryStore()
+    assert model.commits_records == real.commits_records
+    keys: list[Key] = [("head", "ingest"), ("head", "b"), ("register",), ("history", "ingest", "9998")]
+    for number in range(CALLS):
+        key = chance.choice(keys)
+        expected = chance.choice([None, model.values.get(key), model.values.get(key), b"other"])
+        call = chance.choice(_asked_of_a_store(model, key, keys, expected, b"%04d" % number))
+        assert call(real) == call(model), number
+
+
+@pytest.fixture
+def producers(kafka: Kafka) -> Iterator[list[KafkaProducer]]:
+    """Two that can each have one transaction open."""
+    names = [f"model-{secrets.token_hex(4)}" for _ in range(2)]
+    made = [KafkaProducer(**kafka.settings, transactional_id=name) for name in names]
+    for one in made:
+        one.init_transactions()
+    yield made
+    for one in made:
+        one.close()
+
+
+def test_the_model_of_kafka_gives_the_answers_of_kafka(kafka: Kafka, producers: list[KafkaProducer]) -> None:
+    """Bounds under both isolation levels, what is at each offset, and the first offset at a time; after each change."""
+    topic, chance = f"model-{secrets.token_hex(4)}", random.Random(13)
+    # The messages have times near 1970, and no clock is to expire them.
+    kafka.create(topic, 1, **{"retention.ms": "-1"})
+    real, model = KafkaLog(kafka.endpoint), Model(1)
+    log, open_now = model.logs[0], [False, False]
+    for number in range(1, CALLS // 5 + 1):
+        which = chance.randrange(2)
+        match chance.choice(["plain", "plain", "begin", "end", "end", "retain"]):
+            case "plain":
+                producer = KafkaProducer(**kafka.settings)
+                producer.send(topic, b"v", b"%d" % number, partition=0, timestamp_ms=number * 1_000).get(30)
+                producer.close()
+                log.append(Message(number, number, number * 1_000))
+            case "begin" if not open_now[which]:
+                open_now[which] = True
+                producers[which].begin_transaction()
+                producers[which].send(topic, b"v", b"%d" % number, partition=0, timestamp_ms=number * 1_000).get(30)
+                log.append(Message(number, number, number * 1_000, transaction=which + 2 * number))
+            case "end" if open_now[which]:
+                open_now[which], commit = False, chance.random() < 0.5
+                end = producers[which].commit_transaction if commit else producers[which].abort_transaction
+                end()
+                mine = sorted(log.running).index(next(one for one in log.running if one % 2 == which))
+                model.end(mine, commit=commit)
+            case "retain":
+                start = min(log.stable, log.start + 1)
+                kafka.delete_records(topic, 0, start)
+                model.retain(start - log.start)
+        _same_answers(real, model, topic, chance)
+
+
+def _same_answers(real: KafkaLog, model: Model, topic: str, chance: random.Random) -> None:
+    def bounds(log: KafkaLog, name: str, isolation: str) -> tuple[int, int, int]:
+        found = log.topics([name], isolation)[name].partitions[0]
+        return found.start, found.end, found.written
+
+    for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
+        want = bounds(model, "orders", isolation)
+        # The last stable offset follows a moment after the end of a transaction.
+        until(lambda want=want, isolation=isolation: bounds(real, topic, isolation) == want, f"{isolation}: {want}")
+    log = model.logs[0]
+    for offset in {log.start, chance.randrange(log.end + 1), log.end}:
+        mine, found = model.slot("orders", 0, offset), real.slot(topic, 0, offset)
+        assert mine is not None
+        assert found is not None
+        assert (found.slot, found.log_start, found.end) == (mine.slot, mine.log_start, mine.end), offset
