@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Param
 
 from tidemark.streams.model import Stream
 from tidemark_dags.callbacks import Callback
 
 
+@contextmanager
 def stream_dag(
-    stream: Stream, kind: str, *, doc: str | None, task_defaults: dict[str, Any] | None = None, **settings: Any
-) -> DAG:
-    """The DAG `STREAM__KIND`, still without tasks. `task_defaults` and `settings` are what only this kind of DAG has.
+    stream: Stream,
+    kind: str,
+    *,
+    doc: str | None,
+    params: Mapping[str, Param] | None = None,
+    task_defaults: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Iterator[DAG]:
+    """The DAG `STREAM__KIND`, for its tasks. `params`, `task_defaults` and `settings` are what only this kind of DAG has.
 
     In `doc`, NAME stands for the stream.
     """
-    return DAG(
+    with DAG(
         dag_id=f"{stream.name}__{kind}",
         doc_md=(doc or "").replace("NAME", stream.name),
         catchup=False,
@@ -40,7 +49,11 @@ def stream_dag(
         # The file that Airflow reads registers the DAGs: all of a stream, or none.
         auto_register=False,
         **settings,
-    )
+    ) as dag:
+        yield dag
+    # Each task that is made later would have a copy, which Airflow checks, stores and shows: that is most of what a DAG costs.
+    # A task's run takes its DAG's.
+    dag.params = params  # type: ignore[assignment]
 
 
 def _callback(key: str, name: str | None) -> Callback | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
+from yaml.constructor import SafeConstructor
 
 from tidemark.errors import InvalidStreamFile
 from tidemark.schemes import wording
@@ -52,7 +53,8 @@ def load(path: Path) -> StreamFile:
         node = yaml.compose(raw, Loader=yaml.SafeLoader)
         if wrong := [f"{path}:{line}: {said}" for line, said in _wrong_keys(node)]:
             raise InvalidStreamFile("\n".join(_with_more(path, wrong[:_MOST_PROBLEMS], len(wrong))))
-        values = yaml.safe_load(raw)
+        # Of the same nodes: to read the text again takes as long as all else.
+        values = None if node is None else SafeConstructor().construct_document(node)
     except RecursionError as problem:
         raise InvalidStreamFile(
             f"{path}: brackets or lists within each other, deeper than any stream file"
@@ -94,6 +96,35 @@ def stream_files(*folders: Path) -> list[Path]:
         for path in sorted(folder.iterdir())
         if path.suffix in (".yaml", ".yml") and path.is_file()
     ]
+
+
+def name_in(path: Path) -> str | None:
+    """The stream's name as a file says it, to find one file among hundreds; nothing else of the file is checked.
+
+    None where the file does not say it plainly, or cannot be read so far.
+    """
+    try:
+        with path.open("rb") as file:
+            # One event after the other: the name mostly stands first.
+            return _name(yaml.parse(file.read(_MAX_BYTES), Loader=yaml.SafeLoader))
+    except (OSError, *_NOT_YAML):
+        return None
+
+
+def _name(events: Iterator[yaml.Event]) -> str | None:
+    depth, at_key, named = 0, True, False
+    for event in events:
+        begins, ends = isinstance(event, yaml.CollectionStartEvent), isinstance(event, yaml.CollectionEndEvent)
+        if depth == 1 and named:
+            return event.value if isinstance(event, yaml.ScalarEvent) else None
+        if depth == 1 and not ends:
+            # In a map, keys and values take turns.
+            named = at_key and isinstance(event, yaml.ScalarEvent) and event.value == "stream"
+            at_key = not at_key
+        if begins and depth == 0 and not isinstance(event, yaml.MappingStartEvent):
+            return None
+        depth += begins - ends
+    return None
 
 
 def _with_more(path: Path, lines: list[str], number: int) -> list[str]:
