@@ -9,9 +9,10 @@ from msgspec import structs
 
 from tests.support.protocol_world import LANE, OTHER, RUN, World
 from tidemark.commit import protocol
-from tidemark.errors import ClockAhead, ClockBehind, WrongUse
+from tidemark.errors import ClockAhead, ClockBehind, HeldByAnother, WrongUse
 from tidemark.ledger import doubt
 from tidemark.ledger.book import now_ms
+from tidemark.ledger.records import Heartbeat
 from tidemark.ledger.register import MAX_CLOCK_DIFFERENCE_MS, accept_generation, change, draw_generation
 from tidemark.views.events import events
 
@@ -160,3 +161,28 @@ def test_the_advice_follows_from_all_three_clocks(world: Clocks, of_generation: 
 
 def test_the_clock_counts_milliseconds() -> None:
     assert abs(now_ms() - time.time() * 1000) < 60_000
+
+
+@pytest.mark.parametrize("minutes", [1, 30, 59])
+def test_a_dead_holder_whose_clock_was_ahead_stops_nobody(world: Clocks, minutes: int) -> None:
+    """Its clock was set right meanwhile, and its last generation was accepted. Its sign of life lies in the future."""
+    world.now += 3_600_000
+    world.server += 3_600_000
+    taken = protocol.take(world.book, LANE, world.seq, RUN)
+    sign = Heartbeat(generation=taken.attempt.generation, run=RUN.name, at=world.now, step="reading")
+    world.book.beat(LANE, sign)
+    world.now -= 3_600_000
+    world.server -= 3_600_000
+    accept_generation(world.book, "the clock was an hour ahead")
+    world.passes(minutes * 60_000 - 31_000)
+    assert protocol.take(world.book, LANE, world.seq, OTHER).attempt.run == OTHER.name
+
+
+def test_a_sign_of_life_from_a_clock_that_is_a_little_ahead_is_one(world: Clocks) -> None:
+    taken = protocol.take(world.book, LANE, world.seq, RUN)
+    at = world.now + protocol.LEASE_MS
+    world.book.beat(LANE, Heartbeat(generation=taken.attempt.generation, run=RUN.name, at=at, step="reading"))
+    with pytest.raises(HeldByAnother):
+        protocol.take(world.book, LANE, world.seq, OTHER)
+    world.passes(2 * protocol.LEASE_MS)
+    assert protocol.take(world.book, LANE, world.seq, OTHER).attempt.run == OTHER.name

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from tests.support.known_streams import OUTCOMES, KnownStream, tables
 from tests.support.memory import MemoryStore
 from tests.support.protocol_world import Sweeps
+from tests.support.streams_in_memory import at
+from tidemark.clients.kafka.slots import Slot
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
 from tidemark.ledger.book import Book
@@ -16,11 +21,19 @@ from tidemark.ledger.records import INGEST, Head, LaneKind, Receipt, Record, Sin
 from tidemark.ledger.register import open_lane
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
-from tidemark.planning.estimating import Estimate, estimate, stored_before
+from tidemark.planning.estimating import Estimate, Stored, estimate, stored_before
+from tidemark.runs import lanes
 from tidemark.runs.estimates import estimated, said
 from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.requests import ReplayRequest
+from tidemark.runs.selecting import select
+from tidemark.views.fates import Fate
+from tidemark.views.planned import planned
+
+__all__ = ["tables"]
 
 AT = TopicPartition("t", 0)
+NOTHING = RangeSet()
 NOWHERE = SinkReceipt(name="s", type="s", place={})
 
 
@@ -97,8 +110,69 @@ def test_what_is_stored_already() -> None:
     committed(book, 100, 100, 50, 1)
     committed(book, 200, 100, 100, 1)
     view = book.view()
-    assert stored_before(view, RangeSet([OffsetRange(AT, 0, 200)])) == 150
-    assert stored_before(view, RangeSet([OffsetRange(AT, 0, 100)])) == 50
-    # Half of a window: in proportion. Beyond the windows there is nothing.
-    assert stored_before(view, RangeSet([OffsetRange(AT, 150, 300)])) == 50
-    assert stored_before(view, RangeSet([OffsetRange(AT, 200, 300)])) == 0
+
+    def stored(start: int, until: int, *, dead: RangeSet = NOTHING, all_dead: bool = False) -> Stored:
+        return stored_before(view, RangeSet([OffsetRange(AT, start, until)]), dead, all_dead=all_dead)
+
+    # Exact for whole windows. Beyond the windows there is nothing.
+    assert [stored(*one) for one in ((0, 200), (0, 100), (150, 300), (200, 300))] == [
+        Stored(150, 150),
+        Stored(50, 50),
+        Stored(50, 50),
+        Stored(0, 0),
+    ]
+    # Of a part, nobody knows which of the window's messages they are: no average tells it.
+    assert (stored(0, 40), stored(0, 70), stored(0, 99)) == (Stored(0, 40), Stored(20, 50), Stored(49, 50))
+    assert (str(stored(0, 70)), str(stored(0, 100)), stored(0, 70).exact) == ("20 to 50", "50", None)
+    dead = RangeSet([OffsetRange(AT, 0, 40)])
+    assert stored(0, 70, dead=dead) == Stored(20, 30)
+    assert stored(0, 40, dead=dead) == Stored(0, 0)
+
+
+@pytest.mark.usefixtures("tables")
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    contents=st.lists(st.sampled_from(OUTCOMES), min_size=12, max_size=12),
+    chosen=st.sets(st.integers(0, 11), min_size=1),
+    replayed=st.sets(st.integers(0, 11), max_size=3),
+    sinks=st.sampled_from([None, ("hbase",)]),
+    into=st.sampled_from([[], ["hbase"]]),
+    asked=st.sampled_from(["records", "dead letters", "window"]),
+)
+def test_a_plan_says_how_many_messages_have_rows(
+    tmp_path_factory: pytest.TempPathFactory,
+    contents: list[Fate | Slot],
+    chosen: set[int],
+    replayed: set[int],
+    sinks: tuple[str, ...] | None,
+    into: list[str],
+    asked: str,
+) -> None:
+    """Whatever was picked by hand, and whatever was replayed before, the number is true, or between those that it says."""
+    made = KnownStream(tmp_path_factory.mktemp("known"), contents)
+    made.ends((0, 12))
+    while lanes.plan_ingest(made.opened, "run 1") is not None:
+        made.process(INGEST)
+    if replayed:
+        made.replay("before", *((one, one + 1) for one in replayed), sinks=sinks)
+    fields: dict[str, Any] = {"records": "\n".join(f"orders/0@{one}" for one in sorted(chosen)), "sinks": into}
+    letters = Fate.DEAD_LETTER in contents
+    if asked == "dead letters" and letters:
+        fields = {"dead_letters": "*"}
+    elif asked == "window":
+        fields = {"window": "ingest"}
+    request = ReplayRequest(reason="bug 17", dry_run=True, **fields)
+    plan, read = planned(made.opened, request), select(made.opened, request).all
+    authority = made.opened.book.authority("hbase")
+    truth = sum(
+        (at(0), one) in read
+        for one, row in made.results.held.items()
+        if authority.of(at(0), one) == row.mark.generation
+    )
+    assert int(plan["stored_at_least"]) <= truth <= int(plan["stored_at_most"])
+    assert plan["stored_before"] in (None, str(truth))
+    known = asked == "dead letters" and letters
+    # Without gaps and skipped messages, only dead letters have no rows, and these are looked up.
+    plain = not {Fate.SKIPPED, Fate.NO_MESSAGE} & set(contents)
+    if known or (not replayed and (asked == "window" or (plain and "sinks" not in fields))):
+        assert plan["stored_before"] == ("0" if known else str(truth))

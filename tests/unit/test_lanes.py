@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,8 +13,23 @@ from msgspec import structs
 
 from tests.support.memory import MemoryStore, TransactionalStore
 from tests.support.protocol_world import AT, RUN, NoWork, World, hold, plan
+from tests.support.streams_in_memory import StreamInMemory, offsets
 from tidemark.commit import protocol
-from tidemark.errors import ClaimOverlap, Conflict, LaneClosed, LedgerContradiction, OffsetsOutOfRange, WrongUse
+from tidemark.commit.protocol import Run
+from tidemark.errors import (
+    AuthenticationFailed,
+    ClaimOverlap,
+    Conflict,
+    ConnectionMissing,
+    LaneClosed,
+    LedgerContradiction,
+    NotAuthorized,
+    OffsetsOutOfRange,
+    TopicGone,
+    TopicRecreated,
+    TopicUnknown,
+    WrongUse,
+)
 from tidemark.ledger import doubt
 from tidemark.ledger.book import Book, Stored
 from tidemark.ledger.closed import all_lanes
@@ -255,14 +272,89 @@ def stream_over(world: World, problem: Exception) -> OpenStream:
 POLICIES = ("on_out_of_range", "on_recreated", "on_truncated", "on_deleted")
 
 
-@pytest.mark.parametrize("problem", [OffsetsOutOfRange("logs/0@3 is gone."), WrongUse("no.")])
-def test_a_replay_that_can_never_be_planned_gives_its_claim_back(world: World, problem: Exception) -> None:
-    open_replay(world)
-    with pytest.raises(type(problem), match="what replay-x had claimed is free again"):
-        lanes.plan_lane(stream_over(world, problem), NAME, "r")
-    with pytest.raises(LaneClosed, match=str(problem)):
-        lanes.plan_lane(stream_over(world, problem), NAME, "r")
-    open_replay(world, "replay-y")
+def log_starts_later(made: StreamInMemory) -> None:
+    made.ends((7, 50))
+
+
+def topic_is_deleted(made: StreamInMemory) -> None:
+    del made.kafka.logs["orders"]
+
+
+def topic_is_recreated(made: StreamInMemory) -> None:
+    made.kafka.ids["orders"] = "another"
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> StreamInMemory:
+    """The ingest has read 50 offsets."""
+    stream = StreamInMemory(tmp_path)
+    stream.ends((0, 50))
+    stream.ingest()
+    return stream
+
+
+@pytest.mark.parametrize(
+    ("gone", "problem"),
+    [
+        (log_starts_later, OffsetsOutOfRange),
+        (topic_is_deleted, TopicGone),
+        (topic_is_recreated, TopicRecreated),
+    ],
+)
+def test_a_replay_that_can_never_be_planned_gives_its_claim_back(
+    made: StreamInMemory, gone: Callable[[StreamInMemory], None], problem: type[Exception]
+) -> None:
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), "bug")
+    gone(made)
+    with pytest.raises(problem, match=f"what {lane} had claimed is free again"):
+        lanes.plan_lane(made.opened, lane, "r")
+    with pytest.raises(LaneClosed, match=problem.__name__):
+        lanes.plan_lane(made.opened, lane, "r")
+    lanes.open_selected(made.opened, LaneKind.REPLAY, "s", offsets((0, 5, 9)), "bug")
+
+
+@pytest.mark.parametrize(
+    "problem", [AuthenticationFailed("expired"), NotAuthorized("no right"), TopicUnknown("not there yet")]
+)
+def test_what_kafka_refuses_for_a_while_closes_no_lane(made: StreamInMemory, problem: Exception) -> None:
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), "bug")
+
+    def refused(*_: object) -> Any:
+        raise problem
+
+    made.kafka.topics = refused  # type: ignore[method-assign]
+    with pytest.raises(type(problem), match=f"What {lane} has not read stays claimed. To free it: tidemark cancel"):
+        lanes.plan_lane(made.opened, lane, "r")
+    del made.kafka.topics
+    assert lanes.plan_lane(made.opened, lane, "r") is not None
+
+
+def test_what_another_lane_has_left_to_do_closes_no_lane(made: StreamInMemory) -> None:
+    """This program lacks a connection that the settling of the other lane's last window needs."""
+    other = lanes.open_selected(made.opened, LaneKind.REPLAY, "other", offsets((0, 20, 30)), "bug")
+    assert lanes.plan_lane(made.opened, other, "other") is not None
+    book = made.opened.book
+    protocol.commit(book, protocol.take(book, other, 1, Run("other", "v1", "d")), NoWork().verify())
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), "bug")
+    sweep = made.sweeps.sweep
+
+    def missing(*_: object) -> None:
+        raise ConnectionMissing("old_hbase")
+
+    made.sweeps.sweep = missing  # type: ignore[method-assign]
+    with pytest.raises(ConnectionMissing):
+        lanes.plan_lane(made.opened, lane, "r")
+    made.sweeps.sweep = sweep  # type: ignore[method-assign]
+    assert lanes.plan_lane(made.opened, lane, "r") is not None
+
+
+def test_a_sink_that_the_stream_file_lacks_for_a_while_closes_no_lane(made: StreamInMemory) -> None:
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), "bug", sinks=("hbase",))
+    without = made.opened.stream.model_copy(update={"sinks": ()})
+    other = replace(made.opened, file=replace(made.opened.file, stream=without))
+    with pytest.raises(WrongUse, match="has no sink hbase"):
+        lanes.plan_lane(other, lane, "r")
+    assert lanes.plan_lane(made.opened, lane, "r") is not None
 
 
 def test_a_replay_that_is_half_read_keeps_its_claim_and_says_how_to_free_it(world: World) -> None:

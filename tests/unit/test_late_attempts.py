@@ -13,7 +13,8 @@ from tests.support.protocol_world import _no_pause as _no_pause
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Fence, Listener, Step, Taken
 from tidemark.errors import AlreadyCommitted, Fenced, HeldByAnother, LaneClosed, LedgerContradiction, StaleLedger
-from tidemark.ledger.book import REGISTER, Book
+from tidemark.ledger.book import AUDITS, LAST_AUDIT, REGISTER, Book
+from tidemark.ledger.codec import encode
 from tidemark.ledger.records import Attempt, Heartbeat, LaneKind, Record, positions
 from tidemark.ledger.register import close_lane, open_lane
 from tidemark.offsets.ranges import OffsetRange, RangeSet
@@ -268,3 +269,38 @@ def test_hold_is_asked_for_the_fence(world: World) -> None:
     world.pin()
     record = protocol.process(world.book, world.sweeps, NoWork(), note, LANE, 1, RUN)
     assert [taken.attempt for taken in held] == [record.attempt]
+
+
+@pytest.mark.parametrize(
+    "stored", [b"", b"garbage", b"\xff\xfe", b"[]", b"7", b'{"format":1}', b"[" * 5_000, b'{"generation":"x","at":[]}']
+)
+def test_a_damaged_sign_of_life_stops_nobody(world: World, stored: bytes) -> None:
+    """It is as good as none: the time of the take counts."""
+    world.open()
+    seq = world.pin()
+    protocol.take(world.book, LANE, seq, RUN)
+    for key in (("beat", LANE), ("beat", "audit"), LAST_AUDIT, (*AUDITS, "2026-11-26", "1", "x")):
+        world.store.values[key] = stored
+    assert (world.book.last_beat(LANE), world.book.last_progress(), world.book.last_audit()) == (None, None, None)
+    assert world.book.newest_audits(5) == []
+    world.now += protocol.LEASE_MS - 1
+    with pytest.raises(HeldByAnother):
+        protocol.take(world.book, LANE, seq, OTHER)
+    world.now += 1
+    assert protocol.take(world.book, LANE, seq, OTHER).attempt.run == OTHER.name
+
+
+def test_a_newer_versions_sign_of_life_is_one(world: World) -> None:
+    """It has a field that this version does not know, or another format."""
+    world.open()
+    seq = world.pin()
+    taken = protocol.take(world.book, LANE, seq, RUN)
+    world.now += 3_600_000
+    sign = Heartbeat(generation=taken.attempt.generation, run=RUN.name, at=world.now, step="reading")
+    newer = encode(sign).replace(b'"format":1', b'"format":7,"later":{"x":1}')
+    world.store.values["beat", LANE] = newer
+    assert world.book.last_beat(LANE) == sign
+    with pytest.raises(HeldByAnother):
+        protocol.take(world.book, LANE, seq, OTHER)
+    world.now += protocol.LEASE_MS
+    assert protocol.take(world.book, LANE, seq, OTHER).attempt.run == OTHER.name

@@ -64,6 +64,17 @@ def test_what_does_not_parse_is_refused_and_shown(stored: bytes) -> None:
     assert caught.value.exit_code == 7
 
 
+def test_of_a_field_that_is_not_known_the_error_says_that_a_newer_version_may_have_written_it() -> None:
+    """In a rolling upgrade, a backup is the wrong advice."""
+    with pytest.raises(
+        LedgerUnreadable, match="A newer version of Tidemark may have written it: then use that version"
+    ):
+        decode(encode(HEAD)[:-1] + b',"quota":3}', Head, "s/head/ingest")
+    with pytest.raises(LedgerUnreadable) as caught:
+        decode(encode(HEAD)[:-5], Head, "s/head/ingest")
+    assert "newer version" not in str(caught.value)
+
+
 def test_a_newer_format_is_refused() -> None:
     newer = encode(HEAD).replace(b'"format":%d' % FORMAT, b'"format":%d' % (FORMAT + 1))
     said = f"has format {FORMAT + 1}; this version of Tidemark knows formats up to {FORMAT}"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.memory import MemoryStore
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
-from tidemark.errors import ClaimOverlap, Conflict, OffsetsErased, WrongUse
+from tidemark.errors import ClaimOverlap, Conflict, OffsetsErased, StaleLedger, WrongUse
 from tidemark.ledger.erased import erased
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.ledger.store import Key
@@ -200,3 +200,29 @@ def test_the_positions_of_a_view_are_those_after_its_last_window(tmp_path: Path)
         seen.add(covered.count())
         assert INGEST in view.heads
     assert seen == {20, 30}
+
+
+@pytest.mark.covers("N14")
+@pytest.mark.parametrize("planned_for", [["second"], [], ["hbase"]])
+@pytest.mark.parametrize("into", [("second",), ("hbase",), None])
+def test_a_plan_is_stale_where_a_sink_that_it_writes_has_other_results(
+    tmp_path: Path, planned_for: list[str], into: tuple[str, ...] | None
+) -> None:
+    """A replay into one sink alone changes nothing for the offsets themselves, and all for plans that write this sink."""
+    text = TEXT.replace("dead_letters:", "  - {type: hbase, name: second, table: second}\ndead_letters:")
+    made = stream(tmp_path, text)
+    asked: dict[str, Any] = {"ranges": "orders/0@5-8", "reason": "bug 17", "sinks": planned_for}
+    plan = digest(made, ReplayRequest(**asked, dry_run=True))
+    assert select(made.opened, ReplayRequest(**asked, plan=plan)).ranges == offsets((0, 5, 8))
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "between", offsets((0, 6, 7)), "another", sinks=into)
+    while lanes.plan_lane(made.opened, lane, "between") is not None:
+        made.process(lane, "between")
+    lanes.finish(made.opened, lane)
+    request = ReplayRequest(**asked, plan=plan)
+    if into is None or not planned_for or set(planned_for) & set(into):
+        with pytest.raises(StaleLedger, match="is stale"):
+            select(made.opened, request)
+        replaced = planned(made.opened, ReplayRequest(**asked, dry_run=True))["replaces"]
+        assert replaced[0]["window"] == f"{lane}/1"
+    else:
+        assert select(made.opened, request).ranges == offsets((0, 5, 8))

@@ -46,14 +46,13 @@ from tidemark.errors import AnotherRequest, WrongUse
 from tidemark.ledger.records import LaneKind, Pending
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import RangeSet
-from tidemark.planning.estimating import stored_before
 from tidemark.runs import into_sinks, lanes, whole_windows
 from tidemark.runs.answering import answers_of
 from tidemark.runs.answers import exact, table
 from tidemark.runs.approval import People, check_approved
 from tidemark.runs.asked import fields_of
 from tidemark.runs.comparing import as_value, find_comparison
-from tidemark.runs.estimates import estimated
+from tidemark.runs.estimates import estimated, stored_now
 from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
@@ -367,7 +366,7 @@ def _show(
     """A dry run: the answer to each offset, how many are stored already, an estimate by earlier windows, and the changes."""
     guess = estimated(opened, chosen.all, asked.rate or opened.stream.limits.max_records_per_second)
     sinks = into_sinks.named(opened, asked.sinks)
-    stored = stored_before(chosen.view, chosen.all)
+    stored = stored_now(opened, chosen.view, chosen.all, sinks, chosen.dead)
     digest = digest_of(opened, chosen.view, asked, chosen.ranges, chosen.again)
     value = {
         "kind": asked.kind.value,
@@ -376,7 +375,7 @@ def _show(
         "again": counted(chosen.again),
         "added": counted(chosen.added),
         "left_out": {why: counted(ranges) for why, ranges in chosen.left_out.items()},
-        "stored_before": stored,
+        **stored.as_fields(),
         "plan": digest,
         "estimate": guess,
         **_comparison(changes),
@@ -387,7 +386,7 @@ def _show(
         show_answers(exact({**chosen.to_read(), **chosen.left_out}))
         if changes is not None:
             show_comparison(changes)
-    error(f"dry run: {chosen.all.count()} offsets would be read; of about {stored} messages of them rows are stored")
+    error(f"dry run: {chosen.all.count()} offsets would be read; of {stored} messages of them rows are stored")
     show_estimate(guess)
     error(f"to start exactly this, and nothing else: --plan {digest}")
     _show_more_or_less(opened, chosen, sinks)

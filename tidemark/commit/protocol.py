@@ -53,7 +53,13 @@ from tidemark.ledger.records import (
     exported,
     positions,
 )
-from tidemark.ledger.register import check_not_early, draw_generation, new_token, open_lanes, required_head
+from tidemark.ledger.register import (
+    check_not_early,
+    draw_generation,
+    new_token,
+    open_lanes,
+    required_head,
+)
 from tidemark.offsets.ranges import RangeSet
 
 # A holder writes a heartbeat each second (`fence.BEAT_SECONDS`). After thirty missed ones it is gone or paused.
@@ -475,9 +481,14 @@ def _respect_lease(book: Book, lane: str, pending: Pending, run: Run | None) -> 
 
 
 def _silent_ms(book: Book, lane: str, holder: Attempt) -> int:
-    """How long ago an attempt gave its last sign of life."""
-    beat = book.last_beat(lane)
-    return book.clock() - (beat.at if beat is not None and beat.generation == holder.generation else holder.taken_at)
+    """How long ago an attempt gave its last sign of life; as long as the lease for one that says nothing about now.
+
+    A sign that lies further in the future than the lease was given by a clock that is ahead, or was. Waiting for it would stop
+    all others for as long, if its holder is dead. If it is alive, it loses its window to whoever asks for it, and no more.
+    """
+    beat, now = book.last_beat(lane), book.clock()
+    at = beat.at if beat is not None and beat.generation == holder.generation else holder.taken_at
+    return now - at if at - now <= LEASE_MS else LEASE_MS
 
 
 def _moved(head: Head, window: Window) -> tuple[Position, ...]:

@@ -9,11 +9,12 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from typing import TypeVar
 
 from msgspec import structs
 
 from tidemark.errors import LedgerContradiction, LedgerUnreadable, TidemarkError
-from tidemark.ledger.codec import RESTORE, decode, digest, encode
+from tidemark.ledger.codec import RESTORE, decode, decode_what_is_known, digest, encode
 from tidemark.ledger.doubt import NotMine, swap_surely
 from tidemark.ledger.limits import check_size
 from tidemark.ledger.records import (
@@ -47,6 +48,7 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 log = logging.getLogger(__name__)
 
 NOTHING = RangeSet()
+Advisory = TypeVar("Advisory", Audited, Heartbeat, JobProgress)
 
 REGISTER: Key = ("register",)
 LAST_AUDIT: Key = ("audited",)
@@ -522,12 +524,12 @@ class Book:
 
     def newest_audits(self, limit: int) -> list[Audited]:
         """The outcomes of the audits that ended last, the newest first."""
-        return [decode(stored, Audited, self._name(key)) for key, stored in self.store.newest(AUDITS, limit)]
+        found = (self._advisory(key, stored, Audited) for key, stored in self.store.newest(AUDITS, limit))
+        return [one for one in found if one is not None]
 
     def last_audit(self) -> Audited | None:
         """The outcome of the audit that ended last; None when no audit has said so."""
-        stored = self.store.read(LAST_AUDIT)
-        return None if stored is None else decode(stored, Audited, self._name(LAST_AUDIT))
+        return self._advisory(LAST_AUDIT, self.store.read(LAST_AUDIT), Audited)
 
     # heartbeats
 
@@ -535,16 +537,21 @@ class Book:
         self.store.put(("beat", lane), encode(beat))
 
     def last_beat(self, lane: str) -> Heartbeat | None:
-        stored = self.store.read(("beat", lane))
-        return None if stored is None else decode(stored, Heartbeat, self._name(("beat", lane)))
+        return self._advisory(("beat", lane), self.store.read(("beat", lane)), Heartbeat)
 
     def note_progress(self, progress: JobProgress) -> None:
         """Of two jobs at once, what the last one has noted stays."""
         self.store.put(_PROGRESS, encode(progress))
 
     def last_progress(self) -> JobProgress | None:
-        stored = self.store.read(_PROGRESS)
-        return None if stored is None else decode(stored, JobProgress, self._name(_PROGRESS))
+        return self._advisory(_PROGRESS, self.store.read(_PROGRESS), JobProgress)
+
+    def _advisory(self, key: Key, stored: bytes | None, kind: type[Advisory]) -> Advisory | None:
+        """A value on which nothing depends. One that is damaged is as good as none; of a newer one, what is known here."""
+        found = None if stored is None else decode_what_is_known(stored, kind)
+        if stored is not None and found is None:
+            log.warning("%s cannot be read, and is left out: nothing depends on it", self._name(key))
+        return found
 
     def _name(self, key: Key) -> str:
         return "/".join((self.stream, *key))

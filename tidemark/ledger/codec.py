@@ -26,6 +26,9 @@ _MAKING = threading.Lock()
 # Enough of a value to recognise it by, in an error.
 _SHOWN_BYTES = 300
 
+# A version that adds a field need not change the format.
+_NEWER = "A newer version of Tidemark may have written it: then use that version. Otherwise: "
+
 # What to do about a ledger that is not whole.
 RESTORE = "Restore the ledger from a backup, into an empty place: tidemark ledger restore STREAM FILE"
 
@@ -61,11 +64,25 @@ def decode(stored: bytes, kind: type[T], where: str) -> T:
             return decoder(kind).decode(stored)
         return converted(_migrated(msgspec.json.decode(stored), kind.__name__), kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+        newer = _NEWER if "unknown field" in str(problem) else ""
         shown = stored[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
         raise LedgerUnreadable(
             f"{where} cannot be read: {problem}. It holds {len(stored)} bytes: {shown!r}. It was left as it is; "
-            f"never delete it. {RESTORE}"
+            f"never delete it. {newer}{RESTORE}"
         ) from problem
+
+
+def decode_what_is_known(stored: bytes, kind: type[T]) -> T | None:
+    """The fields that this version knows of a value on which nothing depends, whichever version wrote it.
+
+    None for a damaged value. What the ledger depends on is decoded strictly: see `decode`.
+    """
+    try:
+        plain = msgspec.json.decode(stored)
+        known = {one.encode_name for one in msgspec.structs.fields(kind)} - {"format"}
+        return converted({name: value for name, value in plain.items() if name in known}, kind)
+    except (msgspec.MsgspecError, AttributeError, ValueError, RecursionError):
+        return None
 
 
 def converted(values: Any, kind: type[T]) -> T:

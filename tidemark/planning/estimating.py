@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidemark.ledger.book import View
@@ -37,17 +37,57 @@ def estimate(offsets: int, windows: Iterable[Record]) -> Estimate | None:
     return Estimate(round(records), round(records * size / read), records * milliseconds / read / 1000)
 
 
-def stored_before(view: View, wanted: RangeSet) -> int:
-    """About how many messages of some offsets have given rows. Exact for whole windows; otherwise in proportion."""
+@dataclass(frozen=True)
+class Stored:
+    """How many messages of some offsets have rows: at least and at most, by what their windows have counted."""
+
+    least: int
+    most: int
+
+    @property
+    def exact(self) -> int | None:
+        return self.least if self.least == self.most else None
+
+    def __str__(self) -> str:
+        return str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
+
+    def as_fields(self) -> dict[str, int | None]:
+        """For JSON: the number is null where the ledger cannot tell it."""
+        return {"stored_before": self.exact, "stored_at_least": self.least, "stored_at_most": self.most}
+
+
+def stored_before(view: View, wanted: RangeSet, dead: RangeSet, *, all_dead: bool) -> Stored:
+    """How many messages of some offsets have given rows. Windows count messages, and few are like the average of theirs.
+
+    `dead`: offsets that are known to be dead letters, of those that count in the view; `all_dead`: no other wanted one is.
+    Exact for whole windows. Otherwise as near as the counts tell: what has no rows may be any of a window's offsets.
+    """
     counting: dict[int, list[OffsetRange]] = {}
-    for at in wanted.partitions:
-        for one in view.authority.segments(at):
-            counting.setdefault(one.generation, []).append(OffsetRange(at, one.start, one.until))
-    found = 0.0
+    for one in wanted:
+        for part in view.authority.within(one):
+            counting.setdefault(part.generation, []).append(OffsetRange(one.partition, part.start, part.until))
+    least = most = 0
     for window in view.windows:
-        counts = RangeSet(counting.get(window.generation, ())) & wanted
-        for tally in window.record.tallies:
-            shared = counts.count(tally.at)
-            if shared:
-                found += tally.stored.number * shared / window.covers.count(tally.at)
-    return round(found)
+        counts = RangeSet(counting.get(window.generation, ())) - window.erased
+        tallies = {tally.at: tally for tally in window.record.tallies}
+        for at in counts.partitions:
+            # A window that writes some sinks alone stores no dead letters: those that count there are of others.
+            whole = window.record.window.counts_for(None)
+            chosen, letters = counts.count(at), (counts & dead).count(at) if whole else 0
+            tally = tallies.get(at)
+            if tally is None:
+                # It has read nothing there. Without any tally, nobody knows: the ledger was made anew out of the sinks.
+                most += 0 if tallies or window.record.receipt is None else chosen - letters
+                continue
+            stored, covered = tally.stored.number, (window.covers - window.erased).count(at)
+            without = covered - stored
+            # Of the chosen ones, so many at most have no rows: those that are known, and any that is no dead letter.
+            lacking = letters + without - tally.dead_letters if whole and all_dead else without
+            least += max(0, chosen - lacking)
+            most += min(stored, chosen - letters)
+    return Stored(least, most)
+
+
+def together(found: Sequence[Stored], offsets: int) -> Stored:
+    """What is stored in any of some sinks, of so many offsets."""
+    return Stored(max(one.least for one in found), min(offsets, sum(one.most for one in found)))

@@ -25,8 +25,9 @@ from tidemark.ledger.holes import Ingest
 from tidemark.ledger.records import INGEST, Audited, Guarantee, LaneKind, Register
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import RangeSet
-from tidemark.planning.estimating import stored_before
+from tidemark.planning.estimating import Stored
 from tidemark.runs import answers, discovery, lanes, of_windows, selecting, whole_windows
+from tidemark.runs.estimates import stored_now
 from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.record_tables import named_records
@@ -173,7 +174,7 @@ class Repair:
     `replays` are the findings that a replay can read, and `selection` is their digest, which it takes; `left_out` has the
     others, by the answer to them. `sinks` are those that it writes alone, since the others hold what they should; None: all
     of them, and the dead letters. `reads` is all that it reads, with the whole windows or blocks that a sink needs; `because`
-    says why. Of about `stored` messages of it rows are stored now. `audit_after` is the digest of what the audit after the
+    says why. Of `stored` messages of it rows are stored now. `audit_after` is the digest of what the audit after the
     replay looks at, at `level_after`: all findings, too.
     """
 
@@ -185,7 +186,7 @@ class Repair:
     reads: RangeSet
     audit_after: str
     level_after: Level
-    stored: int
+    stored: Stored
     because: str
 
     def described(self) -> dict[str, Any]:
@@ -196,7 +197,7 @@ class Repair:
             "sinks": None if self.sinks is None else list(self.sinks),
             "offsets": self.reads.count(),
             "ranges": list(shown(self.reads)),
-            "stored_before": self.stored,
+            **self.stored.as_fields(),
             "left_out": {why: list(shown(part)) for why, part in self.left_out.items()},
             "audit_after": self.audit_after,
             "level_after": self.level_after.value,
@@ -208,7 +209,7 @@ class Repair:
         text += "" if self.sinks is None else f" into {', '.join(self.sinks)} alone"
         text += f", {more} of them since {self.because}" if more else ""
         if self.reads:
-            text += f"; of about {self.stored} messages of them rows are stored: {', '.join(shown(self.reads))}"
+            text += f"; of {self.stored} messages of them rows are stored: {', '.join(shown(self.reads))}"
         if self.left_out:
             number = sum(part.count() for part in self.left_out.values())
             text += f"; {number} findings cannot be replayed: {answers.said(self.left_out)}"
@@ -235,7 +236,7 @@ def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
         reads=reads,
         audit_after=opened.book.store_selection(reads | findings).digest,
         level_after=report.level.after_repair,
-        stored=stored_before(view, reads),
+        stored=stored_now(opened, view, reads, sinks, RangeSet()),
         because=whole_windows.because(opened, sinks),
     )
 

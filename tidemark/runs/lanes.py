@@ -427,8 +427,9 @@ def is_done(opened: OpenStream, lane: str) -> bool:
 def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
     """Step 1 for a backfill or replay lane: its pending window, or the next part of its selection. None: the lane is done.
 
-    If the first window can never be planned, the lane is closed, which frees its claim. Raises LaneClosed for a lane that
-    was closed before it was done, LanePaused for one that is paused.
+    If the first window can never be planned, since Kafka no longer holds what the lane was asked to read, the lane is closed,
+    which frees its claim. Whatever else is in the way may be gone at the next try: a login that is refused, or what another
+    lane has left to do. Raises LaneClosed for a lane that was closed before it was done, LanePaused for one that is paused.
     """
     if is_done(opened, lane):
         return None
@@ -442,11 +443,22 @@ def plan_lane(opened: OpenStream, lane: str, run: str) -> Pending | None:
         if is_done(opened, lane):
             return None
         raise
-    except (WrongUse, SourceChanged) as problem:
+    except _Never as never:
+        problem = never.problem
         raise type(problem)(f"{problem} {_freed(opened, lane, problem)}") from problem
+    except (WrongUse, SourceChanged) as problem:
+        raise type(problem)(f"{problem} {_kept(opened, lane)}") from problem
     if pending is not None:
         check_not_paused(opened.book, lane)
     return pending
+
+
+class _Never(Exception):
+    """Raised when what a lane was asked for can never be read."""
+
+    def __init__(self, problem: WrongUse | SourceChanged) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
 
 
 def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref: SelectionRef) -> Pending | None:
@@ -464,10 +476,18 @@ def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref
         # An erasure that reads nothing asks Kafka nothing.
         ingest, known = opened.book.head(INGEST), known_now(opened, topics) if topics else Known({}, {})
         known = with_epoch_ends(opened, known, ingest.head) if ingest and topics else known
-        window = planner.next_selected(
-            head, known, sized(opened, known, asked), selection, ref, at_once, erasing, named
-        )
+        sizes = sized(opened, known, asked)
+        try:
+            window = planner.next_selected(head, known, sizes, selection, ref, at_once and whole, erasing, named)
+        except SourceChanged as problem:
+            raise _Never(problem) from problem
         return window, known
+
+    def whole(chosen: RangeSet, left: RangeSet) -> RangeSet:
+        try:
+            return at_once(chosen, left) if at_once is not None else chosen
+        except WrongUse as problem:
+            raise _Never(problem) from problem
 
     return pinning.pin(opened, lane, plan)
 
@@ -495,6 +515,10 @@ def _freed(opened: OpenStream, lane: str, problem: TidemarkError) -> str:
     if head.seq == 0 and head.pending is None:
         close_lane(opened.book, lane, because=f"{type(problem).__name__}: {problem}"[: protocol.MOST_REASON])
         return f"Nothing was read, and what {lane} had claimed is free again."
+    return _kept(opened, lane)
+
+
+def _kept(opened: OpenStream, lane: str) -> str:
     return (
         f"What {lane} has not read stays claimed. To free it: tidemark cancel {opened.book.stream} {lane} --reason ..."
     )

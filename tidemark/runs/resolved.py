@@ -11,6 +11,7 @@ from hashlib import sha256
 
 from tidemark.errors import StaleLedger
 from tidemark.ledger.book import Committed, View
+from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import BackfillRequest, ReplayRequest
@@ -26,17 +27,19 @@ class Replaced:
     offsets: RangeSet
 
 
-def replaced(view: View, chosen: RangeSet) -> list[Replaced]:
-    """The windows whose results reading some offsets replaces, the newest first."""
+def replaced(opened: OpenStream, view: View, asked: Request, chosen: RangeSet) -> list[Replaced]:
+    """The windows whose results reading some offsets replaces, in any sink that the run writes, the newest first."""
     found: dict[int, list[OffsetRange]] = {}
-    for at, start, until, generation in _authority(view, chosen):
+    for _, at, start, until, generation in _authority(opened, view, asked, chosen):
         found.setdefault(generation, []).append(OffsetRange(at, start, until))
     windows = {one.generation: one for one in view.windows}
     return [Replaced(windows[generation], RangeSet(found[generation])) for generation in sorted(found, reverse=True)]
 
 
 def digest_of(opened: OpenStream, view: View, asked: Request, ranges: RangeSet, again: RangeSet) -> str:
-    """The digest of a plan: stream file, sinks, offsets, and the generation of the results that each of them has in a view.
+    """The digest of a plan: stream file, sinks, offsets, and the generation of the results that each has in a view.
+
+    A sink that was written alone may have other results than the others: each one that the run writes is looked at.
 
     What is not among the offsets does not change it, such as what the ingest reads meanwhile.
     """
@@ -44,8 +47,8 @@ def digest_of(opened: OpenStream, view: View, asked: Request, ranges: RangeSet, 
     for name, part in (("read", ranges), ("again", again)):
         for one in part:
             found.update(f"{name} {one}\n".encode())
-        for at, start, until, generation in _authority(view, part):
-            found.update(f"replaces {at} {start} {until} {generation}\n".encode())
+        for sink, at, start, until, generation in _authority(opened, view, asked, part):
+            found.update(f"replaces {sink} {at} {start} {until} {generation}\n".encode())
     return found.hexdigest()
 
 
@@ -62,7 +65,16 @@ def check_plan(opened: OpenStream, view: View, asked: Request, ranges: RangeSet,
         )
 
 
-def _authority(view: View, chosen: RangeSet) -> Iterator[tuple[TopicPartition, int, int, int]]:
-    for one in chosen:
-        for segment in view.authority.within(one):
-            yield one.partition, segment.start, segment.until, segment.generation
+def _authority(
+    opened: OpenStream, view: View, asked: Request, chosen: RangeSet
+) -> Iterator[tuple[str, TopicPartition, int, int, int]]:
+    """What counts at some offsets, in each sink that a run writes; with all sinks, also for the dead letters."""
+    seen: list[Authority] = []
+    for name in asked.sinks or (None, *(one.name for one in opened.stream.sinks)):
+        authority = view.of(name).authority
+        if any(authority is one for one in seen):
+            continue
+        seen.append(authority)
+        for one in chosen:
+            for segment in authority.within(one):
+                yield name or "", one.partition, segment.start, segment.until, segment.generation

@@ -39,6 +39,8 @@ class Selected:
     added: RangeSet = field(default_factory=RangeSet)
     again: RangeSet = field(default_factory=RangeSet)
     view: View = field(default=NOTHING_SEEN, compare=False, repr=False)
+    # Those that are known to be dead letters now.
+    dead: RangeSet = field(default_factory=RangeSet, compare=False)
 
     @property
     def named(self) -> RangeSet:
@@ -82,7 +84,7 @@ def _widened(opened: OpenStream, view: View, request: BackfillRequest | ReplayRe
     _check(request, found)
     if isinstance(request, ReplayRequest):
         wide = whole_windows.widened(opened, view, found.ranges, sinks) if found.ranges else found.ranges
-        return Selected(wide, found.left_out, wide - found.ranges)
+        return replace(found, ranges=wide, added=wide - found.ranges)
     wide = whole_windows.widened(opened, view, found.again, sinks) if found.again else found.again
     return Selected(found.ranges, found.left_out, wide - found.again, wide)
 
@@ -185,7 +187,7 @@ def _dead_letters(opened: OpenStream, view: View, wanted: DeadLetters) -> Select
     found = redriving.redrive(opened, wanted, view)
     most = opened.stream.dead_letters.max_redrives
     left_out = {answers.EXPIRED: found.expired, redriving.too_often(most): found.too_often}
-    return Selected(found.ranges, {why: ranges for why, ranges in left_out.items() if ranges})
+    return Selected(found.ranges, {why: ranges for why, ranges in left_out.items() if ranges}, dead=found.ranges)
 
 
 def _holes(opened: OpenStream, view: View) -> RangeSet:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark.offsets.ranges import RangeSet, TopicPartition
-from tidemark.planning.estimating import stored_before
 from tidemark.runs import into_sinks, whole_windows
 from tidemark.runs.answers import as_texts, exact
-from tidemark.runs.estimates import estimated
+from tidemark.runs.estimates import estimated, stored_now
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import BackfillRequest, ReplayRequest
 from tidemark.runs.resolved import Replaced, digest_of, replaced
@@ -27,7 +26,8 @@ def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> dict[
     chosen = select(opened, asked)
     approve_above = opened.stream.limits.approve_above
     view, offsets = chosen.view, chosen.all.count()
-    windows = replaced(view, chosen.all)
+    windows, sinks = replaced(opened, view, asked, chosen.all), into_sinks.named(opened, asked.sinks)
+    stored = stored_now(opened, view, chosen.all, sinks, chosen.dead).as_fields()
     left_out = exact(chosen.left_out)
     return {
         "kind": asked.kind.value,
@@ -38,10 +38,10 @@ def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> dict[
         "more_partitions": max(0, len(chosen.all.partitions) - MOST_LINES),
         "added": {
             "offsets": str(chosen.added.count()),
-            "because": whole_windows.because(opened, into_sinks.named(opened, asked.sinks)),
+            "because": whole_windows.because(opened, sinks),
         },
         "left_out": {**as_texts(left_out, MOST_LINES), "more_answers": max(0, len(left_out) - MOST_LINES)},
-        "stored_before": str(stored_before(view, chosen.all)),
+        **{name: None if number is None else str(number) for name, number in stored.items()},
         "replaces": [_window(one) for one in windows[:MOST_LINES]],
         "more_replaced": max(0, len(windows) - MOST_LINES),
         "estimate": estimated(opened, chosen.all, asked.rate or opened.stream.limits.max_records_per_second),

@@ -247,7 +247,7 @@ function showPlan(found) {
   if (some) {
     parts.push(element("h3", "What will be replaced"));
     if (found.replaces.length) {
-      parts.push(element("p", `Results of about ${grouped(found.stored_before)} stored messages in ${grouped(found.replaces.length + found.more_replaced)} ${found.replaces.length + found.more_replaced === 1 ? "window" : "windows"}. They count until the run commits its own.`), replaced(found));
+      parts.push(element("p", `Results of ${found.stored_before === null ? `${grouped(found.stored_at_least)} to ${grouped(found.stored_at_most)}` : grouped(found.stored_before)} stored messages in ${grouped(found.replaces.length + found.more_replaced)} ${found.replaces.length + found.more_replaced === 1 ? "window" : "windows"}. They count until the run commits its own.`), replaced(found));
     } else parts.push(element("p", "Nothing: no window has read any of these offsets.", "quiet"));
   }
   place("parts").replaceChildren(...parts);

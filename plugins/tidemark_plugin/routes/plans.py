@@ -99,7 +99,9 @@ class Plan(BaseModel):
     more_partitions: int
     added: Added
     left_out: LeftOut
-    stored_before: Number
+    stored_before: Number | None
+    stored_at_least: Number
+    stored_at_most: Number
     replaces: list[ReplacedWindow]
     more_replaced: int
     estimate: Estimate | None
