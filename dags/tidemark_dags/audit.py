@@ -70,6 +70,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
         description=DESCRIPTION,
         doc=__doc__,
         schedule=_schedule(stream),
+        by_clock=stream.audit.cron is not None,
         start_date=pendulum.datetime(2025, 1, 1, tz="UTC"),
         params=audit_params(),
         allowed_run_types=[*ON_REQUEST, *(kind for kind, level in by_itself.items() if level)],

@@ -38,6 +38,7 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
         doc=__doc__,
         # The stored offsets define the data, not the clock. A missed hour needs no run of its own.
         schedule=CronTriggerTimetable(stream.schedule.cron, timezone=stream.schedule.timezone),
+        by_clock=True,
         start_date=pendulum.datetime(2025, 1, 1, tz="UTC"),
         max_active_runs=1,
         # Airflow's own backfill is by dates; offsets have NAME__backfill.

@@ -21,11 +21,12 @@ def stream_dag(
     doc: str | None,
     params: Mapping[str, Param] | None = None,
     task_defaults: dict[str, Any] | None = None,
+    by_clock: bool = False,
     **settings: Any,
 ) -> Iterator[DAG]:
     """The DAG `STREAM__KIND`, for its tasks. `params`, `task_defaults` and `settings` are what only this kind of DAG has.
 
-    In `doc`, NAME stands for the stream.
+    In `doc`, NAME stands for the stream. `by_clock`: runs begin at set times, without anybody's asking.
     """
     with DAG(
         dag_id=f"{stream.name}__{kind}",
@@ -46,6 +47,9 @@ def stream_dag(
             **({"queue": stream.engine.queue} if stream.engine.queue else {}),
             **(task_defaults or {}),
         },
+        # Airflow makes DAGs paused, and takes runs of paused ones without ever beginning them. What runs by a clock begins
+        # when a person says so; what people ask for is there to be asked.
+        is_paused_upon_creation=None if by_clock else False,
         # The file that Airflow reads registers the DAGs: all of a stream, or none.
         auto_register=False,
         **settings,

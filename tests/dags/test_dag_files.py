@@ -203,6 +203,21 @@ def test_a_stream_with_an_approval_has_one_task_more(tmp_path: Path) -> None:
         assert approved.task_dict["approve"].retries == 0
 
 
+@pytest.mark.covers("N43")
+def test_what_people_trigger_is_not_paused_when_it_is_made(tmp_path: Path) -> None:
+    """Airflow would take the runs of a paused DAG, and never begin them. What runs by a clock waits for a person."""
+    audits = {"asked": "{}", "after": "{after_commit: ledger}", "clock": "{cron: 30 3 * * *}"}
+    for name, audit in audits.items():
+        text = MINIMAL.replace("stream: orders", f"stream: {name}")
+        (tmp_path / f"{name}.yaml").write_text(f"{text}audit: {audit}\n")
+    found = {
+        dag.dag_id: DagSerialization.to_dict(dag)["dag"].get("is_paused_upon_creation") for dag in build_dags(tmp_path)
+    }
+    by_clock = {"clock__audit", *(f"{name}__ingest" for name in audits)}
+    assert found == {dag: None if dag in by_clock else False for dag in found}
+    assert len(found) == 15
+
+
 def is_spark_job(task: Any) -> bool:
     return issubclass(task.operator_class if isinstance(task, MappedOperator) else type(task), SparkJob)
 

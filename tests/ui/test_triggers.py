@@ -134,6 +134,30 @@ def test_a_page_that_sends_a_trigger_twice(airflow: Airflow, page: Page) -> None
     assert made in page.url
 
 
+@pytest.mark.covers("N43")
+@pytest.mark.usefixtures("opened")
+def test_the_pages_say_that_a_dag_is_paused(airflow: Airflow, page: Page) -> None:
+    """Before somebody asks for a run, and while the run waits: Airflow takes it, and does not begin it."""
+    dag, said = f"/api/v2/dags/{REPLAY}", f"The DAG {REPLAY} is paused in Airflow"
+    # As it was made.
+    assert airflow.call("GET", dag)[1]["is_paused"] is False
+    address = f"{airflow.url}/tidemark/streams/{STREAM}/plan?kind=replay&records={STREAM}/0@7"
+    page.goto(address)
+    page.locator("#summary", has_text="1 offset of 1 partition would be read").wait_for()
+    assert page.locator("#paused").inner_text() == ""
+    assert airflow.call("PATCH", dag, {"is_paused": True})[0] == 200
+    try:
+        page.goto(address)
+        page.locator("#paused", has_text=said).wait_for()
+        page.fill("input[name=reason]", "bug 18")
+        page.click("#go")
+        page.wait_for_url("**/tidemark/run?**")
+        page.locator("#told", has_text=said).wait_for()
+    finally:
+        assert airflow.call("PATCH", dag, {"is_paused": False})[0] == 200
+    page.locator("#told", has_not_text=said).wait_for()
+
+
 @pytest.mark.covers("N27", "Q20")
 def test_an_erasure_waits_for_a_second_person(airflow: Airflow, opened: OpenStream, site: Site) -> None:
     conf = {"records": f"{STREAM}/0@3\n{STREAM}/0@4", "reason": "request 4711"}

@@ -60,6 +60,16 @@ function digest(text) {
   return found.toString(16).padStart(16, "0");
 }
 
+// What a viewer has to know of a paused DAG: Airflow takes a run of it, and does not begin it. Empty where it is not paused.
+export async function pausedSaid(dag) {
+  try {
+    return (await airflow(`dags/${encodeURIComponent(dag)}`)).is_paused ? `The DAG ${dag} is paused in Airflow: a run of it waits until the DAG is resumed there.` : "";
+  } catch {
+    // Whoever may not see the DAG is told so when the run is started.
+    return "";
+  }
+}
+
 // Starts a run, and gives its id. Raises a Refusal with Airflow's own words.
 // The id follows from what is asked for. So a request that is sent again, as when its answer was lost or after a second
 // click, meets the run that is there (409). Once that run has ended, the same request is a new one.
@@ -95,6 +105,7 @@ export function plan({ stream, kind, conf, text = null, says = "", repair = null
   Object.assign(dry, { type: "checkbox", checked: true, name: "dry_run" });
   const onlyShow = element("label", undefined, "check");
   onlyShow.append(dry, element("span", "Dry run: only show what would be read"));
+  const paused = element("p", "", "busy");
   const again = element("input");
   Object.assign(again, { type: "checkbox", checked: repair !== null, name: "again" });
   const thenAudit = element("label", undefined, "check");
@@ -107,8 +118,16 @@ export function plan({ stream, kind, conf, text = null, says = "", repair = null
     go.textContent = dry.checked ? "Start the dry run" : `Start the ${kind}`;
     again.disabled = dry.checked;
   };
-  dry.addEventListener("change", nameIt);
+  const dagNow = () => dagOf(stream, audits() ? "audit" : kind);
+  const sayPaused = async () => {
+    const dag = dagNow();
+    const found = await pausedSaid(dag);
+    if (dag === dagNow()) paused.textContent = found;
+    return found;
+  };
+  for (const one of [dry, again]) one.addEventListener("change", () => { nameIt(); sayPaused(); });
   nameIt();
+  sayPaused();
   const close = element("button", "Close");
   close.type = "button";
   close.addEventListener("click", () => dialog.close());
@@ -128,6 +147,7 @@ export function plan({ stream, kind, conf, text = null, says = "", repair = null
     field("Reason, which the ledger keeps", reason),
     onlyShow,
     ...(repair === null ? [] : [thenAudit]),
+    paused,
     buttons,
     said,
   );
@@ -142,8 +162,11 @@ export function plan({ stream, kind, conf, text = null, says = "", repair = null
       const { dag, run } = audits()
         ? await start(stream, "audit", { selection: conf.selection, level: repair, repair: "execute", ...why })
         : await start(stream, kind, { ...conf, ...changed, ...why, dry_run: dry.checked });
+      // Asked again: it may have been paused or resumed since the dialog was opened.
+      const waits = await sayPaused();
+      const begun = dry.checked ? "Airflow has started a dry run: " : "Airflow has started it: ";
       said.replaceChildren(
-        element("span", dry.checked ? "Airflow has started a dry run: " : "Airflow has started it: ", "good"),
+        waits ? element("span", "Airflow has taken it, and does not begin it while its DAG is paused: ", "busy") : element("span", begun, "good"),
         link("follow its progress", withQuery(new URL("run", ROOT), { dag_id: dag, run_id: run })),
         ". In Airflow it is the run ",
         airflowLink(run, `dags/${encodeURIComponent(dag)}/runs/${encodeURIComponent(run)}`),

@@ -4,7 +4,7 @@ import {
   ROOT, address, airflow, asked, cell, element, estimated, grouped, load, loadPatiently, navigation, remember, run, say,
   streamOfAddress, time, windowLink, withQuery,
 } from "./shared.js";
-import { STORED, dagOf, start } from "./plan.js";
+import { STORED, dagOf, pausedSaid, start } from "./plan.js";
 import { showTime, timeOf } from "./times.js";
 
 const stream = streamOfAddress();
@@ -252,6 +252,7 @@ function showPlan(found) {
   }
   place("parts").replaceChildren(...parts);
   place("approval").hidden = !found.needs_approval;
+  pausedSaid(dagOf(stream, found.kind)).then((sentence) => { place("paused").textContent = sentence; });
   place("digest").textContent = `Plan ${found.plan.slice(0, 12)}`;
   place("digest").title = found.plan;
   place("go").textContent = `Start the ${found.kind}`;

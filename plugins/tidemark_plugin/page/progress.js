@@ -1,6 +1,7 @@
 // How far a run is: Airflow's steps, and each partition by the ledger. Pausing, resuming and cancelling what has a lane of its
 // own, for those who may. Everything is asked for by short requests, every few seconds until the run has ended.
 import { address, airflow, airflowLink, button, cell, element, grouped, link, load, say, time, windowLink, withQuery } from "./shared.js";
+import { pausedSaid } from "./plan.js";
 
 const EVERY_MS = 3000;
 // Of a run that has ended, which somebody may still clear.
@@ -111,8 +112,9 @@ function laneOf(one) {
   return made;
 }
 
-function told(kind, run, lanes, refused) {
+function told(kind, run, lanes, refused, paused) {
   const made = [];
+  if (paused) made.push(paused);
   if (refused) made.push(`Refused: ${refused}`);
   else if (run && run.state === "failed" && kind === "audit") made.push("The audit found something that is not repaired, or it failed. Its report names the findings. If there is no report, the log of the red step says why it failed.");
   else if (run && run.state === "success") made.push(run.conf?.dry_run && !lanes.length ? "The dry run has ended. Nothing was changed." : "Finished.");
@@ -210,8 +212,9 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
       const refused = failed ? await xcom(failed.task_id, "refused").catch(() => "") : "";
       const kind = lanes[0]?.kind || kindOf(dag);
       place("of-progress").textContent = `${KINDS[kind] || "Run"}${about?.conf?.dry_run ? ", dry run" : ""}: ${run || found.run || named}`;
-      place("told").textContent = told(kind, about, lanes, refused);
-      place("told").className = `sentence ${refused ? "bad" : ""}`;
+      const paused = about && !ENDED.has(about.state) ? await pausedSaid(dag) : "";
+      place("told").textContent = told(kind, about, lanes, refused, paused);
+      place("told").className = `sentence ${refused ? "bad" : paused ? "busy" : ""}`;
       place("steps").replaceChildren(...steps(tasks));
       const focused = document.activeElement?.closest?.("#steering") ? document.activeElement.textContent : null;
       place("steering").replaceChildren(...steering(found, about?.state, lanes, tasks));
