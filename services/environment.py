@@ -35,6 +35,7 @@ def connections(site: Site, *, warm: bool = False) -> dict[str, str]:
             "port": site.port("zookeeper"),
             "login": "tidemark",
             "password": _secret(site.folder("zookeeper") / "password"),
+            "extra": {"allow_insecure": True},
         },
         "LAKE_DEFAULT": {"conn_type": "fs", "extra": {"path": str(site.folder("lake"))}},
         "SPARK_DEFAULT": {"conn_type": "spark", "host": "local[2]", "extra": {"engine": warm}},

@@ -20,6 +20,7 @@ from tidemark.runs.submit import (
     refused,
     warm_engine,
 )
+from tidemark.streams.engine import GUARDED
 from tidemark_dags.connections import exported, from_airflow
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def of_stream(stream: Stream) -> dict[str, Any]:
     """What a job of a stream is started with. Plain values: Airflow stores those of a mapped task with the DAG."""
     return {
         "conn_id": stream.engine.spark,
-        "conf": dict(stream.engine.conf),
+        "conf": {**GUARDED, **stream.engine.conf},
         "name": f"tidemark {stream.name}",
         "connections": sorted(stream.connections()),
         "expected_master": stream.engine.master,
@@ -136,7 +137,9 @@ class SparkJob(SparkSubmitOperator):
             engine = warm_engine(connection)
             if engine is None:
                 return
-            command = engine_command(connection, engine, self.conf or {})
+            # An engine has its own settings of the page.
+            settings = {name: value for name, value in (self.conf or {}).items() if GUARDED.get(name) != value}
+            command = engine_command(connection, engine, settings)
         except WrongUse as problem:
             raise SparkJobRefused(str(problem)) from problem
 

@@ -33,10 +33,10 @@ FIELDS: dict[str, Any] = {"host": "h", "port": 1, "schema": "s", "login": "someb
 
 # Of each kind: what reads it, and a connection with all that it may have.
 KINDS: dict[str, tuple[Callable[[Connection], object], Connection]] = {
-    "kafka": (kafka_endpoint, Connection("c", extra={"bootstrap.servers": "h:1"})),
+    "kafka": (kafka_endpoint, Connection("c", extra={"bootstrap.servers": "h:1", "allow_insecure": True})),
     "hbase": (hbase_endpoint, Connection("c", "h", 1, extra={"thrift2": "h:2"})),
     "hbase, Thrift 2": (hbase2_endpoint, Connection("c", "h", 1, extra={"thrift2": "h:2"})),
-    "zookeeper": (zookeeper_endpoint, Connection("c", "h", 1, "somebody", "canary")),
+    "zookeeper": (zookeeper_endpoint, Connection("c", "h", 1, "somebody", "canary", {"allow_insecure": True})),
     "registry": (registry_endpoint, Connection("c", "https://h", 1, "somebody", "canary")),
     "files": (lake_folder, Connection("c", extra={"path": "/lake"})),
 }
@@ -84,7 +84,10 @@ def test_zookeeper_with_tls(tmp_path: Path) -> None:
     endpoint = zookeeper_endpoint(Connection("c", "h", 2281, "me", "pw", extra))
     assert endpoint.tls == Certificates(**files, keyfile_password="canary")
     assert "canary" not in repr(endpoint)
-    assert zookeeper_endpoint(Connection("c", "h", 1, "me", "pw", {"use_ssl": False})).tls is None
+    assert (
+        zookeeper_endpoint(Connection("c", "localhost", 1, "me", "pw", {"use_ssl": False, "allow_insecure": True})).tls
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -156,3 +159,54 @@ def test_extras_that_airflow_cannot_read_are_not_none_at_all() -> None:
     for text in ('{"use_ssl": true', "[]", '"use_ssl"'):
         with pytest.raises(WrongUse, match="connection c: its extras are not a JSON object"):
             of_airflow("c", Given(text))
+
+
+SERVERS_BEYOND = (
+    "kafka:9092",
+    "10.0.0.1:9092",
+    "127.0.0.1:9092,kafka:9092",
+    "[fe80::1]:9092",
+    "localhost.example.com:9092",
+)
+
+
+@pytest.mark.covers("Q1")
+@pytest.mark.parametrize("servers", SERVERS_BEYOND)
+def test_messages_leave_this_machine_in_the_clear_only_where_the_connection_says_so(servers: str) -> None:
+    with pytest.raises(
+        WrongUse, match=r"everybody on the way could read and change the messages: say SSL .*allow_insecur"
+    ):
+        kafka_endpoint(Connection("c", extra={"bootstrap.servers": servers}))
+    allowed = {"bootstrap.servers": servers, "allow_insecure": True}
+    assert kafka_endpoint(Connection("c", extra=allowed)).protocol == "PLAINTEXT"
+    assert kafka_endpoint(Connection("c", extra={"bootstrap.servers": servers, "security.protocol": "SSL"})).tls
+
+
+@pytest.mark.parametrize("servers", ["127.0.0.1:9092", "localhost:9092,127.1.2.3:1", "[::1]:9092", "::1"])
+def test_on_this_machine_nobody_is_on_the_way(servers: str) -> None:
+    assert kafka_endpoint(Connection("c", extra={"bootstrap.servers": servers})).protocol == "PLAINTEXT"
+
+
+@pytest.mark.covers("Q1")
+@pytest.mark.parametrize("host", ["zk1:2181,zk2:2181", "127.0.0.1:2181"])
+def test_zookeepers_password_is_sent_in_the_clear_only_where_the_connection_says_so(host: str) -> None:
+    """Digest sends it as it is, to a proxy on this machine too."""
+    with pytest.raises(
+        WrongUse, match=r"its password goes to ZooKeeper without TLS.*\"use_ssl\": true .*allow_insecure"
+    ):
+        zookeeper_endpoint(Connection("c", host, None, "me", "canary"))
+    assert zookeeper_endpoint(Connection("c", host, None, "me", "canary", {"allow_insecure": True})).tls is None
+    assert zookeeper_endpoint(Connection("c", host, None, "me", "canary", {"use_ssl": True})).tls
+
+
+@pytest.mark.covers("Q4")
+def test_a_secret_is_masked_wherever_it_stands_among_the_extras() -> None:
+    hadoop = {
+        "fs.azure.account.key.ours.dfs.core.windows.net": "canary-azure",
+        "fs.s3a.secret.key": "canary-s3",
+        "fs.azure.sas.container.ours": "canary-sas",
+        "fs.s3a.endpoint": "shown",
+    }
+    extra = {"path": "/lake", "hadoop": hadoop, "ssl.key.pem": "canary-pem", "sasl.password": "canary-sasl", "n": 5}
+    secrets = Connection("c", password="canary", extra=extra).secrets()
+    assert sorted(secrets) == ["canary", "canary-azure", "canary-pem", "canary-s3", "canary-sas", "canary-sasl"]

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.stream_text import MINIMAL
+from tidemark.clients.secrets import is_secret
 from tidemark.errors import InvalidStreamFile
-from tidemark.streams.engine import Engine, is_secret
+from tidemark.streams.engine import Engine
 from tidemark.streams.loading import load
 
 CANARY = "canary-2f6c"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -53,18 +54,27 @@ def test_a_warm_command_starts_an_engine_with_what_is_of_the_engine(tmp_path: Pa
     assert command[5:9] == ["--conf", "spark.sql.shuffle.partitions=7", "--conf", "spark.ui.showConsoleProgress=true"]
     start = command[command.index("--start") + 1 : command.index("--")]
     assert Path(start[0]).name == "spark-submit"
-    assert start[1:7] == [
+    assert start[1:11] == [
         "--master",
         "local[2]",
         "--name",
         "tidemark engine spark_default",
+        # Spark's page has no login, and listens on all interfaces.
+        *("--conf", "spark.ui.killEnabled=false", "--conf", "spark.ui.enabled=false"),
         "--conf",
         "spark.driver.memory=2g",
     ]
-    assert Path(start[7]).name == "run_engine.py"
-    assert start[8:] == ["--socket", str(path), "--runs", "3", "--idle-minutes", "90"]
+    assert Path(start[11]).name == "run_engine.py"
+    assert start[12:] == ["--socket", str(path), "--runs", "3", "--idle-minutes", "90"]
     script, *arguments = command[command.index("--") + 1 :]
     assert (Path(script).name, arguments) == (WINDOW_JOB, ["--seq", "1"])
+
+
+@pytest.mark.usefixtures("engines")
+def test_a_user_may_want_the_page_of_an_engine(tmp_path: Path) -> None:
+    connection = spark({"conf": {"spark.ui.enabled": "true"}})
+    command = submit_command(stream(tmp_path), connection, WINDOW_JOB, [])
+    assert [word for word in command if word.startswith("spark.ui.enabled")] == ["spark.ui.enabled=true"]
 
 
 @pytest.mark.usefixtures("engines")
@@ -131,6 +141,16 @@ def test_a_folder_that_others_can_enter_is_refused(engines: Path, tmp_path: Path
     engines.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(WrongUse, match="not a folder that only this user can enter"):
         folder()
+    # Anybody can make a link that leads nowhere, or a file, in a folder that all share.
+    shutil.rmtree(tmp_path / "elsewhere")
+    for made in (engines.unlink, engines.touch, None):
+        assert sockets() == []
+        with pytest.raises(
+            WrongUse, match=r"not a folder that only this user can enter.*another folder in TIDEMARK_ENGI"
+        ):
+            folder()
+        if made is not None:
+            made()
 
 
 def test_a_path_that_no_socket_can_have_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,10 @@ def test_a_path_that_programs_take_for_different_folders_is_refused(path: str, s
     ],
 )
 def test_the_folder_of_a_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, base: str) -> None:
-    for name, more in (("KAFKA", {"extra": {"bootstrap.servers": "h:1"}}), ("HBASE", {"host": "h", "port": 1})):
+    for name, more in (
+        ("KAFKA", {"extra": {"bootstrap.servers": "h:1", "allow_insecure": True}}),
+        ("HBASE", {"host": "h", "port": 1}),
+    ):
         monkeypatch.setenv(f"AIRFLOW_CONN_{name}_DEFAULT", json.dumps({"conn_type": "generic", **more}))
     monkeypatch.setenv("AIRFLOW_CONN_LAKE_DEFAULT", json.dumps({"conn_type": "fs", "extra": {"path": path}}))
     file = tmp_path / "orders.yaml"
@@ -119,7 +122,10 @@ def test_settings_that_are_none_of_a_file_system_are_refused(hadoop: Any, said: 
 
 
 def test_the_settings_of_two_connections_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, more in (("KAFKA", {"extra": {"bootstrap.servers": "h:1"}}), ("HBASE", {"host": "h", "port": 1})):
+    for name, more in (
+        ("KAFKA", {"extra": {"bootstrap.servers": "h:1", "allow_insecure": True}}),
+        ("HBASE", {"host": "h", "port": 1}),
+    ):
         monkeypatch.setenv(f"AIRFLOW_CONN_{name}_DEFAULT", json.dumps({"conn_type": "generic", **more}))
     sinks = "".join(f"type: parquet\n    name: {name}\n    files: {name}\n    folder: orders\n  - " for name in "ab")
     file = tmp_path / "orders.yaml"

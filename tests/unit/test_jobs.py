@@ -45,11 +45,12 @@ def test_the_command_holds_settings_and_no_connection(stream: Stream) -> None:
     secret = Connection("spark_default", "local[2]", password="canary", extra={"queue": "nightly"})
     command = submit_command(stream, secret, WINDOW_JOB, ["--seq", "1"])
     assert Path(command[0]).name == "spark-submit"
-    assert command[1:9] == [
+    assert command[1:11] == [
         *("--master", "local[2]", "--name", "tidemark orders", "--queue", "nightly"),
-        *("--conf", "spark.executor.memory=2g"),
+        # Spark's page has no login of its own: nobody ends a job there.
+        *("--conf", "spark.ui.killEnabled=false", "--conf", "spark.executor.memory=2g"),
     ]
-    assert (Path(command[9]).name, command[10:]) == (WINDOW_JOB, ["--seq", "1"])
+    assert (Path(command[11]).name, command[12:]) == (WINDOW_JOB, ["--seq", "1"])
     assert "canary" not in str(command)
 
 

@@ -61,7 +61,7 @@ def refused(extra: dict[str, Any]) -> str:
 
 
 def test_without_security() -> None:
-    found = endpoint(SERVERS)
+    found = endpoint({**SERVERS, "allow_insecure": True})
     assert found == KafkaEndpoint("a:1,b:2")
     assert python_settings(found) == {"bootstrap_servers": ["a:1", "b:2"], "security_protocol": "PLAINTEXT"}
     assert java_settings(found) == {"bootstrap.servers": "a:1,b:2", "security.protocol": "PLAINTEXT"}
@@ -121,7 +121,7 @@ def test_tokens(made: Certificates) -> None:
     }
     provider = python_settings(found)["sasl_oauth_token_provider"]
     assert provider.extensions() == dict(extensions)
-    assert token_urls(found, endpoint(SERVERS)) == ["https://login/token"]
+    assert token_urls(found, endpoint({**SERVERS, "allow_insecure": True})) == ["https://login/token"]
 
 
 @pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL])

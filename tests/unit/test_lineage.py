@@ -57,7 +57,7 @@ class Counted(NoWork):
 def connection(name: str) -> Connection:
     return {
         "hbase_default": Connection(name, host="first,second", port=9090),
-        "kafka_default": Connection(name, extra={"bootstrap.servers": "k1:9092,k2:9092"}),
+        "kafka_default": Connection(name, extra={"bootstrap.servers": "k1:9092,k2:9092", "allow_insecure": True}),
     }[name]
 
 

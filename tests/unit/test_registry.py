@@ -176,7 +176,12 @@ def test_an_answer_that_is_too_large(packed: bool) -> None:
         ("http://registry", None, {}, "change the answers"),
         ("http://registry", "me", {}, "its password"),
         ("http://127.0.0.1", "me", {}, "its password"),
-        ("http://registry", "me", {"allow_insecure": "true"}, "its password"),
+        (
+            "http://registry",
+            "me",
+            {"allow_insecure": "true"},
+            "allow_insecure among its extras is neither true nor false",
+        ),
         ("https://registry", "me", {"verify": False}, "sets verify among its extras"),
     ],
 )

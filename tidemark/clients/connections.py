@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from tidemark.clients.secrets import on_this_machine, secret_texts
 from tidemark.errors import ConnectionMissing, WrongUse
 
 
@@ -65,11 +66,21 @@ class Connection:
 
     def secrets(self) -> list[str]:
         """The texts that must be masked wherever they might be shown."""
-        named = (value for name, value in self.extra.items() if name.endswith(("password", "secret", "key.pem")))
-        return [value for value in (self.password, *named) if isinstance(value, str) and value]
+        return [*([self.password] if self.password else []), *secret_texts(self.extra)]
 
     def _set(self) -> list[str]:
         return sorted(name for name, value in self.extra.items() if value is not None)
+
+    def allow_in_the_clear(self, servers: Iterable[str], what: str, remedy: str, *, secret: bool) -> None:
+        """Raises WrongUse for a line without TLS that leaves this machine, or that carries a secret.
+
+        The extra `allow_insecure` allows both. `what` others can read or change there; `remedy` says how to encrypt it.
+        """
+        if (secret or not on_this_machine(servers)) and not self.flag("allow_insecure"):
+            raise WrongUse(
+                f'connection {self.name}: {what}: {remedy} (or say {{"allow_insecure": true}} among its extras, on '
+                "loopback or in a network that you trust)"
+            )
 
     def flag(self, name: str) -> bool:
         """An extra that is true or false; false when the extra is missing. Raises WrongUse for any other value."""
@@ -95,7 +106,6 @@ _OTHERS = ("conn_type", "description", "extra")
 # Characters with a meaning of their own in a path of Spark or of delta-rs.
 _TAKEN = "*?[]{}^\\%"
 _OF_FILES = ("path", "hadoop")
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class AirflowConnection(Protocol):
@@ -263,7 +273,7 @@ _ZOOKEEPER_CHECKS = ("verify_certs", "check_hostname")
 
 
 def zookeeper_endpoint(connection: Connection) -> ZooKeeperEndpoint:
-    """Raises WrongUse for a connection without login and password, unless its extras say `allow_insecure`."""
+    """Raises WrongUse for a connection without login and password, or without TLS, unless it says `allow_insecure`."""
     extras = ("allow_insecure", "use_ssl", *_ZOOKEEPER_CHECKS, *_ZOOKEEPER_TLS)
     connection.only("ZooKeeper", "host", "port", "login", "password", extras=extras)
     hosts = connection.required("host", connection.host)
@@ -273,6 +283,13 @@ def zookeeper_endpoint(connection: Connection) -> ZooKeeperEndpoint:
         raise WrongUse(f"connection {connection.name} has ports in its host and another one beside: take that out")
     tls = _zookeeper_tls(connection)
     if connection.login and connection.password:
+        if tls is None:
+            connection.allow_in_the_clear(
+                hosts.split(","),
+                "its password goes to ZooKeeper without TLS, and everybody on the way could read it",
+                'say "use_ssl": true',
+                secret=True,
+            )
         return ZooKeeperEndpoint(hosts, connection.login, connection.password, tls)
     if connection.login or connection.password:
         raise WrongUse(f"connection {connection.name} has only one of login and password: give it both")
@@ -329,12 +346,13 @@ def registry_endpoint(connection: Connection) -> RegistryEndpoint:
     if parts.username is not None:
         raise WrongUse(f"connection {connection.name}: login and password stand in its fields, not in the host")
     secret = bool(connection.login or connection.password)
-    safe = parts.scheme == "https" or (parts.hostname in _LOOPBACK and not secret)
-    if not safe and connection.extra.get("allow_insecure") is not True:
-        raise WrongUse(
-            f"connection {connection.name} asks a schema registry by http://, where others can read "
-            f"{'its password' if secret else 'and change the answers'}; give it a host that begins with https:// "
-            '(or say {"allow_insecure": true} among its extras)'
+    if parts.scheme == "http":
+        read = "its password" if secret else "and change the answers"
+        connection.allow_in_the_clear(
+            [parts.hostname],
+            f"it asks a schema registry by http://, where others can read {read}",
+            "give it a host that begins with https://",
+            secret=secret,
         )
     url = host if connection.port is None else f"{parts.scheme}://{parts.netloc}:{connection.port}{parts.path}"
     return RegistryEndpoint(url, connection.login, connection.password)

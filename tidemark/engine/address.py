@@ -28,8 +28,13 @@ def named_folder() -> Path:
 def folder() -> Path:
     """The folder of this user's engines, made if it does not exist. Raises WrongUse if others could enter it."""
     path = named_folder()
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not _is_private(path):
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private = _is_private(path)
+    except OSError:
+        # A link that leads nowhere, for example, which anybody can make in a folder that all share.
+        private = False
+    if not private:
         raise WrongUse(
             f"{path} is not a folder that only this user can enter, and whoever can may start code in a warm engine. "
             f"Remove it, or name another folder in {FOLDER}"

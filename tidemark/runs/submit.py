@@ -22,7 +22,7 @@ from tidemark.errors import PYSPARK, PackageMissing, WrongUse
 from tidemark.schemes import wording
 from tidemark.schemes.parts import Part, Text
 from tidemark.sinks.kinds import kind_of
-from tidemark.streams.engine import shown_to_people
+from tidemark.streams.engine import GUARDED, shown_to_people
 from tidemark.streams.model import Stream
 
 WINDOW_JOB = "process_window.py"
@@ -34,6 +34,8 @@ _ENGINE = "run_engine.py"
 PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 # The extra of a Spark connection that says that its jobs run in a warm engine.
 WARM = "engine"
+
+_PAGE = "spark.ui.enabled"
 
 # As in Airflow's provider: a connection cannot name any other program.
 _BINARIES = ("spark-submit", "spark2-submit", "spark3-submit")
@@ -151,7 +153,8 @@ def engine_command(connection: Connection, engine: WarmEngine, settings: Mapping
 
     Without a script, it only starts the engine.
     """
-    submit = _spark_submit(connection, f"tidemark engine {connection.name}", engine.conf)
+    # An engine lives for long and serves many streams: it has no page, unless its settings say so.
+    submit = _spark_submit(connection, f"tidemark engine {connection.name}", {_PAGE: "false", **engine.conf})
     ours = ["--runs", str(engine.runs), "--idle-minutes", str(engine.idle_minutes)]
     # The same words start the same engine, of the same installation and with the same files of settings.
     path = socket_path(
@@ -175,7 +178,7 @@ def _spark_submit(connection: Connection, name: str, conf: Mapping[str, str]) ->
     options = ["--master", master(connection), "--name", name]
     if queue := connection.extra.get("queue"):
         options += ["--queue", str(queue)]
-    settings = dict(conf)
+    settings = {**GUARDED, **conf}
     if namespace := connection.extra.get("namespace"):
         settings["spark.kubernetes.namespace"] = str(namespace)
     for key, value in settings.items():

@@ -7,28 +7,17 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from tidemark.clients.secrets import SENSITIVE, is_secret
 from tidemark.schemes.parts import ConnectionName, Part, Text
 
-# Names of settings with secret values. Spark's own pattern for redaction matches fewer names.
-SENSITIVE = (
-    r"(?i)secret|passw(or)?d|passphrase|passcode|credential|token|jaas|account[._-]?key|access[._-]?key|api[._-]?key"
-    r"|private[._-]?key|encryption[._-]?key|azure[.]sas"
-)
-# Such names whose value is no secret: a switch, a time, a class, or the place of a secret.
-_HARMLESS = re.compile(
-    r"(?i)(enabled|file|path|dir|provider|providers|class|renewal[._-]?ratio|renewal[._-]?credentials|interval|wait|retries)$"
-)
 # JVM options and similar values contain names and values: -Djavax.net.ssl.trustStorePassword=...
 _WITHIN = re.compile(rf"[\s-][^\s=]*(?:{SENSITIVE[4:]})[^\s=]*=", re.IGNORECASE)
 _LOGIN_IN_ADDRESS = re.compile(r"://[^/\s@]*:[^/\s@]+@")
 _DEPLOY_MODE = "spark.submit.deployMode"
+# Spark's own page is open to whoever reaches its port, on all interfaces: nobody ends a stage or a job there.
+GUARDED = {"spark.ui.killEnabled": "false"}
 # The setting by which Spark prints how many tasks of its stages are done.
 STAGES = "spark.ui.showConsoleProgress"
-
-
-def is_secret(name: str) -> bool:
-    """Whether the name of a setting says that its value is a secret."""
-    return re.search(SENSITIVE, name) is not None and _HARMLESS.search(name) is None
 
 
 def shown_to_people(conf: dict[str, str]) -> dict[str, str]:

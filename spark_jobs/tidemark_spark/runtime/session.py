@@ -12,10 +12,11 @@ from pyspark.sql import SparkSession
 
 from tidemark.clients.connections import keep_quiet
 from tidemark.clients.kafka.clients import token_urls
+from tidemark.clients.secrets import SENSITIVE
 from tidemark.errors import WrongUse
 from tidemark.runs.open_stream import OpenStream
 from tidemark.schemes.kinds import AvroScheme
-from tidemark.streams.engine import SENSITIVE, STAGES
+from tidemark.streams.engine import STAGES
 from tidemark_spark.runtime.calls import look_up_once
 from tidemark_spark.runtime.connectors import check_connectors
 from tidemark_spark.runtime.engine_run import EngineRun, attach, current

@@ -127,6 +127,13 @@ def kafka_endpoint(connection: Connection) -> KafkaEndpoint:
         reader.none_of((*_MECHANISM, *_PASSWORD, *_TOKEN), f"{_PROTOCOL} is {protocol}, which does not use SASL")
     elif not encrypted:
         reader.insecure(f"{_PROTOCOL} is {protocol}, and everybody on the way could read the password: use SASL_SSL")
+    if not encrypted and not asked:
+        connection.allow_in_the_clear(
+            servers.split(","),
+            f"{_PROTOCOL} is PLAINTEXT, and everybody on the way could read and change the messages",
+            f"say SSL or SASL_SSL in {_PROTOCOL}",
+            secret=False,
+        )
     return KafkaEndpoint(servers, reader.tls() if encrypted else None, reader.login() if asked else None)
 
 
