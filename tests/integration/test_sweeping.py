@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from services.site import Site
 from tests.support.range_strategies import PARTITIONS
 from tidemark.clients.connections import HBaseEndpoint
 from tidemark.clients.hbase.gateway import Gateway
+from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase import table as tables
 from tidemark.sinks.hbase.rows import BLOCK_BITS, MARK, Mark, PartitionKeys, Place, parse_key
@@ -125,3 +127,23 @@ def test_many_scattered_records_take_few_scans(table: ResultTable, gateway: Coun
     assert gateway.scans == 6
     assert gateway.rows <= 6 * 65
     assert table.sweep(dense | sparse, 2) == 0
+
+
+def test_a_sweep_hides_nothing_that_is_written_later(table: ResultTable) -> None:
+    """A wrong clock has drawn generations of tomorrow. The ledger that is restored from a backup of before draws lower ones."""
+    at = TopicPartition(secrets.token_hex(4), 0)
+    one, now = OffsetRange(at, 5, 6), time.time_ns() // 1_000_000 - 60_000
+    wanted, tomorrow = RangeSet([one]), now + 86_400_000
+
+    def seen(generation: int) -> list[int]:
+        write(table, [Place(at, 5, 0)], generation)
+        return [row.mark.generation for row in table.rows_that_count(Authority([(generation, wanted)]), one)]
+
+    # The second attempt of the wrong clock sweeps what the first one and an earlier window have written.
+    assert [seen(one) for one in (now - 10, tomorrow, tomorrow + 1)] == [[now - 10], [tomorrow], [tomorrow + 1]]
+    assert table.sweep(wanted, tomorrow + 1) == 1
+    # Restored: read again by a machine whose clock is a little behind, and replayed.
+    assert [seen(now + 1), seen(now + 1_000)] == [[now + 1], [now + 1_000]]
+    # What is erased is removed all the same.
+    assert table.sweep(wanted, tomorrow + 2, for_good=True) == 1
+    assert [place for place, _ in table.left() if place.partition == at] == []

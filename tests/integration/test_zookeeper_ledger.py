@@ -26,7 +26,7 @@ from tidemark.ledger import doubt
 from tidemark.ledger.book import Book, Stored
 from tidemark.ledger.records import INGEST, Head, LaneKind, Window, WindowRange, positions
 from tidemark.ledger.register import open_lane
-from tidemark.ledger.store import LedgerStore, sortable
+from tidemark.ledger.store import Anew, LedgerStore, sortable
 from tidemark.ledger.verifying import verify
 from tidemark.ledger.zookeeper import OffsetLayouts, ZooKeeperLedgerStore
 from tidemark.offsets.ranges import TopicPartition
@@ -83,6 +83,12 @@ def test_an_offset_node_never_falls(stores: Stores, site: Site) -> None:
     assert store.commit(HEAD, b"pinned 2", b"done", second, b"{}", {"logs": {0: 9, 10: 8}})
     client = store._zookeeper.client  # type: ignore[attr-defined]
     assert client.get(f"/consumers/{stream}/offsets/logs/0")[0] == b"10"
+    assert client.get(f"/consumers/{stream}/offsets/logs/10")[0] == b"8"
+    # Of a topic that was recreated, what was shown of the one before says nothing.
+    assert store.swap(HEAD, b"done", b"pinned 3")
+    third = ("history", "ingest", sortable(3))
+    assert store.commit(HEAD, b"pinned 3", b"done 3", third, b"{}", {"logs": {0: Anew(2), 10: 3}})
+    assert client.get(f"/consumers/{stream}/offsets/logs/0")[0] == b"2"
     assert client.get(f"/consumers/{stream}/offsets/logs/10")[0] == b"8"
 
 

@@ -155,8 +155,8 @@ BUGS = {
     ),
     "a replay shows its offsets to other tools": Bug(
         PROTOCOL,
-        "exported(record) if record.kind == LaneKind.INGEST else None",
-        "exported(record)",
+        "exported(record, head.positions) if record.kind == LaneKind.INGEST else None",
+        "exported(record, head.positions)",
         "has shown its offsets",
         store=TransactionalStore,
     ),

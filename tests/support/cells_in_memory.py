@@ -15,6 +15,8 @@ class CellsInMemory:
 
     def __init__(self) -> None:
         self.cells: dict[tuple[bytes, bytes], dict[int, bytes]] = {}
+        # Up to which timestamp a removal hides what is there, and what is written later.
+        self.marks: dict[tuple[bytes, bytes], int] = {}
         self.between: Callable[[], None] = lambda: None
 
     def put(self, row: bytes, column: bytes, timestamp: int, cell: bytes) -> None:
@@ -55,6 +57,7 @@ class CellsInMemory:
 
     def deleteAllTs(self, table: bytes, row: bytes, column: bytes, newest: int, _: object) -> None:  # noqa: N802
         versions = self.cells.get((row, column), {})
+        self.marks[row, column] = newest
         self.cells[row, column] = {at: cell for at, cell in versions.items() if at > newest}
 
 

@@ -9,8 +9,10 @@ import pytest
 from msgspec import structs
 from pydantic import TypeAdapter, ValidationError
 
-from tests.support.streams_in_memory import StreamInMemory
+from tests.support.memory import TransactionalStore
+from tests.support.streams_in_memory import TEXT, StreamInMemory
 from tidemark.ledger.records import Position, exported
+from tidemark.ledger.store import Anew
 from tidemark.ledger.zookeeper import OffsetLayouts
 from tidemark.streams.model import Ledger
 
@@ -30,6 +32,32 @@ def test_a_recreated_topic_shows_no_partition_that_it_no_longer_has(tmp_path: Pa
     nodes = dict(OffsetLayouts("g", None, "/storm", "spout").nodes(exported(later), {("orders", 0): ("b", 9092)}))
     assert list(nodes) == ["/storm/spout/orders/partition_0"]
     assert json.loads(nodes["/storm/spout/orders/partition_0"])["broker"] == {"host": "b", "port": 9092}
+
+
+@pytest.mark.covers("O3")
+def test_the_first_offsets_of_a_recreated_topic_may_be_lower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes of ZooKeeper never fall, except there: they kept the larger offset of the topic before."""
+    monkeypatch.setattr("tidemark.runs.discovery._STALE_PAUSE_SECONDS", 0)
+    store = TransactionalStore()
+    text = TEXT.replace("start: earliest", "start: earliest\n  on_recreated: accept")
+    made = StreamInMemory(tmp_path, text=text, store=store)
+    made.ends((0, 50))
+    made.ingest("run 1")
+    made.kafka.ids["orders"] = "created again"
+    for end in (12, 15):
+        # A partition that is added is none that begins anew.
+        made.ends((0, end), *[(0, 3)] * (end == 15))
+        made.ingest(f"run {end}")
+    assert store.shown == [{"orders": {0: 50}}, {"orders": {0: 12}}, {"orders": {0: 15, 1: 3}}]
+    anew = [
+        (topic, partition)
+        for shown in store.shown
+        for topic, offsets in (shown or {}).items()
+        for partition, offset in offsets.items()
+        if isinstance(offset, Anew)
+    ]
+    assert anew == [("orders", 0)]
+    assert isinstance(store.shown[1]["orders"][0], Anew)  # type: ignore[index]
 
 
 def test_group_root_and_id_of_a_stream_file() -> None:

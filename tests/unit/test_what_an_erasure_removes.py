@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 
 from tests.support.protocol_world import hold
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
-from tests.support.sums_in_memory import ANN, REASON, Contributions, Killed, Sums, receipt
+from tests.support.sums_in_memory import ANN, REASON, Contributions, Killed, Sums, key_of, receipt
 from tidemark.commit import protocol
 from tidemark.commit.fence import HeadFence
 from tidemark.commit.protocol import Fence, Listener, Run
@@ -111,6 +112,18 @@ def test_an_erasure_leaves_what_may_still_be_committed(tmp_path: Path, monkeypat
     assert (made.left_of(3), len(made.left_of(7))) == ({}, 1)
     protocol.commit(book, taken, work.verify())
     assert len(made.left_of(7)) == 1
+
+
+def test_what_is_written_after_a_wrong_clock_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The erasure has a generation of tomorrow. A ledger that is restored to before it draws generations of today."""
+    made = Sums(tmp_path, monkeypatch, 10)
+    made.ingest(10)
+    made.stream.now = tomorrow = time.time_ns() // 1_000_000 + 86_400_000
+    made.erase(5)
+    ((column, (made_anew,)),) = made.left_of(6).items()
+    assert made_anew >= tomorrow
+    # The mark of the removal is that of the cell that it has removed.
+    assert made.cells.marks[key_of(6), column.encode()] < tomorrow - 86_400_000
 
 
 RESULTS = SinkReceipt(name="results", type="hbase", place={"connection": "hbase_default", "table": "orders"})

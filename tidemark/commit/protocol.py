@@ -245,7 +245,7 @@ def commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener 
     )
     value, recorded = encode(committed), encode(record)
     check_size(book.store, value, f"the head of {book.stream}/{head.lane}", "read fewer topics in one stream")
-    offsets = exported(record) if record.kind == LaneKind.INGEST else None
+    offsets = exported(record, head.positions) if record.kind == LaneKind.INGEST else None
     key, history = head_key(head.lane), record_key(head.lane, window.seq)
     expected = taken.stored.bytes
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from tidemark.ledger.store import Offsets
+from tidemark.ledger.store import Anew, Offsets
 from tidemark.offsets.blocks import PartitionBlocks
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
@@ -317,18 +317,23 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return (*self.receipt.sinks, dead_letters) if dead_letters else self.receipt.sinks
 
 
-def exported(record: Record) -> Offsets:
+def exported(record: Record, before: Iterable[Position] | None = None) -> Offsets:
     """The next offsets that other tools are shown after a commit of the ingest: those of the partitions that it reads.
+
+    `before`: the positions before the commit. Where it is the first in another incarnation of a partition, the offset is Anew.
 
     A partition that fell away is left out: its topic was deleted or recreated, or the stream file no longer names it. The
     topic itself stays, so that a layout for several topics stays one.
     """
     read = {one.at for one in record.window.ranges}
+    known = {one.at for one in before} if before is not None else read
+    earlier = {(at.topic, at.partition) for at in known}
     found: Offsets = {}
     for position in record.positions:
         partitions = found.setdefault(position.topic, {})
         if position.at in read:
-            partitions[position.partition] = position.offset
+            anew = position.at not in known and (position.topic, position.partition) in earlier
+            partitions[position.partition] = Anew(position.offset) if anew else position.offset
     return found
 
 

@@ -14,6 +14,12 @@ Key = tuple[str, ...]
 CLOCK_KEY: Key = ("clock",)
 # {topic: {partition: next offset}}
 Offsets = dict[str, dict[int, int]]
+
+
+class Anew(int):
+    """A next offset in a topic that was recreated, or in a log that was cut: it may be below the one that was shown before."""
+
+
 # Where the leader of each partition is: {(topic, partition): (host, port)}.
 Leaders = dict[tuple[str, int], tuple[str, int]]
 

@@ -26,7 +26,7 @@ from tidemark.clients.zookeeper import TROUBLE, ZooKeeper, reason
 from tidemark.errors import LedgerContradiction, TidemarkError, TooLarge, WrongUse
 from tidemark.ledger.contract import Waits
 from tidemark.ledger.settings import ZooKeeperLedger
-from tidemark.ledger.store import CLOCK_KEY, InDoubt, Key, Leaders, Offsets
+from tidemark.ledger.store import CLOCK_KEY, Anew, InDoubt, Key, Leaders, Offsets
 
 log = logging.getLogger(__name__)
 
@@ -57,10 +57,14 @@ class OffsetLayouts:
     storm_id: str | None = None
 
     def nodes(self, offsets: Offsets, leaders: Leaders) -> Iterator[tuple[str, bytes]]:
+        return ((path, value) for path, value, _ in self.placed(offsets, leaders))
+
+    def placed(self, offsets: Offsets, leaders: Leaders) -> Iterator[tuple[str, bytes, int]]:
+        """The nodes with their values, and the offset of each."""
         for topic, partitions in sorted(offsets.items()):
             for partition, offset in sorted(partitions.items()):
                 if self.consumers is not None:
-                    yield f"{self.consumers}/{self.group}/offsets/{topic}/{partition}", str(offset).encode()
+                    yield f"{self.consumers}/{self.group}/offsets/{topic}/{partition}", str(offset).encode(), offset
                 if self.storm is not None:
                     identity = self.storm_id or self.group
                     place = f"{self.storm}/{identity}" + (f"/{topic}" if len(offsets) > 1 else "")
@@ -73,7 +77,7 @@ class OffsetLayouts:
                         "topic": topic,
                     }
                     # As `PartitionManager.commit` of storm-kafka writes it.
-                    yield f"{place}/partition_{partition}", json.dumps(state, separators=(",", ":")).encode()
+                    yield f"{place}/partition_{partition}", json.dumps(state, separators=(",", ":")).encode(), offset
 
     def offset_in(self, path: str, value: bytes) -> int | None:
         """The offset that such a node holds; None when its value has neither layout."""
@@ -172,7 +176,10 @@ class ZooKeeperLedgerStore:
         found = self._get(path)
         if found is None or found[0] != expected:
             return False
-        nodes = dict(self._layouts.nodes(offsets, self._leaders_of(offsets))) if offsets else {}
+        placed = list(self._layouts.placed(offsets, self._leaders_of(offsets))) if offsets else []
+        nodes = {node: text for node, text, _ in placed}
+        # Of another incarnation of the topic: what was shown of the one before says nothing.
+        anew = {node for node, _, offset in placed if isinstance(offset, Anew)}
         _check_request(path, [len(value), len(history) + len(recorded), *(len(p) + len(v) for p, v in nodes.items())])
         known = self._known(nodes)
         self._make_folder(_parent(history))
@@ -186,7 +193,7 @@ class ZooKeeperLedgerStore:
             for node, text in nodes.items():
                 if node not in known:
                     request.create(node, text, acl=shown_acl(client))
-                elif (known[node][0] or 0) < (self._layouts.offset_in(node, text) or 0):
+                elif node in anew or (known[node][0] or 0) < (self._layouts.offset_in(node, text) or 0):
                     request.set_data(node, text, version=known[node][1])
             return request.commit_async()
 

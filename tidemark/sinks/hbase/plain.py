@@ -33,7 +33,8 @@ class PlainHBase(PlainSink):
     ) -> None:
         # A table that was dropped holds nothing. The stream file may have named another one for years.
         with suppress(TableMissing):
-            self.sweep(connections, place, record, erased)
+            table = result_table(connections, place["connection"], place["table"])
+            table.sweep(erased, record.attempt.generation, for_good=True)
 
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
         result_table(connections, place["connection"], place["table"]).sweep(covers, record.attempt.generation)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemark.clients.connections import Connections, hbase_endpoint
 from tidemark.clients.hbase.gateway import Gateway, TableMissing
@@ -32,6 +35,8 @@ from tidemark.sinks.owners import OWNER_ROW, check_owner
 
 if TYPE_CHECKING:
     from tidemark.clients.hbase.encoding import Rows
+
+T = TypeVar("T")
 
 _OWNER_CELL = b"t:owner"
 
@@ -193,20 +198,38 @@ class ResultTable:
         except TableMissing:
             return
 
-    def sweep(self, covers: RangeSet, generation: int) -> int:
-        """Remove every cell older than `generation` at the covered offsets; returns the number of rows with such cells.
+    def sweep(self, covers: RangeSet, generation: int, *, for_good: bool = False) -> int:
+        """Remove every cell older than `generation` at the covered offsets; returns the number of rows that had such cells.
 
         The sweep leaves cells of this and newer generations alone, so it may run at any time after the commit.
+
+        HBase's mark of a removal hides every older cell of the row, also one that is written later. A ledger that is restored
+        to before a wrong clock draws lower generations than it had drawn. So a mark is no newer than the newest cell that it
+        removes, and what is ahead of this machine's clock stays: it does not count. With `for_good`, all of it is removed, and
+        hidden if it comes later: of what was erased, nothing is to be written any more.
         """
-        swept = 0
+        now, swept = time.time_ns() // 1_000_000, 0
         for at in covers.partitions:
             for batch in _batches(self._older(at, covers, generation), _SWEEP_ROWS):
-                self._delete_until(batch, generation - 1)
+                marked = [
+                    (key, generation - 1 if for_good else self._newest_until(key, newest, now)) for key, newest in batch
+                ]
+                # Mostly one attempt has written all of them.
+                for until, keys in groupby(sorted(marked, key=itemgetter(1)), key=itemgetter(1)):
+                    if until:
+                        self._delete_until([key for key, _ in keys], until)
                 swept += len(batch)
         return swept
 
-    def _older(self, at: TopicPartition, covers: RangeSet, generation: int) -> Iterator[bytes]:
-        """The keys of a partition's rows that are covered, and have a cell older than `generation`.
+    def _newest_until(self, key: bytes, newest: int, now: int) -> int:
+        """The newest cell of a row that is not ahead of now; 0 if there is none. `newest`: that of all older cells."""
+        if newest <= now:
+            return newest
+        cells = self._below(key, now)
+        return _newest(cells) if cells else 0
+
+    def _older(self, at: TopicPartition, covers: RangeSet, generation: int) -> Iterator[tuple[bytes, int]]:
+        """The keys of a partition's rows that are covered and have a cell older than `generation`, each with the newest such.
 
         A scan goes on over a few rows that are not covered: to begin one for each of many scattered records takes longer.
         """
@@ -216,11 +239,14 @@ class ResultTable:
             start, stop, behind = keys.scan(offset, until)
             besides = 0
             # The scan gives only rows that have a cell older than the generation.
-            for key, _ in self._gateway.scan(self._table, start, stop, columns=[MARK], timestamp=generation):
+            scan = self._gateway.scan(
+                self._table, start, stop, columns=[MARK], timestamp=generation, include_timestamp=True
+            )
+            for key, cells in scan:
                 row = parse_key(key)
                 if (at, row.offset) in covers:
                     besides = 0
-                    yield key
+                    yield key, _newest(cells)
                 elif (besides := besides + 1) == _BESIDES:
                     behind = row.offset + 1
                     break
@@ -258,8 +284,8 @@ def _newest(cells: Mapping[bytes, tuple[bytes, int]]) -> int:
     return max(timestamp for _, timestamp in cells.values())
 
 
-def _batches(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
+def _batches(keys: Iterable[T], size: int) -> Iterator[list[T]]:
+    batch: list[T] = []
     for key in keys:
         batch.append(key)
         if len(batch) == size:
