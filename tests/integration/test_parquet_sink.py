@@ -20,6 +20,7 @@ from tests.support.oracle import CDN, ORDERS
 from tests.support.parquet_readers import assert_read_alike, places_by_reader, with_files
 from tests.support.playground import Make, Playground
 from tidemark.commit.protocol import Step
+from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.sinks.contract import Asked
 from tidemark.sinks.kinds import sink_to_compact
@@ -190,6 +191,37 @@ def test_times_as_any_reader_takes_them_beside_older_files(make: Make, spark: Sp
     assert_read_by_all()
     compact(play.opened, sink_to_compact(play.opened.stream.sinks, play.name, None), "compaction", Asked())
     assert_read_by_all()
+
+
+def test_a_field_whose_type_changes_is_refused_by_runs_and_audits(make: Make, spark: SparkSession) -> None:
+    """Spark failed at the older files, with code 6: nobody could audit them any more, and the next window was written."""
+    play = make(CDN)
+    files = [{"type": kind, "folder": f"{play.name}_{kind}"} for kind in ("parquet", "delta")]
+
+    def given(kind: str, *sinks: dict[str, str]) -> None:
+        scheme = {"type": "json", "fields": {"s": kind}}
+        play.rewrite(scheme=scheme, checks=[], sinks=[{"type": "hbase", "table": play.name}, *sinks])
+
+    given("string", *files)
+    play.kafka.send((play.topics[0], 0, None, value) for value in (b'{"s": "a"}', b'{"s": "b"}'))
+    play.ingest()
+    for sink in files:
+        play.kafka.send([(play.topics[0], 0, None, b'{"s": "c"}')])
+        given("integer", sink)
+        run = play.new_run()
+        for _ in range(2):
+            with pytest.raises(WrongUse, match=r"has the (field|column) s as .*: name another folder"):
+                play.ingest(run)
+            with pytest.raises(WrongUse, match=r"has the (field|column) s as .*: name another folder"):
+                audit(play.opened, play.new_run())
+            with pytest.raises(WrongUse, match=r"has the (field|column) s as .*: name another folder"):
+                results(spark, play.opened, sink["type"])
+        # With the type that the files have, the same window is processed.
+        given("string", *files)
+        play.ingest(run)
+    report = audit(play.opened, play.new_run())
+    assert report.clean, report.sentence()
+    assert report.stored == 4
 
 
 @pytest.mark.full

@@ -32,6 +32,7 @@ from tidemark.sinks.contract import SinkSettings, Surroundings, owned_table
 from tidemark.sinks.kinds import KINDS
 from tidemark.streams.alarm import Alarm
 from tidemark.streams.audits import Audits
+from tidemark.streams.conditions import Condition
 from tidemark.streams.engine import Engine
 from tidemark.streams.event_time import EventTime
 from tidemark.streams.explode import Explode
@@ -45,9 +46,7 @@ from tidemark.streams.transform import Transform
 class Check(Part):
     """A Spark SQL condition under which a message that parsed is invalid all the same."""
 
-    invalid_when: Annotated[
-        str, Field(min_length=1, description="A condition in Spark's SQL: a message for which it holds is invalid.")
-    ]
+    invalid_when: Condition
     reason: Annotated[str, Field(min_length=1, max_length=200, description="What its dead letter has as the reason.")]
 
 
@@ -296,6 +295,12 @@ class Stream(Part):
         parts = [self.scheme, *self.sinks]
         called = isinstance(self.scheme, FunctionScheme) or (self.transform is not None and self.transform.function)
         return bool(called) or any(type(one).__module__.partition(".")[0] != "tidemark" for one in parts)
+
+    @property
+    def sql(self) -> list[str]:
+        """The user's SQL: the conditions of checks, and the transform."""
+        transform = self.transform.sql if self.transform is not None else None
+        return [*(check.invalid_when for check in self.checks), *([] if transform is None else [transform])]
 
     def connections(self) -> set[str]:
         """The names of all connections that the stream uses, Spark's aside."""

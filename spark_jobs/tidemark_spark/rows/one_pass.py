@@ -53,9 +53,10 @@ from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.reading import counted_ranges, counter, lines_of, no_messages
 from tidemark_spark.rows.row_by_row import row_by_row
 from tidemark_spark.rows.tallying import count_of, digest_of
+from tidemark_spark.rows.transform import given_to, made_of
 from tidemark_spark.runtime.compiling import compiled, new_instance
 from tidemark_spark.runtime.frames import frame_of, rows_of
-from tidemark_spark.runtime.once import made_of_each_row, repeatable
+from tidemark_spark.runtime.once import draws, made_of_each_row, may_read_a_time_of_today, repeatable
 
 _SEPARATING, _DEAD_LETTERS = (Path(__file__).with_name(name) for name in ("Separating.java", "DeadLetters.java"))
 _KINDS: Mapping[FieldType, str] = {
@@ -95,12 +96,9 @@ def takes_one_pass(stream: Stream) -> bool:
 
 def may_be_made_of_messages(stream: Stream) -> bool:
     """Whether `made_of_messages` may say yes, by the stream file."""
-    texts = [check.invalid_when for check in stream.checks]
-    if stream.transform is not None and stream.transform.sql is not None:
-        texts.append(stream.transform.sql)
     # Spark's plan has the time itself in their place.
-    asks_clock = any(map(_TIMES_OF_TODAY.search, texts))
-    return not (stream.has_own_code or asks_clock) and takes_one_pass(stream)
+    asks_clock = any(map(_TIMES_OF_TODAY.search, stream.sql))
+    return not (stream.has_own_code or asks_clock or draws(stream.sql)) and takes_one_pass(stream)
 
 
 def made_of_messages(spark: SparkSession, stream: Stream) -> bool:
@@ -113,7 +111,17 @@ def made_of_messages(spark: SparkSession, stream: Stream) -> bool:
     if stream.transform is None and not stream.checks:
         return True
     rows = _separable(no_messages(spark), stream, ())
-    return rows is not None and made_of_each_row(rows)
+    return rows is not None and made_of_each_row(rows) and not _may_read_a_time_of_today(spark, stream)
+
+
+def _may_read_a_time_of_today(spark: SparkSession, stream: Stream) -> bool:
+    """Of the user's own SQL alone: the schemes look at a text before they make a time of it."""
+    rows = outcomes.with_outcomes(no_messages(spark), stream.model_copy(update={"checks": ()}))
+    nothing = spark.createDataFrame([], rows.schema)
+    plans = [outcomes.checked_alone(rows, [one.invalid_when for one in stream.checks])] if stream.checks else []
+    if stream.transform is not None:
+        plans.append(made_of(given_to(nothing, stream.scheme.fields), stream.transform))
+    return any(map(may_read_a_time_of_today, plans))
 
 
 def one_pass(
@@ -133,7 +141,7 @@ def one_pass(
     context: Any = spark.sparkContext._jsc.sc()
     read, separated = counter(spark), counter(spark)
     rows = _separable(messages(read), stream, refusals)
-    if rows is None or not repeatable(rows):
+    if rows is None or draws(stream.sql) or not repeatable(rows):
         return None
     java = rows_of(rows)
     # Nothing is ever computed of this RDD. As long as it is there, the blocks under its number are.

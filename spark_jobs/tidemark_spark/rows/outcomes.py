@@ -48,6 +48,7 @@ from tidemark_spark.columns import (
 from tidemark_spark.rows.explode import EMPTY, in_pieces, of_pieces
 from tidemark_spark.rows.failing_messages import DETAIL, ERROR, Cause
 from tidemark_spark.rows.tallying import AS_READ
+from tidemark_spark.runtime.once import meets_others
 from tidemark_spark.runtime.session import setting
 from tidemark_spark.schemes import parse
 from tidemark_spark.schemes.function import called
@@ -133,17 +134,31 @@ def _null_where_not_computable(spark: SparkSession) -> AbstractContextManager[No
 
 
 def check_checks(rows: DataFrame, stream: Stream) -> None:
-    """Raises WrongUse for a check that is no condition on the columns of `rows`, which are the rows before any check."""
+    """Raises WrongUse for a check that is no condition on the columns of `rows`, which are the rows before any check.
+
+    Also for one that looks at more than one row, or makes several of one.
+    """
     for number, check in enumerate(stream.checks):
         try:
-            with _null_where_not_computable(rows.sparkSession):
-                rows.select(F.when(F.expr(check.invalid_when), F.lit(1)))
+            checked = checked_alone(rows, [check.invalid_when])
+            if meets_others(checked):
+                raise WrongUse(
+                    f"checks.{number}.invalid_when: {check.invalid_when!r} looks at other messages, or makes several rows of "
+                    "one. A check looks at one message alone. Use a transform, or a key that a sink keeps once"
+                )
         except PySparkException as problem:
             why = " ".join(str(problem).split("SQLSTATE")[0].split())
             raise WrongUse(
                 f"checks.{number}.invalid_when: {check.invalid_when!r} is no condition on the fields "
                 f"{', '.join(stream.scheme.fields)}: {why}"
             ) from problem
+
+
+def checked_alone(rows: DataFrame, conditions: Sequence[str]) -> DataFrame:
+    """Conditions on rows with these columns, in a plan that has nothing else."""
+    nothing = rows.sparkSession.createDataFrame([], rows.schema)
+    with _null_where_not_computable(rows.sparkSession):
+        return nothing.select(*(F.when(F.expr(one), F.lit(1)) for one in conditions))
 
 
 def _refused(rows: DataFrame, reason: Column, failure: Column, outcome: Outcome) -> DataFrame:

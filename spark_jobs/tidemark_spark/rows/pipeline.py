@@ -26,7 +26,7 @@ from tidemark_spark.rows.selecting import only
 from tidemark_spark.rows.tallying import AS_READ, as_read, read_tallies
 from tidemark_spark.rows.transform import given_to, made_of, refuse_invented, repeats, transformed
 from tidemark_spark.rows.trials import failing_messages
-from tidemark_spark.runtime.once import computed_once, marked, repeatable
+from tidemark_spark.runtime.once import computed_once, draws, marked, repeatable
 from tidemark_spark.schemes.avro_record import schemas_of
 from tidemark_spark.schemes.function import check_function
 
@@ -155,8 +155,11 @@ def _several(stream: Stream) -> bool:
 
 
 def _may_differ(rows: DataFrame, stream: Stream) -> bool:
-    """Whether rows before the transform may come out otherwise when they are computed again."""
-    return isinstance(stream.scheme, FunctionScheme) or not repeatable(rows)
+    """Whether rows before the transform may come out otherwise when they are computed again.
+
+    Also where the transform draws something, which it does for the rows that come of these.
+    """
+    return isinstance(stream.scheme, FunctionScheme) or draws(stream.sql) or not repeatable(rows)
 
 
 def _kept(rows: DataFrame, stack: ExitStack, *, once: bool = False) -> DataFrame:

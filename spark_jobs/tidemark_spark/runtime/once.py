@@ -7,8 +7,10 @@ the row. See docs/adr/0019-rows-computed-once.md.
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Any, cast
+from collections.abc import Iterable
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -21,9 +23,16 @@ COMPUTED_AGAIN = (
 
 # How Spark's plans name steps in which a row depends on others.
 _MEETINGS = ("Exchange", "Limit", "Subquery")
-# The names of expressions with another result at another time, for another user, or over other rows.
-_MAY_DIFFER = re.compile(r"Current\w+|Now|LocalTimestamp|\w*Subquery|Exists|Window\w*|Aggregate\w*|Generate")
+# The names of expressions over other rows, or that make several rows of one.
+_OF_OTHERS = r"\w*Subquery|Exists|Window\w*|Aggregate\w*|Generate"
+_MEETS = re.compile(_OF_OTHERS)
+# And of those with another result at another time, or for another user.
+_MAY_DIFFER = re.compile(rf"Current\w+|Now|LocalTimestamp|{_OF_OTHERS}")
 _CLASS = re.compile(r'"class":"[\w.$]*[.$](\w+)"')
+# Functions whose result has something drawn at random in it, which Spark nevertheless takes for the same each time.
+_DRAWN = re.compile(r"\baes_encrypt\b", re.IGNORECASE)
+# Expressions that may read a time out of a text within it.
+_READERS = {"JsonToStructs", "CsvToStructs", "XmlToStructs", "VariantGet"}
 _COMPUTED_BY = "_computed_by"
 
 
@@ -36,10 +45,56 @@ def repeatable(rows: DataFrame) -> bool:
     return bool(plan.deterministic())
 
 
+def draws(sql: Iterable[str]) -> bool:
+    """Whether some SQL gives another result each time, without Spark knowing of it."""
+    return any(map(_DRAWN.search, sql))
+
+
 def depends_on_order(rows: DataFrame) -> bool:
     """Whether rows meet other rows, which may come in another order each time, or from a table that may change."""
-    plan = str(cast("Any", rows._jdf.queryExecution().executedPlan()).toString())
+    query: Any = rows._jdf.queryExecution()
+    sources = query.analyzed().collectLeaves()
+    # A common table expression is defined once, and each use of it is a leaf.
+    others = [sources.apply(number).getClass().getSimpleName() for number in range(sources.size())]
+    if len([one for one in others if one != "CTERelationRef"]) > 1:
+        return True
+    plan = str(query.executedPlan().toString())
     return any(step in plan for step in _MEETINGS)
+
+
+def meets_others(rows: DataFrame) -> bool:
+    """Whether a plan has an expression over more than one row, or one that makes several rows of one."""
+    plan: Any = rows._jdf.queryExecution().analyzed()
+    return any(map(_MEETS.fullmatch, _CLASS.findall(plan.toJSON())))
+
+
+def may_read_a_time_of_today(rows: DataFrame) -> bool:
+    """Whether a plan makes times of texts without a form. Spark takes `12:30` for a time of the current day."""
+    plan: Any = rows._jdf.queryExecution().analyzed()
+    return _times_of_texts(json.loads(plan.toJSON()))
+
+
+def _times_of_texts(found: Any) -> bool:
+    """Of a plan as Spark writes it: lists of nodes within nodes, each node before those below it."""
+    if isinstance(found, dict):
+        return any(map(_times_of_texts, found.values()))
+    if not isinstance(found, list):
+        return False
+    for number, node in enumerate(found):
+        kind = node.get("class", "").rpartition(".")[2] if isinstance(node, dict) else ""
+        below = found[number + 1] if number + 1 < len(found) else {}
+        of = below.get("dataType", "string") if isinstance(below, dict) else "string"
+        of_text = isinstance(of, str) and of.startswith(("string", "varchar", "char"))
+        if kind == "Cast" and node.get("dataType") == "timestamp" and of_text:
+            return True
+        # With a form, it has two children.
+        if kind == "ParseToTimestamp" and node.get("num-children") == 1 and of_text:
+            return True
+        if kind in _READERS and '"timestamp"' in json.dumps(node):
+            return True
+        if _times_of_texts(node):
+            return True
+    return False
 
 
 def made_of_each_row(rows: DataFrame) -> bool:

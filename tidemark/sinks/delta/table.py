@@ -100,11 +100,7 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
                 f"{base} has the column {old}, and the stream file now names it {new}: for Delta both are one column. "
                 f"Keep the name {old}, or name another folder"
             )
-        if wrong := [one.name for one in wanted.fields if one.name in there and there[one.name].type != one.type]:
-            raise WrongUse(
-                f"{base} has the column {wrong[0]} as {there[wrong[0]].type}, and the stream file now has another type for "
-                "it: name another folder"
-            )
+        _refuse_other_types(base, table, wanted)
         if missing := [one for one in wanted.fields if one.name not in there]:
             table.alter.add_columns(missing)
         if any(found.get(key) != value for key, value in _STATISTICS.items()):
@@ -130,6 +126,21 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
         raise WrongUse(
             f"{base}: Delta refuses the table or its new columns: {problem}. Name another folder"
         ) from problem
+
+
+def check_types(base: str, schema: pa.Schema) -> None:
+    """Raises WrongUse for a column that the table has in another type: its files cannot be read as those of the stream."""
+    with suppress(TableNotFoundError):
+        _refuse_other_types(base, DeltaTable(folders.escaped(base)), Schema.from_arrow(schema))
+
+
+def _refuse_other_types(base: str, table: DeltaTable, wanted: Schema) -> None:
+    there = {field.name: field for field in table.schema().fields}
+    if wrong := [one.name for one in wanted.fields if one.name in there and there[one.name].type != one.type]:
+        raise WrongUse(
+            f"{base} has the column {wrong[0]} as {there[wrong[0]].type}, and the stream file now has another type for "
+            "it: name another folder"
+        )
 
 
 def _differ_in_case(there: Iterable[str], wanted: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -8,8 +8,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.audit.comparison import PlaceComparison
 from tidemark.runs.open_stream import OpenStream
+from tidemark.schemes.kinds import Fields
 from tidemark.sinks.delta.settings import DeltaSink
-from tidemark.sinks.delta.table import parts_that_count
+from tidemark.sinks.delta.table import check_types, columns, parts_that_count
 from tidemark_spark.audit.comparing import Audit, Audited
 from tidemark_spark.audit.replays import Comparing
 from tidemark_spark.readers.parquet import parquet_rows, places_of, shown, values_of
@@ -24,14 +25,23 @@ class SparkDelta:
         return DeltaResults(settings, settings.base(opened.connections), opened.stream.name, opened.fields)
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: DeltaSink) -> DataFrame:
+        fields = _checked(opened, settings)
         _, parts = parts_that_count(opened.book, settings.name)
-        return shown(parquet_rows(spark, parts, opened.fields), opened.fields)
+        return shown(parquet_rows(spark, parts, fields), fields)
 
     def audit(self, audit: Audit, settings: DeltaSink) -> Audited:
+        fields = _checked(audit.opened, settings)
         _, parts = parts_that_count(audit.opened.book, settings.name, gone=True)
-        return audit.rows_of(settings.name, partial(places_of, audit.spark, parts, audit.opened.fields), {})
+        return audit.rows_of(settings.name, partial(places_of, audit.spark, parts, fields), {})
 
     def compare(self, comparing: Comparing, settings: DeltaSink) -> PlaceComparison:
+        fields = _checked(comparing.opened, settings)
         _, parts = parts_that_count(comparing.opened.book, settings.name, gone=True)
-        found = values_of(comparing.spark, parts, comparing.opened.fields, comparing.offsets)
+        found = values_of(comparing.spark, parts, fields, comparing.offsets)
         return comparing.rows_of(settings.name, found)
+
+
+def _checked(opened: OpenStream, settings: DeltaSink) -> Fields:
+    """The stream's fields. Raises WrongUse where the table has one of them in another type: Spark would fail at its files."""
+    check_types(settings.base(opened.connections), columns(opened.fields))
+    return opened.fields

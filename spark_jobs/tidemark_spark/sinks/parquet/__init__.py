@@ -9,7 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark.audit.comparison import PlaceComparison
 from tidemark.offsets.authority import Authority
 from tidemark.runs.open_stream import OpenStream
+from tidemark.schemes.kinds import Fields
 from tidemark.sinks.contract import Asked
+from tidemark.sinks.parquet import types
 from tidemark.sinks.parquet.parts import Part, steady
 from tidemark.sinks.parquet.settings import ParquetSink
 from tidemark_spark.audit.comparing import Audit, Audited
@@ -28,20 +30,24 @@ class SparkParquet:
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: ParquetSink) -> DataFrame:
         # Spark lists the files here, and fails if a compaction has removed them before Spark reads them.
-        fields = opened.fields
+        fields = _checked(opened, settings)
         return shown(steady(opened.book, settings.name, lambda parts, _: parquet_rows(spark, parts, fields)), fields)
 
     def audit(self, audit: Audit, settings: ParquetSink) -> Audited:
+        fields = _checked(audit.opened, settings)
+
         def compared(parts: list[Part], _: Authority) -> Audited:
-            found = partial(places_of, audit.spark, parts, audit.opened.fields)
+            found = partial(places_of, audit.spark, parts, fields)
             return audit.rows_of(settings.name, found, {})
 
         # A retry repeats the whole comparison: a compaction may remove the folders after their files were listed.
         return steady(audit.opened.book, settings.name, compared)
 
     def compare(self, comparing: Comparing, settings: ParquetSink) -> PlaceComparison:
+        fields = _checked(comparing.opened, settings)
+
         def compared(parts: list[Part], _: Authority) -> PlaceComparison:
-            found = values_of(comparing.spark, parts, comparing.opened.fields, comparing.offsets)
+            found = values_of(comparing.spark, parts, fields, comparing.offsets)
             return comparing.rows_of(settings.name, found)
 
         # As for the audit.
@@ -49,3 +55,9 @@ class SparkParquet:
 
     def compact(self, opened: OpenStream, settings: ParquetSink, run: str, asked: Asked) -> None:
         compacting.compact(opened, settings, run, asked)
+
+
+def _checked(opened: OpenStream, settings: ParquetSink) -> Fields:
+    """The stream's fields. Raises WrongUse where files have one of them in another type: Spark would fail at them."""
+    types.check(settings.base(opened.connections), opened.fields)
+    return opened.fields

@@ -10,6 +10,7 @@ from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.parquet import files as parquet_files
+from tidemark.sinks.parquet import types
 from tidemark.sinks.parquet.settings import FolderKey, ParquetSink
 from tidemark_spark.columns import (
     COORDINATE,
@@ -50,6 +51,7 @@ class ParquetResults:
 
     def prepare(self, stream: str, ledger: str) -> None:
         parquet_files.own(self._base, stream, ledger, self.name)
+        types.keep(self._base, self._fields)
 
     def refusal(self, fields: Fields) -> None:
         return None

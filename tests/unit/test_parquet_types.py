@@ -1,0 +1,64 @@
+"""The types of a Parquet sink's fields: one that changes is refused before a file has it, by every writer and reader."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidemark.errors import WrongUse
+from tidemark.functions.types import FieldType
+from tidemark.sinks.parquet import types
+from tidemark.sinks.parquet.files import attempt_folder
+
+FIELDS: dict[str, FieldType] = {
+    "id": "integer",
+    "s": "string",
+    "d-1": "double",
+    "at": "timestamp",
+    "b": "boolean",
+    "raw": "binary",
+}
+ROW = {"id": 5, "s": "x", "d-1": 0.5, "at": datetime(2026, 11, 21, tzinfo=UTC), "b": True, "raw": b"\xff"}
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> str:
+    return f"file://{tmp_path}/lake"
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_field_of_another_type_is_refused(base: str, name: str) -> None:
+    types.keep(base, FIELDS)
+    other: FieldType = "integer" if FIELDS[name] != "integer" else "string"
+    with pytest.raises(
+        WrongUse, match=f"has the field {name} as {FIELDS[name]}, and the stream file now has it as {other}"
+    ):
+        types.keep(base, {**FIELDS, name: other, "more": "string"})
+    # Nothing was noted of what was refused.
+    types.keep(base, {"more": "integer"})
+    # A field that was left out for a while is still there in older files.
+    with pytest.raises(WrongUse, match=f"has the field {name}"):
+        types.check(base, {name: other})
+    assert types.check(base, {}) == {**FIELDS, "more": "integer"}
+
+
+@pytest.mark.parametrize("int96", [False, True])
+def test_files_of_earlier_versions_say_their_types(base: str, int96: bool) -> None:
+    assert types.check(base, FIELDS) == {}
+    for lane, seq in (("ingest", 1), ("ingest", 2), ("replay-1", 1)):
+        folder = Path(attempt_folder(base, lane, seq, 7).removeprefix("file://"))
+        folder.mkdir(parents=True)
+        (folder / "_SUCCESS").touch()
+        if (lane, seq) == ("ingest", 1):
+            table = pa.table({name: [value] for name, value in {**ROW, "_offset": 1}.items()})
+            (folder / "by_s=x").mkdir()
+            pq.write_table(table, folder / "by_s=x" / "part-0.parquet", use_deprecated_int96_timestamps=int96)
+    # The newest windows have no files.
+    with pytest.raises(WrongUse, match="has the field at as timestamp"):
+        types.check(base, {"at": "string"})
+    types.keep(base, {"id": "integer"})
+    assert types.check(base, FIELDS) == FIELDS
