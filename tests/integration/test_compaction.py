@@ -14,8 +14,11 @@ from tests.support.oracle import CDN
 from tests.support.playground import Make, Playground
 from tests.support.transactions import transaction
 from tidemark.audit.levels import Level
+from tidemark.clients.kafka.log import KafkaLog
 from tidemark.commit.protocol import Step
+from tidemark.errors import OffsetsOutOfRange, SourceChanged
 from tidemark.ledger.records import LaneKind
+from tidemark.runs import erasing, lanes, steering
 from tidemark_spark.jobs.audit import audit
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -79,6 +82,38 @@ def test_what_is_compacted_after_it_was_read_is_not_taken_for_a_difference(play:
         (*place, 0) for place in play.expected({(topic, 0): 6}).dead
     }
     assert audit(play.opened, "audit 2").clean
+
+
+@pytest.mark.covers("N34")
+def test_a_block_that_has_lost_messages_is_not_read_again_unless_they_are_named(
+    play: Playground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of [0, 6), offsets 0 and 2 are compacted away. The request is refused, and so is the attempt; [6, 7) is whole."""
+    sums = {"type": "hbase_aggregates", "table": f"{play.name}_sums", "key": "host", "values": {"n": "count"}}
+    play.rewrite(sinks=[{"type": "hbase", "table": play.name}, {**sums, "block_offsets": 6}])
+    send(play, *"aabbcd")
+    play.ingest()
+    before = play.independent.hbase().by_place()
+    time.sleep(0.5)
+    send(play, "e")
+    wait_until_left(play, [1, 3, 4, 5, 6], 7)
+    play.ingest()
+    lost = r"/0 \[0, 1\), \S+/0 \[2, 3\)"
+    with pytest.raises(OffsetsOutOfRange, match=rf"{lost} are gone"):
+        play.select(LaneKind.REPLAY, play.ranges(0, 0, (4, 5)))
+    with pytest.raises(OffsetsOutOfRange, match=rf"Kafka no longer has \S+{lost}"):
+        erasing.choose(play.opened, play.ranges(0, 0, (4, 5)))
+    with monkeypatch.context() as patched:
+        # As if the topic had been compacted after the request.
+        patched.setattr(KafkaLog, "compacted", lambda self, topics: set())
+        with pytest.raises(SourceChanged, match=rf"that nobody has named: \S+{lost}"):
+            play.select(LaneKind.REPLAY, play.ranges(0, 0, (4, 5)), "run")
+    steering.cancel(play.opened, lanes.lane_name(LaneKind.REPLAY, "run"), "it cannot go on")
+    assert play.independent.hbase().by_place().keys() >= before.keys()
+    (whole,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (6, 7)))
+    assert whole.tallies[0].read.number == 1
+    (named,) = play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 1), (2, 3), (4, 5)))
+    assert named.tallies[0].read.number == 4
 
 
 @pytest.mark.covers("E8")
