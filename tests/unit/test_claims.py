@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from msgspec import structs
 
@@ -13,7 +15,8 @@ from tidemark.errors import ClaimOverlap, Conflict, LedgerContradiction, TooLarg
 from tidemark.ledger.book import REGISTER, Stored, head_key
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.records import LaneEntry, LaneKind, LaneState, Register, SelectionRef, positions
-from tidemark.ledger.register import change, close_lane, draw_generation, open_lane
+from tidemark.ledger.register import NewLane, change, close_lane, draw_generation, open_lane, open_together
+from tidemark.ledger.store import Key
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 OTHER = TopicPartition("logs", 3)
@@ -71,6 +74,31 @@ def test_a_lane_takes_only_what_is_of_its_kind(
     found = world.book.register()
     assert found is not None
     assert set(found[1].lanes) == {LANE}
+
+
+def test_lanes_that_are_opened_together_read_the_history_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many reads of a long history as lanes take long, and two of them could see different windows."""
+    scans = []
+    scan = world.book.store.scan
+
+    def counted(prefix: Key) -> Iterator[tuple[Key, bytes]]:
+        scans.append(prefix)
+        return scan(prefix)
+
+    monkeypatch.setattr(world.book.store, "scan", counted)
+    lanes = [
+        NewLane(
+            lane=f"replay-{number}",
+            kind=LaneKind.REPLAY,
+            run="run 7",
+            start=positions({AT: number}),
+            selection=stored(world, (number, number + 2)),
+            reason="a test",
+        )
+        for number in range(5, 21, 2)
+    ]
+    assert len(open_together(world.book, *lanes)) == 8
+    assert [one for one in scans if one[0] == "history"] == [("history",)]
 
 
 @pytest.mark.covers("E48")

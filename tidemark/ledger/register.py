@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from msgspec import Struct, structs
@@ -21,7 +23,7 @@ from tidemark.errors import (
     OffsetsErased,
     WrongUse,
 )
-from tidemark.ledger.book import REGISTER, REMEDY, Book, Stored, head_key
+from tidemark.ledger.book import REGISTER, REMEDY, Book, Stored, View, head_key
 from tidemark.ledger.closed import given_up
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.doubt import NotMine, swap_surely
@@ -265,8 +267,10 @@ def open_together(book: Book, *wanted: NewLane) -> list[Stored]:
     open_lanes(book)
 
     def enter(register: Register) -> Register:
+        # One look for all lanes: two of them could differ, and each reads the whole history.
+        seen = cache(lambda: _Seen(book.head(INGEST), book.view()))
         for one in wanted:
-            register = _entered(book, register, one)
+            register = _entered(book, register, one, seen)
         return register
 
     entries = change(book, enter).lanes
@@ -276,7 +280,15 @@ def open_together(book: Book, *wanted: NewLane) -> list[Stored]:
     ]
 
 
-def _entered(book: Book, register: Register, wanted: NewLane) -> Register:
+@dataclass(frozen=True)
+class _Seen:
+    """What claims are compared with. The head of the ingest is read before the windows, so none lies between the two."""
+
+    ingest: Stored | None
+    view: View
+
+
+def _entered(book: Book, register: Register, wanted: NewLane, seen: Callable[[], _Seen]) -> Register:
     """The register with a lane that is opening. The same register if the lane is open, or done."""
     known = register.lanes.get(wanted.lane)
     if known is not None:
@@ -289,7 +301,7 @@ def _entered(book: Book, register: Register, wanted: NewLane) -> Register:
         raise LedgerContradiction(f"{book.stream}/{wanted.lane} has committed windows and no head. {REMEDY}.")
     if wanted.sinks is not None and (wanted.kind != LaneKind.REPLAY or not wanted.sinks):
         raise WrongUse(f"{book.stream}/{wanted.lane}: only a replay writes some sinks alone, and it names them")
-    _check_claim(book, register, wanted.kind, wanted.selection)
+    _check_claim(book, register, wanted.kind, wanted.selection, seen)
     entry = LaneEntry(
         kind=wanted.kind,
         state=LaneState.OPENING,
@@ -539,13 +551,15 @@ def check_not_early(head: Head) -> None:
         )
 
 
-def _check_claim(book: Book, register: Register, kind: LaneKind, selection: SelectionRef | None) -> None:
-    """Reads heads, then history. The check is valid as long as the register's bytes do not change."""
+def _check_claim(
+    book: Book, register: Register, kind: LaneKind, selection: SelectionRef | None, seen: Callable[[], _Seen]
+) -> None:
+    """Compare a claim with what was `seen` after the register. It is valid as long as the register's bytes do not change."""
     if kind == LaneKind.INGEST:
         return
     if selection is None:
         raise WrongUse(f"a {kind.value} needs a selection of offsets")
-    ingest = book.head(INGEST)
+    ingest = seen().ingest
     if ingest is None or INGEST not in register.lanes:
         raise WrongUse(
             f"{book.stream} has no ingest lane yet, which says where live reading begins: run the ingest once first"
@@ -565,12 +579,11 @@ def _check_claim(book: Book, register: Register, kind: LaneKind, selection: Sele
                 f"{_some(shared)}: claimed by the open lane {name} (run {lane.run}); wait until it is closed. If that run is "
                 f"given up for good, free its claim: tidemark cancel {book.stream} {name} --reason ..."
             )
-    _check_suits(book, kind, wanted)
+    _check_suits(seen().view, kind, wanted)
 
 
-def _check_suits(book: Book, kind: LaneKind, wanted: RangeSet) -> None:
+def _check_suits(view: View, kind: LaneKind, wanted: RangeSet) -> None:
     """Raises OffsetsErased for what was erased, WrongUse for offsets that do not suit the kind of lane."""
-    view = book.view()
     # No lane claims what was erased, and an erasure claims what it erases until it is closed. So nothing brings it back.
     if gone := wanted & erased(view.windows):
         raise OffsetsErased(f"{_some(gone)}: erased, and nothing reads it again. Leave it out")

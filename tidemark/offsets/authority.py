@@ -88,6 +88,14 @@ class Authority:
             if segment.generation == generation
         )
 
+    def holds_in(self, newer: Authority) -> bool:
+        """Whether all that counts here counts in a newer authority too, which may cover more."""
+        return all(
+            [*newer.within(OffsetRange(partition, one.start, one.until))] == [one]
+            for partition, segments in self._segments.items()
+            for one in segments
+        )
+
     def covered(self) -> RangeSet:
         return RangeSet.of_intervals(
             (partition, ((segment.start, segment.until) for segment in segments))

@@ -357,15 +357,17 @@ def parts_that_count(book: Book, sink: str, *, gone: bool = False) -> tuple[Auth
     """The files of each window of a sink, and the authority that goes with them.
 
     A commit's sweep may have deleted rows that counted when the heads were read. So the heads are read again after the
-    table. After a delete, the files stay until a vacuum of the table. Raises LedgerContradiction when a window is not
-    in its table; with `gone`, skips that window.
+    table, and the table too if something here counts no more; what is committed beside it disturbs nobody. After a delete,
+    the files stay until a vacuum of the table. Raises LedgerContradiction when a window is not in its table; with `gone`,
+    skips that window.
     """
+    view = book.view(sink)
     while True:
-        view = book.view(sink)
         found = parts(view.windows, view.authority, sink, kind=TYPE)
         files = {base: files_of(base) for base in {one.base for one in found}}
-        if not book.changed_since(view):
+        if not book.changed_since(view) or view.authority.holds_in((newer := book.view(sink)).authority):
             break
+        view = newer
     known = [with_files(one, files[one.base]) for one in found]
     for part in known:
         # A window may have lost exactly those offsets that had rows: then it is no error that it has no files. Nor where
