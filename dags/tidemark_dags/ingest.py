@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.streams.model import Stream
+from tidemark.views.payloads import visible
 from tidemark_dags.complete import announce
 from tidemark_dags.lineage import LineageOfWindows
 from tidemark_dags.spark_job import of_stream
@@ -34,7 +35,7 @@ def ingest_dag(path: Path, stream: Stream) -> DAG:
     with stream_dag(
         stream,
         INGEST,
-        description=stream.description or None,
+        description=visible(stream.description) or None,
         doc=__doc__,
         # The stored offsets define the data, not the clock. A missed hour needs no run of its own.
         schedule=CronTriggerTimetable(stream.schedule.cron, timezone=stream.schedule.timezone),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.support.command_line import tidemark
 from tests.support.oracle import CDN
 from tests.support.playground import Make
@@ -44,3 +46,11 @@ def test_a_stream_that_reads_less_than_comes_is_a_warning_with_its_numbers(make:
     play.rewrite(limits={"max_records": 4}, alarm={"allowed_lag": 18})
     shown, said = tidemark("status", file, "--json")
     assert (json.loads(shown)["status"]["word"], said) == ("OK", "")
+
+
+@pytest.mark.covers("A01")
+def test_the_status_of_a_topic_that_is_not_there_has_the_code_of_the_next_plan(make: Make) -> None:
+    unknown = make(CDN, source={"topics": ["not-there"]})
+    shown, said = tidemark("status", str(unknown.file), "--json", code=2)
+    assert json.loads(shown)["missing_topics"] == ["not-there"]
+    assert "TopicUnknown: topic not-there does not exist; create it" in said

@@ -162,3 +162,22 @@ def test_what_is_wrong_in_csv_or_json_is_named_with_its_line(text: str, said: st
     with pytest.raises(WrongUse, match=said) as caught:
         parse_coordinates(text)
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Topic,Partition,Offset",
+        "topic;partition;offset",
+        "topic\tpartition\toffset",
+        "kafka_topic,kafka_offset",
+        "OFFSET TOPIC",
+    ],
+)
+def test_a_header_that_is_not_understood_is_said_to_be_one(header: str) -> None:
+    with pytest.raises(
+        WrongUse, match=r"records: line 1: .* is not a coordinate; .* looks like the header of a table: name"
+    ):
+        parse_records(f"{header}\nlogs,0,5", "records")
+    with pytest.raises(WrongUse, match=r"line 1: .*for example logs/3@17$"):
+        parse_records("topic-of-partitions@5")

@@ -121,3 +121,12 @@ def test_counts_of_offsets_are_texts_as_offsets_are(tmp_path: Path) -> None:
 def _cut(step: Step) -> None:
     if step == Step.COMMITTED:
         raise Cut
+
+
+@pytest.mark.covers("Q14")
+def test_marks_of_direction_in_a_description_are_shown_by_their_numbers(tmp_path: Path) -> None:
+    text = TEXT + 'description: "ours \\u202eand \\x1b[2Jtheirs"\n'
+    assert (
+        overview(StreamInMemory(tmp_path, kafka=LookedAt(), text=text).opened)["description"]
+        == "ours \\u202eand \\x1b[2Jtheirs"
+    )

@@ -33,7 +33,9 @@ from tidemark.cli.programs import Interrupted
 from tidemark.errors import EXIT_INTERNAL, InvalidStreamFile, PackageMissing, TidemarkError, WrongUse
 from tidemark.ledger.holes import Ingest, holes
 from tidemark.offsets.ranges import RangeSet
+from tidemark.planning.checking import check_topics
 from tidemark.runs import lanes
+from tidemark.runs.discovery import known_now
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import load, stream_files
 from tidemark.views.overview import overview, transactions_shown
@@ -116,12 +118,13 @@ def status(stream: Stream, as_json: Json = False) -> None:
         )
     if found["latency"]["sentence"]:
         error(f"latency: {found['latency']['sentence']}")
-    for topic in found["missing_topics"]:
-        error(f"topic {topic} does not exist")
     for said in found["retention_alarms"]:
         error(f"retention: {said}")
     for one in found["open_transactions"]:
         error(one["sentence"])
+    if missing := tuple(found["missing_topics"]):
+        # With the exit code of the next plan.
+        check_topics(known_now(opened, missing, learn=False), missing, {at.topic for at in view.ingested})
 
 
 @app.command()

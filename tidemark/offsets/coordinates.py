@@ -220,6 +220,18 @@ def _after_space(text: str, at: int) -> int:
     return found.end() if found else at
 
 
+# Where records are pasted from a table whose header has other names, or other separators.
+_HEADER = (
+    ". It looks like the header of a table: name its columns topic, partition and offset, or _topic, _partition and _offset, "
+    "with commas between"
+)
+
+
+def _is_header(words: str) -> bool:
+    said = words.lower()
+    return sum(name in said for name in _COLUMNS[0]) > 1 and not any(one.isdigit() for one in words)
+
+
 def _shown(text: str) -> str:
     first = text.partition("\n")[0]
     return repr(first[:_MOST_SHOWN] + ("..." if len(first) > _MOST_SHOWN else ""))
@@ -231,7 +243,7 @@ def _matched(said: _Said, forms: Iterable[re.Pattern[str]], last: str) -> _Match
         if match is None:
             raise WrongUse(
                 f"line {number}: {_shown(words)} is not a coordinate; expected topic/partition@{last}, for example "
-                f"logs/3@17{'-20' if last != 'offset' else ''}"
+                f"logs/3@17{'-20' if last != 'offset' else ''}{_HEADER if _is_header(words) else ''}"
             )
         parts = match.groupdict()
         start = int(parts.get("offset") or parts["start"])

@@ -31,6 +31,7 @@ from tidemark.runs.open_stream import OpenStream
 from tidemark.streams.alarm import LAST_WINDOWS
 from tidemark.views.judging import verdicts
 from tidemark.views.latency import latencies, latency_shown
+from tidemark.views.payloads import visible
 from tidemark.views.status import Verdict, Word, worst
 from tidemark.views.summary import messages, passed_over
 
@@ -71,7 +72,7 @@ def overview(opened: OpenStream, holes: RangeSet | None = None) -> dict[str, Any
     )
     return {
         "stream": opened.stream.name,
-        "description": opened.stream.description,
+        "description": visible(opened.stream.description),
         "sinks": [{"name": one.name, "type": one.type} for one in opened.stream.sinks],
         "status": _status(judged),
         "holes": None if holes is None else [str(one) for one in islice(holes, _RANGES)],
