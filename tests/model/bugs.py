@@ -69,8 +69,8 @@ BUGS = {
     ),
     "a take keeps the generation that it finds": Bug(
         PROTOCOL,
-        "        generation, token, ordinal = draw_generation(book, again=_writes_again(found.head))\n",
-        "        generation, token, ordinal = draw_generation(book, again=_writes_again(found.head))\n"
+        "        generation, token, ordinal = draw_generation(book, partial(ordinal_of, found.head))\n",
+        "        generation, token, ordinal = draw_generation(book, partial(ordinal_of, found.head))\n"
         "        generation = pending.attempt.generation if pending.attempt else generation\n"
         "        pending = structs.replace(pending, attempt=None)\n",
         "two attempts were given the same generation",
@@ -198,13 +198,13 @@ BUGS = {
     ),
     "ordinals do not rise": Bug(
         PROTOCOL,
-        "again=_writes_again(found.head)",
-        "again=False",
+        "own if earlier is None else earlier + 1",
+        "own",
         "share an ordinal",
     ),
     "a replay's ordinals do not rise": Bug(
         PROTOCOL,
-        "or (head.kind != LaneKind.INGEST and head.seq == 0)",
+        "    if head.kind != LaneKind.INGEST and head.ordinal is None:\n        return True\n",
         "",
         "share an ordinal",
     ),

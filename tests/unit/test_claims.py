@@ -293,8 +293,11 @@ def test_the_first_register_is_made_once(world: World) -> None:
 def test_the_ordinal_rises_when_an_attempt_may_write_again(world: World) -> None:
     before = draw_generation(world.book)
     same = draw_generation(world.book)
-    again = draw_generation(world.book, again=True)
+    again = draw_generation(world.book, lambda register: register.ordinal + 1)
     assert (same[2], again[2]) == (before[2], before[2] + 1)
+    # The register keeps the highest, whatever ordinal a later attempt has.
+    assert draw_generation(world.book, lambda _: 0)[2] == 0
+    assert draw_generation(world.book)[2] == again[2]
     assert before[0] < same[0] < again[0]
     assert len({before[1], same[1], again[1]}) == 3
     assert world.store.values[head_key(LANE)]

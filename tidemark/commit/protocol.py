@@ -16,11 +16,13 @@ Steps 3 to 5 are the work on the data (`Work`), which `spark_jobs/` does with Sp
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from functools import partial
+from typing import Protocol, runtime_checkable
 
 from msgspec import structs
 
@@ -31,6 +33,7 @@ from tidemark.errors import (
     LaneClosed,
     LedgerContradiction,
     StaleLedger,
+    TidemarkError,
     WrongUse,
 )
 from tidemark.ledger.book import Book, Stored, head_key, record_key
@@ -49,6 +52,7 @@ from tidemark.ledger.records import (
     Position,
     Receipt,
     Record,
+    Register,
     Window,
     exported,
     positions,
@@ -66,6 +70,8 @@ from tidemark.offsets.ranges import RangeSet
 # A shorter lease would take windows from machines that are only busy. A longer one would only delay another run.
 # Correctness does not depend on the lease: the generation is the fence.
 LEASE_MS = 30_000
+
+log = logging.getLogger(__name__)
 
 MOST_REASON = 500
 
@@ -112,6 +118,14 @@ class Work(Protocol):
     def verify(self) -> Receipt: ...
 
 
+@runtime_checkable
+class SaysWhetherItWrote(Protocol):
+    """Work that knows whether it may have written rows whose version has the attempt's ordinal. Other work may have."""
+
+    @property
+    def may_have_written(self) -> bool: ...
+
+
 class Sweeper(Protocol):
     """Removes rows of older attempts from the places that a receipt names."""
 
@@ -143,6 +157,8 @@ class Taken:
     stored: Stored
     pending: Pending
     attempt: Attempt
+    # The highest ordinal of the attempts before it that may have written rows of the window.
+    ordinal_before: int | None = None
 
 
 Planner = Callable[[Head], Window | None]
@@ -190,7 +206,7 @@ def take(book: Book, lane: str, seq: int, run: Run, *, take_over: bool = False, 
         book.check_pending(found.head)
         if not take_over:
             _respect_lease(book, lane, pending, run)
-        generation, token, ordinal = draw_generation(book, again=_writes_again(found.head))
+        generation, token, ordinal = draw_generation(book, partial(ordinal_of, found.head))
         if pending.attempt is not None and pending.attempt.generation >= generation:
             raise LedgerContradiction(
                 f"{book.stream}/{lane} holds generation {pending.attempt.generation}, "
@@ -205,14 +221,17 @@ def take(book: Book, lane: str, seq: int, run: Run, *, take_over: bool = False, 
             stream_digest=run.stream_digest,
             ordinal=ordinal,
         )
-        pending = structs.replace(pending, attempt=attempt, takes=pending.takes + 1)
-        head = structs.replace(found.head, pending=pending)
+        before = pending.ordinal
+        # It may write from now on. If it ends and has not, it says so: see `_wrote_nothing`.
+        pending = structs.replace(pending, attempt=attempt, takes=pending.takes + 1, ordinal=ordinal)
+        lanes_own = ordinal if _draws_ordinal(found.head) else found.head.ordinal
+        head = structs.replace(found.head, pending=pending, ordinal=lanes_own)
         try:
             _swap_head(book, found, head, _holds_attempt(token))
         except NotMine:
             continue
         on_step(Step.TAKEN)
-        return Taken(Stored(encode(head), head), pending, attempt)
+        return Taken(Stored(encode(head), head), pending, attempt, before)
 
 
 def commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener = nobody) -> Record:
@@ -320,6 +339,7 @@ def abandon(book: Book, lane: str, reason: str, *, take_over: bool = False) -> W
             generation=attempt.generation if attempt else None,
             reason=reason,
             until=_furthest(head),
+            ordinal=_highest(head.abandoned.ordinal if head.abandoned else None, head.pending.ordinal),
         )
         given_up = structs.replace(head, pending=None, abandoned=abandoned)
         try:
@@ -415,13 +435,35 @@ def _clear_erased(book: Book, sweeper: Sweeper, taken: Taken) -> None:
 def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener) -> Receipt:
     """Steps 3 to 5."""
     window = taken.pending.window
-    work.read(window, book.reads(window), taken.attempt, fence)
-    on_step(Step.READ)
-    fence.check()
-    work.store(taken.attempt, fence, on_step)
-    receipt = work.verify()
+    try:
+        work.read(window, book.reads(window), taken.attempt, fence)
+        on_step(Step.READ)
+        fence.check()
+        work.store(taken.attempt, fence, on_step)
+        receipt = work.verify()
+    except Exception:
+        if isinstance(work, SaysWhetherItWrote) and not work.may_have_written:
+            _wrote_nothing(book, taken)
+        raise
     on_step(Step.VERIFIED)
     return receipt
+
+
+def _wrote_nothing(book: Book, taken: Taken) -> None:
+    """Note that an attempt has ended, and that no row has its ordinal: the next attempt may have it.
+
+    If that cannot be noted, the ordinal is used up for this window.
+    """
+    lane, token = taken.stored.head.lane, taken.attempt.token
+    try:
+        found = book.head(lane)
+        pending = found.head.pending if found else None
+        if found is None or pending is None or pending.attempt is None or pending.attempt.token != token:
+            return
+        pending = structs.replace(pending, ordinal=taken.ordinal_before)
+        _swap_head(book, found, structs.replace(found.head, pending=pending), _holds_attempt(token))
+    except (NotMine, TidemarkError) as problem:
+        log.warning("ordinal %s is used up in %s/%s: %s", taken.attempt.ordinal, book.stream, lane, problem)
 
 
 def _swap_head(book: Book, found: Stored, head: Head, is_mine: Callable[[Head], bool]) -> None:
@@ -504,16 +546,37 @@ def _after(now: int, last: Record | None) -> int:
     return now if last is None else max(now, last.committed_at + 1)
 
 
-def _writes_again(head: Head) -> bool:
-    """Whether another attempt may have written at the offsets of the pending window, before this attempt takes it.
+def ordinal_of(head: Head, register: Register) -> int:
+    """The ordinal of an attempt that takes the pending window of a head.
 
-    True for the first window of every lane but the ingest. That window raises the ordinal, so all windows of a replay have
-    higher ordinals than the rows they replay.
+    No two attempts that may have written at the same offset share an ordinal, and the later one has the higher. An ordinal
+    needs far fewer bits than a generation, and any sink can put it into a row's version. So attempts at other offsets share
+    them: those of the next window begin where those of this one have begun.
     """
     pending = _required_pending(head)
-    if pending.takes > 0 or pending.window.guarantee == Guarantee.NONE:
+    if _draws_ordinal(head):
+        return register.ordinal + 1
+    given_up = head.abandoned.ordinal if head.abandoned and _given_up_before(head, pending) else None
+    earlier = _highest(pending.ordinal, given_up)
+    own = head.ordinal or 0
+    return max(register.least_ordinal, own if earlier is None else earlier + 1)
+
+
+def _highest(*ordinals: int | None) -> int | None:
+    return max((one for one in ordinals if one is not None), default=None)
+
+
+def _draws_ordinal(head: Head) -> bool:
+    """Whether attempts that this lane does not know may have written at the offsets of the pending window.
+
+    Those of other lanes, before the first take of a lane that reads again; and those of windows without positions, which may
+    have read anything.
+    """
+    if _required_pending(head).window.guarantee == Guarantee.NONE:
         return True
-    return _given_up_before(head, pending) or (head.kind != LaneKind.INGEST and head.seq == 0)
+    if head.kind != LaneKind.INGEST and head.ordinal is None:
+        return True
+    return head.seq == head.unpositioned > 0 and _required_pending(head).takes == 0
 
 
 def _required_pending(head: Head) -> Pending:

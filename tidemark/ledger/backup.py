@@ -162,10 +162,12 @@ def restore(book: Book, path: Path) -> Summary:
         if lane not in there and head.last is not None and _has_record(book, head):
             _put(book, record_key(lane, head.seq), encode(head.last))
     assert register is not None  # noqa: S101 - `_checked` has seen it
+    ordinal = register.ordinal + (0 if begin.final else _ORDINALS_PERHAPS_LOST)
     now = structs.replace(
         register,
         generation=max(register.generation, book.clock(), *map(_generation, heads.values())),
-        ordinal=register.ordinal + (0 if begin.final else _ORDINALS_PERHAPS_LOST),
+        ordinal=ordinal,
+        least_ordinal=register.least_ordinal if begin.final else ordinal,
         token=new_token(),
         retired=None,
     )

@@ -156,6 +156,8 @@ def _learn_of_head(left: _Left, head: Head) -> None:
     if head.pending is not None and head.pending.attempt is not None:
         left.generation = max(left.generation, head.pending.attempt.generation)
         left.ordinal = max(left.ordinal, head.pending.attempt.ordinal)
+    given_up = head.abandoned.ordinal if head.abandoned else None
+    left.ordinal = max(left.ordinal, head.ordinal or 0, given_up or 0)
 
 
 def _learn(left: _Left, record: Record, *, in_history: bool = True) -> None:

@@ -226,7 +226,7 @@ class Attempt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     taken_at: int
     code_version: str
     stream_digest: str
-    # Higher than that of every attempt that may have written at the same offsets before; see `draw_generation`.
+    # Higher than that of every attempt that may have written at the same offsets before; see `protocol.ordinal_of`.
     ordinal: int = 0
 
 
@@ -238,6 +238,8 @@ class Pending(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     previous: str | None
     takes: int = 0
     attempt: Attempt | None = None
+    # The highest ordinal of the attempts that may have written rows of the window; None: none of them has.
+    ordinal: int | None = None
 
 
 class SinkReceipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -363,6 +365,8 @@ class Abandoned(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     generation: int | None
     reason: str
     until: tuple[Position, ...]
+    # The highest ordinal of the attempts that may have written rows of these windows; None: none of them has.
+    ordinal: int | None = None
 
 
 class Head(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -386,6 +390,9 @@ class Head(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     order: Order = Order.OLDEST
     # What the lane was opened for; None for the ingest.
     asked: Asked | None = None
+    # Higher than that of every attempt of another lane, or of a window without positions, at the lane's offsets. None: drawn
+    # with the first take, or not needed.
+    ordinal: int | None = None
 
     def offsets(self) -> dict[TopicPartition, int]:
         return {position.at: position.offset for position in self.positions}
@@ -501,8 +508,10 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     token: str
     topics: dict[str, tuple[TopicIncarnation, ...]] = {}
     lanes: dict[str, LaneEntry] = {}
-    # The ordinal of the last attempt that may have written where another attempt had; see `draw_generation`.
+    # The highest ordinal of an attempt; see `protocol.ordinal_of`. And the least of those to come: attempts of a ledger that
+    # was lost may have had all below.
     ordinal: int = 0
+    least_ordinal: int = 0
     # The last acceptance of a generation that was far ahead.
     clock: AcceptedClock | None = None
     closed: int = 0

@@ -59,18 +59,18 @@ def new_token() -> str:
     return secrets.token_hex(16)
 
 
-def draw_generation(book: Book, *, again: bool = False) -> tuple[int, str, int]:
+def draw_generation(book: Book, ordinal: Callable[[Register], int] | None = None) -> tuple[int, str, int]:
     """Draw the next generation: max(now, last + 1), in milliseconds. Gives the generation, the draw's token, the ordinal.
 
-    The ordinal rises by one when the attempt may write `again` where another attempt has written. So two attempts that
-    write at the same offset never share an ordinal. An ordinal needs far fewer bits than a generation, and any sink can put
-    it into a row's version. A draw in doubt is repeated: an unused number does no harm.
+    `ordinal` gives the attempt's ordinal for a register, which keeps the highest one. A draw in doubt is repeated: an unused
+    number does no harm.
     Raises ClockBehind when this clock is far behind the last generation, ClockAhead when it is far ahead of the server's.
     """
+    given = 0
     drawn = 0
 
     def draw(register: Register) -> Register:
-        nonlocal drawn
+        nonlocal drawn, given
         now = book.clock()
         if register.generation - now > MAX_CLOCK_DIFFERENCE_MS and not _counts(register):
             raise _behind(book, register.generation, now)
@@ -78,10 +78,11 @@ def draw_generation(book: Book, *, again: bool = False) -> tuple[int, str, int]:
             # The last draw cannot judge this clock: it may be an hour old, or may have come from a wrong clock.
             _check_not_ahead(book, now)
         drawn = max(now, register.generation + 1)
-        return structs.replace(register, generation=drawn, ordinal=register.ordinal + again)
+        given = register.ordinal if ordinal is None else ordinal(register)
+        return structs.replace(register, generation=drawn, ordinal=max(register.ordinal, given))
 
     register = change(book, draw)
-    return drawn, register.token, register.ordinal
+    return drawn, register.token, given
 
 
 def note_places(book: Book, places: Iterable[SinkReceipt]) -> None:

@@ -39,7 +39,7 @@ from tidemark_spark.rows.tallying import tallies_and_blocks
 from tidemark_spark.runtime.progress import Progress
 from tidemark_spark.schemes.regex import MAY_DIFFER
 from tidemark_spark.sinks import Sink, refusals
-from tidemark_spark.sinks.contract import FileSink, NeedsMessages, OnePassSink, WriteContext
+from tidemark_spark.sinks.contract import FileSink, NeedsMessages, OnePassSink, WriteContext, WritesOrdinals
 from tidemark_spark.sinks.hbase.writer import HBaseDeadLetters
 
 log = logging.getLogger(__name__)
@@ -85,6 +85,8 @@ class SparkWork:
         self._stored: dict[str, Acknowledgements] = {}
         self._dead: Acknowledgements = {}
         self._made: _Made | None = None
+        # As `protocol.SaysWhetherItWrote`.
+        self.may_have_written = False
         self._started_at = opened.book.clock()
         self.progress = Progress(spark)
 
@@ -93,9 +95,7 @@ class SparkWork:
         self.progress.begin("reading")
         self._window, self._covers, self._attempt, self._fence = window, covers, attempt, _of_head(fence)
         self._sinks = [one for one in self._all_sinks if window.counts_for(one.name)]
-        self._context = WriteContext(
-            self._lane, window.seq, attempt.generation, self._fence, self.progress.report, attempt.ordinal
-        )
+        self._context = WriteContext(self._lane, window.seq, attempt.generation, self._fence, self.progress.report)
         self._note_places()
         self._block_size = block_size(covers, most_blocks(self._opened.book.store, covers.partitions))
         # What one sink refuses is a dead letter, also where the window writes others alone: a message has one outcome in
@@ -169,7 +169,7 @@ class SparkWork:
             # A file is there when its task has ended, which nobody acknowledges before.
             self.progress.watch(ReadSoFar(self._spark, rows.counts.read))
         try:
-            acknowledged = first.store(rows.stored, self._context)
+            acknowledged = first.store(rows.stored, self._context_for(first))
         except (Py4JError, PySparkException) as problem:
             self._discard(first)
             of_message = isinstance(problem, PySparkException) and cause_of(problem) is not None
@@ -231,11 +231,17 @@ class SparkWork:
 
     def _store(self, sink: Sink) -> Acknowledgements:
         try:
-            return sink.store(self._rows.stored(), self._context)
+            return sink.store(self._rows.stored(), self._context_for(sink))
         except (Py4JError, PySparkException):
             # A newer attempt that has committed has swept the files that this sink reads.
             self._fence.check()
             raise
+
+    def _context_for(self, sink: Sink) -> WriteContext:
+        if not isinstance(sink, WritesOrdinals):
+            return self._context
+        self.may_have_written = True
+        return replace(self._context, ordinal=self._attempt.ordinal)
 
     @property
     def _writes_dead_letters(self) -> bool:

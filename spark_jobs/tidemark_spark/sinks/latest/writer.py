@@ -37,6 +37,8 @@ _BESIDE_BYTES = 256
 class HBaseLatest:
     """The sink `hbase_latest`: a cell for each result row, in the row of its key, with a version from its offset."""
 
+    writes_ordinals = True
+
     def __init__(self, config: HBaseLatestSink, table: LatestTable, book: Book, fields: Sequence[str]) -> None:
         self._config = config
         self._table = table
@@ -62,7 +64,9 @@ class HBaseLatest:
         # The columns get plain names, because a stream's field may have any name.
         texts = [text(name).alias(f"field_{number}") for number, name in enumerate(self._fields)]
         key = tuple(self._fields.index(name) for name in self._config.key)
-        writer = _Writer(self._table, self._fields, key, Epochs(register[1].topics), context)
+        if context.ordinal is None:
+            raise RuntimeError(f"{self.name} needs the attempt's ordinal")
+        writer = _Writer(self._table, self._fields, key, Epochs(register[1].topics), context, context.ordinal)
         return acknowledged(rows.select(*COUNTED, TOMBSTONE, *texts), writer, few=context.few)
 
     def receipt(self, context: WriteContext) -> SinkReceipt:
@@ -79,6 +83,7 @@ class _Writer:
     key: tuple[int, ...]
     epochs: Epochs
     context: WriteContext
+    ordinal: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return write_pieces(batches, WRITE_ROWS, self.context, self._prepare)
@@ -95,7 +100,7 @@ class _Writer:
             mark = Mark(context.generation, unsigned(digest), context.lane, context.seq, tombstone)
             try:
                 row = row_key(topic, [values[number] for number in self.key])
-                version = Version(self.epochs.of(at, offset), offset, context.ordinal).encode()
+                version = Version(self.epochs.of(at, offset), offset, self.ordinal).encode()
             except TidemarkError as problem:
                 raise ProcessingFailed(f"{at}@{offset}: {problem}") from problem
             yield row, qualifier(at, index), version, encode_cell(mark, list(zip(self.fields, values, strict=True)))
