@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +204,7 @@ class Servers:
             if known is not None and known[0] == (file.digest, given):
                 return known[1]
             log = self._log(given[stream.source.kafka])
-            opened = open_stream(file.path, given.__getitem__, waits=self._waits, log=log)
+            opened = open_stream(file.path, partial(_connection, given), waits=self._waits, log=log)
             self._opened[stream.name] = ((file.digest, given), opened)
             return opened
 
@@ -215,6 +217,14 @@ class Servers:
         log = KafkaLog(kafka_endpoint(connection), round(self._waits.question_seconds * 1000), keep=True)
         self._logs[connection.name] = (connection, log)
         return log
+
+
+def _connection(given: Mapping[str, Connection], name: str) -> Connection:
+    """A connection of a stream. Dead letters, sinks and the registry may have others than Kafka and the ledger.
+
+    Those are asked for when they are needed: one that is missing takes nothing else from the pages.
+    """
+    return given[name] if name in given else from_airflow(name)
 
 
 def from_airflow(name: str) -> Connection:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.streams_in_memory import TEXT, KafkaInMemory, StreamInMemory, at
+from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, at
 from tidemark.clients.kafka.slots import Found, Message, Slot
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
@@ -35,7 +35,7 @@ OUTCOMES = (Fate.STORED, Fate.DEAD_LETTER, Fate.SKIPPED, Fate.NO_MESSAGE)
 
 
 @dataclass
-class KnownLog(KafkaInMemory):
+class KnownLog(LookedAt):
     """A topic with one partition. `contents`: what is written at each offset, and what a window makes of it."""
 
     contents: list[Fate | Slot] = field(default_factory=list)
@@ -53,9 +53,6 @@ class KnownLog(KafkaInMemory):
             what = Slot.COMPACTED
         message = None if isinstance(what, Slot) else Message(offset, False, None, b"%d" % offset, ())
         return Found(what if isinstance(what, Slot) else Slot.MESSAGE, start, end, message)
-
-    def open_transactions(self, *_: Any) -> tuple[()]:
-        return ()
 
 
 @dataclass

@@ -18,7 +18,8 @@ from tidemark.commit.protocol import Run
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import INGEST, Record
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs import lanes
+from tidemark.runs import erasing, lanes
+from tidemark.runs.approval import People
 from tidemark.runs.open_stream import OpenStream
 from tidemark.streams.loading import load
 
@@ -141,6 +142,16 @@ class StreamInMemory:
         found = book.head(lane)
         assert found is not None
         return protocol.process(book, self.sweeps, NoWork(), hold, lane, found.head.seq + 1, Run(run, "v1", "d"))
+
+    def erase(self, wanted: RangeSet, run: str = "erasure") -> Record:
+        """An erasure of messages, as ann asks for it."""
+        chosen = erasing.choose(self.opened, wanted)
+        lane = erasing.open_erasure(self.opened, run, chosen, "request 4711", People("ann"))
+        pending = lanes.plan_lane(self.opened, lane, run)
+        assert pending is not None
+        record = erasing.erase_only(self.opened, lane, pending.window.seq, run)
+        lanes.finish(self.opened, lane)
+        return record
 
     def positions(self) -> dict[int, int]:
         found = self.opened.book.head(INGEST)

@@ -23,8 +23,6 @@ from tidemark.ledger.register import change_topics
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import erasing, lanes
-from tidemark.runs.approval import People
 from tidemark.runs.redriving import DeadLetters
 from tidemark.runs.selecting import between_offsets
 from tidemark.sinks.reading import LookedUp, hbase_rows
@@ -68,16 +66,6 @@ def a_stream(folder: Path, number: int = 6, what: Fate = Fate.STORED) -> KnownSt
 def asked(world: KnownStream) -> set[str]:
     assert isinstance(world.log, AskedLog)
     return world.log.asked
-
-
-def erase(made: StreamInMemory, wanted: RangeSet) -> None:
-    lane = erasing.open_erasure(
-        made.opened, "erasure", erasing.choose(made.opened, wanted), "request 4711", People("ann")
-    )
-    pending = lanes.plan_lane(made.opened, lane, "erasure")
-    assert pending is not None
-    erasing.erase_only(made.opened, lane, pending.window.seq, "erasure")
-    lanes.finish(made.opened, lane)
 
 
 def beside(world: KnownStream, folder: Path, **more: Any) -> StreamInMemory:
@@ -157,7 +145,7 @@ def cut_at(world: StreamInMemory, start: int) -> None:
 def test_what_was_erased_is_shown_under_no_incarnation(tmp_path: Path) -> None:
     """Also when a log was taken for cut, and was not: topic id, partition and offset are the same message."""
     world = a_stream(tmp_path)
-    erase(world, offsets((0, 1, 2), (0, 4, 5)))
+    world.erase(offsets((0, 1, 2), (0, 4, 5)))
     cut_at(world, 3)
     for said in ("orders/0@1", "orders#1/0@1", "orders#2/0@1", "orders/0@4", "orders#1/0@4", "orders#2/0@4"):
         found = shown(world, said)
@@ -178,7 +166,7 @@ def test_what_another_stream_of_the_ledger_has_erased_is_shown_by_none(
 ) -> None:
     world = a_stream(tmp_path, what=what)
     other = beside(world, tmp_path)
-    erase(other, offsets((0, 2, 4)))
+    other.erase(offsets((0, 2, 4)))
     assert [bool(shown(world, f"orders/0@{offset}")["message"]) for offset in range(6)] == [1, 1, 0, 0, 1, 1]
     found = shown(world, "orders/0@3")
     assert (found["fate"], found["rows"], found["under_keys"]) == (Fate.ERASED, [], [])
@@ -215,7 +203,7 @@ def test_an_erasure_of_another_topic_under_the_same_name_hides_nothing(tmp_path:
     """And the numbers of incarnations are each stream's own."""
     world = a_stream(tmp_path)
     other = beside(world, tmp_path)
-    erase(other, offsets((0, 2, 3)))
+    other.erase(offsets((0, 2, 3)))
     change_topics(
         other.opened.book,
         lambda topics: {"orders": tuple(replace_id(one, "another id") for one in topics["orders"])},
@@ -240,7 +228,7 @@ def test_an_erasure_of_another_topic_under_the_same_name_hides_nothing(tmp_path:
 def test_a_damaged_ledger_of_another_stream_stops_no_reader(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     world = a_stream(tmp_path)
     other = beside(world, tmp_path)
-    erase(other, offsets((0, 2, 3)))
+    other.erase(offsets((0, 2, 3)))
     (selection,) = [key for key in other.store.values if key[0] == "selection"]
     del other.store.values[selection]
     assert shown(world, "orders/0@2")["message"]["value"]["text"] == "2"

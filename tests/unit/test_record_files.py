@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import sys
+import tracemalloc
+from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,7 @@ from hypothesis import strategies as st
 
 from tidemark.errors import PackageMissing, WrongUse
 from tidemark.offsets.coordinate_files import lines_of
-from tidemark.offsets.coordinates import Coordinate, parse_coordinates
+from tidemark.offsets.coordinates import Coordinate, parse_coordinates, parse_records
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import record_files
 from tidemark.runs.record_files import FOLDER, records_in
@@ -321,3 +325,164 @@ def test_without_a_folder_no_file_is_read(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv(FOLDER, raising=False)
     with pytest.raises(WrongUse, match=r"records_file a.csv: no folder is set .* Set TIDEMARK_SELECTIONS where"):
         records_in("a.csv")
+
+
+# files that were made to do harm
+
+
+def parquet(folder: Path, **columns: Any) -> str:
+    pq.write_table(pa.table(columns), folder / "a.parquet", compression="zstd")
+    return "a.parquet"
+
+
+@pytest.mark.covers("Q29")
+def test_a_small_file_that_repeats_a_large_text_is_not_read_whole(folder: Path) -> None:
+    """6 KB, which would be 2 GB as Python's texts."""
+    topics = pa.DictionaryArray.from_arrays(pa.array([0] * 2_000), pa.array(["a" * 1_000_000]))
+    name = parquet(folder, topic=topics, partition=[0] * 2_000, offset=list(range(2_000)))
+    assert (folder / name).stat().st_size < 50_000
+    tracemalloc.start()
+    with pytest.raises(
+        WrongUse, match=r"a.parquet: column topic, after row 0: a text of 1000000 bytes, which is no name"
+    ):
+        records_in(name)
+    assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    tracemalloc.stop()
+
+
+@pytest.mark.covers("Q29")
+def test_a_column_that_is_too_large_is_refused_by_the_footer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_files, "_MOST_OF_A_COLUMN", 1_000)
+    name = parquet(folder, topic=["a"] * 2_000, partition=[0] * 2_000, offset=list(range(2_000)))
+    with pytest.raises(
+        WrongUse, match=r"a.parquet: the column offset has \d+ bytes in one row group, and may have 1000"
+    ):
+        records_in(name)
+
+
+ONE = pa.array([1])
+
+
+@pytest.mark.covers("Q29")
+@pytest.mark.parametrize(
+    "partition",
+    [
+        pa.array([2**62], pa.timestamp("us")),
+        pa.array([2**62], pa.duration("us")),
+        pa.array([2**30], pa.date32()),
+        pa.array([2**62], pa.date64()),
+        pa.array([1], pa.time32("s")),
+        pa.array([b"1"]),
+        pa.array([[1]]),
+        pa.array([{"x": 1}]),
+        pa.array([Decimal(1)]),
+    ],
+    ids=lambda one: str(one.type),
+)
+def test_a_column_of_another_type_is_refused_unread(folder: Path, partition: pa.Array) -> None:
+    name = parquet(folder, topic=["a"], partition=partition, offset=ONE)
+    with pytest.raises(WrongUse, match=r"a.parquet: the column partition is of the type .*; expected texts for topics"):
+        records_in(name)
+
+
+@pytest.mark.covers("Q29")
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.csv", "topic,topic,partition,offset\na,b,0,1\n", "a.csv:1: the column topic stands there twice"),
+        ("a.jsonl", '{"topic":"a","topic":"b","partition":0,"offset":1}', "a.jsonl:1: not JSON: the key topic stands"),
+        ("a.jsonl", "[" * 200_000, "a.jsonl:1: not JSON: "),
+        ("a.jsonl", '{"a":' * 50_000, "a.jsonl:1: not JSON: "),
+        ("a.jsonl", '{"topic":"a","x":' + "[" * 900 + "]" * 900 + "}", "a.jsonl:1: "),
+        ("a.jsonl", "[" * 900 + "]" * 900, "a.jsonl:1: "),
+        ("a.jsonl", '{"topic":"a","partition":0,"offset":' + "9" * 6_000 + "}", "a.jsonl:1: not JSON: "),
+        ("a.jsonl", " " * 1_000_001, "a.jsonl:1: the line has more than 1000000 characters"),
+        ("a.csv", "topic,partition,offset\n\n" + "a" * 1_000_001 + ",0,1\n", "a.csv:3: the line has more than"),
+        ("a.csv", ",".join(f"c{one}" for one in range(5_000)) + "\n", r"it has c0, .*, c19 and 4980 more$"),
+        ("a.jsonl", '{"\\u001b[31m":1,"\\u202e":2}', r"it has \\x1b\[31m, \\u202e$"),
+        ("a.csv", "c" * 300 + "\n", r"it has c{100}\.\.\.$"),
+    ],
+)
+def test_a_file_that_was_made_to_do_harm_is_refused(folder: Path, name: str, text: str, said: str) -> None:
+    (folder / name).write_text(text)
+    with pytest.raises(WrongUse, match=said) as caught:
+        records_in(name)
+    assert len(str(caught.value)) < 3_000
+    assert all(one.isprintable() for one in str(caught.value))
+
+
+@pytest.mark.covers("Q29")
+def test_a_column_of_a_parquet_file_stands_there_once(folder: Path) -> None:
+    table = pa.Table.from_arrays(
+        [pa.array(["a"]), pa.array(["b"]), ONE, ONE], ["topic", "topic", "partition", "offset"]
+    )
+    pq.write_table(table, folder / "a.parquet")
+    with pytest.raises(WrongUse, match="the column topic stands there twice"):
+        records_in("a.parquet")
+    # A column within another one, and one that is called so.
+    dotted = pa.Table.from_arrays(
+        [pa.array([{"topic": "x"}]), pa.array(["y"]), pa.array(["a"]), ONE, ONE],
+        ["s", "topic.x", "topic", "partition", "offset"],
+    )
+    pq.write_table(dotted, folder / "a.parquet")
+    assert records_in("a.parquet") == ranges([("a", 1, 1)])
+
+
+@pytest.mark.covers("Q29")
+def test_a_damaged_parquet_file_is_records_or_refused(folder: Path) -> None:
+    """Bytes that were changed, left out and cut off, most of them in the footer."""
+    write(folder / "a.parquet", [(f"t{one % 7}", one % 3, one) for one in range(500)])
+    good, draw, seen = (folder / "a.parquet").read_bytes(), random.Random(1), Counter[str]()
+    for _ in range(400):
+        made = bytearray(good)
+        for _ in range(draw.randint(1, 6)):
+            at, kind = draw.randrange(len(made)), draw.random()
+            if kind < 0.5:
+                made[at] = draw.randrange(256)
+            elif kind < 0.7:
+                del made[at : at + draw.randint(1, 50)]
+            elif kind < 0.8:
+                made = made[: at + 1]
+            else:
+                made[max(0, len(made) - draw.randint(1, 300))] = draw.randrange(256)
+            made = made or bytearray(b"x")
+        (folder / "a.parquet").write_bytes(made)
+        try:
+            records_in("a.parquet")
+            seen["read"] += 1
+        except WrongUse as problem:
+            seen["refused" if len(str(problem)) < 3_000 else "long"] += 1
+    assert seen["refused"] > 200
+    assert not seen["long"]
+
+
+@pytest.mark.covers("Q29")
+@pytest.mark.parametrize(
+    "log", ["[" * 100_000, '{"add":5}\n{"remove":[]}\n', "\x00", '{"add":{"path":"/etc/passwd"}}\n']
+)
+def test_a_delta_log_that_is_none_is_refused(folder: Path, log: str) -> None:
+    (folder / "table" / "_delta_log").mkdir(parents=True)
+    (folder / "table" / "_delta_log" / f"{0:020d}.json").write_text(log)
+    with pytest.raises(WrongUse, match="the Delta table cannot be read"):
+        records_in("table")
+
+
+@pytest.mark.covers("Q29")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 900 + "]" * 900,
+        '["a",0,' + "[" * 900 + "]" * 900 + "]",
+        '{"topic":"a","partition":0,"offset":' + '{"x":' * 900 + "1" + "}" * 901,
+        '{"topic":"a","topic":"b","partition":0,"offset":1}',
+        '{"a":' * 50_000,
+        "topic,topic,partition,offset\na,b,0,1",
+        '["a",0,' + "9" * 5_000 + "]",
+        '["a",0,{}]',
+        "[null]",
+    ],
+)
+def test_records_of_a_form_that_were_made_to_do_harm_are_refused(text: str) -> None:
+    with pytest.raises(WrongUse) as caught:
+        parse_records(text)
+    assert len(str(caught.value)) < 1_000

@@ -29,6 +29,18 @@ _SHOWN_BYTES = 300
 # A version that adds a field need not change the format.
 _NEWER = "A newer version of Tidemark may have written it: then use that version. Otherwise: "
 
+# What decoding raises for bytes that nobody has encoded: no UTF-8 (ValueError), too deep, numbers beyond 64 bits; and what a
+# migration raises for a value that lacks what its format has.
+_DAMAGED = (
+    msgspec.MsgspecError,
+    ValueError,
+    RecursionError,
+    OverflowError,
+    TypeError,
+    LookupError,
+    AttributeError,
+)
+
 # What to do about a ledger that is not whole.
 RESTORE = "Restore the ledger from a backup, into an empty place: tidemark ledger restore STREAM FILE"
 
@@ -54,6 +66,8 @@ def decode(stored: bytes, kind: type[T], where: str) -> T:
     """The value in `stored`. Raises LedgerUnreadable, which shows the place, the reason and the value."""
     try:
         found = decoder(_Format).decode(stored).format
+        if found < 1:
+            raise msgspec.ValidationError(f"format {found}: there is no such format")
         if found > FORMAT:
             raise LedgerUnreadable(
                 f"{where} has format {found}; this version of Tidemark knows formats up to {FORMAT}. "
@@ -63,7 +77,7 @@ def decode(stored: bytes, kind: type[T], where: str) -> T:
             # Decode directly into the type, in a tenth of the time: heads of a thousand partitions are large.
             return decoder(kind).decode(stored)
         return converted(_migrated(msgspec.json.decode(stored), kind.__name__), kind)
-    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+    except _DAMAGED as problem:
         newer = _NEWER if "unknown field" in str(problem) else ""
         shown = stored[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
         raise LedgerUnreadable(

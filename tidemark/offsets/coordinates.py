@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -166,6 +166,8 @@ def _of_csv(text: str) -> _Said:
             raise WrongUse(
                 f"line {rows.line_num}: expected the columns topic, partition and offset; it has {', '.join(header)}"
             )
+        if (twice := said_twice(names, header)) is not None:
+            raise WrongUse(f"line {rows.line_num}: the column {twice} stands there twice")
         places = [header.index(name) for name in names]
         for row in rows:
             if row and len(row) <= max(places):
@@ -180,17 +182,40 @@ def _of_json(text: str) -> _Said:
     for line, value in _values(text):
         named = columns(value) if isinstance(value, dict) else None
         parts = [value[name] for name in named] if named else value
-        if not isinstance(parts, list) or len(parts) != 3 or not isinstance(parts[0], str):
+        plain = isinstance(parts, list) and len(parts) == 3 and all(isinstance(one, str | int | float) for one in parts)
+        if not plain or not isinstance(parts[0], str):
             raise WrongUse(
-                f"line {line}: {_shown(json.dumps(value))} is not a coordinate; expected "
+                f"line {line}: {_shown(_as_json(value))} is not a coordinate; expected "
                 '{"topic": "logs", "partition": 3, "offset": 17} or ["logs", 3, 17]'
             )
         yield line, ",".join(map(str, parts))
 
 
+def _as_json(value: Any) -> str:
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        return "a value of many brackets within each other"
+
+
+def said_twice(names: Sequence[str], there: Sequence[str]) -> str | None:
+    """The first of some names that stands twice among others: nobody knows which one is meant."""
+    return next((name for name in names if there.count(name) > 1), None)
+
+
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, for `object_pairs_hook`. Raises ValueError for one of the columns' names that stands there twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        there = [name for name, _ in pairs]
+        if (twice := said_twice([name for names in _COLUMNS for name in names], there)) is not None:
+            raise ValueError(f"the key {twice} stands there twice")
+    return found
+
+
 def _values(text: str) -> Iterator[tuple[int, Any]]:
     """The values of an array, or those that follow each other, with the lines at which they begin."""
-    decoder, array = json.JSONDecoder(), _ARRAY.match(text)
+    decoder, array = json.JSONDecoder(object_pairs_hook=each_once), _ARRAY.match(text)
     before, line, at = 0, 1, array.end() if array else _after_space(text, 0)
     more = True
     while True:

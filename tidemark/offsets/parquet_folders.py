@@ -47,8 +47,10 @@ def _of_delta(folder: Path) -> list[Path]:
         table = DeltaTable(folder.absolute().as_uri())
         beyond = {"deletionVectors", "columnMapping"} & {*(table.protocol().reader_features or ())}
         names = [unquote(name) for name in pa.table(table.get_add_actions()).column("path").to_pylist()]
-    except DeltaError as problem:
-        raise WrongUse(f"{folder}: the Delta table cannot be read: {str(problem).splitlines()[0]}") from problem
+    except (DeltaError, ValueError, TypeError, RecursionError) as problem:
+        raise WrongUse(
+            f"{folder}: the Delta table cannot be read: {(str(problem).splitlines() or [''])[0]}"
+        ) from problem
     if beyond:
         raise WrongUse(
             f"{folder}: is a Delta table with {', '.join(sorted(beyond))}, which its files do not show. Write the rows "

@@ -13,11 +13,16 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from tidemark.errors import WrongUse
+from tidemark.offsets.coordinates import each_once, said_twice
 from tidemark.offsets.parquet_folders import files_in
 from tidemark.offsets.ranges import MAX_OFFSET, Interval, RangeSet, TopicPartition
+
+if TYPE_CHECKING:
+    from pyarrow import DataType
+    from pyarrow.parquet import ParquetFile
 
 # The environment variable that names the folder: of this machine, or a URI of a lake.
 FOLDER = "TIDEMARK_SELECTIONS"
@@ -29,6 +34,14 @@ _COLUMNS = (("topic", "partition", "offset"), ("_topic", "_partition", "_offset"
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _MAX_PARTITION = 2**31 - 1
 _MOST_SHOWN = 100
+_MOST_NAMED = 20
+# Nobody writes more for three values, beside which other columns may stand.
+_MOST_OF_A_LINE = 1_000_000
+# Rows of a Parquet file that are held as Python's objects; the longest text, beyond which it is no name; and the largest
+# column of a row group: 16 million offsets are 128 MB.
+_ROWS_AT_ONCE = 65_536
+_MOST_OF_A_TEXT = 1_000
+_MOST_OF_A_COLUMN = 512 << 20
 
 # Where each row stands, as `FILE:LINE`, and its topic, partition and offset.
 Rows = Iterator[tuple[str, Sequence[Any]]]
@@ -128,13 +141,13 @@ def _rows(path: Path) -> Rows:
         raise WrongUse(f"{path}: expected a file that ends in {', '.join(readers)}, or a folder of Parquet files")
     try:
         yield from reader(path)
-    except (OSError, UnicodeDecodeError) as problem:
+    except (OSError, UnicodeDecodeError, RecursionError) as problem:
         raise WrongUse(f"{path}: cannot be read: {problem}") from problem
 
 
 def _of_csv(path: Path) -> Rows:
     with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file)
+        rows = csv.reader(_lines(path, file))
         try:
             header = [cell.strip() for cell in next(rows, [])]
             places = [header.index(name) for name in _columns(f"{path}:1", header)]
@@ -151,12 +164,12 @@ def _of_csv(path: Path) -> Rows:
 
 def _of_json_lines(path: Path) -> Rows:
     with path.open(encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(_lines(path, file), start=1):
             if not line.strip():
                 continue
             place = f"{path}:{number}"
             try:
-                found = json.loads(line)
+                found = json.loads(line, object_pairs_hook=each_once)
             except (ValueError, RecursionError) as problem:
                 raise WrongUse(f"{place}: not JSON: {problem}") from problem
             if not isinstance(found, dict):
@@ -164,6 +177,16 @@ def _of_json_lines(path: Path) -> Rows:
                     f'{place}: expected {{"topic": ..., "partition": ..., "offset": ...}}, found {_shown(found)}'
                 )
             yield place, [found[name] for name in _columns(place, list(found))]
+
+
+def _lines(path: Path, file: TextIO) -> Iterator[str]:
+    """The lines of a file, of which none is as long as the memory."""
+    number = 0
+    while line := file.readline(_MOST_OF_A_LINE + 1):
+        number += 1
+        if len(line) > _MOST_OF_A_LINE:
+            raise WrongUse(f"{path}:{number}: the line has more than {_MOST_OF_A_LINE} characters")
+        yield line
 
 
 def _of_parquet_folder(path: Path) -> Rows:
@@ -182,22 +205,81 @@ def _of_parquet(path: Path) -> Rows:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             names = _columns(str(path), file.schema_arrow.names)
-            for batch in file.iter_batches(columns=list(names)):
-                columns = [batch.column(name).to_pylist() for name in names]
-                for number, row in enumerate(zip(*columns, strict=True), start=before + 1):
+            _check_types(path, names, file)
+        # A text that stands in every row is held once, so that its length can be looked at before it is repeated.
+        with pyarrow.parquet.ParquetFile(path, read_dictionary=list(names)) as file:
+            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=list(names)):
+                columns = [batch.column(name) for name in names]
+                for name, column in zip(names, columns, strict=True):
+                    _check_texts(f"{path}: column {name}, after row {before}", column)
+                for number, row in enumerate(zip(*(one.to_pylist() for one in columns), strict=True), start=before + 1):
                     yield f"{path}: row {number}", row
                 before += batch.num_rows
     except ArrowException as problem:
         raise WrongUse(f"{path}: not Parquet: {problem}") from problem
 
 
+def _check_types(path: Path, names: Sequence[str], file: ParquetFile) -> None:
+    """Raise WrongUse for a column that has no texts and no numbers, or is too large, before anything of it is read.
+
+    Arrow gives the values of other types as objects that may not exist: a date of the year 12,000, for example.
+    """
+    from pyarrow import types
+
+    for name in names:
+        found = file.schema_arrow.field(name).type
+        found = found.value_type if types.is_dictionary(found) else found
+        plain = _is_text(found) or types.is_integer(found)
+        if not (plain or types.is_floating(found) or types.is_boolean(found) or types.is_null(found)):
+            raise WrongUse(f"{path}: the column {name} is of the type {found}; expected texts for topics, numbers else")
+    # As the footer says, all together; of folders of columns (a struct), nothing is read.
+    for group in range(file.metadata.num_row_groups):
+        part = file.metadata.row_group(group)
+        for at in range(part.num_columns):
+            column = part.column(at)
+            if column.path_in_schema in names and column.total_uncompressed_size > _MOST_OF_A_COLUMN:
+                raise WrongUse(
+                    f"{path}: the column {column.path_in_schema} has {column.total_uncompressed_size} bytes in one row "
+                    f"group, and may have {_MOST_OF_A_COLUMN}. Write smaller row groups, of these three columns alone"
+                )
+
+
+def _is_text(kind: DataType) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _check_texts(place: str, column: Any) -> None:
+    """Raise WrongUse for texts that are longer than any name: a small file may repeat a large one."""
+    import pyarrow.compute
+    from pyarrow import types
+
+    values = column.dictionary if types.is_dictionary(column.type) else column
+    if _is_text(values.type):
+        if types.is_string_view(values.type):
+            longest = max((one.as_buffer().size for one in values if one.is_valid), default=0)
+        else:
+            longest = pyarrow.compute.max(pyarrow.compute.binary_length(values)).as_py() or 0
+        if longest > _MOST_OF_A_TEXT:
+            raise WrongUse(f"{place}: a text of {longest} bytes, which is no name of a topic and no number")
+
+
 def _columns(place: str, there: Sequence[str]) -> tuple[str, str, str]:
     found = next((names for names in _COLUMNS if set(names) <= set(there)), None)
     if found is None:
-        raise WrongUse(
-            f"{place}: expected the columns topic, partition and offset; it has {', '.join(there) or 'none'}"
-        )
+        some = ", ".join(_plain(name) for name in there[:_MOST_NAMED])
+        more = f" and {len(there) - _MOST_NAMED} more" if len(there) > _MOST_NAMED else ""
+        raise WrongUse(f"{place}: expected the columns topic, partition and offset; it has {some or 'none'}{more}")
+    if (twice := said_twice(found, there)) is not None:
+        raise WrongUse(f"{place}: the column {twice} stands there twice")
     return found
+
+
+def _plain(name: str) -> str:
+    """The name of a column for an error, on one line and not too long, whatever characters it has."""
+    shown = name if name.isprintable() else repr(name)[1:-1]
+    return shown[:_MOST_SHOWN] + ("..." if len(shown) > _MOST_SHOWN else "")
 
 
 def _wrong(place: str, expected: str, found: object) -> WrongUse:
