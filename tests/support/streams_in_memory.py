@@ -25,6 +25,9 @@ from tidemark.streams.loading import load
 
 TEXT = MINIMAL.replace("  topics: [orders]\n", "  topics: [orders]\n  start: earliest\n")
 
+# What the stream files say of their ledger, whose place MemoryStore takes. A test may set both for another kind.
+LEDGER = ""
+
 
 @dataclass
 class KafkaInMemory:
@@ -115,12 +118,12 @@ class StreamInMemory:
     folder: Path
     kafka: KafkaInMemory = field(default_factory=KafkaInMemory)
     text: str = TEXT
-    store: MemoryStore = field(default_factory=MemoryStore)
+    store: MemoryStore = field(default_factory=lambda: MemoryStore())
     name: str = "orders"
 
     def __post_init__(self) -> None:
         path = self.folder / f"{self.name}.yaml"
-        path.write_text(self.text.replace("stream: orders\n", f"stream: {self.name}\n"))
+        path.write_text(self.text.replace("stream: orders\n", f"stream: {self.name}\n") + LEDGER)
         self.now = 1_000_000
         self.sweeps = Sweeps()
         book = Book(self.store, self.name, clock=lambda: self.now)
@@ -166,3 +169,11 @@ def at(partition: int, incarnation: int = 1) -> TopicPartition:
 def offsets(*found: tuple[int, int, int]) -> RangeSet:
     """(partition, start, until) of the topic."""
     return RangeSet(OffsetRange(at(number), start, until) for number, start, until in found)
+
+
+def nowhere(name: str) -> Connection:
+    """A connection of Airflow that leads nowhere, as the pages ask for it."""
+    if name.startswith("kafka"):
+        return Connection(name, extra={"bootstrap.servers": "nowhere:1", "allow_insecure": True})
+    more = {"allow_insecure": True} if name.startswith("zookeeper") else {}
+    return Connection(name, host="nowhere", port=1, extra=more)

@@ -15,8 +15,10 @@ import pytest
 from fastapi import HTTPException
 
 from tests.support.stream_text import MINIMAL
+from tests.support.streams_in_memory import nowhere
 from tests.support.waiting import until
-from tidemark.errors import LedgerContradiction, StaleLedger, Unreachable, WrongUse
+from tidemark.clients.connections import Connection
+from tidemark.errors import ConnectionMissing, LedgerContradiction, StaleLedger, Unreachable, WrongUse
 from tidemark.streams.loading import StreamFile, load
 from tidemark_plugin import streams
 from tidemark_plugin.asking import MOST_LONG_OF_ONE, MOST_OF_ONE, Answer, Asking, dead_letters_of, kafka_of, sinks_of
@@ -478,3 +480,39 @@ def test_a_topic_that_a_viewer_types_meets_patterns_in_a_process_with_limits(tmp
     assert reading("__consumer_offsets") == set()
     with pytest.raises(HTTPException, match="topic: the streams' patterns cannot be tried on it: reading it took more"):
         reading("sec-" + "a" * 200)
+
+
+# the connections of a stream
+
+
+@pytest.mark.covers("O6")
+@pytest.mark.parametrize("ledger", ["hbase", "zookeeper"])
+def test_a_stream_is_opened_with_every_connection_that_it_names(
+    tmp_path: Path, ledger: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where dead letters and sinks have others than Kafka and the ledger. Opening it asks Airflow for two."""
+    asked: list[str] = []
+
+    def connection(name: str) -> Connection:
+        asked.append(name)
+        if name == "missing":
+            raise ConnectionMissing(f"Airflow has no connection {name}")
+        return nowhere(name)
+
+    monkeypatch.setattr(streams, "from_airflow", connection)
+    text = MINIMAL.replace(
+        "dead_letters:",
+        "  - {type: parquet, files: other_lake, folder: x}\n"
+        "  - {type: hbase, name: more, table: more, hbase: missing}\ndead_letters:\n  hbase: other_hbase",
+    )
+    path = tmp_path / "orders.yaml"
+    path.write_text(f"{text}ledger: {{type: {ledger}}}\n")
+    file, servers = load(path), streams.Servers(3.0)
+    opened = servers.open(file)
+    assert sorted(asked) == sorted({"kafka_default", f"{ledger}_default"})
+    for name in file.stream.connections() - {"missing"}:
+        assert opened.connections(name).name == name
+    with pytest.raises(ConnectionMissing, match="Airflow has no connection missing"):
+        opened.connections("missing")
+    assert opened.dead_letter_table() is not None
+    assert servers.open(file) is opened
