@@ -108,6 +108,14 @@ def test_a_run_has_its_own_folder_environment_and_session(engine: Engine) -> Non
     assert not [name for name in started if name.startswith("AIRFLOW_CONN_")]
 
 
+def test_an_engine_compiles_its_classes_once(own_engine: Engine) -> None:
+    """At its start. Whatever a run compiles again, Spark logs as an error: it has a jar of that name."""
+    for _ in range(2):
+        assert "compiled anew: 0\n" in own_engine.run(JOB, "compile").ends()
+    log = "".join(path.read_text(errors="replace") for path in own_engine.folder.glob("*.log"))
+    assert "already registered" not in log
+
+
 def test_workers_stay_warm_but_not_those_that_may_import_own_code(engine: Engine) -> None:
     # Spark itself ends a worker after a minute: what stays is the process that forks them, with all loaded.
     shared = {seen(engine.run(JOB, "see"))["worker"]["daemon"] for _ in range(2)}

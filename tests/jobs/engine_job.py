@@ -3,6 +3,7 @@
 say CODE [ERROR]     log a line, and end with that code: by an exit, or with that error of Tidemark's
 see NAME ...         print what the session knows: settings, temporary views, kept rows of all sessions
 keep ROWS            keep rows in Spark's memory, and then kill this process
+compile              take each of our Java classes, and print how many of them the engine did not have
 work FILE            make the file in a Spark task, which works until the file is gone
 """
 
@@ -21,8 +22,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+import tidemark_spark
 from tidemark import errors
 from tidemark_spark.jobs import entry
+from tidemark_spark.runtime import compiling
 from tidemark_spark.runtime.session import open_session
 from tidemark_spark.runtime.workers import in_workers
 
@@ -38,6 +41,8 @@ def main(words: list[str]) -> int:
         print(json.dumps(see(spark, rest)))
     elif what == "keep":
         keep(spark, int(rest[0]))
+    elif what == "compile":
+        print(f"compiled anew: {compile_all(spark)}", flush=True)
     else:
         work(spark, rest[0])
     return errors.EXIT_DONE
@@ -50,6 +55,22 @@ def say(code: int, error: str = "") -> int:
         kind: type[Exception] = getattr(errors, error, RuntimeError)
         raise kind("what went wrong")
     return code
+
+
+def compile_all(spark: SparkSession) -> int:
+    anew = []
+    make = compiling._compile
+
+    def noted(*given: Any) -> Any:
+        anew.append(given)
+        return make(*given)
+
+    compiling._compile = noted
+    sources = sorted(Path(str(tidemark_spark.__file__)).parent.rglob("*.java"))
+    for source in sources:
+        compiling.compiled(spark.sparkContext, source)
+    assert sources
+    return len(anew)
 
 
 def see(spark: SparkSession, names: list[str]) -> dict[str, Any]:

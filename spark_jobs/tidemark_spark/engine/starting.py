@@ -26,7 +26,7 @@ from tidemark_spark.engine import daemon
 from tidemark_spark.engine.serving import Server
 from tidemark_spark.engine.staleness import Code
 from tidemark_spark.jobs import audit, compact, compare, entry, window  # noqa: F401
-from tidemark_spark.runtime.compiling import compiled
+from tidemark_spark.runtime.compiling import compiled, kept_as
 from tidemark_spark.runtime.session import open_session
 
 log = logging.getLogger(__name__)
@@ -116,11 +116,13 @@ def _gateway(secret: str) -> int:
     spark = open_session("tidemark engine", more=more)
     context: Any = spark.sparkContext
     jvm, gateway = context._jvm, context._gateway
-    for source in sorted(Path(str(tidemark_spark.__file__)).parent.rglob("*.java")):
-        made = compiled(context, source)
-        if source == _RUNS:
-            arguments = gateway.new_array(jvm.java.lang.Object, 1)
-            arguments[0] = context._jsc.sc()
-            runs = made.newInstance(arguments)
+    sources = sorted(Path(str(tidemark_spark.__file__)).parent.rglob("*.java"))
+    made = {source: compiled(context, source) for source in sources}
+    arguments = gateway.new_array(jvm.java.lang.Object, 1)
+    arguments[0] = context._jsc.sc()
+    runs = made[_RUNS].newInstance(arguments)
+    for source, constructor in made.items():
+        # The first run would compile it again, and Spark logs an error for a second jar of one name.
+        runs.keep(kept_as(source), constructor)
     server = runs.gateway(secret)
     return int(server.getJavaServer().getListeningPort())

@@ -20,12 +20,16 @@ def compiled(context: SparkContext, source: Path) -> Any:
 
     The class is `tidemark.NAME`, the file NAME.java, and it has one constructor.
     """
-    text = source.read_text()
-    name = f"tidemark-{source.stem}-{sha256(text.encode()).hexdigest()[:16]}"
+    text, name = source.read_text(), kept_as(source)
     engine = attached()
     if engine is not None:
         return engine.kept(name, lambda: _compile(context, source.stem, text, name))
     return _compile(context, source.stem, text, name)
+
+
+def kept_as(source: Path) -> str:
+    """The name under which an engine keeps the class in a source file, for all its runs."""
+    return f"tidemark-{source.stem}-{sha256(source.read_bytes()).hexdigest()[:16]}"
 
 
 def _compile(context: SparkContext, of: str, text: str, name: str) -> Any:
