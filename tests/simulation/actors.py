@@ -22,7 +22,9 @@ DIES, SLEEPS = "dies", "sleeps"
 ROWS_LOST, ROWS_APPLIED = "rows lost", "rows applied, and the answer lost"
 # Of the ledger's servers: what `tests/model/transport.py` does.
 ANSWERS = (*transport.DEATHS, *transport.DOUBTS)
-STOPS = (DIES, SLEEPS, ROWS_LOST, ROWS_APPLIED, *ANSWERS)
+# Kafka refuses a question once: a right was taken away for a moment.
+REFUSED = "refused by Kafka"
+STOPS = (REFUSED, DIES, SLEEPS, ROWS_LOST, ROWS_APPLIED, *ANSWERS)
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Actor(greenlet):
         self.name = name
         self.effects = 0
         self.rows = 0
+        self.questions = 0
         self.asleep = False
         self.died = False
         # Whether what was to happen to it has happened.
@@ -99,6 +102,17 @@ def reached(step: str) -> None:
     actor = current()
     if actor is not None and not actor.stopped and actor.stop is not None and actor.stop.at == step:
         actor.meet()
+
+
+def questioned() -> bool:
+    """A question to Kafka; whether it is refused."""
+    actor = effect()
+    if actor is None or actor.stop is None or actor.stop.how != REFUSED:
+        return False
+    actor.questions += 1
+    refused = actor.stop.at == actor.questions - 1
+    actor.stopped = actor.stopped or refused
+    return refused
 
 
 def written(apply: Callable[[], object]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tests.simulation.actors import effect
+from tests.simulation.actors import effect, questioned
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.slots import Found, Slot
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog
 from tidemark.clients.kafka.transactions import OpenTransaction
-from tidemark.errors import OffsetsOutOfRange
+from tidemark.errors import NotAuthorized, OffsetsOutOfRange
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 TOPIC = "orders"
@@ -146,7 +146,8 @@ class Kafka(KafkaLog):
         return {TOPIC}
 
     def topics(self, names: Iterable[str], isolation: str) -> dict[str, TopicLog]:
-        effect()
+        if questioned():
+            raise NotAuthorized("may not read the topic orders")
         logs = {
             number: PartitionLog(
                 log.start, log.stable if isolation == READ_COMMITTED else log.end, log.leader_epoch, log.end

@@ -6,9 +6,8 @@ import re
 
 from tests.simulation.playing import Failure
 
-KNOWN: dict[str, str] = {
-    r"^a reader of totals saw ": "6: readers beside an erasure",
-}
+# A pattern of what the simulation says, and the number with its words. Whoever mends a fault takes it off.
+KNOWN: dict[str, str] = {}
 
 
 def known(failure: Failure) -> str | None:

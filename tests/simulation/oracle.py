@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.model.promises import Promises
 from tests.model.sink import Coordinate, Results, Row
+from tests.simulation.actors import current
 from tests.simulation.kafka import Message
 from tests.simulation.programs import Request
 from tests.simulation.work import LATEST, LETTERS, ROWS, SUMS, Place
@@ -113,6 +114,7 @@ class Oracle:
         # How often the servers had changed when it looked last.
         self._looked = (-1, -1)
         self._learned = -1
+        self._follows = True
         self.identity: dict[Place, int] = {}
         self.places: dict[int, Place] = {}
         self.keys: dict[Place, int] = {}
@@ -122,7 +124,7 @@ class Oracle:
         self.promises = Changes(self, self.results)
         self.promises.commits_records = world.store.commits_records
         self.promises.notes_cuts = world.setting.guarantee != Guarantee.NONE
-        world.found_by_key, world.told = self._found_by_key, self._told
+        world.found_by_key, world.told, world.accepts = self._found_by_key, self._told, self._accepts
         world.writes_rows, world.row_stored, world.hbase.hears = self._writes_rows, self._row_stored, self._hidden
 
     # what it hears of
@@ -142,6 +144,71 @@ class Oracle:
     def _row_stored(self, place: Place, generation: int) -> None:
         number = self.world.read_by[generation][place].number
         self.results.write({_coordinate(place): Row(number, self.world.ledger.network.calls)}, generation)
+
+    def moves(self) -> None:
+        """The ledger goes on in another place. Its heads are written anew there, which is no change that promises know."""
+        self._follows = False
+        self.world.told = lambda lane, seq, token, committed: None
+        self.world.writes_rows, self.world.row_stored = (
+            (lambda messages, attempt: None),
+            (lambda place, generation: None),
+        )
+        self.world.hbase.hears = lambda table, row, column, newest: None
+        self.book = self.world.opened.book
+        self._looked, self._learned = (-1, -1), -1
+
+    def sees_what_was_written(self, run: str) -> None:
+        """Whatever the places held before: what a run has committed is there."""
+        if self._later:
+            return
+        rows, authority = self.rows("hbase") if "hbase" in self.expected else {}, self.book.authority("hbase")
+        for one in self.book.committed():
+            if one.record.attempt.run == run and rows:
+                read = {place for place, message in self.world.read_by[one.generation].items() if not message.bad}
+                lost = {at for at in read - rows.keys() if authority.of(*at) == one.generation}
+                check(not lost, f"{run} has committed rows that no reader sees: {said(lost)}")
+
+    def counting(self) -> dict[Sink, dict[Place, int]]:
+        """Which generation counts at each message, in each sink."""
+        found: dict[Sink, dict[Place, int]] = {}
+        for sink in self.sinks:
+            view = self.book.view(sink)
+            here = found[sink] = {}
+            for one in view.windows:
+                for place in each(view.authority.held_by(one.generation, one.covers)):
+                    here[place] = one.generation
+        return found
+
+    def _accepts(self, request: Request, selection: RangeSet) -> None:
+        """A plan that is accepted replaces what it has shown, in each sink that it writes."""
+        now, planned = self.counting(), request.planned or {}
+        for sink in request.sinks or self.sinks:
+            other = {at for at in each(selection) if now[sink].get(at) != planned[sink].get(at)}
+            check(
+                not other, f"a plan was accepted, and at {said(other)} other windows count in {sink} than it has shown"
+            )
+        self.met["plan accepted"] += 1
+
+    def showed(self, request: Request) -> None:
+        """A dry run has said how many stored messages would be replaced: it is so in each sink that it writes."""
+        for value in request.said:
+            least, most = value.get("stored_at_least"), value.get("stored_at_most")
+            if least is None or self._later:
+                continue
+            self.met["plan shown"] += 1
+            for sink in request.sinks or [one for one in self.sinks if one is not None]:
+                stored = len(self.expected[sink].keys() & request.chosen)
+                right = least <= stored <= most
+                check(
+                    right,
+                    f"a plan says that {least} to {most} stored messages are replaced in {sink}, and it is {stored}",
+                )
+
+    def refused_once(self, request: Request) -> None:
+        """Kafka has refused one question: what the run has claimed stays, and the run goes on at its next try."""
+        for lane, one in self.lanes.items():
+            head = self.book.head(lane) if one is request else None
+            check(head is None or not head.head.closed_early, f"{lane} was closed since Kafka refused one question")
 
     def _told(self, lane: str, seq: int, token: str, committed: bool) -> None:
         self.promises.told(lane, seq, token, committed=committed)
@@ -164,7 +231,8 @@ class Oracle:
             return
         self._learned = self.world.ledger.network.state
         self._learn_lanes()
-        self.promises.look()
+        if self._follows:
+            self.promises.look()
         windows = self.book.committed() if self.book.head(INGEST) is not None else []
         new = sorted((one for one in windows if one.generation not in self.seen), key=lambda one: one.generation)
         for one in new:
@@ -338,6 +406,9 @@ class Oracle:
         self.learn()
         if request.dry:
             check(not writes, f"a dry run of {request.kind.value} {request.run} has written")
+            actor = current()
+            if actor is not None and not actor.stopped and request.kind != LaneKind.ERASE:
+                self.showed(request)
             return
         self.met[f"{request.kind.value} done"] += 1
         if request.kind == LaneKind.ERASE:

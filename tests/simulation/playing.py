@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from tests.simulation import programs
+from tests.simulation import elsewhere, programs
 from tests.simulation.actors import Stop, current
 from tests.simulation.clocks import STEP_MS
 from tests.simulation.kafka import KEYS, TOPIC
@@ -19,8 +20,11 @@ from tests.simulation.programs import EXITS, Request, commands
 from tests.simulation.steps import Program, Step
 from tests.simulation.work import LATEST, SUMS, Place
 from tests.simulation.world import World, simulated
-from tidemark.errors import TidemarkError
+from tidemark.commit import protocol
+from tidemark.errors import HeldByAnother, NotAuthorized, TidemarkError, TopicRecreated
+from tidemark.ledger.backup import back_up
 from tidemark.ledger.records import INGEST, LaneKind
+from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 
@@ -38,6 +42,11 @@ class Play:
         self.world = World(program.setting)
         self.oracle = Oracle(self.world)
         self.met = self.oracle.met
+        self.plans: list[Request] = []
+        self.refusal: TidemarkError | None = None
+        self.backups: list[Path] = []
+        # From then on, what was read since the backup is read once more.
+        self.restored = False
         self._note_proposals()
 
     def _note_proposals(self) -> None:
@@ -85,6 +94,11 @@ class Play:
         try:
             act()
         except TidemarkError as problem:
+            self.refusal = problem
+            request = getattr(current(), "request", None)
+            if isinstance(problem, NotAuthorized) and request is not None:
+                self.oracle.learn()
+                self.oracle.refused_once(request)
             self.met[f"{name}: {type(problem).__name__}"] += 1
             return False
         except EXITS:
@@ -138,18 +152,51 @@ class Play:
         name = f"run {step.run}"
         if step.name in ("ingest", "take over"):
             return (lambda: programs.ingest(name, take_over=step.name == "take over")), None
+        if step.name == "back up":
+            return self._back_up, None
+        if step.name == "plan":
+            request = self._asked(replace(step, name="replay"), f"planned {step.run}")
+            if request is None:
+                return None
+            request.dry = True
+            return (lambda: self._plan(request)), request
+        if step.name == "by plan":
+            return self._by_plan(step)
         if step.name in ("replay", "backfill", "erase", "erase key"):
             request = self._asked(step, name)
             return (request.begin, request) if request is not None else None
         if step.name == "again":
             lanes = self.oracle.open_lanes()
             request = self.oracle.lanes.get(lanes[step.a % len(lanes)]) if lanes else None
+            if request is not None and step.b == 5:
+                request = replace(request, dry=True, said=[], left_out=set())
             return (request.begin, request) if request is not None else None
         if step.name in ("cancel", "pause", "resume"):
             lanes = self.oracle.open_lanes()
             act = getattr(programs, step.name)
             return ((lambda: act(lanes[step.a % len(lanes)])), None) if lanes else None
         return self._reader(step)
+
+    def _back_up(self) -> None:
+        path = elsewhere.new_file()
+        back_up(_book(), path)
+        self.backups.append(path)
+
+    def _plan(self, request: Request) -> None:
+        request.begin()
+        if request.said:
+            request.planned = self.oracle.counting()
+            self.plans.append(request)
+
+    def _by_plan(self, step: Step) -> tuple[Callable[[], object], Request | None] | None:
+        """A plan that somebody has seen is started, under its digest."""
+        if not self.plans:
+            return None
+        plan = self.plans[step.a % len(self.plans)]
+        more = {**plan.options, "plan": plan.said[-1]["plan"]}
+        request = replace(plan, run=f"run {step.run}", dry=False, options=more, said=[], left_out=set())
+        self.oracle.asks(request)
+        return request.begin, request
 
     def _reader(self, step: Step) -> tuple[Callable[[], object], Request | None] | None:
         oracle, since = self.oracle, len(self.oracle.states) - 1
@@ -211,9 +258,11 @@ class Play:
         # Late writes arrive, and leases end.
         for _ in range(8):
             self.world.ledger.network.tick()
-        self.world.pass_by(3_600_000)
+        self.world.pass_by(2 * protocol.LEASE_MS)
         self.oracle.look()
-        self._last("last ingest", lambda: programs.ingest("last"), None)
+        if not self._last("last ingest", lambda: programs.ingest("last"), None):
+            held = isinstance(self.refusal, HeldByAnother)
+            check(not held, f"nobody is at work, and the ingest waits for somebody: {self.refusal}")
         for lane in self.oracle.open_lanes():
             request = self.oracle.lanes[lane]
             self._refusable_here("resume", lambda lane=lane: programs.resume(lane))
@@ -222,6 +271,32 @@ class Play:
                 self._last("last cancel", lambda lane=lane: programs.cancel(lane), None)
         self._last("last ingest", lambda: programs.ingest("very last"), None)
         self.oracle.at_rest()
+        self._go_on_elsewhere()
+
+    def _go_on_elsewhere(self) -> None:
+        head = self.oracle.book.head(INGEST)
+        if head is None or (self.world.setting.after == "restored" and not self.backups):
+            return
+        if self.world.setting.after == "rebuilt":
+            everything = {(at, offset) for at, end in head.head.offsets().items() for offset in range(end)}
+            elsewhere.move_to_a_rebuilt_one(self.world)
+            self.oracle.moves()
+            self._last("ingest elsewhere", lambda: programs.ingest("elsewhere"), None)
+            request = Request(LaneKind.BACKFILL, "elsewhere", frozenset(everything))
+            self.oracle.asks(request)
+            if everything:
+                self._last("backfill elsewhere", request.begin, request)
+            self.oracle.at_rest()
+        elif self.world.setting.after == "restored":
+            elsewhere.move_to_a_restored_one(self.world, self.backups[-1])
+            self.oracle.moves()
+            wrong = verify(self.world.opened.book)
+            check(not wrong, f"a restored ledger is not whole: {wrong}")
+            self.restored = True
+            if not self._last("ingest restored", lambda: programs.ingest("restored"), None):
+                stuck = isinstance(self.refusal, TopicRecreated)
+                check(not stuck, f"after a restoration no run can go on: {self.refusal}")
+            self.oracle.sees_what_was_written("restored")
 
     def _could_not_go_on(self, lane: str, request: Request) -> None:
         """An erasure goes on as long as Kafka has what it has to read again."""
@@ -253,7 +328,8 @@ class Play:
 
         self.world.run(whole, None, 0, name)
         check(not self.world.scheduler.asleep, f"{name} does not end")
-        self.oracle.look()
+        if not self.restored:
+            self.oracle.look()
         return done
 
 

@@ -21,6 +21,7 @@ from tidemark.errors import Fenced
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import INGEST, LaneKind, Pending, Receipt, Record
 from tidemark.offsets.coordinates import Coordinate, in_four_parts
+from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing as runs_erasing
 from tidemark.runs import lanes, selecting
 from tidemark.runs.open_stream import OpenStream
@@ -40,8 +41,12 @@ class Request:
     dry: bool = False
     key: str = ""
     options: dict[str, Any] = field(default_factory=dict)
+    # What counted in each sink when this was planned: which generation at each message that a window has read.
+    planned: dict[str | None, dict[Place, int]] | None = None
     # What the command has printed as JSON.
     said: list[Any] = field(default_factory=list)
+    # What it would read.
+    chosen: set[Place] = field(default_factory=set)
     # What it has said that it leaves out.
     left_out: set[Place] = field(default_factory=set)
 
@@ -120,10 +125,21 @@ def _process_together(
         raise failed
 
 
+def _open_request(opened: OpenStream, kind: LaneKind, run: str, selection: RangeSet, *more: Any, **others: Any) -> Any:
+    request = getattr(current(), "request", None)
+    if request is not None and request.planned is not None:
+        now().accepts(request, selection | others.get("again", RangeSet()))
+    return _really_open(opened, kind, run, selection, *more, **others)
+
+
+_really_open = lanes.open_request
+
+
 def _select(opened: OpenStream, asked: Any, *more: Any, **others: Any) -> Any:
     found = selecting.select(opened, asked, *more, **others)
     request = getattr(current(), "request", None)
     if request is not None:
+        request.chosen = {(one.partition, at) for one in found.all for at in range(one.start, one.until)}
         request.left_out |= {
             (one.partition, at)
             for part in found.left_out.values()
@@ -183,6 +199,7 @@ def commands() -> Iterator[None]:
         stack.enter_context(patch.object(selected, "select", _select))
         stack.enter_context(patch.object(runs_erasing, "wanted", _wanted))
         stack.enter_context(patch.object(protocol, "commit", _commit))
+        stack.enter_context(patch.object(lanes, "open_request", wraps(_really_open)(_open_request)))
         for module in (running, selected, erasing, steering, submitting):
             for name, quiet in (("error", _quiet), ("line", _quiet), ("data", _data), ("show_answers", _quiet)):
                 if hasattr(module, name):

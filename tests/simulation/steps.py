@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tests.simulation.actors import ANSWERS, DIES, ROWS_APPLIED, ROWS_LOST, SLEEPS, Stop
+from tests.simulation.actors import ANSWERS, DIES, REFUSED, ROWS_APPLIED, ROWS_LOST, SLEEPS, Stop
 from tests.simulation.world import Setting
 from tidemark.commit.protocol import Step as ProtocolStep
 
@@ -16,7 +16,7 @@ MENU = {
     "produce": 5, "ingest": 7, "replay": 6, "backfill": 3, "erase": 4, "erase key": 1, "again": 4, "wake": 6,
     "compact": 3, "retain": 1, "cancel": 1, "pause": 1, "resume": 2, "rows": 2, "totals": 3, "newest": 2,
     "begin": 2, "commit": 1, "abort": 1, "cut": 2, "recreate": 1, "add partition": 1, "lead": 1,
-    "isolation": 1, "time": 2, "clock": 1, "major": 1, "take over": 1,
+    "plan": 2, "by plan": 2, "back up": 2, "isolation": 1, "time": 2, "clock": 1, "major": 1, "take over": 1,
 }  # fmt: skip
 _SINKS = (
     ("hbase", "sums"),
@@ -98,7 +98,9 @@ def _run(chance: random.Random, at: int) -> int:
 def _stop(chance: random.Random) -> Stop | None:
     if chance.random() >= 0.4:
         return None
-    how = chance.choice((DIES, SLEEPS, SLEEPS, SLEEPS, "answer"))
+    how = chance.choice((DIES, SLEEPS, SLEEPS, SLEEPS, "answer", REFUSED))
+    if how == REFUSED:
+        return Stop(how, chance.randrange(3))
     if how == "answer":
         return Stop(chance.choice((ROWS_LOST, ROWS_APPLIED, *ANSWERS)), chance.randrange(14))
     if chance.random() < 0.5:
@@ -118,4 +120,5 @@ def _setting(chance: random.Random) -> Setting:
         partitions=chance.choice((2, 2, 3)),
         zookeeper=chance.random() < 0.3,
         out_of_range=chance.choice(("earliest", "fail")),
+        after=chance.choice(("", "", "", "rebuilt", "restored")),
     )

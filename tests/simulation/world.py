@@ -25,6 +25,7 @@ from tidemark.commit import fence
 from tidemark.ledger import doubt, selections
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import Attempt
+from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import discovery
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.owners import OWNER_ROW
@@ -63,6 +64,8 @@ class Setting:
     partitions: int = 2
     zookeeper: bool = False
     out_of_range: str = "earliest"
+    # What becomes of the ledger at the end: it is rebuilt, or restored from a backup, in another place.
+    after: str = ""
 
 
 class World:
@@ -87,6 +90,7 @@ class World:
         self.writes_rows: Callable[[Mapping[Place, Message], Attempt], None] = lambda messages, attempt: None
         self.found_by_key: Callable[[int, frozenset[Place]], None] = lambda key, places: None
         self.told: Callable[[str, int, str, bool], None] = lambda lane, seq, token, committed: None
+        self.accepts: Callable[[Any, RangeSet], None] = lambda request, selection: None
         self.row_stored: Callable[[Place, int], None] = lambda place, generation: None
         self.gateway = Gateway(HBaseEndpoint("host", 1))
         self._mark_tables()

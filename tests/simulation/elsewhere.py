@@ -1,0 +1,52 @@
+"""A ledger in another place: restored from a backup that was written beside others, or rebuilt without its register."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from tests.simulation.world import World
+from tests.support.memory import MemoryStore
+from tidemark.ledger.backup import restore
+from tidemark.ledger.book import REGISTER, Book
+from tidemark.ledger.rebuilding import rebuild
+
+_numbers = itertools.count()
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory()
+
+
+def new_file() -> Path:
+    return Path(_folder().name) / f"{next(_numbers)}.ledger"
+
+
+def move_to_a_rebuilt_one(world: World) -> None:
+    """The register is lost. What is left is made whole, and put into an empty place, where the stream goes on."""
+    damaged = _like(world.store)
+    damaged.values = {key: value for key, value in world.store.values.items() if key != REGISTER}
+    path = new_file()
+    rebuild(_book(world, damaged), path, lambda: "here")
+    move_to_a_restored_one(world, path)
+
+
+def move_to_a_restored_one(world: World, path: Path) -> None:
+    empty = _like(world.store)
+    restore(_book(world, empty), path)
+    world.store.values = empty.values
+    world.opened = world.open()
+
+
+def _like(store: MemoryStore) -> MemoryStore:
+    made = type(store)()
+    made.server_time = store.server_time
+    return made
+
+
+def _book(world: World, store: MemoryStore) -> Book:
+    return Book(cast("Any", store), "orders", clock=world.clocks.local)
