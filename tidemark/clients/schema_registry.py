@@ -19,6 +19,7 @@ import httpx
 
 from tidemark.clients.connections import RegistryEndpoint
 from tidemark.errors import Unreachable, WrongUse
+from tidemark.schemes.avro_schema import Refused
 
 Answer = TypeVar("Answer")
 
@@ -38,6 +39,10 @@ _NO_SUCH_SCHEMA = 40403
 _HEADERS = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", "Accept-Encoding": "identity"}
 
 
+class _TooMuch(WrongUse):
+    """Raised for an answer that is larger than any schema."""
+
+
 class SchemaRegistry:
     """The registry at an endpoint. Answers are not cached: a window asks once for each of its schemas."""
 
@@ -48,15 +53,15 @@ class SchemaRegistry:
         self._timeout_seconds = timeout_seconds
         self._most_bytes = most_bytes
 
-    def schema(self, number: int) -> str | None:
+    def schema(self, number: int) -> str | Refused | None:
         """The text of an Avro schema; None when the number is unknown, or names no Avro schema.
 
-        Raises Unreachable when the registry does not answer in time. Raises WrongUse when the server refuses, is no
-        registry, or answers too much.
+        Raises Unreachable when the registry does not answer in time. Raises WrongUse when the server refuses, or is no
+        registry.
         """
         return self.schemas([number])[number]
 
-    def schemas(self, numbers: Iterable[int]) -> dict[int, str | None]:
+    def schemas(self, numbers: Iterable[int]) -> dict[int, str | Refused | None]:
         """As `schema`, for many numbers, with several requests at once."""
         return _in_own_loop(self._schemas(iter(numbers)))
 
@@ -70,13 +75,16 @@ class SchemaRegistry:
         except WrongUse:
             return None
 
-    async def _schemas(self, numbers: Iterator[int]) -> dict[int, str | None]:
-        found: dict[int, str | None] = {}
+    async def _schemas(self, numbers: Iterator[int]) -> dict[int, str | Refused | None]:
+        found: dict[int, str | Refused | None] = {}
 
         async def ask(client: httpx.AsyncClient) -> None:
             for number in numbers:
                 url = f"{self._endpoint.url}/schemas/ids/{number}"
-                found[number] = _avro(number, url, *await self._get(client, url, self._most_bytes))
+                try:
+                    found[number] = _avro(url, *await self._get(client, url, self._most_bytes))
+                except _TooMuch:
+                    found[number] = Refused(f"the registry answers with more than {self._most_bytes} bytes")
 
         async with self._client() as client:
             await asyncio.gather(*(ask(client) for _ in range(_AT_ONCE)))
@@ -134,14 +142,14 @@ def _in_own_loop(asking: Coroutine[Any, Any, Answer]) -> Answer:
         return thread.submit(asyncio.run, asking).result()
 
 
-def _avro(number: int, url: str, status: int, body: bytes) -> str | None:
+def _avro(url: str, status: int, body: bytes) -> str | Refused | None:
     if status == HTTPStatus.NOT_FOUND and _error_code(body) == _NO_SUCH_SCHEMA:
         return None
     found = _answer(url, status, body)
     if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
         raise WrongUse(f"{url} does not answer as a schema registry does")
     if found.get("references"):
-        raise WrongUse(f"schema {number} of the registry refers to other schemas, which Tidemark does not read")
+        return Refused("it refers to other schemas, which Tidemark does not read")
     return found["schema"] if found.get("schemaType", "AVRO") == "AVRO" else None
 
 
@@ -164,7 +172,7 @@ def _answer(url: str, status: int, body: bytes) -> Any:
         )
     try:
         return json.loads(body)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise Unreachable(f"the schema registry does not answer {url} with JSON: {problem}") from problem
 
 
@@ -173,7 +181,7 @@ async def _body(answer: httpx.Response, most_bytes: int) -> bytes:
     async for piece in answer.aiter_raw():
         body += piece
         if len(body) > most_bytes:
-            raise WrongUse(
+            raise _TooMuch(
                 f"the schema registry answers {answer.url} with more than {most_bytes} bytes, which no schema has"
             )
     return body
@@ -192,6 +200,6 @@ def _on_same_server(asked: httpx.URL, to: httpx.URL) -> httpx.URL:
 def _error_code(body: bytes) -> Any:
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found.get("error_code") if isinstance(found, dict) else None

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tidemark.schemes.json_depth import TOO_DEEP, too_deep
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A schema of a registry that is not read, and why: what was written with it becomes dead letters."""
+
+    why: str
 
 
 def record_fields(schema: str) -> list[str]:
@@ -14,6 +24,8 @@ def record_fields(schema: str) -> list[str]:
 
 def record(schema: str) -> dict[str, Any]:
     """A record's schema, checked to have fields with names. Raises ValueError."""
+    if too_deep(schema.encode(errors="replace")):
+        raise ValueError(f"the schema is {TOO_DEEP}")
     try:
         found = json.loads(schema)
     except ValueError:

@@ -26,7 +26,7 @@ from pydantic import (
 )
 
 from tidemark.functions.types import FieldType
-from tidemark.schemes.avro_schema import record_fields, schema_text
+from tidemark.schemes.avro_schema import Refused, record_fields, schema_text
 from tidemark.schemes.ddl import Member, Type, schema_of
 from tidemark.schemes.parts import ConnectionName, FieldName, FunctionName, Items, Part, Table
 from tidemark.schemes.time_forms import TimeForm
@@ -367,7 +367,7 @@ class AvroScheme(SchemePart):
         "wire format).",
     )
     _writer: str = PrivateAttr("")
-    _writers: Mapping[int, str | None] | None = PrivateAttr(None)
+    _writers: Mapping[int, str | Refused | None] | None = PrivateAttr(None)
 
     def own_fields(self) -> Fields:
         return {**self.given}
@@ -378,7 +378,7 @@ class AvroScheme(SchemePart):
         return self._writer
 
     @property
-    def writers(self) -> Mapping[int, str | None]:
+    def writers(self) -> Mapping[int, str | Refused | None]:
         """The registry's schemas that are known so far, by number; None for a schema that the registry lacks."""
         return self._writers or {}
 
@@ -387,7 +387,7 @@ class AvroScheme(SchemePart):
         """Whether the registry has been asked."""
         return self._writers is not None
 
-    def with_writers(self, writers: Mapping[int, str | None]) -> AvroScheme:
+    def with_writers(self, writers: Mapping[int, str | Refused | None]) -> AvroScheme:
         copied = self.model_copy()
         copied._writers = dict(writers)  # noqa: SLF001 - its own, of a copy
         return copied

@@ -19,6 +19,8 @@ from tidemark.clients.kafka.slots import Message
 from tidemark.clients.schema_registry import SchemaRegistry
 from tidemark.errors import TidemarkError
 from tidemark.offsets.coordinates import Coordinate
+from tidemark.schemes.avro_schema import Refused
+from tidemark.schemes.json_depth import TOO_DEEP, too_deep
 from tidemark.schemes.kinds import (
     UNKNOWN,
     AvroScheme,
@@ -218,6 +220,8 @@ class _Number(str):
 
 
 def _json_value(text: str) -> Any:
+    if too_deep(text.encode()):
+        raise _Wrong(TOO_DEEP)
     try:
         return json.loads(
             text,
@@ -281,6 +285,8 @@ def _avro(asked: _Asked) -> Mapping[str, bytes | None]:
         found = registry.schema(number)
         if found is None:
             raise _Wrong(f"schema {number} is not an Avro schema of the registry")
+        if isinstance(found, Refused):
+            raise _Wrong(f"schema {number}: {found.why}")
         schema = found
     read = _limited({"kind": "avro", "schema": schema, "value": value.hex(), "fields": list(scheme.given)})
     return {name: None if one is None else bytes.fromhex(one) for name, one in read["fields"].items()}

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from tidemark.streams.explode import Explode
 from tidemark_spark.columns import FAILURE, INDEX, REASON, VALUE, detail
 from tidemark_spark.schemes.fields import NOT_UTF8, utf8_text
-from tidemark_spark.schemes.json_text import NOT_JSON, elements, members, one_value
+from tidemark_spark.schemes.json_text import elements, members, one_value, too_deep, why_not_json
 
 # The value of the whole message, only on the row of its first piece. On all rows, a message of a thousand lines would take
 # a thousand times its size.
@@ -55,7 +55,9 @@ def _lines(messages: DataFrame, separator: str) -> DataFrame:
 
 
 def _array(messages: DataFrame, key: bool | str | None) -> DataFrame:
-    frame = messages.withColumn(_TEXT, utf8_text()).withColumn(_JSON, one_value(F.col(_TEXT)))
+    spark = messages.sparkSession
+    frame = messages.withColumn(_TEXT, utf8_text())
+    frame = frame.withColumn(_JSON, one_value(F.when(~too_deep(spark), F.col(_TEXT))))
     found = F.try_element_at(members(F.col(_JSON)), F.lit(key)) if isinstance(key, str) else F.col(_JSON)
     # A null element is no tombstone.
     pieces = F.transform(elements(found), lambda one: F.encode(_piece(one), "UTF-8"))
@@ -63,7 +65,7 @@ def _array(messages: DataFrame, key: bool | str | None) -> DataFrame:
     why = (
         F.when(F.col(VALUE).isNull(), F.lit(None).cast("string"))
         .when(F.col(_TEXT).isNull(), F.lit(NOT_UTF8))
-        .when(F.col(_JSON).isNull(), F.lit(NOT_JSON))
+        .when(F.col(_JSON).isNull(), why_not_json(spark))
         .when(F.col(_PIECES).isNull(), F.lit(expected))
     )
     return frame.withColumn(_PIECES, pieces).withColumn(UNSPLIT, why)

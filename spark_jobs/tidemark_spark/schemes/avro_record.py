@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JJavaError
@@ -15,7 +16,7 @@ from pyspark.sql import types as T
 from pyspark.sql.avro.functions import from_avro
 
 from tidemark.errors import WrongUse
-from tidemark.schemes.avro_schema import record, record_fields
+from tidemark.schemes.avro_schema import Refused, record, record_fields
 from tidemark.schemes.kinds import AvroScheme, Fields
 from tidemark_spark.columns import REASON, VALUE
 from tidemark_spark.schemes.fields import ACCEPTED, SPARK_TYPES
@@ -38,6 +39,8 @@ class _Written:
     column: str
     found: frozenset[str] = frozenset()
     problem: str | None = None
+    # A field that only a record has which was read.
+    read: str = _READ
 
 
 def parse(messages: DataFrame, scheme: AvroScheme) -> DataFrame:
@@ -49,7 +52,9 @@ def parse(messages: DataFrame, scheme: AvroScheme) -> DataFrame:
     frame = messages.withColumn(_ID, _schema_id())
     known: list[_Written] = []
     for number, text in sorted(scheme.writers.items()):
-        if text is not None:
+        if isinstance(text, Refused):
+            known.append(_Written(number, "", problem=text.why))
+        elif text is not None:
             payload = F.when(F.col(_ID) == number, F.expr(f"substring({VALUE}, 6)"))
             frame, written = _written(frame, number, text, scheme.given, payload)
             known.append(written)
@@ -59,7 +64,7 @@ def parse(messages: DataFrame, scheme: AvroScheme) -> DataFrame:
     return _typed(frame, messages.columns, known, scheme.given, reason)
 
 
-def schemas_of(messages: DataFrame, registry: SchemaRegistry) -> dict[int, str | None]:
+def schemas_of(messages: DataFrame, registry: SchemaRegistry) -> dict[int, str | Refused | None]:
     """The schemas that messages name, each asked for once. Of very many, only those that the registry lists.
 
     Raises Unreachable, WrongUse.
@@ -95,7 +100,13 @@ def _written(
         # Spark makes a record of nulls from bytes that are no record. An extra field, which no writer has, tells them apart:
         # it has its default only if a record was read.
         marked = record(schema)
-        marked["fields"] = [*marked["fields"], {"name": _READ, "type": "boolean", "default": True}]
+        names = {one["name"].lower() for one in marked["fields"]}
+        read = next(name for number in count() if (name := f"{_READ}{number or ''}") not in names)
+        # Spark tells no fields apart that differ in case alone: of those, one is read, which is the one that is asked for.
+        known = {one["name"].lower(): one["name"] for one in reversed(marked["fields"])}
+        known |= {name.lower(): name for name in fields if name.lower() in known}
+        kept = [one for one in marked["fields"] if known[one["name"].lower()] == one["name"]]
+        marked["fields"] = [*kept, {"name": read, "type": "boolean", "default": True}]
         options = {"mode": "PERMISSIVE", "avroSchema": json.dumps(marked)}
         frame = messages.withColumn(column, from_avro(payload, schema, options))
         structure = frame.schema[column].dataType
@@ -107,7 +118,7 @@ def _written(
     for name, kind in fields.items():
         if name in types and not isinstance(types[name], ACCEPTED[kind]):
             return messages, _Written(number, column, problem=f"{name} is {types[name].simpleString()}, and not {kind}")
-    return frame, _Written(number, column, frozenset(record_fields(schema)))
+    return frame, _Written(number, column, frozenset(record_fields(schema)), read=read)
 
 
 def _typed(
@@ -124,7 +135,7 @@ def _typed(
         if one.problem is not None:
             reason = F.coalesce(reason, F.when(here, F.lit(f"schema{of}: {one.problem}")))
         else:
-            unread = here & F.col(f"{one.column}.{_READ}").isNull()
+            unread = here & F.col(f"{one.column}.{one.read}").isNull()
             reason = F.coalesce(reason, F.when(unread, F.lit(f"not a record of the schema{of}")))
     for name, kind in fields.items():
         if kind == "string":

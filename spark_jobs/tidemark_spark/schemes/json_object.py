@@ -9,7 +9,7 @@ from tidemark.schemes.ddl import Type
 from tidemark.schemes.kinds import UNKNOWN, JsonScheme
 from tidemark_spark.columns import REASON, VALUE, field
 from tidemark_spark.schemes.fields import NOT_UTF8, utf8_text
-from tidemark_spark.schemes.json_text import NOT_JSON, members, one_value
+from tidemark_spark.schemes.json_text import members, one_value, too_deep, why_not_json
 from tidemark_spark.schemes.json_values import json_text, member_problem, value
 
 _TEXT, _JSON, _MEMBERS = "_text", "_json", "_members"
@@ -18,7 +18,9 @@ NOT_OBJECT = "not a JSON object"
 
 def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
     columns = scheme.columns
-    frame = messages.withColumn(_TEXT, utf8_text()).withColumn(_JSON, one_value(F.col(_TEXT)))
+    spark = messages.sparkSession
+    frame = messages.withColumn(_TEXT, utf8_text())
+    frame = frame.withColumn(_JSON, one_value(F.when(~too_deep(spark), F.col(_TEXT))))
     frame = frame.withColumn(_MEMBERS, members(F.col(_JSON)))
     frame = frame.withColumns({f"_given_{one.name}": F.try_element_at(_MEMBERS, F.lit(one.name)) for one in columns})
     given = {one.name: field(f"_given_{one.name}") for one in columns}
@@ -28,7 +30,7 @@ def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
     reason = (
         F.when(F.col(VALUE).isNull(), F.lit(None).cast("string"))
         .when(F.col(_TEXT).isNull(), F.lit(NOT_UTF8))
-        .when(F.col(_JSON).isNull(), F.lit(NOT_JSON))
+        .when(F.col(_JSON).isNull(), why_not_json(spark))
         .when(F.col(_MEMBERS).isNull(), F.lit(NOT_OBJECT))
         .otherwise(F.coalesce(*problems))
     )
