@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException, PythonException, SparkRuntimeExcep
 
 from tidemark import errors
 from tidemark.errors import OffsetsOutOfRange, ProcessingFailed, TidemarkError, Unreachable
-from tidemark_spark.rows.failing_messages import cause_of
+from tidemark_spark.rows.failing_messages import Cause, cause_of
 from tidemark_spark.runtime.failures import translate
 from tidemark_spark.runtime.once import COMPUTED_AGAIN
 
@@ -267,6 +267,64 @@ def test_whatever_else_fails_in_spark_is_a_failure_of_the_work(error: Exception,
     assert said in str(found)
     # It is printed as the job's last line, which is all that Airflow shows.
     assert len(str(found).splitlines()) == 1
+
+
+OVERFLOW = "java.lang.ArithmeticException: long overflow\n\tat java.base/java.lang.Math.multiplyExact(Math.java:1032)"
+OF_ANOTHER_CLASS = (
+    "java.lang.IllegalStateException: Failed to rethrow org.apache.kafka.common.errors.TimeoutException: x"
+)
+NO_MEMORY = "java.lang.OutOfMemoryError: Java heap space"
+LOST_EXECUTOR = (
+    "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times, most recent "
+    "failure: Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 1): ExecutorLostFailure (executor 1 exited caused by one "
+    "of the running tasks) Reason: Command exited with code 137\nDriver stacktrace:"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (in_the_jvm(STAGE_FAILED.format(OVERFLOW)), Cause("ArithmeticException", OVERFLOW.splitlines()[0])),
+        (
+            in_the_jvm(WRITE_FAILED, OVERFLOW.splitlines()[0]),
+            Cause("ArithmeticException", "java.lang.ArithmeticException: long overflow"),
+        ),
+        (
+            in_the_jvm(STAGE_FAILED.format("java.lang.StackOverflowError")),
+            Cause("StackOverflowError", "java.lang.StackOverflowError"),
+        ),
+        (in_the_jvm(STAGE_FAILED.format(OF_ANOTHER_CLASS)), Cause("IllegalStateException", OF_ANOTHER_CLASS)),
+        (in_the_jvm(STAGE_FAILED.format(NO_MEMORY)), None),
+        (in_the_jvm(LOST_EXECUTOR), None),
+        (in_the_jvm(STAGE_FAILED.format(LOST)), None),
+        (in_the_jvm(NOT_IN_TIME), None),
+        (in_the_jvm(WRITE_FAILED, f"org.apache.hadoop.fs.FSError: {DISK_FULL}", DISK_FULL), None),
+        (in_the_jvm(STAGE_FAILED.format("java.lang.NoClassDefFoundError: Could not initialize class a.B")), None),
+        (AnalysisException("[UNRESOLVED_COLUMN] nope"), None),
+        (Py4JNetworkError("Answer from Java side is empty"), None),
+        (ValueError("a bug"), None),
+    ],
+)
+def test_which_errors_may_be_about_a_message_is_told_by_their_classes(error: Exception, cause: Cause | None) -> None:
+    assert cause_of(error) == cause
+
+
+def test_what_lacks_memory_says_so() -> None:
+    for error in (
+        in_the_jvm(STAGE_FAILED.format(f"{NO_MEMORY}\n\tat org.apache.spark")),
+        in_the_jvm(STAGE_FAILED.format("x"), NO_MEMORY),
+    ):
+        found = translated(error)
+        assert str(found).startswith("A Spark task had too little memory: Java heap space. Give Spark more")
+        assert (type(found), found.exit_code, len(str(found).splitlines())) == (ProcessingFailed, 6, 1)
+
+
+def test_a_lost_executor_says_so() -> None:
+    said = str(translated(in_the_jvm(LOST_EXECUTOR)))
+    assert said.startswith(
+        "Spark has lost an executor (executor 1 exited caused by one of the running tasks) Reason: Command exited with code "
+        "137. Its log says why."
+    )
 
 
 def test_our_own_errors_of_the_driver_are_left_alone() -> None:

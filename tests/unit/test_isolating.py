@@ -53,8 +53,18 @@ def test_exactly_those_that_fail_are_found(all_offsets: dict[TopicPartition, set
         (OfState("no\n== SQL ==", "22018", "CAST"), Cause("CAST", "[CAST] no")),
         (OfState("raised", "P0001"), Cause("OfState", "raised")),
         (OfState("no memory", "53200", "UNABLE_TO_ACQUIRE_MEMORY"), None),
-        (OfState("of nobody", None), None),
+        # Java's own error, without a state: whether a message causes it, only trying tells.
+        (OfState("of Java", None), Cause("OfState", "of Java")),
+        (
+            OfState("a value of another form", "42K0G", "MALFORMED"),
+            Cause("MALFORMED", "[MALFORMED] a value of another form"),
+        ),
         (PythonException("Traceback\n  line 1\nshop.Out: of stock\n"), Cause("shop.Out", "shop.Out: of stock")),
+        # The words of a message in an error say nothing of what it is about.
+        (
+            OfState("'No space left on device' is no number", "22018", "CAST"),
+            Cause("CAST", "[CAST] 'No space left on device' is no number"),
+        ),
         (PythonException("Traceback\nKeyError"), Cause("KeyError", "KeyError")),
         (PythonException("Traceback\n(lines of its own)"), Cause("an exception", "(lines of its own)")),
     ],

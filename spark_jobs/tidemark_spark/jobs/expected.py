@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.audit.unchanged import Stretch, counts_of
@@ -18,7 +17,7 @@ from tidemark.offsets.tallies import PartitionTally
 from tidemark.runs.conditions import sizes_for
 from tidemark.runs.open_stream import OpenStream
 from tidemark_spark.rows import outcomes
-from tidemark_spark.rows.failing_messages import cause_of
+from tidemark_spark.rows.failing_messages import SPARKS, cause_of
 from tidemark_spark.rows.one_pass import OnePass, one_pass, takes_one_pass
 from tidemark_spark.rows.pipeline import Rows, rows_of
 from tidemark_spark.rows.reading import counter, read_offsets
@@ -129,8 +128,8 @@ def _in_one_pass(rows: OnePass | None) -> OnePass | None:
         rows.stored.write.format("noop").mode("overwrite").save()
     except BaseException as problem:
         rows.close()
-        if not isinstance(problem, PySparkException) or cause_of(problem) is None:
+        if not isinstance(problem, SPARKS) or cause_of(problem) is None:
             raise
-        # A message that the transform fails on.
+        # A message that an expression of the stream file fails on.
         return None
     return rows

@@ -24,10 +24,11 @@ from tidemark.errors import (
     LedgerContradiction,
     NotAuthorized,
     OffsetsOutOfRange,
+    ProcessingFailed,
     WrongUse,
 )
 from tidemark.ledger.records import INGEST, Pending, Record, Window, erases
-from tidemark.ledger.register import check_not_paused
+from tidemark.ledger.register import check_not_paused, named_ranges
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing, lanes, pacing
 from tidemark.runs.into_sinks import check_still_there
@@ -229,6 +230,10 @@ def _process_one(
                 raise _deleted(opened, lane, seq) from problem
             if known is not problem and isinstance(known, NotAuthorized | AuthenticationFailed):
                 raise _not_let(opened, lane, known) from problem
+            if known is not problem and isinstance(known, ProcessingFailed) and window is not None:
+                raise ProcessingFailed(
+                    f"window {seq} of {opened.book.stream}/{lane}, {named_ranges(window.hull())}: {known}"
+                ) from problem
             raise
 
 

@@ -172,8 +172,7 @@ class SparkWork:
             acknowledged = first.store(rows.stored, self._context_for(first))
         except (Py4JError, PySparkException) as problem:
             self._discard(first)
-            of_message = isinstance(problem, PySparkException) and cause_of(problem) is not None
-            if of_message or NOT_A_TIME in str(problem) or (never and never in str(problem)):
+            if cause_of(problem) is not None or NOT_A_TIME in str(problem) or (never and never in str(problem)):
                 raise LongerWay(f"a message of this window cannot go through one pass: {_line(problem)}") from problem
             raise
         self._stored[first.name] = acknowledged

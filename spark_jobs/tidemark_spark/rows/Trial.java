@@ -1,17 +1,23 @@
 package tidemark;
 
+import java.io.IOException;
+import java.net.SocketException;
+import java.nio.file.FileSystemException;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import org.apache.spark.Partition;
 import org.apache.spark.SparkEnv;
+import org.apache.spark.SparkException;
 import org.apache.spark.SparkThrowable;
 import org.apache.spark.TaskContext;
 import org.apache.spark.TaskContext$;
 import org.apache.spark.TaskContextImpl;
+import org.apache.spark.TaskKilledException;
 import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.api.python.PythonException;
 import org.apache.spark.rdd.RDD;
+import org.apache.spark.shuffle.FetchFailedException;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.JoinedRow;
@@ -23,8 +29,11 @@ import org.apache.spark.unsafe.types.UTF8String;
  * Tries a computation on some messages, then on halves of those that fail, and so on, in one task: see trials.py.
  *
  * Rows come in with those of a message together, the first with index 0. For each message that the computation fails on,
- * its first row comes out, with the error's condition or null, and one line of the error's text. An instance without a
- * computation gives the rows that this thread is trying.
+ * its first row comes out, with the error's condition or class (null for an error of Python), and one line of the error's
+ * text. An instance without a computation gives the rows that this thread is trying.
+ *
+ * Whatever the computation throws is the message's, but for what ends this task, or says that Spark lacks something. Nothing
+ * is read from a server while rows are tried.
  *
  * Janino compiles this: Java 8, without generics and lambdas.
  */
@@ -38,14 +47,12 @@ public class Trial implements FlatMapFunction {
     private final RDD computed;
     private final Partition[] parts;
     private final int index;
-    private final String[] states;
 
-    /** `index`: the column of the index. `states`: how the SQL states of errors begin that a message causes. */
-    public Trial(RDD computed, int index, List states) {
+    /** `index`: the column of the index. */
+    public Trial(RDD computed, int index) {
         this.computed = computed;
         this.parts = computed == null ? null : computed.partitions();
         this.index = index;
-        this.states = (String[]) states.toArray(new String[0]);
     }
 
     public Iterator call(Object rows) {
@@ -97,14 +104,23 @@ public class Trial implements FlatMapFunction {
                 }
             }
             return null;
+        } catch (StackOverflowError problem) {
+            // The stack is free again, and of the rows that were tried nothing is left.
+            return problem;
         } catch (Exception problem) {
+            Throwable cause = problem;
             for (Throwable one = problem; one != null; one = one.getCause()) {
-                if (one instanceof PythonException || isOfData(one)) {
-                    return one;
+                if (isNoMessages(one)) {
+                    Platform.throwException(problem);
+                }
+                if (one instanceof PythonException || !isNamed(cause) && isNamed(one)) {
+                    cause = one;
                 }
             }
-            Platform.throwException(problem);
-            return null;
+            while (!isNamed(cause) && cause.getMessage() == null && cause.getCause() != null) {
+                cause = cause.getCause();
+            }
+            return cause;
         } finally {
             try {
                 own.markTaskCompleted(scala.Option.empty());
@@ -115,24 +131,34 @@ public class Trial implements FlatMapFunction {
         }
     }
 
-    private boolean isOfData(Throwable problem) {
-        String state = problem instanceof SparkThrowable ? ((SparkThrowable) problem).getSqlState() : null;
-        for (int i = 0; state != null && i < states.length; i++) {
-            if (state.startsWith(states[i])) {
-                return true;
-            }
-        }
-        return false;
+    /** Whether an error is no message's: the task is to end, or Python's worker, memory or a disk has gone. */
+    private static boolean isNoMessages(Throwable problem) {
+        String text = String.valueOf(problem.getMessage());
+        return problem instanceof InterruptedException
+            || problem instanceof TaskKilledException
+            || problem instanceof FetchFailedException
+            || problem instanceof FileSystemException
+            || problem instanceof SocketException
+            || problem instanceof VirtualMachineError && !(problem instanceof StackOverflowError)
+            || problem instanceof LinkageError
+            || problem.getClass() == SparkException.class && text.startsWith("Python worker")
+            || problem.getClass() == IOException.class && text.startsWith("No space left on device");
+    }
+
+    /** Whether an error says what went wrong: one of Python's, or one of Spark's with a condition. */
+    private static boolean isNamed(Throwable problem) {
+        return problem instanceof PythonException
+            || problem instanceof SparkThrowable && ((SparkThrowable) problem).getCondition() != null;
     }
 
     private static Object[] said(Throwable problem) {
-        String text = String.valueOf(problem.getMessage()).trim();
+        String text = String.valueOf(problem.getMessage() == null ? problem : problem.getMessage()).trim();
         if (problem instanceof PythonException) {
             // The end of a traceback. Spark 4.1 and newer put the error's state after it.
             text = text.replaceAll("\\s+SQLSTATE: \\w+$", "");
             return new Object[] {null, UTF8String.fromString(text.substring(text.lastIndexOf('\n') + 1))};
         }
-        String condition = ((SparkThrowable) problem).getCondition();
+        String condition = isNamed(problem) ? ((SparkThrowable) problem).getCondition() : null;
         return new Object[] {
             UTF8String.fromString(condition == null ? problem.getClass().getSimpleName() : condition),
             UTF8String.fromString(text.split("\n")[0])

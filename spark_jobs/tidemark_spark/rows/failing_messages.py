@@ -6,18 +6,22 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, PythonException
 
 from tidemark.functions.caller import MOST_DETAIL
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
-from tidemark_spark.runtime.once import COMPUTED_AGAIN
+from tidemark_spark.runtime.failures import first_cause, may_be_of_a_message
 
-# SQL's data exceptions (a division by zero, a text that is no number), errors of users' functions, and `raise_error`.
 # Columns: the class of the error, and its text.
 ERROR, DETAIL = "_error", "_detail"
-OF_DATA = ("22", "39", "P0")
 RAISED = r"^([\w.]+)(?::|$)"
+# A class of Java, and what it says.
+_THROWN = re.compile(r"(?:[\w$]+\.)*([\w$]+)(?:: |$)")
+
+# What a job of Spark raises.
+SPARKS = (PySparkException, Py4JJavaError)
 
 
 @dataclass(frozen=True)
@@ -28,18 +32,21 @@ class Cause:
     detail: str
 
 
-def cause_of(problem: PySparkException) -> Cause | None:
-    """The cause, if an error is about a message. None if it is about Spark, Kafka or the network instead."""
-    if COMPUTED_AGAIN in str(problem):
+def cause_of(problem: Exception) -> Cause | None:
+    """The cause, if an error may be about a message. None if it is about Spark, Kafka or the network instead."""
+    if not may_be_of_a_message(problem):
         return None
+    if isinstance(problem, Py4JJavaError):
+        line = (first_cause(problem).strip().splitlines() or [""])[0]
+        thrown = _THROWN.match(line)
+        return Cause(thrown.group(1) if thrown else "an exception", line[:MOST_DETAIL])
     lines = str(problem).strip().splitlines() or [""]
     if isinstance(problem, PythonException):
         # The last line of a traceback.
         raised = re.match(RAISED, lines[-1])
         return Cause(raised.group(1) if raised else "an exception", lines[-1][:MOST_DETAIL])
-    if (problem.getSqlState() or "").startswith(OF_DATA):
-        return Cause(problem.getCondition() or type(problem).__name__, lines[0][:MOST_DETAIL])
-    return None
+    named = problem.getCondition() if isinstance(problem, PySparkException) else None
+    return Cause(named or type(problem).__name__, lines[0][:MOST_DETAIL])
 
 
 def failing(offsets: RangeSet, compute: Callable[[RangeSet], object]) -> dict[Coordinate, Cause]:
@@ -54,7 +61,7 @@ def failing(offsets: RangeSet, compute: Callable[[RangeSet], object]) -> dict[Co
         part = parts.pop()
         try:
             compute(part)
-        except PySparkException as problem:
+        except SPARKS as problem:
             cause = cause_of(problem)
             if cause is None:
                 raise

@@ -48,6 +48,7 @@ from tidemark_spark.columns import (
 from tidemark_spark.rows.explode import EMPTY, in_pieces, of_pieces
 from tidemark_spark.rows.failing_messages import DETAIL, ERROR, Cause
 from tidemark_spark.rows.tallying import AS_READ
+from tidemark_spark.runtime.caught import null_if_it_alone_throws, null_if_it_throws
 from tidemark_spark.runtime.once import meets_others
 from tidemark_spark.runtime.session import setting
 from tidemark_spark.schemes import parse
@@ -62,29 +63,32 @@ BYTES_OF_AT_MOST = " bytes, the most is "
 _BROADCAST = 100_000
 
 
-def with_outcomes(messages: DataFrame, stream: Stream, fence: HeadFence | None = None) -> DataFrame:
+def with_outcomes(
+    messages: DataFrame, stream: Stream, fence: HeadFence | None = None, *, apart: bool = False
+) -> DataFrame:
     """Rows with the scheme's fields, INDEX, TOMBSTONE, OUTCOME, REASON and FAILURE. Index 0 has the message's VALUE.
 
     A tombstone (a message whose value is null) is stored as a row. It has only fields that do not come from the value, and
     no check sees it. If a message has several rows, OUTCOME and REASON are still those of each row: see `settled`. A slow
-    function looks at `fence`.
+    function looks at `fence`. What checks throw is caught, but may come from what Spark computes once for several of them;
+    with `apart`, each is computed for itself, and slower.
     """
     if isinstance(stream.scheme, FunctionScheme):
         found = _called(messages, stream, stream.scheme, fence)
     else:
-        found = _parsed(messages, stream)
+        found = _parsed(messages, stream, apart=apart)
     if BEYOND_TIME in messages.columns:
         found = _refused_for_time(found)
     # If the stream keeps the type, it is among the fields by now.
     return found.drop(TIMESTAMP_TYPE)
 
 
-def _parsed(messages: DataFrame, stream: Stream) -> DataFrame:
+def _parsed(messages: DataFrame, stream: Stream, *, apart: bool) -> DataFrame:
     explode = stream.explode
     pieces = messages.withColumn(INDEX, F.lit(0)) if explode is None else in_pieces(messages, explode)
     found = parse(pieces, stream.scheme)
     with _null_where_not_computable(messages.sparkSession):
-        refused = F.when(F.col(VALUE).isNotNull(), _first_check(stream))
+        refused = F.when(F.col(VALUE).isNotNull(), _first_check(stream, apart=apart))
         found = found.withColumn(REASON, F.coalesce(F.col(REASON), refused))
     nothing = F.lit(None).cast(FAILURE_TYPE)
     found = found.withColumn(FAILURE, nothing) if explode is None else of_pieces(found)
@@ -108,7 +112,7 @@ def _called(messages: DataFrame, stream: Stream, scheme: FunctionScheme, fence: 
     found = found.withColumns(kept(scheme.keep))
     seen = has(Outcome.STORED) & ~F.col(TOMBSTONE)
     with _null_where_not_computable(messages.sparkSession):
-        return _refused(found, F.when(seen, _first_check(stream)), F.col(FAILURE), Outcome.INVALID)
+        return _refused(found, F.when(seen, _first_check(stream, apart=True)), F.col(FAILURE), Outcome.INVALID)
 
 
 def _refused_for_time(rows: DataFrame) -> DataFrame:
@@ -119,8 +123,10 @@ def _refused_for_time(rows: DataFrame) -> DataFrame:
     return _refused(rows, reason, said, Outcome.INVALID).drop(BEYOND_TIME)
 
 
-def _first_check(stream: Stream) -> Column:
-    checks = [F.when(F.expr(check.invalid_when), F.lit(check.reason)) for check in stream.checks]
+def _first_check(stream: Stream, *, apart: bool) -> Column:
+    """The reason of the first check that refuses a row. A condition that throws is null, whatever it throws."""
+    caught = null_if_it_throws if apart else null_if_it_alone_throws
+    checks = [F.when(caught(F.expr(check.invalid_when)), F.lit(check.reason)) for check in stream.checks]
     return F.coalesce(*checks, F.lit(None).cast("string"))
 
 
@@ -197,6 +203,22 @@ def failed(rows: DataFrame, causes: DataFrame, number: int) -> DataFrame:
         failure_of(F.col(ERROR), F.col(DETAIL)).alias(FAILURE),
     )
     return _as_dead_letters(rows, causes.select(*COORDINATE, found.alias(_REFUSED)), number)
+
+
+def without_failing(messages: DataFrame, causes: DataFrame, stream: Stream) -> DataFrame:
+    """As `with_outcomes`, where the messages in `causes` are dead letters that nothing was made of."""
+    rows = with_outcomes(messages.join(causes, list(COORDINATE), "left_anti"), stream, apart=True)
+    what = "scheme or checks: " if stream.checks else "scheme: "
+    failing = messages.join(causes.select(*COORDINATE, ERROR, DETAIL), list(COORDINATE)).withColumns(
+        {
+            INDEX: F.lit(0),
+            TOMBSTONE: F.col(VALUE).isNull(),
+            OUTCOME: code(Outcome.FAILED),
+            REASON: F.concat(F.lit(what), ERROR),
+            FAILURE: failure_of(F.col(ERROR), F.col(DETAIL)),
+        }
+    )
+    return rows.unionByName(failing.select(*(set(failing.columns) & set(rows.columns))), allowMissingColumns=True)
 
 
 def listed(spark: SparkSession, causes: Mapping[Coordinate, Cause]) -> DataFrame:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tidemark.clients.connections import Connections, from_environment, registry_endpoint
 from tidemark.commit.fence import HeadFence
@@ -17,9 +18,9 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.schemes.kinds import AvroScheme, FunctionScheme, RegexScheme
 from tidemark.streams.model import Stream
-from tidemark.streams.transform import Transform
+from tidemark_spark.columns import INDEX
 from tidemark_spark.rows import outcomes
-from tidemark_spark.rows.failing_messages import cause_of, failing
+from tidemark_spark.rows.failing_messages import SPARKS, cause_of, failing
 from tidemark_spark.rows.reading import no_messages
 from tidemark_spark.rows.row_by_row import row_by_row
 from tidemark_spark.rows.selecting import only
@@ -59,11 +60,11 @@ def rows_of(
 ) -> Rows:
     """The way of a message, stage by stage: from what Kafka gave to the rows that a stream makes of it.
 
-    Where each message has one row at most, Spark computes the rows when they are first used. `refusals` are those of the
-    sinks. `fence` is looked at while a function of the user's own takes its time. Raises WrongUse for a transform that does
-    not give what it has to, TransformRefused for rows that it cannot have made.
+    Spark has computed the rows when this returns. A message for which the scheme, a check or the transform throws is a dead
+    letter by then. `refusals` are those of the sinks. `fence` is looked at while a function of the user's own takes its time.
+    Raises WrongUse for a transform that does not give what it has to, TransformRefused for rows that it cannot have made.
     """
-    scheme, transform, several = stream.scheme, stream.transform, _several(stream)
+    scheme, several = stream.scheme, _several(stream)
     registered = isinstance(scheme, AvroScheme) and scheme.registry is not None and not scheme.asked
     read: tuple[PartitionTally, ...] | None = None
     # What Spark keeps until the rows are made.
@@ -75,22 +76,45 @@ def rows_of(
             read = read_tallies(messages)
         if registered:
             stream = _with_schemas(stream, messages, connections)
+        try:
+            # Exploded, decoded by the scheme, and checked.
+            rows = outcomes.with_outcomes(messages if read is None else messages.drop(*AS_READ), stream, fence)
+            return _made(rows, stream, refusals, read)
+        except SPARKS as problem:
+            # A function's own errors are dead letters before. Nobody calls it for nothing.
+            if cause_of(problem) is None or isinstance(scheme, FunctionScheme):
+                raise
+            log.warning("the scheme or a check fails on messages of this window; looking for them")
+            if read is None:
+                messages = _kept(messages, scratch)
+                read = read_tallies(messages)
+            messages = messages.drop(*AS_READ)
+            causes = _kept(_failing(messages.withColumn(INDEX, F.lit(0)), partial(_parsed, stream), read), scratch)
+            # A check by itself is null where it throws, so that none may be left.
+            if not causes.count() and not stream.checks:
+                raise
+            return _made(outcomes.without_failing(messages, causes, stream), stream, refusals, read)
 
-        # Exploded, decoded by the scheme, and checked.
-        rows = outcomes.with_outcomes(messages if read is None else messages.drop(*AS_READ), stream, fence)
-        once = _may_differ(rows, stream)
-        if transform is None:
-            made = _finished(rows, stream, refusals, read, once=once)
-            if read is not None and not several:
-                # Spark computes these rows later, from what it keeps.
-                made.kept.push(scratch.pop_all())
-            return made
-        selected = None if several or read is not None else row_by_row(rows, scheme.fields, transform)
-        computed = None if selected is None else _computed(_finished(selected, stream, refusals, None, once=once))
-        if computed is not None:
-            return computed
 
-        # Transformed; messages on which the transform fails become dead letters.
+def _parsed(stream: Stream, messages: DataFrame) -> DataFrame:
+    """Messages as `rows_of` has them, exploded, decoded and checked."""
+    return outcomes.with_outcomes(messages.drop(INDEX), stream, apart=True)
+
+
+def _made(rows: DataFrame, stream: Stream, refusals: Sequence[Column], read: tuple[PartitionTally, ...] | None) -> Rows:
+    """The last stages, from decoded and checked rows on. Messages on which the transform fails become dead letters."""
+    scheme, transform, several = stream.scheme, stream.transform, _several(stream)
+    once = _may_differ(rows, stream)
+    if transform is None:
+        return _finished(rows, stream, refusals, read, once=once)
+    selected = None if several or read is not None else row_by_row(rows, scheme.fields, transform)
+    if selected is not None:
+        try:
+            return _finished(selected, stream, refusals, None, once=once)
+        except SPARKS as problem:
+            if cause_of(problem) is None:
+                raise
+    with ExitStack() as scratch:
         rows = _kept(outcomes.slimmed(rows, several=True), scratch, once=once)
         read = read or read_tallies(rows)
         rows = outcomes.settled(rows) if several else rows.drop(*AS_READ)
@@ -99,28 +123,18 @@ def rows_of(
             return _finished(
                 transformed(rows, scheme.fields, transform), stream, refusals, read, once=once, joined=True
             )
-        except PySparkException as problem:
+        except SPARKS as problem:
             if cause_of(problem) is None:
                 raise
-            causes = _kept(_failing(rows, stream, transform, read), scratch)
+            log.warning("the transform fails on messages of this window; looking for them")
+            given = given_to(rows, scheme.fields)
+            causes = _kept(_failing(given, partial(made_of, transform=transform), read), scratch)
             if not (number := causes.count()):
                 raise
             rows = outcomes.failed(rows, causes, number)
             return _finished(
                 transformed(rows, scheme.fields, transform), stream, refusals, read, once=once, joined=True
             )
-
-
-def _computed(made: Rows) -> Rows | None:
-    """The rows, once Spark has computed and kept them. None if the transform fails on some message."""
-    try:
-        made.frame.write.format("noop").mode("overwrite").save()
-    except PySparkException as problem:
-        made.close()
-        if cause_of(problem) is None:
-            raise
-        return None
-    return made
 
 
 def _finished(
@@ -146,6 +160,9 @@ def _finished(
             rows = refuse_invented(rows)
         if several or joined:
             rows = outcomes.settled(rows)
+        elif not once:
+            # Whatever a message makes Spark throw, it throws here.
+            rows.count()
         return Rows(rows, kept.pop_all(), read)
 
 
@@ -179,20 +196,20 @@ def _with_schemas(stream: Stream, messages: DataFrame, connections: Connections)
     return stream.model_copy(update={"scheme": scheme.with_writers(schemas_of(messages, registry))})
 
 
-def _failing(rows: DataFrame, stream: Stream, transform: Transform, read: tuple[PartitionTally, ...]) -> DataFrame:
-    """The coordinates of the messages that the transform fails on, with ERROR and DETAIL."""
-    log.warning("the transform fails on messages of this window; looking for them")
-    given = given_to(rows, stream.scheme.fields)
-    found = failing_messages(given, lambda some: made_of(some, transform), sum(one.read.number for one in read))
+def _failing(
+    given: DataFrame, compute: Callable[[DataFrame], DataFrame], read: tuple[PartitionTally, ...]
+) -> DataFrame:
+    """The coordinates of the messages that a computation fails on, with ERROR and DETAIL."""
+    found = failing_messages(given, compute, sum(one.read.number for one in read))
     if found is not None:
         return found
     offsets = RangeSet(OffsetRange(one.at, one.first or 0, (one.last or 0) + 1) for one in read)
     causes = failing(
         offsets,
         # Computes all columns, and writes none.
-        lambda part: made_of(only(given, part), transform).write.format("noop").mode("overwrite").save(),
+        lambda part: compute(only(given, part)).write.format("noop").mode("overwrite").save(),
     )
-    return outcomes.listed(rows.sparkSession, causes)
+    return outcomes.listed(given.sparkSession, causes)
 
 
 def check_rows(spark: SparkSession, stream: Stream) -> None:

@@ -22,7 +22,7 @@ from pyspark.sql import types as T
 from tidemark.errors import TidemarkError
 from tidemark.functions.caller import MOST_DETAIL
 from tidemark_spark.columns import COORDINATE, INDEX
-from tidemark_spark.rows.failing_messages import DETAIL, ERROR, OF_DATA, RAISED
+from tidemark_spark.rows.failing_messages import DETAIL, ERROR, RAISED
 from tidemark_spark.runtime.compiling import compiled, new_instance
 from tidemark_spark.runtime.frames import frame_of, rows_of
 from tidemark_spark.runtime.session import setting
@@ -80,8 +80,4 @@ def _error() -> Column:
 
 
 def _trial(spark: SparkSession, computed: Any | None, index: int) -> Any:
-    jvm: Any = spark.sparkContext._jvm
-    states = jvm.java.util.ArrayList()
-    for one in OF_DATA:
-        states.add(one)
-    return new_instance(compiled(spark.sparkContext, _TRIAL), computed, index, states)
+    return new_instance(compiled(spark.sparkContext, _TRIAL), computed, index)

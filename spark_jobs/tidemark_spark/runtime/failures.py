@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark.errors import PySparkException, PythonException
+from pyspark.errors import AnalysisException, PySparkException, PythonException
 
 from tidemark import errors
 from tidemark.errors import (
@@ -38,6 +38,36 @@ _NOT_ALLOWED = re.compile(r"((?:Topic|Group|Cluster|TransactionalId)Authorizatio
 _FULL = "No space left on device"
 _WRITTEN = re.compile(r"Task failed while writing rows to (\S+?)\.? SQLSTATE")
 _HOST = re.compile(r"\(TID \d+\) \((\S+) executor")
+# What ended a task, as the error of its job says it. Only Spark's own words stand before, so no message can write this.
+_STAGE_FAILED = "org.apache.spark.SparkException: Job aborted due to stage failure"
+_ENDED = re.compile(r"\(TID \d+\) \(\S+ executor \S+\): ([\w.$]+)([^\n]*)")
+_LOST_EXECUTOR = "ExecutorLostFailure"
+_MEMORY = ("java.lang.OutOfMemoryError", "org.apache.spark.memory.SparkOutOfMemoryError")
+# How classes of errors begin that no message causes: of servers, of networks, of Spark's own work, of a damaged JVM.
+_NOT_OF_ROWS = (
+    *_MEMORY,
+    _LOST_EXECUTOR,
+    "FetchFailed",
+    "TaskKilled",
+    "TaskCommitDenied",
+    "java.io.FileNotFoundException",
+    "java.lang.ClassNotFoundException",
+    "java.lang.ExceptionInInitializerError",
+    "java.lang.InterruptedException",
+    "java.lang.NoClassDefFoundError",
+    "java.net.ConnectException",
+    "java.net.NoRouteToHostException",
+    "java.net.Socket",
+    "java.net.UnknownHostException",
+    "java.nio.file.",
+    "java.util.concurrent.TimeoutException",
+    "org.apache.hadoop.",
+    "org.apache.kafka.",
+    "org.apache.spark.SparkFileAlreadyExistsException",
+    "org.apache.spark.sql.kafka010.",
+)
+# How the SQL states begin of what lacks memory or disks, or was cancelled.
+_OF_RESOURCES = ("53", "57", "58")
 # Ends a loop when an error is among its own causes: no other has as many.
 _MOST_CAUSES = 20
 
@@ -60,6 +90,8 @@ def translate(error: BaseException) -> TidemarkError | None:
         return of_kafka
     if _FULL in text:
         return ProcessingFailed(f"{_full_disk(text)}: {_FULL}. Make room there, and run it again")
+    if named := _of_spark(causes):
+        return ProcessingFailed(named)
     lines = text.strip().splitlines() or [type(error).__name__]
     # A Python traceback ends with the error; all other texts begin with it.
     said = lines[-1 if isinstance(error, PythonException) else 0]
@@ -68,6 +100,52 @@ def translate(error: BaseException) -> TidemarkError | None:
     if len(causes) == 1 or first in said:
         return ProcessingFailed(f"Spark failed: {said}")
     return ProcessingFailed(f"Spark failed: {said} Its cause: {first}")
+
+
+def may_be_of_a_message(error: BaseException) -> bool:
+    """Whether an error of Spark's may come from evaluating the rows of some message. Only trying them tells.
+
+    Decides by the classes of errors, and never by their texts: these may have any words of a message in them.
+    """
+    if not isinstance(error, PySparkException | Py4JJavaError) or isinstance(error, AnalysisException):
+        return False
+    causes = list(_causes(error))
+    if any(COMPUTED_AGAIN in text for text in causes):
+        return False
+    if isinstance(error, PySparkException):
+        return isinstance(error, PythonException) or not (error.getSqlState() or "").startswith(_OF_RESOURCES)
+    return not any(one.startswith(_NOT_OF_ROWS) for one in _classes(causes))
+
+
+def _classes(causes: Iterable[str]) -> Iterator[str]:
+    """The classes of an error and of its causes; also of what has ended a task."""
+    for text in causes:
+        yield text.partition(":")[0].strip()
+        if ended := _what_ended(text):
+            yield ended[1]
+
+
+def _what_ended(text: str) -> re.Match[str] | None:
+    return _ENDED.search(text) if text.startswith(_STAGE_FAILED) else None
+
+
+def _of_spark(causes: list[str]) -> str | None:
+    """What to say where Spark itself has lost a task: for want of memory, or with the program that computed it."""
+    ended = next(filter(None, map(_what_ended, causes)), None)
+    if ended is not None and ended[1] == _LOST_EXECUTOR:
+        return (
+            f"Spark has lost an executor {_line(ended[2])}. Its log says why. It may have had too little memory "
+            "(spark.executor.memory, spark.executor.memoryOverhead)"
+        )
+    if any(one in _MEMORY for one in _classes(causes)):
+        said = next(text for text in causes if any(one in text for one in _MEMORY))
+        found = re.search(r"(?:OutOfMemoryError): ?([^\n]*)", said)
+        return (
+            f"A Spark task had too little memory: {found[1] if found else said.partition(chr(10))[0]}. Give Spark more "
+            "(spark.driver.memory with a local master, otherwise spark.executor.memory), read smaller windows "
+            "(`limits`), or find the expression of the stream file that makes so much of a message"
+        )
+    return None
 
 
 def _of_kafka(text: str) -> TidemarkError | None:
@@ -97,16 +175,23 @@ def _full_disk(text: str) -> str:
     )
 
 
+def first_cause(error: BaseException) -> str:
+    """The text of what began it: an error's first cause, or what has ended the task."""
+    *_, last = _causes(error)
+    ended = _what_ended(last)
+    return "".join(ended.groups()) if ended else last
+
+
 def _line(text: str) -> str:
     return " ".join(text.split())
 
 
 def _causes(error: BaseException) -> Iterator[str]:
     """An error's text, then those of its causes, the first cause last. Only there does a failed write say why."""
-    if not isinstance(error, Py4JJavaError):
+    java: Any = error.java_exception if isinstance(error, Py4JJavaError) else None
+    if java is None:
         yield str(error)
         return
-    java: Any = error.java_exception
     for _ in range(_MOST_CAUSES):
         yield str(java)
         java = java.getCause()

@@ -50,6 +50,9 @@ _SETTINGS = {
     "spark.kafka.consumer.cache.evictorThreadRunInterval": "10s",
     "spark.kafka.consumer.fetchedData.cache.timeout": "10s",
     "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "5s",
+    # An error in a task ends the task, and never its JVM: not for a message on which an expression needs too much stack, and
+    # not for memory either. Otherwise one message would end a warm engine, with the runs of other streams in it.
+    "spark.executor.killOnFatalError.depth": "0",
     # Between the JVM and Python: a few megabytes of rows of some hundred bytes, a few rows of a megabyte.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),

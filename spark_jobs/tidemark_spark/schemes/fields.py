@@ -12,6 +12,7 @@ from tidemark.functions.types import FieldType
 from tidemark.schemes.kinds import TextType
 from tidemark.schemes.texts import OF_TYPE
 from tidemark_spark.columns import VALUE
+from tidemark_spark.runtime.caught import null_if_it_throws
 
 SPARK_TYPES: Mapping[FieldType, str] = {
     "string": "string",
@@ -52,7 +53,7 @@ def typed(text: Column, kind: TextType, timestamp_form: str | None) -> Column:
     if kind == "string":
         return text
     if kind == "timestamp":
-        return F.try_to_timestamp(text, F.lit(timestamp_form))
+        return null_if_it_throws(F.try_to_timestamp(text, F.lit(timestamp_form)))
     made = F.when(F.rlike(text, F.lit(OF_TYPE[kind])), text.try_cast(SPARK_TYPES[kind]))
     return finite(made) if kind == "double" else made
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from tidemark.schemes import texts
 from tidemark.schemes.ddl import Member, Type
+from tidemark_spark.runtime.caught import null_if_it_throws
 from tidemark_spark.schemes.fields import finite
 from tidemark_spark.schemes.json_text import elements, members
 
@@ -120,7 +121,7 @@ def _scalar(given: Column, kind: Type, form: str | None) -> Column:  # noqa: C90
         case "date":
             return F.when(F.rlike(text, F.lit(texts.DATE)), text.try_cast("date"))
         case "timestamp" if form is not None:
-            return F.try_to_timestamp(text, F.lit(form))
+            return null_if_it_throws(F.try_to_timestamp(text, F.lit(form)))
         case "timestamp":
             return F.when(F.rlike(text, F.lit(texts.TIME)), text.try_cast("timestamp"))
         case "timestamp_ntz":

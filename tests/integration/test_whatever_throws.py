@@ -1,0 +1,321 @@
+"""Whatever an expression throws for one message of a scheme, a check or a transform: it stops no stream, and no JVM."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.support.avro_orders import written
+from tests.support.oracle import Example, Outcome
+from tests.support.playground import Make, Playground
+from tests.support.registry import serving
+from tests.support.rows import SINKS, messages_of, stream_of
+from tests.support.throwing import SCHEME, THROWING, TOO_DEEP, Throwing, checks, drawn, transform, values
+from tidemark.clients.connections import Connection
+from tidemark.errors import ProcessingFailed
+from tidemark.offsets.tallies import Outcome as Became
+from tidemark.schemes.json_depth import DEEPEST
+from tidemark.schemes.json_depth import TOO_DEEP as NESTED
+from tidemark.streams.model import Stream
+from tidemark_spark.columns import FAILURE, INDEX, OFFSET, OUTCOME, REASON, VALUE, field
+from tidemark_spark.jobs.audit import audit
+from tidemark_spark.rows import outcomes
+from tidemark_spark.rows.failing_messages import SPARKS, cause_of
+from tidemark_spark.rows.one_pass import one_pass
+from tidemark_spark.rows.pipeline import rows_of
+
+STORED, INVALID, FAILED = (one.value for one in (Became.STORED, Became.INVALID, Became.FAILED))
+
+
+def became(
+    spark: SparkSession, stream: Stream, given: Sequence[bytes | None], **how: Any
+) -> list[tuple[int, str | None]]:
+    """The outcome of each message, and its reason."""
+    made = rows_of(messages_of(spark, list(given)), stream, **how)
+    try:
+        rows = made.frame.orderBy(OFFSET).collect()
+        assert [row[INDEX] for row in rows] == [0] * len(given)
+        return [(row[OUTCOME], row[REASON]) for row in rows]
+    finally:
+        made.close()
+
+
+def passes(spark: SparkSession, stream: Stream, given: Sequence[bytes]) -> bool:
+    """Whether all goes through one pass. If not, its error has to be one that sends the window the longer way."""
+    rows = one_pass(spark, lambda counted: messages_of(spark, list(given)), stream, (), 10)
+    if rows is None:
+        return False
+    cause = None
+    try:
+        rows.stored.write.format("noop").mode("overwrite").save()
+        return True
+    except SPARKS as problem:
+        cause = cause_of(problem)
+    finally:
+        rows.close()
+    assert cause is not None
+    return False
+
+
+def assert_only_their_own(found: Sequence[tuple[int, str | None]]) -> None:
+    """No neighbour is touched: each second message."""
+    assert set(found[1::2]) == {(STORED, None)}
+
+
+@pytest.mark.covers("C4", "E46", "E55")
+def test_whatever_a_transform_throws_is_the_messages_own(spark: SparkSession) -> None:
+    given: list[Throwing] = [*THROWING, *TOO_DEEP]
+    stream = stream_of(scheme=SCHEME, transform=transform(given))
+    # Each alone, since the error of a job is that of the message which fails first.
+    alone = [one for one in given if one[0].startswith(("timestamp_millis", "xpath", "parse_url", "str_to", "rlike"))]
+    selecting = stream_of(scheme=SCHEME, transform=transform(alone))
+    assert passes(spark, selecting, [b"not JSON"])
+    assert not any(passes(spark, selecting, [value]) for value in [*values(alone)][::2])
+    found = became(spark, stream, list(values(given)))
+    assert_only_their_own(found)
+    for (sql, *_), (outcome, reason) in zip(given, found[::2], strict=True):
+        assert outcome == FAILED, sql
+        assert (reason or "").startswith("transform: "), sql
+    assert spark.range(3).count() == 3
+
+
+@pytest.mark.covers("C4", "E46", "E55")
+def test_a_check_that_cannot_be_computed_refuses_nothing(spark: SparkSession) -> None:
+    """Also where a part stands twice in it, which Spark might compute once, before what catches its errors."""
+    found = became(spark, stream_of(scheme=SCHEME, checks=checks(THROWING)), list(values(THROWING)))
+    assert_only_their_own(found)
+    assert {one for one in found if one[0] != STORED} <= {(INVALID, "it is null, and not an error")}
+    day, year = (f"date_trunc('{part}', timestamp_millis(at))" for part in ("day", "year"))
+    stream = stream_of(scheme=SCHEME, checks=[{"invalid_when": f"{day} = {year}", "reason": "a new year"}])
+    given = [json.dumps({"at": at}).encode() for at in (2**63 - 1, 0, 10**12)]
+    assert passes(spark, stream, given)
+    assert became(spark, stream, given) == [(STORED, None), (INVALID, "a new year"), (STORED, None)]
+
+
+@pytest.mark.covers("C4", "E46", "E55")
+def test_a_check_that_needs_too_much_stack_leaves_the_jvm_alone(spark: SparkSession) -> None:
+    found = became(spark, stream_of(scheme=SCHEME, checks=checks(TOO_DEEP)), list(values(TOO_DEEP)))
+    assert_only_their_own(found)
+    assert set(found[::2]) == {(FAILED, "scheme or checks: StackOverflowError")}
+    assert spark.range(3).count() == 3
+
+
+@pytest.mark.covers("C4", "E46", "E55")
+@pytest.mark.parametrize("seed", [1, *(pytest.param(one, marks=pytest.mark.full) for one in range(2, 12))])
+def test_any_messages_under_any_expressions_commit(spark: SparkSession, seed: int) -> None:
+    """The property: whatever is put together, each message has an outcome, and those that throw are the only ones that fail."""
+    given = drawn(seed, 20)
+    both = stream_of(scheme=SCHEME, transform=transform(given), checks=checks(drawn(-seed, 10)))
+    noise = [
+        b"",
+        b"\xff",
+        b"{",
+        b"[" * 5_000,
+        b'{"at": 1e999}',
+        b'{"which": 3}',
+        b"null",
+        b'{"at": -9223372036854775808}',
+    ]
+    all_values = [*values(given), *noise]
+    found = became(spark, both, all_values)
+    assert len(found) == len(all_values)
+    passes(spark, both, all_values)
+
+
+# The schemes
+
+FORM = "yyyy-MM-dd HH:mm:ss"
+TIMED = {"id": "integer", "at": "timestamp"}
+
+
+@pytest.mark.covers("E46", "E55")
+@pytest.mark.parametrize(
+    ("scheme", "text"),
+    [
+        ({"type": "delimited", "fields": TIMED, "timestamp": FORM}, "{},{}"),
+        ({"type": "json", "fields": TIMED, "timestamp": FORM}, '{{"id": {}, "at": "{}"}}'),
+        ({"type": "json", "schema": "id INT, at TIMESTAMP", "timestamp": FORM}, '{{"id": {}, "at": "{}"}}'),
+        (
+            {
+                "type": "regex",
+                "fields": TIMED,
+                "patterns": [{"name": "a", "regex": "(.),(.*)", "fields": ["id", "at"], "timestamp": FORM}],
+            },
+            "{},{}",
+        ),
+    ],
+    ids=["delimited", "json", "DDL", "regex"],
+)
+def test_a_time_that_parses_and_that_spark_cannot_hold(spark: SparkSession, scheme: dict[str, Any], text: str) -> None:
+    times = ["2026-11-21 07:10:00", "+300000-01-01 00:00:00", "+999999999-01-01 00:00:00", "-999999-01-01 00:00:00"]
+    stream = stream_of(scheme=scheme)
+    given = [text.format(number, time).encode() for number, time in enumerate(times)]
+    assert became(spark, stream, given) == [(STORED, None), *[(INVALID, "at is not a time")] * 3]
+    assert passes(spark, stream, given)
+
+
+@pytest.mark.covers("E46", "E55")
+@pytest.mark.parametrize("scheme", [SCHEME, {"type": "json", "schema": "s STRING, v VARIANT", "unknown": "keep"}])
+def test_json_that_is_nested_too_deeply_is_a_dead_letter_before_anything_calls_itself(
+    spark: SparkSession, scheme: dict[str, Any]
+) -> None:
+    shapes = [('{"a":', "}"), ("[", "]")]
+    given, wanted = [], []
+    for member in ("s", "v", "another"):
+        for opened, closed in shapes:
+            for depth in (DEEPEST - 1, DEEPEST, 990, 100_000):
+                given.append(f'{{"{member}":{opened * depth}1{closed * depth}}}'.encode())
+                of_type = (INVALID, "s is not a string") if member == "s" else (STORED, None)
+                wanted.append(of_type if depth < DEEPEST else (INVALID, NESTED))
+    # Brackets within a text are none.
+    given.append(json.dumps({"s": '\\"[{' * 5_000}).encode())
+    wanted.append((STORED, None))
+    stream = stream_of(scheme=scheme)
+    assert became(spark, stream, given) == wanted
+    assert passes(spark, stream, given)
+    exploded = stream_of(explode={"json_array": True})
+    assert became(spark, exploded, [b"[" * 100_000, b"[" * 990 + b"]" * 990, b"[" * 150 + b"]" * 150]) == [
+        (INVALID, NESTED),
+        (INVALID, NESTED),
+        (STORED, None),
+    ]
+
+
+def _throwing_scheme(messages: DataFrame, _: object) -> DataFrame:
+    """A scheme of somebody's package, which throws for some values."""
+    text = F.col(VALUE).cast("string")
+    time: Column = F.timestamp_seconds(text.cast("bigint"))
+    return messages.withColumns({"value": time.cast("string"), REASON: F.lit(None).cast("string")})
+
+
+@pytest.mark.covers("E46", "E55")
+def test_a_scheme_of_a_package_that_throws(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a transform that throws for another message, and a value that is none."""
+    from tidemark_spark import schemes
+
+    monkeypatch.setitem(schemes.PARSERS, type(stream_of().scheme), _throwing_scheme)
+    given = [b"1", b"9223372036854775807", b"many", None, b"7", b"8"]
+    wanted = [
+        (STORED, None),
+        (FAILED, "scheme: ArithmeticException"),
+        (FAILED, "scheme: CAST_INVALID_INPUT"),
+        (STORED, None),
+        (STORED, None),
+        (STORED, None),
+    ]
+    assert became(spark, stream_of(), given) == wanted
+    sql = "SELECT *, 1 div (length(value) - 19) AS made FROM messages"
+    transformed = stream_of(transform={"sql": sql, "fields": {"made": "integer"}})
+    wanted[0] = wanted[4] = wanted[5] = (FAILED, "transform: DIVIDE_BY_ZERO")
+    assert became(spark, transformed, given) == wanted
+    made = rows_of(messages_of(spark, [*given]), stream_of(explode={"lines": "\n"}))
+    assert outcomes.dead_letters(made.frame).count() == 2
+    assert {row[FAILURE]["error"] for row in outcomes.dead_letters(made.frame).collect()} == {
+        "ArithmeticException",
+        "CAST_INVALID_INPUT",
+    }
+    made.close()
+
+
+# Names that a schema brings
+
+
+@pytest.mark.covers("E46", "E49")
+def test_schemas_of_a_registry_that_cannot_be_read_are_dead_letters(spark: SparkSession) -> None:
+    number = {"name": "id", "type": "long"}
+
+    def record(*fields: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "record", "name": "Order", "fields": [*fields, number]}
+
+    text = [{"name": name, "type": "string"} for name in ("ID", "x", "X", "_tidemark_read", "_TIDEMARK_READ1")]
+    deep = '{"type":"array","items":' * 3_000 + '"string"' + "}" * 3_000
+    schemas: dict[int, Any] = {
+        1: {"schema": json.dumps(record()), "references": [{"name": "a", "subject": "b", "version": 1}]},
+        2: {"schema": json.dumps(record(*text))},
+        3: {"schema": json.dumps(record({"name": "d", "type": "string"})).replace('"string"', deep)},
+        4: {"schema": json.dumps(record({"name": "next", "type": ["null", "Order"]}))},
+        5: {"schema": json.dumps(record()) + " " * 5_000_000},
+        6: {"schema": json.dumps(record())},
+    }
+    given = [struct.pack(">bI", 0, one) + b"\x02" for one in schemas]
+    given[1] = written(record(*text), {"id": 5, **{one["name"]: "a" for one in text}}, 2)
+    stream = stream_of(scheme={"type": "avro", "registry": "ours", "fields": {"id": "integer"}})
+    with serving(schemas) as served:
+        found = became(spark, stream, given, connections={"ours": Connection("ours", served.url)}.__getitem__)
+    assert [outcome for outcome, _ in found] == [INVALID, STORED, INVALID, INVALID, INVALID, STORED]
+    assert [reason for _, reason in found][0::2] == [
+        "schema 1: it refers to other schemas, which Tidemark does not read",
+        f"schema 3: the schema is {NESTED}",
+        "schema 5: the registry answers with more than 4194304 bytes",
+    ]
+    assert "recursive reference" in str(found[3][1])
+
+
+# The whole way
+
+
+def orders(*sinks: dict[str, Any]) -> Example:
+    return Example(
+        "throwing",
+        {"source": {"topics": []}, "scheme": SCHEME, "sinks": [*sinks] or SINKS, "dead_letters": {"table": "-"}},
+        ("throwing",),
+        1,
+        lambda count, first: iter(()),
+        lambda value: Outcome(None, None),
+    )
+
+
+def send(play: Playground, given: Iterator[bytes]) -> None:
+    play.kafka.send((play.topics[0], 0, None, value) for value in given)
+
+
+@pytest.mark.covers("C4", "E46", "E55")
+@pytest.mark.usefixtures("spark")
+def test_a_window_of_them_commits_and_its_audit_agrees(make: Make) -> None:
+    given: list[Throwing] = [*THROWING[:6], *TOO_DEEP]
+    play = make(orders(), transform=transform(given))
+    send(play, values(given))
+    (record,) = play.ingest()
+    (tally,) = record.tallies
+    assert (tally.stored.number, tally.failed.number) == (len(given), len(given))
+    report = audit(play.opened, "an audit")
+    assert report.clean, report.sentence()
+
+
+@pytest.mark.covers("E55")
+@pytest.mark.usefixtures("spark")
+def test_an_error_that_ends_a_job_names_what_it_was_and_the_offsets(make: Make) -> None:
+    """Memory is no fault of a message. The JVM lives on, and says so."""
+    sql = "SELECT *, size(array_repeat(s, int(at))) AS made FROM messages"
+    play = make(orders(), transform={"sql": sql, "fields": {"made": "integer"}})
+    send(play, values([("", 2**31 - 100, "x")]))
+    with pytest.raises(ProcessingFailed) as ended:
+        play.ingest()
+    assert f"{play.topics[0]}/0 [0, 2)" in str(ended.value)
+    assert "A Spark task had too little memory: " in str(ended.value)
+
+
+def test_null_and_a_text_that_is_called_like_its_folder(make: Make, spark: SparkSession) -> None:
+    play = make(orders({"type": "parquet", "folder": "-", "partition_by": ["s"]}))
+    texts = [None, "__HIVE_DEFAULT_PARTITION__", "", "__hive_default_partition__", "NL", None]
+    send(play, (json.dumps({"at": number, "s": text}).encode() for number, text in enumerate(texts)))
+    (record,) = play.ingest()
+    (sink,) = record.receipt.sinks if record.receipt else ()
+    found = spark.read.parquet(sink.place["folder"]).select("at", field("s"), "by_s").orderBy("at").collect()
+    assert [row["s"] for row in found] == texts
+    assert [row["by_s"] for row in found] == [
+        None,
+        "%5F_HIVE_DEFAULT_PARTITION__",
+        None,
+        "%5F_hive_default_partition__",
+        "NL",
+        None,
+    ]
+    assert Path(sink.place["folder"].removeprefix("file://")).exists()

@@ -1,0 +1,111 @@
+"""Expressions of Spark's SQL that throw for some message, in a transform and in a check, and such messages."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tests.support.rows import GIVEN_BACK
+
+# An expression, and the fields `at` and `s` of a message.
+Throwing = tuple[str, int, str]
+
+_FAR = "+999999-01-01 00:00:00"
+_MOST, _MOST_INT = 2**63 - 1, 2**31 - 1
+_FORM = "'yyyy-MM-dd HH:mm:ss'"
+
+# Each with a message for which it throws.
+THROWING: list[Throwing] = [
+    # Java's own exceptions.
+    ("timestamp_millis(at)", _MOST, ""),
+    ("timestamp_seconds(at)", _MOST, ""),
+    (f"to_timestamp(s, {_FORM})", 0, _FAR),
+    (f"try_to_timestamp(s, {_FORM})", 0, _FAR),
+    (f"to_date(s, {_FORM})", 0, _FAR),
+    (f"unix_timestamp(s, {_FORM})", 0, _FAR),
+    ("timestamp_micros(at) + interval 300000 years", _MOST, ""),
+    ("timestamp_micros(at) + interval 1 day", _MOST, ""),
+    ("date_trunc('year', timestamp_micros(-at))", _MOST, ""),
+    ("sequence(0L, at)", _MOST, ""),
+    ("xpath_string(s, 'a/b')", 0, "<a><b>"),
+    ("format_string(s, 1)", 0, "%z"),
+    ("rlike(s, s)", 0, "("),
+    ("timestampadd(YEAR, int(at), timestamp_micros(0))", _MOST_INT, ""),
+    # Spark's, of any state.
+    ("parse_json(s)", 0, "{"),
+    ("to_number(s, '999')", 0, "x"),
+    ("decode(unhex('ff'), s)", 0, "nocharset"),
+    ("regexp_replace(s, '^.', s)", 0, "$9"),
+    ("from_utc_timestamp(timestamp_micros(0), s)", 0, "Mars/Base"),
+    ("date_format(timestamp_micros(0), s)", 0, "QQQQQQQ"),
+    ("from_json(s, 'a int', map('mode', 'FAILFAST'))", 0, "{"),
+    ("map_from_entries(array(struct(s, 1), struct(s, 2)))", 0, "x"),
+    ("str_to_map(s)", 0, "a:1,a:2"),
+    ("aes_decrypt(unhex(s), 'abcdefghijklmnop')", 0, "00"),
+    ("url_decode(s)", 0, "%zz"),
+    ("parse_url(s, 'HOST')", 0, "http://[x"),
+    ("from_csv(s, 'a int', map('mode', 'FAILFAST'))", 0, "x"),
+    ("reflect('java.lang.Integer', 'parseInt', s)", 0, "x"),
+    ("make_timestamp(int(at), 1, 1, 0, 0, 0)", 999_999, ""),
+    ("make_date(int(at), 1, 1)", _MOST_INT, ""),
+    ("make_dt_interval(int(at))", _MOST_INT, ""),
+    ("element_at(array(1), int(at))", 0, ""),
+    ("array(1)[at]", 7, ""),
+    ("raise_error(s)", 0, "No space left on device"),
+    ("int(s)", 0, "java.lang.OutOfMemoryError: Java heap space"),
+    ("1 div at", 0, ""),
+]
+# What needs more of a stack than a task has: the JVM has to live on.
+TOO_DEEP: list[Throwing] = [
+    ("rlike(s, '(a|b)*c')", 0, "ab" * 40_000),
+]
+# What makes another expression of one.
+_WITHIN = (
+    "{}",
+    "coalesce({}, NULL)",
+    "array({})",
+    "struct({} AS a, s AS b)",
+    "if(at IS NULL, NULL, {})",
+    "transform(array(at), x -> {})",
+    "filter(array(1, 2), x -> ({}) IS NOT NULL)",
+    "named_struct('a', array({})).a[0]",
+    "nvl2({}, 1, 2)",
+)
+
+SCHEME = {"type": "json", "fields": {"which": "integer", "at": "integer", "s": "string"}}
+
+
+def drawn(seed: int, number: int) -> list[Throwing]:
+    """So many expressions that are made of throwing ones."""
+    chance = random.Random(seed)
+    found = []
+    for _ in range(number):
+        sql, at, text = chance.choice(THROWING)
+        for _ in range(chance.randrange(3)):
+            sql = chance.choice(_WITHIN).format(sql)
+        found.append((sql, at, text))
+    return found
+
+
+def values(given: Sequence[Throwing]) -> Iterator[bytes]:
+    """For each expression one message, and after each a neighbour that no expression sees."""
+    for number, (_, at, text) in enumerate(given):
+        yield json.dumps({"which": number, "at": at, "s": text}).encode()
+        yield json.dumps({"which": -1, "at": 1, "s": "x"}).encode()
+
+
+def transform(given: Sequence[Throwing]) -> dict[str, Any]:
+    """A transform that computes each expression for its own message alone."""
+    cases = " ".join(f"WHEN which = {number} THEN length(string({sql}))" for number, (sql, *_) in enumerate(given))
+    sql = f"SELECT {GIVEN_BACK}, CASE {cases} END AS made FROM messages"
+    return {"sql": sql, "fields": {"made": "integer"}}
+
+
+def checks(given: Sequence[Throwing]) -> list[dict[str, str]]:
+    """A check for each of them, of its own message. Without Spark's errors for data, some expressions are null."""
+    return [
+        {"invalid_when": f"which = {number} AND string({sql}) IS NULL", "reason": "it is null, and not an error"}
+        for number, (sql, *_) in enumerate(given)
+    ]
