@@ -16,7 +16,7 @@ from tests.support.oracle import CDN, ORDERS, Fields, Place
 from tests.support.playground import RAW, Make, Playground
 from tidemark.audit.comparison import MOST_EXAMPLES, NOT_GIVEN_NOW, WAS_NOT_GIVEN, PlaceComparison, ReplayComparison
 from tidemark.commit.protocol import Step
-from tidemark.errors import ClaimOverlap, Conflict, LaneClosed, OffsetsOutOfRange, WrongUse
+from tidemark.errors import AnotherRequest, ClaimOverlap, OffsetsOutOfRange, WrongUse
 from tidemark.ledger.records import INGEST, LaneKind, LaneState
 from tidemark.ledger.register import close_lane
 from tidemark.offsets.coordinates import Named, parse_records
@@ -353,7 +353,7 @@ def test_a_lane_takes_only_what_is_its_kind_and_nobody_elses(play: Playground) -
     assert caught.value.exit_code == 3
     # The same run finds its lane again; another selection under the same name is refused.
     assert lanes.open_selected(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 5)), "test") == lane
-    with pytest.raises(Conflict, match="is open already, for other offsets"):
+    with pytest.raises(AnotherRequest, match=r"run d of .* has begun with another request: selection was"):
         lanes.open_selected(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 4)), "test")
     # Given up, it is free for the other one.
     close_lane(opened.book, lane, because="a test")
@@ -381,7 +381,7 @@ def test_what_is_done_stays_done_when_it_is_tried_again(play: Playground) -> Non
 
     chosen = play.ranges(0, 0, (0, 3))
     replayed = play.select(LaneKind.REPLAY, chosen, run)
-    lane = lanes.open_selected(play.opened, LaneKind.REPLAY, run, chosen, "test")
+    lane = lanes.open_selected(play.opened, LaneKind.REPLAY, run, chosen, "a test")
     assert lanes.plan_lane(play.opened, lane, run) is None
     assert process_windows(play.opened, lane, 1, run) == replayed
     assert lanes.committed_before(play.opened, lane, run) == replayed
@@ -395,8 +395,8 @@ def test_a_closed_lane_is_never_used_again(play: Playground) -> None:
     play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 3)), run)
     lane = lanes.lane_name(LaneKind.REPLAY, run)
     assert play.head(lane).state == LaneState.CLOSED
-    with pytest.raises(LaneClosed):
-        lanes.open_selected(play.opened, LaneKind.REPLAY, run, play.ranges(0, 0, (0, 4)), "test")
+    with pytest.raises(AnotherRequest, match="selection was"):
+        lanes.open_selected(play.opened, LaneKind.REPLAY, run, play.ranges(0, 0, (0, 4)), "a test")
     # Its claim is released: another run may replay the same offsets.
     play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 3)))
     play.assert_exactly_what_was_read()
