@@ -21,42 +21,65 @@ from pydantic import BaseModel
 from starlette.applications import Starlette
 from starlette.routing import Match, Mount
 
+from tests.support import streams_in_memory
 from tests.support.known_streams import KnownStream, tables
+from tests.support.memory import TransactionalStore
 from tests.support.stream_text import MINIMAL
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
 from tests.support.timed_streams import Place, Timed, TimedKafka, minutes
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport, PlaceReport
+from tidemark.clients.connections import Connections
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import StaleLedger, Unreachable
 from tidemark.ledger.records import LaneKind
 from tidemark.runs import answers, lanes
 from tidemark.runs.auditing import audit_without_spark, store_report
+from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import ReplayRequest, checked
 from tidemark.runs.resolved import digest_of
 from tidemark.runs.selecting import select
 from tidemark.views.completeness import Span
 from tidemark.views.event_time import hour_name, progress
 from tidemark.views.fates import Fate
-from tidemark_plugin import viewing
+from tidemark_plugin import streams, viewing
 from tidemark_plugin.access import get_user
 from tidemark_plugin.app import build_app
 from tidemark_plugin.routes import messages as messages_routes
 from tidemark_plugin.routes import steering as steering_routes
-from tidemark_plugin.streams import Servers
 
 __all__ = ["tables"]
 
 pytestmark = [pytest.mark.usefixtures("airflow_home"), pytest.mark.filterwarnings("ignore")]
 
 
+@pytest.fixture(autouse=True, params=["hbase", "zookeeper"])
+def ledger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every test of the pages runs on both kinds of ledger: with another store, and with another connection."""
+    kind: str = request.param
+    if kind == "zookeeper":
+        monkeypatch.setattr(streams_in_memory, "MemoryStore", TransactionalStore)
+        monkeypatch.setattr(streams_in_memory, "LEDGER", "ledger: {type: zookeeper}\n")
+    return kind
+
+
+def opened_by_pages(monkeypatch: pytest.MonkeyPatch, made: StreamInMemory) -> None:
+    """The pages open the stream as they always do, with the connections that they ask Airflow for."""
+
+    def opened(path: Path, connections: Connections, **_: object) -> OpenStream:
+        return replace(made.opened, connections=connections)
+
+    monkeypatch.setattr(streams, "from_airflow", streams_in_memory.nowhere)
+    monkeypatch.setattr(streams, "open_stream", opened)
+
+
 @pytest.fixture
-def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: str) -> FastAPI:
     """The app, with a stream whose DAG Airflow does not know: so nobody may see it."""
     create_auth_manager()
     folder = tmp_path / "streams"
     folder.mkdir()
-    (folder / "orders.yaml").write_text(MINIMAL)
+    (folder / "orders.yaml").write_text(f"{MINIMAL}ledger: {{type: {ledger}}}\n")
     monkeypatch.setenv("TIDEMARK_STREAMS", str(folder))
     return build_app()
 
@@ -156,7 +179,7 @@ def test_what_is_asked_is_answered_with_exact_offsets(
     orders.ingest("orders__ingest/first")
     orders.ends((far + 1, far + 12), (0, 5))
     monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
-    monkeypatch.setattr(Servers, "open", lambda *_: orders.opened)
+    opened_by_pages(monkeypatch, orders)
 
     def asked(path: str) -> Any:
         answer = client.get(f"/api/streams/orders{path}")
@@ -204,7 +227,7 @@ def timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Timed:
     """What the pages ask: a ledger and a Kafka in memory, for somebody who may see the stream."""
     made = Timed(tmp_path, kafka=Looked(logs={}), text=TEXT)
     monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
-    monkeypatch.setattr(Servers, "open", lambda *_: made.opened)
+    opened_by_pages(monkeypatch, made)
     return made
 
 
@@ -408,7 +431,7 @@ def far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StreamInMemory:
     made.ingest("orders__ingest/first")
     made.ends((FAR, FAR + 12))
     monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
-    monkeypatch.setattr(Servers, "open", lambda *_: made.opened)
+    opened_by_pages(monkeypatch, made)
     return made
 
 
@@ -420,7 +443,7 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KnownStream:
     while made.ingest("orders__ingest/first") is not None:
         pass
     monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
-    monkeypatch.setattr(Servers, "open", lambda *_: made.opened)
+    opened_by_pages(monkeypatch, made)
     made.log.away = True
     monkeypatch.setattr(made.log, "topics", _away)
     return made

@@ -195,8 +195,14 @@ class _Kind(PlainSink):
         return world.results.rows_at(at, record.attempt.generation)
 
 
+def _dead_letter_table(opened: OpenStream) -> Rows:
+    # As the real one, it needs its connection.
+    opened.connections(opened.stream.dead_letters.hbase)
+    return _WORLDS[id(opened.book)].dead
+
+
 @pytest.fixture(autouse=True)
 def tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables of known streams, in the places of HBase's."""
-    monkeypatch.setattr(OpenStream, "dead_letter_table", lambda self: _WORLDS[id(self.book)].dead)
+    monkeypatch.setattr(OpenStream, "dead_letter_table", _dead_letter_table)
     monkeypatch.setattr(where, "kind_of", lambda type_: _Kind())
