@@ -126,7 +126,7 @@ BUGS = {
         "    offsets = {position.at: position.offset for position in head.abandoned.until} if head.abandoned else {}\n"
         "    for one in head.pending",
         "    offsets = {}\n    for one in head.pending",
-        "a row of an older attempt is left",
+        "a row of an older attempt is left|share an ordinal",
         likely=296,
     ),
     "no sweep of a window that was taken twice": Bug(

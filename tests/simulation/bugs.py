@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from tests.model import bugs as model
 from tests.model.planting import planted
 from tests.simulation.known import known
 from tests.simulation.playing import failure_of
@@ -16,6 +17,10 @@ from tests.simulation.steps import drawn
 
 PROTOCOL = "tidemark.commit.protocol"
 REGISTER = "tidemark.ledger.register"
+SINCE = "tidemark.runs.since_pin"
+WHOLE = "tidemark.runs.whole_windows"
+ERASE, SELECTED = "tidemark.cli.erasing", "tidemark.cli.selected"
+TABLE = "tidemark.sinks.aggregates.table"
 
 
 @dataclass(frozen=True)
@@ -27,54 +32,107 @@ class Bug:
     seed: int = 0
 
 
+def _of_the_model(name: str) -> Bug:
+    found = model.BUGS[name]
+    return Bug("r", ((found.module, found.old, found.new), *([found.more] if found.more is not None else [])))
+
+
 BUGS: dict[str, Bug] = {
+    "what is widened is not compared with what was counted": Bug(
+        "1",
+        (
+            (WHOLE, "return (added - held) | gone_by_now(opened, view, held, sinks)", "return added - held"),
+            (SINCE, "    check_widened(opened, lane, window, read, tallies)\n", ""),
+        ),
+    ),
+    "what is widened is compared at the request alone": Bug(
+        "1", ((SINCE, "    check_widened(opened, lane, window, read, tallies)\n", ""),)
+    ),
     "a run's name decides, not its request": Bug(
         "2",
         (
-            ("tidemark.cli.erasing", "if dry_run or not begun or EraseRequest.asks(values):", "if not begun:"),
-            ("tidemark.cli.selected", 'if values["dry_run"] or not begun or request.asks(values):', "if not begun:"),
+            (ERASE, "if dry_run or not begun or EraseRequest.asks(values):", "if not begun:"),
+            (SELECTED, 'if values["dry_run"] or not begun or request.asks(values):', "if not begun:"),
         ),
     ),
-    "an answer that was lost is taken for a success": Bug(
-        "r", (("tidemark.ledger.doubt", "            reason = str(problem)\n", "            return\n"),)
-    ),
-    "a dry run under the name of a run that has begun": Bug(
-        "2", (("tidemark.cli.selected", "        if asked.dry_run:\n", "        if asked.dry_run and not begun:\n"),)
+    "a dry run of a run that has begun reads": Bug(
+        "2", ((SELECTED, "        if asked.dry_run:\n", "        if asked.dry_run and not begun:\n"),)
     ),
     "a block is found by its first offset": Bug(
-        "3",
-        (
-            (
-                "tidemark.sinks.aggregates.table",
-                "        if not block & self.erased:\n",
-                "        if (at, start) not in self.erased:\n",
-            ),
-        ),
+        "3", ((TABLE, "        if not block & self.erased:\n", "        if (at, start) not in self.erased:\n"),)
     ),
     "an attempt that committed first writes on during an erasure": Bug(
         "3",
         (
             ("tidemark.commit.fence", "            self._check_not_erased(self._committed)\n", ""),
-            (
-                PROTOCOL,
-                "    since = erasures_since(book, book.covers(taken.pending.window)",
-                "    since = [] and (book.covers(taken.pending.window)",
-            ),
+            (PROTOCOL, "since = erasures_since(book, book.covers(", "since = [] and (book, book.covers("),
             (PROTOCOL, "        if one.record.receipt is not None or not (shared", "        if True or not (shared"),
         ),
     ),
-    "the isolation level changes, and the log seems cut": Bug(
+    "another isolation level makes a log seem cut": Bug(
         "4", (("tidemark.planning.checking", "min(logs[at].written, known", "min(logs[at].end, known"),)
+    ),
+    "a rebuilt register has no cuts": Bug(
+        "4", (("tidemark.ledger.rebuilding", "starts=one.starts if cut else ()))", "starts=()))"),)
+    ),
+    "totals beside an erasure are not read again": Bug(
+        "6", ((TABLE, "                if now.erasures != known.erasures:\n", "                if False:\n"),)
+    ),
+    "a plan looks at what counts for the offsets themselves": Bug(
+        "7",
+        (
+            (
+                "tidemark.runs.resolved",
+                "for name in asked.sinks or (None, *(one.name for one in opened.stream.sinks)):",
+                "for name in (None,):",
+            ),
+        ),
+    ),
+    "a plan takes a dead letter for a stored message": Bug(
+        "7",
+        (("tidemark.planning.estimating", "(counts & dead).count(at) if whole else 0", "0 if whole else 0"),),
+    ),
+    "a sweep hides what a restored ledger writes": Bug(
+        "9",
+        (
+            (
+                "tidemark.sinks.hbase.table",
+                "generation - 1 if for_good else self._newest_until(key, newest, now)",
+                "generation - 1",
+            ),
+        ),
     ),
     "an erasure is judged by what it only erases": Bug(
         "14",
         (
             (
-                "tidemark.runs.since_pin",
+                SINCE,
                 "for part in (read & RangeSet([one.as_range()])).hull():",
                 "for part in RangeSet([one.as_range()]).hull():",
             ),
         ),
+    ),
+    "a question that is refused once closes a lane": Bug(
+        "14",
+        (
+            (
+                "tidemark.runs.lanes",
+                '        raise type(problem)(f"{problem} {_kept(opened, lane)}") from problem\n',
+                '        raise type(problem)(f"{problem} {_freed(opened, lane, problem)}") from problem\n',
+            ),
+        ),
+    ),
+    "a sign of life from the future stops all others": Bug(
+        "14", ((PROTOCOL, "return now - at if at - now <= LEASE_MS else LEASE_MS", "return now - at"),)
+    ),
+    "a backup has heads of a topic that its register does not know": Bug(
+        "14", (("tidemark.ledger.backup", "        if now[1].topics == found[1].topics:\n", "        if True:\n"),)
+    ),
+    "attempts that have written nothing use up ordinals": Bug(
+        "14", ((PROTOCOL, "and not work.may_have_written:", "and False:"),)
+    ),
+    "one draw a day ahead stops all others": Bug(
+        "r", ((REGISTER, "            _check_not_ahead(book, now)\n", "            pass\n"),)
     ),
     "a key is looked for above a cut that nobody has met": Bug(
         "new",
@@ -98,6 +156,9 @@ BUGS: dict[str, Bug] = {
         ),
     ),
 }
+# Of those that the model of the ledger finds, what this simulation finds too.
+_OF_THE_MODEL: tuple[str, ...] = ()
+BUGS |= {name: _of_the_model(name) for name in _OF_THE_MODEL}
 
 
 @contextmanager

@@ -84,6 +84,12 @@ class Changes(Promises):
         super().__init__(oracle.world.ledger.network, results)
         self._oracle = oracle
 
+    def notes(self, coordinate: Coordinate, epoch: int) -> None:
+        """An attempt is about to write a row, in which no version has its ordinal."""
+        known = self.known[coordinate]
+        assert known.epoch in (None, epoch), f"the message at {coordinate} has changed its order epoch"
+        known.epoch = epoch
+
     def _is_there(self, coordinate: Coordinate, generation: int, why: str) -> None:
         place = TopicPartition(coordinate[0], coordinate[2], coordinate[1]), coordinate[3]
         read = self._oracle.world.read_by.get(generation, {}).get(place)
@@ -132,14 +138,18 @@ class Oracle:
     def asks(self, request: Request) -> None:
         self.requests.setdefault((request.kind, request.run), []).append(request)
 
-    def _writes_rows(self, messages: Mapping[Place, Message], attempt: Attempt) -> None:
+    def _writes_rows(self, messages: Mapping[Place, Message], attempt: Attempt, *, versions: bool) -> None:
         """An attempt is about to write rows: the promises know of them."""
         register = self.book.register()
         assert register is not None
         epochs = Epochs(register[1].topics)
         for (at, offset), one in messages.items():
             self.promises.keys[one.number] = one.key
-            self.promises.writes(_coordinate((at, offset)), attempt.generation, attempt.ordinal, epochs.of(at, offset))
+            coordinate, epoch = _coordinate((at, offset)), epochs.of(at, offset)
+            if versions:
+                self.promises.writes(coordinate, attempt.generation, attempt.ordinal, epoch)
+            else:
+                self.promises.notes(coordinate, epoch)
 
     def _row_stored(self, place: Place, generation: int) -> None:
         number = self.world.read_by[generation][place].number
@@ -150,7 +160,7 @@ class Oracle:
         self._follows = False
         self.world.told = lambda lane, seq, token, committed: None
         self.world.writes_rows, self.world.row_stored = (
-            (lambda messages, attempt: None),
+            (lambda messages, attempt, **_: None),
             (lambda place, generation: None),
         )
         self.world.hbase.hears = lambda table, row, column, newest: None
@@ -433,6 +443,15 @@ class Oracle:
         check(not wrong, f"the ledger is not whole: {wrong}")
         self._nothing_erased_is_left()
         self._coverage()
+        self._ordinals()
+
+    def _ordinals(self) -> None:
+        """There are some thousands for a stream's life: only attempts that have written rows use them up, and lanes."""
+        if not self._follows or LATEST not in self.expected:
+            return
+        used = max((one.record.attempt.ordinal for one in self.book.committed()), default=0)
+        most = len(self.world.wrote_ordinals) + len(self.lanes) + 1
+        check(used <= most, f"ordinal {used} is used, and {most - 1} attempts and lanes may have used one")
 
     def _nothing_erased_is_left(self) -> None:
         if not self.erased:

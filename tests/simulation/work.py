@@ -72,6 +72,8 @@ class Work:
         self._world, self._opened, self._lane = world, opened, lane
         self.progress = Shown()
         self.beat = lambda: None
+        # As SparkWork says it: whether rows may have the attempt's ordinal.
+        self.may_have_written = False
 
     def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
         self._window, self._covers, self._attempt = window, covers, attempt
@@ -146,7 +148,7 @@ class Work:
         self._world.gateway.repeated("write", lambda client: written(apply))
 
     def _store_rows(self) -> None:
-        self._world.writes_rows(self._good, self._attempt)
+        self._world.writes_rows(self._good, self._attempt, versions=False)
         mark = self._mark()
         cells = []
         for place, one in self._good.items():
@@ -196,6 +198,9 @@ class Work:
     def _store_latest(self) -> None:
         register = self._opened.book.register()
         assert register is not None
+        self.may_have_written = True
+        self._world.wrote_ordinals.add(self._attempt.generation)
+        self._world.writes_rows(self._good, self._attempt, versions=True)
         epochs, attempt = Epochs(register[1].topics), self._attempt
         mark = Mark(attempt.generation, 0, self._lane, self._window.seq)
         for place, one in self._good.items():

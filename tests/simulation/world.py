@@ -24,7 +24,6 @@ from tidemark.clients.hbase.thrift2 import Gateway2
 from tidemark.commit import fence
 from tidemark.ledger import doubt, selections
 from tidemark.ledger.book import Book
-from tidemark.ledger.records import Attempt
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import discovery
 from tidemark.runs.open_stream import OpenStream
@@ -87,7 +86,9 @@ class World:
         # By generation: what its attempt has read. By cell: of which messages it was made.
         self.read_by: dict[int, dict[Place, Message]] = {}
         self.made_of: dict[tuple[str, bytes, bytes, int], frozenset[Place]] = {}
-        self.writes_rows: Callable[[Mapping[Place, Message], Attempt], None] = lambda messages, attempt: None
+        # The attempts whose rows have their ordinals.
+        self.wrote_ordinals: set[int] = set()
+        self.writes_rows: Callable[..., None] = lambda messages, attempt, *, versions: None
         self.found_by_key: Callable[[int, frozenset[Place]], None] = lambda key, places: None
         self.told: Callable[[str, int, str, bool], None] = lambda lane, seq, token, committed: None
         self.accepts: Callable[[Any, RangeSet], None] = lambda request, selection: None
