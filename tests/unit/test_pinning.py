@@ -228,7 +228,7 @@ def test_a_log_is_cut_again_before_anything_of_it_is_read(stream: Stream) -> Non
 @pytest.mark.covers("E20")
 def test_a_topic_is_recreated_before_the_ingest_begins(stream: Stream) -> None:
     """The ledger has learned of it, and the run that began the stream died then."""
-    discovery.known_now(stream.opened, ("logs",))
+    discovery.known_now(stream.opened, ("logs",), learn=True)
     stream.log.topic_id = "B"
     (record,) = stream.ingest("run 1")
     assert [(one.incarnation, one.start, one.until) for one in record.window.ranges] == [(2, 0, 1000), (2, 0, 1000)]

@@ -41,10 +41,11 @@ def topics_now(opened: OpenStream) -> tuple[str, ...]:
     return found
 
 
-def known_now(opened: OpenStream, topics: tuple[str, ...], *, learn: bool = True) -> Known:
+def known_now(opened: OpenStream, topics: tuple[str, ...], *, learn: bool) -> Known:
     """What Kafka says about these topics, and their incarnations in the ledger.
 
-    New topics are entered in the ledger. Without `learn`, they only get the number that they would have there.
+    With `learn`, new topics are entered in the ledger. Without, they only get the number that they would have there: for
+    whoever asks and plans. Only what pins a window learns.
     """
     logs = opened.log.topics(topics, opened.stream.source.isolation)
     found = opened.book.register()
@@ -89,7 +90,7 @@ def note_partitions(opened: OpenStream, known: Known, ingest: Head | None) -> No
     change_topics(opened.book, lambda topics: ordering.noted(topics, ends, now))
 
 
-def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: bool = True) -> Known:
+def known_to_ingest(opened: OpenStream, request: Request, head: Head, *, learn: bool) -> Known:
     """As `known_now`, for the lane's positions: also finds logs that were cut, and accepts the changes that a policy accepts.
 
     Without `learn` the ledger stays as it is, and the answer is as if it had been changed.

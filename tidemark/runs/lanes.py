@@ -154,7 +154,7 @@ def open_transactions(opened: OpenStream) -> tuple[OpenTransaction, ...]:
 
 def _first_positions(opened: OpenStream, asked: Request) -> tuple[Position, ...]:
     """Where the ingest begins, in topics that may have changed since the ledger learned of them."""
-    known = known_to_ingest(opened, asked, _nothing_read(opened))
+    known = known_to_ingest(opened, asked, _nothing_read(opened), learn=True)
     return _start_positions(opened, known, asked.topics)
 
 
@@ -474,7 +474,7 @@ def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref
 
     def plan(head: Head) -> tuple[Window | None, Known]:
         # An erasure that reads nothing asks Kafka nothing.
-        ingest, known = opened.book.head(INGEST), known_now(opened, topics) if topics else Known({}, {})
+        ingest, known = opened.book.head(INGEST), known_now(opened, topics, learn=True) if topics else Known({}, {})
         known = with_epoch_ends(opened, known, ingest.head) if ingest and topics else known
         sizes = sized(opened, known, asked)
         try:
@@ -574,7 +574,7 @@ def everything_from_the_start(opened: OpenStream, view: View | None = None) -> R
     """The offsets from `start` on that windows have read and Kafka still holds. Ignores the stored positions."""
     view = view or opened.book.view()
     topics = topics_now(opened)
-    known = known_now(opened, topics)
+    known = known_now(opened, topics, learn=False)
     start = _start_positions(opened, known, topics)
     above = RangeSet(OffsetRange(one.at, one.offset, MAX_OFFSET) for one in start)
     return planner.offsets_within(known, above) & view.authority.covered()
@@ -583,7 +583,7 @@ def everything_from_the_start(opened: OpenStream, view: View | None = None) -> R
 def before_the_first_window(opened: OpenStream, view: View | None = None) -> RangeSet:
     """The offsets below the ingest's beginning that Kafka still holds and no lane has covered."""
     view = view or opened.book.view()
-    known = known_now(opened, topics_now(opened))
+    known = known_now(opened, topics_now(opened), learn=False)
     if INGEST not in view.heads:
         raise WrongUse(f"{opened.book.stream} has no ingest lane yet: run the ingest once first")
     return planner.offsets_within(known, view.below) - view.authority.covered()
