@@ -62,9 +62,6 @@ class _OfStream(BaseModel):
     stream: str
     description: str | None
     status: Status | None
-    # None while the page has not read the history.
-    holes: list[str] | None
-    more_holes: int
     missing_topics: list[str]
     retention_alarms: list[str]
     retention_headroom: str | None
@@ -172,6 +169,9 @@ class NewestWindow(BaseModel):
 class Stream(_OfStream):
     """`more_partitions` counts those that are not among `partitions`."""
 
+    # None while the page has not read the history.
+    holes: list[str] | None
+    more_holes: int
     sinks: list[Named]
     latency: Latency
     partitions: list[PartitionNow]
