@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 from pyspark.sql import functions as F
@@ -52,7 +53,7 @@ def large_records(bench: Workbench) -> Pairs:
     """Random bytes, which no compression makes small."""
     large = _random(bench, LARGE, _LARGE_BYTES)
     small = _random(bench, LARGE * _LARGE_BYTES // _SMALL_BYTES, _SMALL_BYTES)
-    raw = {"scheme": {"type": "raw"}, "checks": []}
+    raw: dict[str, Any] = {"scheme": {"type": "raw"}, "checks": []}
     return in_pairs(
         1,
         lambda: _peak(bench, bench.stream(large, _PARQUET, **raw), LARGE),

@@ -16,9 +16,9 @@ import yaml
 from tests.support.registry import LOGIN, PASSWORD, Answers, Misbehaviour, drip, redirect, serving
 from tests.support.servers import free_ports
 from tidemark.clients.connections import Connection, registry_endpoint
+from tidemark.clients.registry_answers import Refused
 from tidemark.clients.schema_registry import SchemaRegistry
 from tidemark.errors import InvalidStreamFile, TidemarkError, Unreachable, WrongUse
-from tidemark.schemes.avro_schema import Refused
 from tidemark.streams.loading import load
 
 INSECURE = {"allow_insecure": True}

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import httpx
 
 from tidemark.clients.connections import RegistryEndpoint
+from tidemark.clients.registry_answers import Refused
 from tidemark.errors import Unreachable, WrongUse
-from tidemark.schemes.avro_schema import Refused
 
 Answer = TypeVar("Answer")
 

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tidemark.schemes.json_depth import TOO_DEEP, too_deep
-
-
-@dataclass(frozen=True)
-class Refused:
-    """A schema of a registry that is not read, and why: what was written with it becomes dead letters."""
-
-    why: str
 
 
 def record_fields(schema: str) -> list[str]:

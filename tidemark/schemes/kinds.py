@@ -25,8 +25,9 @@ from pydantic import (
     model_validator,
 )
 
+from tidemark.clients.registry_answers import Refused
 from tidemark.functions.types import FieldType
-from tidemark.schemes.avro_schema import Refused, record_fields, schema_text
+from tidemark.schemes.avro_schema import record_fields, schema_text
 from tidemark.schemes.ddl import Member, Type, schema_of
 from tidemark.schemes.parts import ConnectionName, FieldName, FunctionName, Items, Part, Table
 from tidemark.schemes.time_forms import TimeForm

@@ -16,10 +16,10 @@ from typing import Any
 
 from tidemark.clients.connections import Connections, registry_endpoint
 from tidemark.clients.kafka.slots import Message
+from tidemark.clients.registry_answers import Refused
 from tidemark.clients.schema_registry import SchemaRegistry
 from tidemark.errors import TidemarkError
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.schemes.avro_schema import Refused
 from tidemark.schemes.json_depth import TOO_DEEP, too_deep
 from tidemark.schemes.kinds import (
     UNKNOWN,

@@ -236,7 +236,7 @@ def _most_dead_letters(view: View, covered: RangeSet) -> int:
 def _in_kafka(opened: OpenStream, covered: RangeSet) -> RangeSet:
     """The covered offsets that Kafka still holds, in the incarnations that it holds."""
     topics = tuple(sorted({at.topic for at in covered.partitions}))
-    return planner.offsets_within(discovery.known_now(opened, topics), covered) if topics else RangeSet()
+    return planner.offsets_within(discovery.known_now(opened, topics, learn=False), covered) if topics else RangeSet()
 
 
 def _places(

@@ -15,8 +15,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.avro.functions import from_avro
 
+from tidemark.clients.registry_answers import Refused
 from tidemark.errors import WrongUse
-from tidemark.schemes.avro_schema import Refused, record, record_fields
+from tidemark.schemes.avro_schema import record, record_fields
 from tidemark.schemes.kinds import AvroScheme, Fields
 from tidemark_spark.columns import REASON, VALUE
 from tidemark_spark.schemes.fields import ACCEPTED, SPARK_TYPES

@@ -1,0 +1,12 @@
+"""What a schema registry answers of a schema that is not read. Loads nothing: stream files are read with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A schema of a registry that is not read, and why: what was written with it becomes dead letters."""
+
+    why: str
