@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.support.counted_streams import CountedStream
@@ -60,8 +60,24 @@ def replayed(made: CountedStream, wanted: RangeSet, run: str = "run", **more: ob
     return worked_off(made, lane, run)
 
 
-def erasure(made: CountedStream, wanted: RangeSet) -> str:
-    return erasing.open_erasure(made.opened, "run", erasing.choose(made.opened, wanted), "request 4711", People("ann"))
+def erasure(made: CountedStream, wanted: RangeSet, run: str = "run") -> str:
+    return erasing.open_erasure(made.opened, run, erasing.choose(made.opened, wanted), "request 4711", People("ann"))
+
+
+def opened_for(made: CountedStream, wanted: RangeSet, run: str, *, erases: bool) -> str:
+    if erases:
+        return erasure(made, wanted, run)
+    return lanes.open_selected(made.opened, LaneKind.REPLAY, run, wanted, "a test")
+
+
+def read_all(made: CountedStream, lane: str, run: str, *, erases: bool) -> None:
+    """Work off a lane of one window."""
+    if erases:
+        pending = erasing.erase_without_spark(made.opened, lane, run)
+    else:
+        pending = lanes.plan_lane(made.opened, lane, run)
+    if pending is not None:
+        made.process(lane, run)
 
 
 def replay(records: str, **more: object) -> ReplayRequest:
@@ -228,6 +244,7 @@ def test_lanes_note_what_was_named_and_a_retry_finds_it(tmp_path: Path) -> None:
     lost=st.sets(st.integers(0, 29), max_size=10),
     first=st.sets(st.integers(0, 29), max_size=4),
     named=st.sets(st.integers(0, 29), min_size=1, max_size=4),
+    first_erases=st.booleans(),
     erases=st.booleans(),
     early=st.booleans(),
 )
@@ -239,12 +256,13 @@ def test_no_message_is_lost_that_nobody_named_and_none_is_refused_without_need(
     lost: set[int],
     first: set[int],
     named: set[int],
+    first_erases: bool,
     erases: bool,
     early: bool,
 ) -> None:
     """`early`: the messages go before the request, and the topic's settings say so. Otherwise before the read.
 
-    `first`: what an earlier replay has named, when half of the messages were gone.
+    `first`: what an earlier replay or erasure has named, when half of the messages were gone.
     """
 
     def some(numbers: set[int]) -> RangeSet:
@@ -253,12 +271,16 @@ def test_no_message_is_lost_that_nobody_named_and_none_is_refused_without_need(
     made = made_in(tmp_path_factory.mktemp("counted"), [10, 30], block=block, size=size, marks=some(marks))
     half = {one for one in lost if one % 2}
     if first:
-        wide = lanes.open_selected(made.opened, LaneKind.REPLAY, "first", some(first), "a test")
+        wide = opened_for(made, some(first), "first", erases=first_erases)
         made.kafka.empty |= some(half)
         try:
-            worked_off(made, wide, "first")
+            read_all(made, wide, "first", erases=first_erases)
+            lanes.finish(made.opened, wide)
         except SourceChanged:
             steering.cancel(made.opened, wide, "it cannot go on")
+        else:
+            named -= first if first_erases else set()
+            assume(named)
     # What each offset's results are made of now: whatever the newest window has read.
     results = {
         one
@@ -272,18 +294,9 @@ def test_no_message_is_lost_that_nobody_named_and_none_is_refused_without_need(
         made.kafka.compact = {"orders"}
     refused, refusal = False, OffsetsOutOfRange if early else SourceChanged
     try:
-        lane = (
-            erasure(made, some(named))
-            if erases
-            else lanes.open_selected(made.opened, LaneKind.REPLAY, "run", some(named), "a test")
-        )
+        lane = opened_for(made, some(named), "run", erases=erases)
         made.kafka.empty |= gone
-        if (
-            erasing.erase_without_spark(made.opened, lane, "run")
-            if erases
-            else lanes.plan_lane(made.opened, lane, "run")
-        ):
-            made.process(lane, "run")
+        read_all(made, lane, "run", erases=erases)
     except refusal:
         refused = True
     units = [range(10), range(10, 30)]
@@ -292,3 +305,22 @@ def test_no_message_is_lost_that_nobody_named_and_none_is_refused_without_need(
         units = [range(start, start + width) for start in range(0, 30, width)]
     read_again = {one for unit in units if named & set(unit) for one in unit} - named
     assert refused == bool(read_again & results & lost)
+
+
+@pytest.mark.covers("N34")
+@pytest.mark.parametrize("size", [None, 10])
+@pytest.mark.parametrize("early", [True, False])
+def test_what_a_window_has_erased_makes_up_for_nothing(tmp_path: Path, size: int | None, early: bool) -> None:
+    """Kafka still has the message that an earlier window has erased and not counted; another one of its block is gone."""
+    made = made_in(tmp_path, [20], size=size)
+    worked_off(made, erasure(made, offsets((0, 15, 16))))
+    if early:
+        compact(made, (0, 13, 14))
+        with pytest.raises(OffsetsOutOfRange, match=r"orders/0 \[13, 14\)"):
+            lanes.open_selected(made.opened, LaneKind.REPLAY, "run", offsets((0, 17, 18)), "bug 17")
+        return
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "run", offsets((0, 17, 18)), "bug 17")
+    assert lanes.plan_lane(made.opened, lane, "run") is not None
+    compact(made, (0, 13, 14))
+    with pytest.raises(SourceChanged, match=r"orders/0 \[13, 14\)"):
+        made.process(lane, "run")

@@ -137,7 +137,8 @@ def _counted(opened: OpenStream, window: Committed, offsets: RangeSet) -> Iterat
     blocks = opened.book.blocks(record)
     by_block = {one.at: one.blocks for one in blocks.partitions} if blocks is not None else {}
     for at in offsets.partitions:
-        here = window.covers.only([at])
+        # It has counted nothing of what it has erased, and Kafka may still have that.
+        here = (window.covers - window.erased).only([at])
         tally = tallies.get(at)
         if tally is None:
             # It has read nothing there.
