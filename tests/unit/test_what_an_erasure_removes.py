@@ -285,6 +285,7 @@ class Lake:
         self.stream.opened = replace(self.stream.opened, sweeper=SinkSweeper(self.stream.opened.connections))
         self.dies = False
         self.lane = ""
+        self.name = "lake"
 
     def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
         self._window, self._covers = window, covers
@@ -305,7 +306,7 @@ class Lake:
         path = Path(folder.removeprefix("file://"))
         path.mkdir(parents=True)
         pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path / "part-0.parquet")
-        return SinkReceipt(name="lake", type="parquet", place={"base": self.base, "folder": folder})
+        return SinkReceipt(name=self.name, type="parquet", place={"base": self.base, "folder": folder})
 
     def verify(self) -> Receipt:
         return receipt(self._place)
@@ -401,3 +402,26 @@ def test_a_compaction_removes_what_attempts_have_left(tmp_path: Path) -> None:
         [*(one for one in left if one.startswith("lane=ingest/seq=000000001")), later, of_nobody]
     )
     assert len(left) == 3
+
+
+@pytest.mark.covers("N27")
+def test_a_sink_that_has_got_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes below the same folder: what counts there under either name is named, and none of it is left by nobody."""
+    made = Lake(tmp_path)
+    made.ingest()
+    made.name = "pond"
+    path = tmp_path / "orders.yaml"
+    path.write_text(path.read_text().replace("name: lake", "name: pond"))
+    made.stream.opened = replace(made.stream.opened, file=load(path))
+    opened = made.stream.opened
+    lane = lanes.open_selected(opened, LaneKind.REPLAY, "fill", offsets((0, 0, 10)), "fill the pond")
+    lanes.plan_lane(opened, lane, "fill")
+    made.work(lane, "fill")
+    lanes.finish(opened, lane)
+    made.erase(monkeypatch)
+    said = {one.name: one.remains for one in erasing.remaining(opened, offsets((0, 5, 6))) if one.type == "parquet"}
+    until = "hold it until: tidemark compact orders --write"
+    assert said == {
+        "lake": f"no reader of Tidemark shows it; files of ingest/1 {until}",
+        "pond": f"no reader of Tidemark shows it; files of {lane}/1 {until}",
+    }

@@ -251,10 +251,13 @@ class SinkReceipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 def each_place(places: Iterable[SinkReceipt]) -> tuple[SinkReceipt, ...]:
-    """The places of several attempts. Those that differ only in an attempt's own folder are one: the first of them."""
+    """The places of several attempts. Those that differ only in an attempt's own folder are one: the first of them.
+
+    A sink that was given another name is another place: what it has written is found by its name.
+    """
     found: dict[tuple[object, ...], SinkReceipt] = {}
     for one in places:
-        found.setdefault((one.type, *sorted(item for item in one.place.items() if item[0] != "folder")), one)
+        found.setdefault((one.name, one.type, *sorted(item for item in one.place.items() if item[0] != "folder")), one)
     return tuple(found.values())
 
 

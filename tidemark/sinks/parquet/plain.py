@@ -77,6 +77,8 @@ class PlainParquet(PlainSink):
     def _left_beside(self, opened: Opened, sink: str, wanted: RangeSet, named: set[str]) -> Iterator[str]:
         """The folders with erased rows that no window names: of attempts without a commit or receipt, and of compactions.
 
+        Windows of a sink with another name, below the same base, name theirs: the name may have changed.
+
         An erasure that is still to come removes those of dead attempts.
         """
         from tidemark.sinks.parquet import files, folders
@@ -86,6 +88,12 @@ class PlainParquet(PlainSink):
             return
         standing = written[0].standing
         gone = wanted & erased_of(standing.windows)
+        named |= {
+            folders.path_of(place.place["folder"])
+            for window in standing.windows
+            for place in window.record.places
+            if place.type == TYPE and place.name != sink
+        }
         made = compactions.of_all_sinks(opened.book)
         named |= {folders.path_of(one.folder) for value in made for one in value.folders}
         compacting = {value.claim.generation for value in made if value.claim is not None}
