@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +22,7 @@ from tidemark.commit import protocol
 from tidemark.commit.fence import HeadFence
 from tidemark.commit.protocol import Fence, Listener, Run
 from tidemark.errors import Fenced, HeldByAnother
+from tidemark.ledger.book import head_key
 from tidemark.ledger.erased import Written
 from tidemark.ledger.records import (
     INGEST,
@@ -32,6 +35,7 @@ from tidemark.ledger.records import (
     Window,
 )
 from tidemark.ledger.register import note_places
+from tidemark.ledger.store import Key
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing, lanes, steering
 from tidemark.sinks.first_reads import Block
@@ -112,6 +116,47 @@ def test_an_erasure_leaves_what_may_still_be_committed(tmp_path: Path, monkeypat
     assert (made.left_of(3), len(made.left_of(7))) == ({}, 1)
     protocol.commit(book, taken, work.verify())
     assert len(made.left_of(7)) == 1
+
+
+@pytest.mark.parametrize("block", [None, 10])
+def test_an_attempt_that_draws_before_an_erasure_and_takes_its_window_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: Block
+) -> None:
+    """Its generation is lower than that of the erasure, which has seen it in no head. It commits, and its rows count."""
+    made = Sums(tmp_path, monkeypatch, block, lambda _: key_of(0))
+    made.ingest(5)
+    made.stream.ends((0, 10))
+    book = made.stream.opened.book
+    pending = lanes.plan_ingest(made.stream.opened, "run 10")
+    assert pending is not None
+    drawn, scanned, written = Event(), Event(), Event()
+
+    def sleep(key: Key) -> None:
+        if key == head_key(INGEST):
+            drawn.set()
+            assert scanned.wait(60)
+
+    def scan() -> None:
+        scanned.set()
+        assert written.wait(60)
+
+    def attempt() -> int:
+        taken = protocol.take(book, INGEST, 2, Run("run 10", "v", "d"))
+        work = Contributions(made, INGEST)
+        work.read(pending.window, book.covers(pending.window), taken.attempt, None)  # type: ignore[arg-type]
+        work.store(taken.attempt, None, protocol.nobody)  # type: ignore[arg-type]
+        written.set()
+        return protocol.commit(book, taken, work.verify()).attempt.generation
+
+    made.stream.store.before_swap = sleep
+    with ThreadPoolExecutor(1) as beside:
+        going_on = beside.submit(attempt)
+        assert drawn.wait(60)
+        made.cells.between = scan
+        made.erase(3)
+        generation = going_on.result()
+    assert generation < book.committed()[0].generation
+    assert [generation] in made.left_of(0).values()
 
 
 def test_what_is_written_after_a_wrong_clock_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,9 @@ class Standing:
     """The committed windows at a moment, and the generations of the attempts that held a pending window then."""
 
     windows: tuple[Committed, ...]
-    at_work: frozenset[int] = frozenset()
+    at_work: frozenset[int]
+    # As it is when this is called.
+    again: Callable[[], Standing] = field(compare=False, repr=False)
 
     @cached_property
     def _alive(self) -> frozenset[int]:
@@ -345,7 +347,7 @@ class Book:
         pending = (stored.head.pending for stored in heads.values())
         attempts = (one.attempt for one in pending if one is not None)
         at_work = frozenset(one.generation for one in attempts if one is not None)
-        return Standing(tuple(self._committed(heads)), at_work)
+        return Standing(tuple(self._committed(heads)), at_work, self.standing)
 
     def _committed(self, heads: Mapping[str, Stored]) -> list[Committed]:
         # The history has every window of a closed lane.

@@ -290,7 +290,19 @@ class MadeOfErased:
     def __call__(self, name: bytes, newest: int) -> int | None:
         until, of_nobody = self._until(name)
         # An attempt that still works may come to count.
-        return newest if of_nobody and self.standing.is_dead(newest, self.generation) else until
+        return newest if of_nobody and self._is_dead(newest) else until
+
+    @cached_property
+    def _is_dead(self) -> Callable[[int], bool]:
+        return cache(self._never_counts)
+
+    def _never_counts(self, generation: int) -> bool:
+        """Look at the ledger again once a cell was seen: an attempt is in its head before it writes, and may be slow to be.
+
+        It may have drawn its generation before the erasure, and have taken its window after the ledger was read.
+        """
+        dead = self.standing.is_dead(generation, self.generation)
+        return dead and self.standing.again().is_dead(generation, self.generation)
 
     @cached_property
     def _first(self) -> FirstWindows:
