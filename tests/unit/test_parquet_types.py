@@ -46,6 +46,18 @@ def test_a_field_of_another_type_is_refused(base: str, name: str) -> None:
     assert types.check(base, {}) == {**FIELDS, "more": "integer"}
 
 
+def test_a_field_renamed_in_case_alone_is_refused(base: str) -> None:
+    """Spark would read the older files' column as the new field, by its new type, and Arrow would read two fields."""
+    types.keep(base, FIELDS)
+    kinds: tuple[FieldType, ...] = ("integer", "string")
+    for kind in kinds:
+        with pytest.raises(WrongUse, match="has the field id, and the stream file now names it ID"):
+            types.keep(base, {"ID": kind})
+        with pytest.raises(WrongUse, match="Keep the name id"):
+            types.check(base, {"ID": kind, "s": "string"})
+    assert types.check(base, FIELDS) == FIELDS
+
+
 @pytest.mark.parametrize("int96", [False, True])
 def test_files_of_earlier_versions_say_their_types(base: str, int96: bool) -> None:
     assert types.check(base, FIELDS) == {}

@@ -34,12 +34,21 @@ def keep(base: str, fields: Mapping[str, FieldType]) -> None:
 
 
 def check(base: str, fields: Mapping[str, FieldType]) -> dict[str, str]:
-    """The types of all fields that the files have. Raises WrongUse for a field that now has another type."""
+    """The types of all fields that the files have.
+
+    Raises WrongUse for a field that now has another type, or a name that differs in case alone: Spark takes the two for one.
+    """
     with folders.opened(base) as (filesystem, path):
         found = filesystem.get_file_info(fs.FileSelector(f"{path}/{_NOTES}", allow_not_found=True))
         names = [one.base_name.rpartition(".") for one in found]
         known = {name: kind for name, _, kind in names} if names else _of_newest(filesystem, path)
+    in_small = {name.lower(): name for name in known}
     for name, kind in fields.items():
+        if name not in known and (old := in_small.get(name.lower())) is not None:
+            raise WrongUse(
+                f"{base} has the field {old}, and the stream file now names it {name}: for Spark both are one column. Keep "
+                f"the name {old}, or name another folder"
+            )
         if known.get(name, kind) != kind:
             raise WrongUse(
                 f"{base} has the field {name} as {known[name]}, and the stream file now has it as {kind}: name another "
