@@ -8,7 +8,7 @@ import sys
 import time
 from collections import Counter
 
-from tests.simulation.bugs import BUGS, first_seed
+from tests.simulation.bugs import PLANTED, first_seed
 from tests.simulation.kept import keep, kept
 from tests.simulation.known import known
 from tests.simulation.playing import Failure, failure_of, shortened, stage
@@ -68,7 +68,7 @@ def _told(whose: str, program: Program, failure: Failure, kinds: Counter[str]) -
 
 def _find_bugs(seeds: int) -> int:
     lost = 0
-    for name, bug in BUGS.items():
+    for name, bug in PLANTED.items():
         found = first_seed(bug, range(1, seeds + 1))
         lost += found is None
         print(f"{name}: {'not found' if found is None else f'seed {found[0]}: {found[1]}'}", flush=True)

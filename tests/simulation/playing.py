@@ -108,7 +108,7 @@ class Play:
     def _of_kafka(self, step: Step) -> Callable[[], object] | None:
         kafka, a, b = self.world.kafka, step.a, step.b
         found: dict[str, Callable[[], object]] = {
-            "produce": lambda: kafka.produce(1 + a % 9, a + b, bad=b == 5),
+            "produce": lambda: kafka.produce(1 + a % 9, a + b, bad=b >= 4),
             "begin": lambda: kafka.begin(1 + a % 5, a + b),
             "commit": lambda: kafka.end(a, commit=True),
             "abort": lambda: kafka.end(a, commit=False),

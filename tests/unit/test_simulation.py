@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.simulation.bugs import BUGS, first_seed
+from services.site import REPOSITORY
+from tests.simulation.bugs import BUGS, PLANTED, first_seed
 from tests.simulation.kept import kept
 from tests.simulation.known import known
 from tests.simulation.playing import Play, failure_of, shortened, stage
@@ -61,6 +62,13 @@ def test_a_seed_is_one_program_and_a_program_one_history() -> None:
 def test_a_planted_bug_is_found(bug: str) -> None:
     """By the seed of the table; the whole search is `./run simulate --bugs --seeds 1000`."""
     assert first_seed(BUGS[bug], [BUGS[bug].seed]), f"seed {BUGS[bug].seed} no longer finds it: look for another"
+
+
+def test_the_page_has_the_table() -> None:
+    page = (REPOSITORY / "docs" / "simulation.md").read_text()
+    for name, bug in PLANTED.items():
+        row = f"| {bug.number} | {name} | {bug.seed} |" if bug.seed else f"- {name} ({bug.number})"
+        assert row in page.splitlines(), row
 
 
 @pytest.mark.full
