@@ -61,6 +61,7 @@ class CountingWork(NoWork):
             dead_letters=empty.dead_letters,
             started_at=1,
             finished_at=2,
+            fields="digest",
             blocks=self._blocks(),
         )
 

@@ -163,6 +163,20 @@ def test_offsets_that_never_had_a_message_are_no_loss(tmp_path: Path, size: int 
 
 
 @pytest.mark.covers("N34")
+@pytest.mark.parametrize("block", ["window", 10])
+def test_a_window_without_a_message_has_nothing_to_lose(tmp_path: Path, block: str | int) -> None:
+    """All of its transactions were aborted, for example: what it has counted is known, and is nothing."""
+    made = made_in(tmp_path, [10, 20], block=block, marks=offsets((0, 10, 20)))
+    made.kafka.compact = {"orders"}
+    for run in ("once", "and again"):
+        record = replayed(made, offsets((0, 5, 15)), run)
+        assert (made.opened.book.covers(record.window), record.tallies[0].read.number) == (offsets((0, 0, 20)), 10)
+    record = replayed(made, offsets((0, 12, 13)), "nothing of it")
+    assert record.tallies == ()
+    assert replayed(made, offsets((0, 13, 14)), "nor now").tallies == ()
+
+
+@pytest.mark.covers("N34")
 def test_where_nobody_can_tell_which_messages_are_gone_all_may_be(tmp_path: Path) -> None:
     """Of a large window without tallies by blocks, more offsets are empty than an ack value can tell apart."""
     marks = RangeSet(OffsetRange(at(0), one, one + 1) for one in range(9, 1_000, 10))

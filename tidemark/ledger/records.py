@@ -314,6 +314,14 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return self.receipt.tallies if self.receipt else ()
 
     @property
+    def has_counts(self) -> bool:
+        """Whether the ledger has what the attempt counted, if only that there was nothing.
+
+        Not without a receipt, and not where the ledger was made anew of the results.
+        """
+        return self.receipt is not None and (bool(self.receipt.tallies) or self.receipt.fields is not None)
+
+    @property
     def places(self) -> tuple[SinkReceipt, ...]:
         """Where the results and the dead letters are; nothing while there is no receipt."""
         if self.receipt is None:

@@ -76,8 +76,8 @@ def stored_before(view: View, wanted: RangeSet, dead: RangeSet, *, all_dead: boo
             chosen, letters = counts.count(at), (counts & dead).count(at) if whole else 0
             tally = tallies.get(at)
             if tally is None:
-                # It has read nothing there. Without any tally, nobody knows: the ledger was made anew out of the sinks.
-                most += 0 if tallies or window.record.receipt is None else chosen - letters
+                # It has read nothing there. Without counts, nobody knows: the ledger was made anew out of the sinks.
+                most += 0 if window.record.has_counts or window.record.receipt is None else chosen - letters
                 continue
             stored, covered = tally.stored.number, (window.covers - window.erased).count(at)
             without = covered - stored

@@ -78,7 +78,7 @@ def _gone(opened: OpenStream, view: View, wanted: RangeSet, sinks: Sinks, isolat
         return holes
     found = RangeSet()
     for window, here in _deciding(opened, view, holes, sinks):
-        if not window.record.tallies:
+        if not window.record.has_counts:
             # The ledger was made anew out of the sinks, or an attempt has died under at_most_once: nobody knows.
             found |= here
             continue
