@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from tests.support.bulk import STREAM, History, load
 from tests.support.lookups import places
@@ -28,6 +30,7 @@ from tidemark.ledger.book import REGISTER, Book, head_key, record_key
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.incarnations import by_cuts
 from tidemark.ledger.lookup import look_up
+from tidemark.ledger.ordering import PRODUCERS_LOOK_MS, Epochs
 from tidemark.ledger.rebuilding import CLOSED_BECAUSE, rebuild
 from tidemark.ledger.records import (
     Gap,
@@ -36,7 +39,9 @@ from tidemark.ledger.records import (
     Head,
     LaneKind,
     LaneState,
+    Receipt,
     SelectionRef,
+    SinkReceipt,
     TopicChange,
     Window,
     WindowRange,
@@ -292,14 +297,112 @@ def test_the_command_takes_the_id_of_a_ledger_without_its_register_from_the_resu
     found = there.register()
     assert found is not None
     assert found[1].ledger == OWNER["ledger"]
-    # Only the register knew the order of its rows.
+    # Rows do not say in which order they were written.
     latest = TEXT.replace("sinks:\n", "sinks:\n  - {type: hbase_latest, table: newest, key: [id]}\n")
     made.opened.file.path.write_text(latest)
     changed = replace(made.opened, file=load_file(made.opened.file.path))
     monkeypatch.setattr(finding, "opened", lambda stream: changed)
     with pytest.raises(WrongUse, match="by which sink hbase_latest orders its rows"):
-        backups.rebuild("orders", tmp_path / "refused")
+        backups.rebuild("orders", tmp_path / "refused", source="results")
     assert not (tmp_path / "refused").exists()
+
+
+def with_added_partitions(made: StreamInMemory) -> None:
+    """Twice: the second time before all producers know of the first. The last run comes when they know of both."""
+    made.ends((0, 1000), (0, 70))
+    made.ingest("run 1")
+    for number, logs in enumerate([[1010, 75, 4], [1020, 80, 30, 0], [1030, 90, 40, 2]]):
+        made.now += PRODUCERS_LOOK_MS // 2
+        made.ends(*((0, end) for end in logs))
+        made.ingest(f"run {number + 2}")
+    made.now += PRODUCERS_LOOK_MS
+    made.ends((0, 1040), (0, 95), (0, 50), (0, 9))
+    made.ingest("run 9")
+
+
+@pytest.mark.covers("N13")
+def test_where_partitions_were_added_is_found_in_the_history(tmp_path: Path) -> None:
+    """So that a newer value, which has moved to an added partition, is no older one for a sink that is filled later."""
+    made = StreamInMemory(tmp_path)
+    with_added_partitions(made)
+    before = made.opened.book.register()
+    assert before is not None
+    (known,) = before[1].topics["orders"]
+    assert [one.later is None for one in known.raised] == [False, False]
+    del made.store.values[REGISTER]
+    there, _ = rebuilt(made.opened.book, tmp_path)
+    after = there.register()
+    assert after is not None
+    (found,) = after[1].topics["orders"]
+    assert (found.partitions, found.raised) == (known.partitions, known.raised)
+    assert Epochs(after[1].topics).of(at(2), 4) > Epochs(after[1].topics).of(at(0), 999)
+
+
+def test_an_order_that_had_begun_to_rise_where_a_log_was_cut_rises_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "_STALE_PAUSE_SECONDS", 0.0)
+    made = StreamInMemory(tmp_path, text=TEXT.replace("source:\n", "source:\n  on_truncated: accept\n"))
+    for number, logs in enumerate([[20], [25, 3], [8, 3], [9, 4]]):
+        made.ends(*((0, end) for end in logs))
+        made.ingest(f"run {number}")
+    before = made.opened.book.register()
+    assert before is not None
+    assert [len(one.raised) for one in before[1].topics["orders"]] == [1, 1]
+    del made.store.values[REGISTER]
+    there, _ = rebuilt(made.opened.book, tmp_path)
+    after = there.register()
+    assert after is not None
+    kept = [(one.partitions, one.raised) for one in before[1].topics["orders"]]
+    assert [(one.partitions, one.raised) for one in after[1].topics["orders"]] == kept
+
+
+def added(made: StreamInMemory) -> None:
+    made.ends((0, 20))
+    made.ingest("run 1")
+    made.ends((0, 20), (0, 5))
+    made.ingest("run 2")
+
+
+def recreated(made: StreamInMemory) -> None:
+    made.ends((0, 20))
+    made.ingest("run 1")
+    made.kafka.ids["orders"] = "another"
+    made.ends((3, 30))
+    made.ingest("run 2")
+
+
+def same(made: StreamInMemory) -> None:
+    made.ends((0, 20))
+    made.ingest("run 1")
+    made.ends((0, 25))
+    made.ingest("run 2")
+
+
+@pytest.mark.parametrize(("change", "refused"), [(added, "added to"), (recreated, "recreated"), (same, "")])
+def test_newest_values_with_versions_of_a_lost_order_are_refused(
+    change: Callable[[StreamInMemory], None], refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the stream file says today: the table may be named again."""
+
+    def verify(self: NoWork) -> Receipt:
+        newest = SinkReceipt(name="by_id", type="hbase_latest", place={"connection": "c", "table": "newest"})
+        return structs.replace(empty(self), sinks=(newest,))
+
+    empty = NoWork.verify
+    monkeypatch.setattr(NoWork, "verify", verify)
+    made = StreamInMemory(tmp_path, text=TEXT.replace("source:\n", "source:\n  on_recreated: accept\n"))
+    change(made)
+    # With the register, nothing is lost.
+    rebuilt(made.opened.book, tmp_path)
+    (tmp_path / "rebuilt").unlink()
+    del made.store.values[REGISTER]
+    if not refused:
+        rebuilt(made.opened.book, tmp_path)
+        return
+    with pytest.raises(WrongUse, match=rf"{refused}.*orders.*by_id.*table=newest.*from a backup"):
+        rebuilt(made.opened.book, tmp_path)
+    assert not (tmp_path / "rebuilt").exists()
 
 
 def test_a_cut_is_found_in_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,6 +123,7 @@ def rebuild(
         raise WrongUse("--positions: only for --from results. The history knows where each lane is")
     book = opened.book
     if source == "results":
+        _check_order_known(opened)
         until = stored_offsets(opened, positions, group, connection) if positions else {}
         book = history_of_results(opened, until)
     found, missing = rebuilt(book, file, lambda: _ledger_of_results(opened))
@@ -155,17 +156,21 @@ _UNBOUNDED = (
 )
 
 
-def _ledger_of_results(opened: OpenStream) -> str:
-    """The id of a ledger without its register: the dead letters' table was written with it.
-
-    Raises WrongUse where the table does not say so, and for a stream that needs more of the register.
-    """
+def _check_order_known(opened: OpenStream) -> None:
+    """Raises WrongUse for a stream whose rows are in an order that only the ledger knew."""
     for sink in opened.stream.sinks:
         if isinstance(sink, HBaseLatestSink):
             raise WrongUse(
-                f"the register of {opened.stream.name} is lost. It alone knew when partitions were added, by which sink "
+                f"the ledger of {opened.stream.name} is lost. It alone knew when partitions were added, by which sink "
                 f"{sink.name} orders its rows. {RESTORE}"
             )
+
+
+def _ledger_of_results(opened: OpenStream) -> str:
+    """The id of a ledger without its register: the dead letters' table was written with it.
+
+    Raises WrongUse where the table does not say so.
+    """
     owner = opened.dead_letter_table().owner()
     if owner.get("stream") != opened.stream.name:
         raise WrongUse(

@@ -78,12 +78,12 @@ def accepted(topics: Topics, change: Change, run: str, now: int) -> Topics:
         starts=change.starts,
         # A truncated topic is the same topic: keep its number of partitions, so that the ledger notes added ones.
         partitions=last.partitions if change.change == TopicChange.TRUNCATED else None,
-        raised=_still_rising(last, dict(change.starts)) if change.change == TopicChange.TRUNCATED else (),
+        raised=still_rising(last, dict(change.starts)) if change.change == TopicChange.TRUNCATED else (),
     )
     return {**topics, change.topic: (*others, last, following)}
 
 
-def _still_rising(last: TopicIncarnation, starts: Mapping[int, int]) -> tuple[Raised, ...]:
+def still_rising(last: TopicIncarnation, starts: Mapping[int, int]) -> tuple[Raised, ...]:
     """The unfinished rise of the order epoch in a log that was cut: producers may not know the added partitions yet."""
     if not last.raised or last.raised[-1].later is not None:
         return ()

@@ -19,6 +19,8 @@ from tidemark.ledger.backup import Summary, of_sinks, referred_to, write
 from tidemark.ledger.book import REGISTER, Book, head_key
 from tidemark.ledger.closed import ClosedLanes, in_pages, page_key
 from tidemark.ledger.codec import RESTORE, decode, encode
+from tidemark.ledger.incarnations import still_rising
+from tidemark.ledger.ordering import noted
 from tidemark.ledger.records import (
     INGEST,
     Accepted,
@@ -28,6 +30,7 @@ from tidemark.ledger.records import (
     LaneState,
     Record,
     Register,
+    SinkReceipt,
     TopicChange,
     TopicIncarnation,
     Window,
@@ -42,6 +45,8 @@ from tidemark.offsets.ranges import TopicPartition
 CLOSED_BECAUSE = "the ledger was rebuilt from its history"
 # The policy of a change that the history has, and that a lost register had accepted.
 FOUND_IN = "found in the history"
+# The type of sinks whose rows have versions by the order of a topic's messages (`ordering.py`).
+BY_ORDER = "hbase_latest"
 
 
 @dataclass
@@ -73,6 +78,8 @@ class _Left:
     register: Register | None = None
     generation: int = 0
     ordinal: int = 0
+    # A place with versions by the order of the messages, which windows of the history have written.
+    versions: SinkReceipt | None = None
     missing: list[str] = field(default_factory=list)
 
 
@@ -88,6 +95,8 @@ def rebuild(book: Book, path: Path, ledger_id: Callable[[], str]) -> tuple[Summa
         raise WrongUse(f"{book.stream} has no history, no heads and no register here: there is nothing to rebuild from")
     for lane in sorted(left.heads.keys() | left.chains.keys() | left.entries.keys()):
         _complete(book, left, lane)
+    if left.register is None:
+        _check_order(book, left)
     register = left.register or _register(book, left, ledger_id())
     closed = {lane: entry for lane, entry in left.entries.items() if entry.state == LaneState.CLOSED}
     pages = list(in_pages(book.stream, closed, book.store.max_value_bytes))
@@ -129,7 +138,7 @@ def _found(book: Book) -> _Left:
         except (LedgerUnreadable, LedgerContradiction) as problem:
             left.missing.append(f"the head of {key[1]}: {problem}")
     for _, record in book.records_with_bytes():
-        _learn(left, record)
+        _learn(left, book.with_receipt(record))
     for head in left.heads.values():
         _learn_of_head(left, head)
     return left
@@ -164,6 +173,9 @@ def _learn(left: _Left, record: Record, *, in_history: bool = True) -> None:
     left.generation = max(left.generation, record.attempt.generation)
     left.ordinal = max(left.ordinal, record.attempt.ordinal)
     _learn_topics(left, record.lane, record.window)
+    for one in record.receipt.sinks if record.receipt else ():
+        if one.type == BY_ORDER:
+            left.versions = one
     if not in_history:
         return
     chain = left.chains.setdefault(record.lane, _Chain(record, record))
@@ -175,6 +187,7 @@ def _learn(left: _Left, record: Record, *, in_history: bool = True) -> None:
 def _learn_topics(left: _Left, lane: str, window: Window) -> None:
     """The incarnations that a window has read, each where the ingest's first window of it began."""
     begins = _starts(window)
+    beginning = set()
     # What an erasure only erases may be of an earlier incarnation than the topic's, whose id its window has.
     for one in window.ranges if not erases(lane) else ():
         topic_id = window.topic_ids.get(one.topic)
@@ -188,7 +201,30 @@ def _learn_topics(left: _Left, lane: str, window: Window) -> None:
         if lane == INGEST and left.first.setdefault((one.topic, one.incarnation), window.seq) == window.seq:
             starts = {**dict(found.starts), one.partition: begins[one.at]}
             found = structs.replace(found, since=window.pinned_at, starts=tuple(sorted(starts.items())))
+            beginning.add((one.topic, one.incarnation))
         known[one.incarnation] = found
+    if lane == INGEST:
+        for topic, incarnation in sorted(beginning):
+            _go_on_with_the_order(left.topics[topic], incarnation)
+        _note_partitions(left, window)
+
+
+def _go_on_with_the_order(known: dict[int, TopicIncarnation], incarnation: int) -> None:
+    """Where a log was cut, the topic is the same one: its order goes on to rise where it had begun to."""
+    one, before = known[incarnation], known.get(incarnation - 1)
+    if before is not None and before.topic_id == one.topic_id:
+        rising = still_rising(before, dict(one.starts))
+        known[incarnation] = structs.replace(one, partitions=before.partitions, raised=rising)
+
+
+def _note_partitions(left: _Left, window: Window) -> None:
+    """As the pin of the window has noted them: it has all partitions that a topic had, also those without new messages."""
+    ends: dict[tuple[str, int], dict[TopicPartition, int]] = {}
+    for one in window.ranges:
+        ends.setdefault((one.topic, one.incarnation), {})[one.at] = max(one.log_end, one.until)
+    for (topic, incarnation), found in ends.items():
+        if (known := left.topics.get(topic, {}).get(incarnation)) is not None:
+            left.topics[topic][incarnation] = noted({topic: (known,)}, found, window.pinned_at)[topic][0]
 
 
 def _incarnations(known: Mapping[int, TopicIncarnation]) -> tuple[TopicIncarnation, ...]:
@@ -285,6 +321,33 @@ def _starts(window: Window) -> dict[TopicPartition, int]:
         at = gap.as_range().partition
         starts[at] = min(gap.start, starts.get(at, gap.start))
     return starts
+
+
+def _check_order(book: Book, left: _Left) -> None:
+    """Versions of a lost order lie in a table of newest values: a newer value must not be written below one of them.
+
+    The history says between which windows partitions were added, not where the logs ended when a run first saw that. A
+    change of a topic that no window of the ingest has met may have come before it was recreated. All else is found again:
+    each cut begins the next epoch, and an order that no window of the ingest has met has no versions yet.
+    """
+    if (table := left.versions) is None:
+        return
+    for topic, known in sorted(left.topics.items()):
+        if any(one.raised for one in known.values()):
+            why = "partitions were added to"
+        elif len({one.topic_id for one in known.values()}) > 1 or max(known) > len(known):
+            why = "somebody recreated or cut"
+        else:
+            continue
+        raise WrongUse(
+            f"the register of {book.stream} is lost. It alone knew where the order of the messages changed when {why} {topic}. "
+            f"By that order, the sink {table.name} has written versions ({_where(table)}): newer values could be hidden there. "
+            f"{RESTORE}"
+        )
+
+
+def _where(receipt: SinkReceipt) -> str:
+    return " ".join(f"{name}={value}" for name, value in receipt.place.items())
 
 
 def _register(book: Book, left: _Left, ledger_id: str) -> Register:
