@@ -124,6 +124,8 @@ def selected_dag(
                     view=view,
                 )
                 jobs = lanes.jobs_of(opened, kind, run)
+                if done_before := lanes.said_if_done(opened, kind, run):
+                    log.warning("%s", done_before)
                 first_window = _first_window(opened, jobs[0][0], run) if len(jobs) == 1 else []
             return [
                 [
@@ -169,7 +171,7 @@ def _looked_up(
     context: Any, file: str, stream: Stream, request: type[BackfillRequest] | type[ReplayRequest]
 ) -> tuple[BackfillRequest | ReplayRequest, dict[str, Any]]:
     """The request of a run, and the offsets that it would read. Logs them with the answers and an estimate."""
-    from tidemark.runs import estimates, into_sinks, resolved
+    from tidemark.runs import estimates, into_sinks, lanes, resolved
     from tidemark.runs.answers import exact
     from tidemark.runs.asked import fields_of
     from tidemark.runs.selecting import select, selected_before
@@ -181,6 +183,7 @@ def _looked_up(
         sinks = into_sinks.named(opened, asked.sinks) or ()
         fields = fields_of(opened, asked)
         before = selected_before(opened, request.kind, run_name(context), fields)
+        done_before = lanes.said_if_done(opened, request.kind, run_name(context))
         selected = select(opened, asked) if before is None else before
         digest = resolved.digest_of(opened, selected.view, asked, selected.ranges, selected.again)
         ref = opened.book.store_selection(selected.all)
@@ -188,7 +191,9 @@ def _looked_up(
         added = opened.book.store_selection(selected.added).digest if selected.added else ""
         guess = estimates.estimated(opened, selected.all, asked.rate or stream.limits.max_records_per_second)
     # In the log, because Airflow's pages fold the reason of a skipped task away.
-    log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", selected.all.count())
+    if done_before:
+        log.warning("%s", done_before)
+    log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", 0 if done_before else selected.all.count())
     answers = answered(exact({**selected.to_read(), **selected.left_out}))
     log.info("%s", estimates.said(guess))
     if sinks:
@@ -196,6 +201,7 @@ def _looked_up(
     return asked, {
         **describe(selected.all),
         "asked": fields,
+        "done_before": done_before,
         "selection": ref.digest,
         "again": again,
         "added": added,

@@ -62,7 +62,8 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
             if context["params"]["dry_run"]:
                 raise AirflowSkipException(f"dry run: {found['erases']} offsets would be erased: {found['ranges']}")
             if not found["erases"]:
-                raise AirflowSkipException("nothing was found that is not erased already")
+                said = found["done_before"] or "nothing was found that is not erased already"
+                raise AirflowSkipException(said)
 
         @task.branch
         def erase(**context: Any) -> str:
@@ -137,7 +138,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
 
 def _found(context: Any, file: str) -> dict[str, Any]:
     """What a request erases, as the page of the run shows it. `offsets` has those that are read again too."""
-    from tidemark.runs import erasing
+    from tidemark.runs import erasing, lanes
     from tidemark.runs.answers import exact
     from tidemark.runs.asked import fields_of
     from tidemark_dags.connections import open_here
@@ -147,12 +148,16 @@ def _found(context: Any, file: str) -> dict[str, Any]:
         opened = open_here(file)
         fields = fields_of(opened, asked)
         chosen, how = erasing.requested(opened, run_name(context), asked, fields)
+        done_before = lanes.said_if_done(opened, LaneKind.ERASE, run_name(context))
+        if done_before:
+            log.warning("%s", done_before)
         if how:
             log.info("%s", how)
         log.info("%s%s offsets to erase", "dry run: " if asked.dry_run else "", chosen.offsets.count())
         return {
             **describe(chosen.offsets | chosen.rest),
             "asked": fields,
+            "done_before": done_before,
             "erases": chosen.offsets.count(),
             "selection": opened.book.store_selection(chosen.offsets).digest if chosen.offsets else "",
             **answered(exact(chosen.answers)),

@@ -5,7 +5,9 @@ The tasks of the DAGs are called here one after the other, on a stream in memory
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +24,9 @@ from tidemark.ledger.erased import erased
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import auditing, erasing, lanes
+from tidemark.streams.model import Stream
 from tidemark_dags import audit, connections, steps
+from tidemark_dags.backfill import backfill_dag
 from tidemark_dags.erase import erase_dag
 from tidemark_dags.replay import replay_dag
 
@@ -93,8 +97,14 @@ def test_an_erasure_of_other_messages_under_a_deleted_runs_id_is_refused(made: S
         second.call("erase")
     assert gone(made) == offsets((0, 5, 6))
     # The same request again has nothing left to do.
+    third = DagRun(dag, "request", records="orders/0@5")
+    done = r"the erasure of run orders__erase/request is done, so this run erases nothing.*under another name"
+    with pytest.raises(AirflowSkipException, match=done):
+        third.call("check")
+    assert re.match(done, third.xcoms["check", "found"]["done_before"])
+    # An erasure under a new name finds the same, and is told so in other words.
     with pytest.raises(AirflowSkipException, match="nothing was found that is not erased already"):
-        DagRun(dag, "request", records="orders/0@5").call("check")
+        DagRun(dag, "another", records="orders/0@5").call("check")
 
 
 @pytest.mark.covers("N45")
@@ -132,6 +142,34 @@ def test_a_replay_of_other_messages_under_a_deleted_runs_id_is_refused(made: Str
         second.call("plan")
     replayed = [one for one in made.opened.book.committed() if one.record.kind == LaneKind.REPLAY]
     assert [one.covers for one in replayed] == [offsets((0, 10, 11))]
+
+
+@pytest.mark.covers("N45")
+@pytest.mark.parametrize("built", [replay_dag, backfill_dag], ids=["replay", "backfill"])
+def test_the_same_request_under_a_deleted_runs_id_is_told_that_it_reads_nothing(
+    built: Callable[[Path, Stream], DAG], made: StreamInMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: dict[str, Any] = {"ranges": "orders/0@10-11"}
+    if built is backfill_dag:
+        asked["mode"] = "reprocess"
+    dag = built(made.folder / "orders.yaml", made.opened.stream)
+    first = DagRun(dag, "fix", **asked)
+    assert first.call("check") == "plan"
+    assert first.xcoms["check", "found"]["done_before"] == ""
+    lane, run = first.call("plan")[0][3], steps.run_name({"dag": dag, "run_id": "fix"})
+    made.process(lane, run)
+    lanes.finish(made.opened, lane)
+    again = DagRun(dag, "fix", **asked)
+    caplog.clear()
+    again.call("check")
+    said = again.xcoms["check", "found"]["done_before"]
+    assert re.match(r"the \w+ of run .*/fix is done, so this run reads nothing; .* under another name", said)
+    assert said in caplog.messages
+    assert "0 offsets to read" in caplog.messages
+    caplog.clear()
+    again.call("plan")
+    assert said in caplog.messages
+    assert len([one for one in made.opened.book.committed() if one.record.lane == lane]) == 1
 
 
 @pytest.mark.covers("N45", "N33")

@@ -91,7 +91,11 @@ def test_runs_a_replay_and_audits(play: Playground) -> None:
     out, _ = tidemark(*replay)
     assert counts(json.loads(out)) == [2]
     # What is done is done, and says the same again.
-    assert tidemark(*replay) == (out, "the replay of run repaired is done; a run's name is used once\n")
+    assert tidemark(*replay) == (
+        out,
+        "the replay of run repaired is done, so this run reads nothing; a run's name is used once. Ask for the same again "
+        "under another name of the run\n",
+    )
     assert play.positions() == position
     play.produce(30)
     out, said = tidemark("run", file, "--run", "mine", "--json")

@@ -231,7 +231,7 @@ def test_the_command_reads_all_other_lanes_when_one_fails_and_then_what_is_left(
     assert begun[3:] == [jobs[0]]
     selected.backfill("orders", run_name=RUN)
     assert len(begun) == 4
-    assert "is done; a run's name is used once" in capsys.readouterr().err
+    assert "is done, so this run reads nothing; a run's name is used once" in capsys.readouterr().err
 
 
 def test_a_lane_that_was_cancelled_is_named_when_all_others_are_done(

@@ -193,5 +193,5 @@ def test_the_command_works_off_one_lane_after_the_other_and_goes_on(
     assert begun == [BACKFILL, AGAIN, BACKFILL, AGAIN]
     assert all(lanes.is_done(made.opened, lane) for lane in (BACKFILL, AGAIN))
     selected.backfill("orders", run_name=RUN, as_json=True)
-    assert "is done; a run's name is used once" in capsys.readouterr().err
+    assert "is done, so this run reads nothing; a run's name is used once" in capsys.readouterr().err
     assert len(begun) == 4

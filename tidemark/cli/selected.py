@@ -257,10 +257,10 @@ def _selected(
             )
     jobs = lanes.jobs_of(opened, kind, name)
     mine = [lane for job in jobs for lane in job]
-    if begun and not lanes.left_of(opened, jobs):
+    if begun and (said := lanes.said_if_done(opened, kind, name)):
         for lane in mine:
             lanes.finish(opened, lane)
-        error(f"the {kind.value} of run {name} is done; a run's name is used once")
+        error(said)
     else:
         if begun:
             error(f"going on with the {kind.value} that run {name} has begun: its offsets, in its order, at its rate")

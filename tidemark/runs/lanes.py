@@ -384,6 +384,22 @@ def left_of(opened: OpenStream, jobs: list[list[str]]) -> list[list[str]]:
     return left
 
 
+def said_if_done(opened: OpenStream, kind: LaneKind, run: str) -> str:
+    """What a run is told that is named as one which has done all of its request: it reads nothing. Empty for all others."""
+    jobs = jobs_of(opened, kind, run)
+    try:
+        if not jobs or left_of(opened, jobs):
+            return ""
+    except LaneClosed:
+        # Of a lane that was closed early, whoever goes on with it is told.
+        return ""
+    what, does = ("erasure", "erases") if kind == LaneKind.ERASE else (kind.value, "reads")
+    return (
+        f"the {what} of run {run} is done, so this run {does} nothing; a run's name is used once. Ask for the same again "
+        "under another name of the run"
+    )
+
+
 def selected_before(opened: OpenStream, lane: str) -> RangeSet:
     """The selection of a lane that an earlier try has opened; empty when there is no such lane."""
     register, found = opened.book.register(), opened.book.head(lane)

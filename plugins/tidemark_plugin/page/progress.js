@@ -112,10 +112,11 @@ function laneOf(one) {
   return made;
 }
 
-function told(kind, run, lanes, refused, paused) {
+function told(kind, run, lanes, refused, paused, doneBefore) {
   const made = [];
   if (paused) made.push(paused);
   if (refused) made.push(`Refused: ${refused}`);
+  else if (doneBefore) return [...made, `${doneBefore[0].toUpperCase()}${doneBefore.slice(1)}.`].join(" ");
   else if (run && run.state === "failed" && kind === "audit") made.push("The audit found something that is not repaired, or it failed. Its report names the findings. If there is no report, the log of the red step says why it failed.");
   else if (run && run.state === "success") made.push(run.conf?.dry_run && !lanes.length ? "The dry run has ended. Nothing was changed." : "Finished.");
   else if (run && run.state === "failed") made.push(lanes.some((one) => one.state === "paused") ? "The run has stopped because it was paused." : lanes.some((one) => one.state === "cancelled") ? "Cancelled." : "The run has failed: the log of the red step says why.");
@@ -210,11 +211,14 @@ export function follow({ stream, dag = "", run = "", named = `${dag}/${run}`, sh
       const lanes = found.lanes.map((one) => ({ ...one, window_of: stream }));
       const failed = tasks.find((one) => one.state === "failed" && (one.task_id === "check" || one.task_id === "plan"));
       const refused = failed ? await xcom(failed.task_id, "refused").catch(() => "") : "";
+      // Of an erasure that found nothing, `check` is skipped.
+      const checked = dag && OWN_LANE.has(kindOf(dag)) && tasks.some((one) => one.task_id === "check" && (one.state === "success" || one.state === "skipped"));
+      const doneBefore = checked ? (await xcom("check", "found").catch(() => null))?.done_before : "";
       const kind = lanes[0]?.kind || kindOf(dag);
       place("of-progress").textContent = `${KINDS[kind] || "Run"}${about?.conf?.dry_run ? ", dry run" : ""}: ${run || found.run || named}`;
       const paused = about && !ENDED.has(about.state) ? await pausedSaid(dag) : "";
-      place("told").textContent = told(kind, about, lanes, refused, paused);
-      place("told").className = `sentence ${refused ? "bad" : paused ? "busy" : ""}`;
+      place("told").textContent = told(kind, about, lanes, refused, paused, doneBefore);
+      place("told").className = `sentence ${refused ? "bad" : paused || doneBefore ? "busy" : ""}`;
       place("steps").replaceChildren(...steps(tasks));
       const focused = document.activeElement?.closest?.("#steering") ? document.activeElement.textContent : null;
       place("steering").replaceChildren(...steering(found, about?.state, lanes, tasks));
