@@ -43,9 +43,18 @@ def test_what_has_to_be_there() -> None:
         ("a struct<x: int, X: int>", "a.x is named twice"),
         ("a-b int", "cannot be read from '-b int' on; a name with other characters"),
         ("a int comment x", "a: expected a text in quotes behind COMMENT, found 'x'"),
-        (f"a {'array<' * 60}int{'>' * 60}", "too deep"),
+        (f"a {'array<' * 11}int{'>' * 11}", r"a\S+: array is nested deeper than 10 levels .*type string or variant"),
+        (f"a {'map<string, ' * 11}int{'>' * 11}", "map is nested deeper than 10 levels"),
+        (f"a {'struct<b: ' * 11}int{'>' * 11}", "struct is nested deeper than 10 levels"),
     ],
 )
 def test_a_schema_that_is_wrong(ddl: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         schema_of(ddl)
+
+
+@pytest.mark.parametrize("begins", ["array<", "map<string, ", "struct<b: "])
+def test_ten_levels_are_read_however_names_look(begins: str) -> None:
+    """Levels are counted, and no marks in names: those between backticks may hold any."""
+    ddl = f"a {begins * 10}int{'>' * 10}, `{'.' * 60}[{{` array<int>, b {begins * 10}int{'>' * 10}"
+    assert [one.name for one in schema_of(ddl)] == ["a", "." * 60 + "[{", "b"]
