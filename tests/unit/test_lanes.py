@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +14,7 @@ from msgspec import structs
 from tests.support.memory import MemoryStore, TransactionalStore
 from tests.support.protocol_world import AT, RUN, NoWork, World, hold, plan
 from tests.support.streams_in_memory import StreamInMemory, offsets
+from tidemark.clients.kafka.topics import TopicLog
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Run
 from tidemark.errors import (
@@ -23,6 +24,7 @@ from tidemark.errors import (
     ConnectionMissing,
     LaneClosed,
     LedgerContradiction,
+    LogTruncated,
     NotAuthorized,
     OffsetsOutOfRange,
     TopicGone,
@@ -41,7 +43,7 @@ from tidemark.ledger.store import Key
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
-from tidemark.runs import lanes
+from tidemark.runs import discovery, lanes
 from tidemark.runs.open_stream import OpenStream
 
 NAME = "replay-x"
@@ -327,6 +329,30 @@ def test_what_kafka_refuses_for_a_while_closes_no_lane(made: StreamInMemory, pro
         lanes.plan_lane(made.opened, lane, "r")
     del made.kafka.topics
     assert lanes.plan_lane(made.opened, lane, "r") is not None
+
+
+def test_an_older_end_from_a_new_leader_closes_no_lane(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KAFKA-7703: asked again, the leader gives the end that was read."""
+    monkeypatch.setattr(discovery, "_STALE_PAUSE_SECONDS", 0.0)
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 40, 50)), "bug")
+    topics, asked = made.kafka.topics, []
+
+    def stale(names: Iterable[str], isolation: str) -> dict[str, TopicLog]:
+        asked.append(isolation)
+        made.ends((0, 45 if len(asked) == 1 else 50))
+        return topics(names, isolation)
+
+    monkeypatch.setattr(made.kafka, "topics", stale)
+    pending = lanes.plan_lane(made.opened, lane, "r")
+    assert pending is not None
+    assert made.opened.book.reads(pending.window) == offsets((0, 40, 50))
+    # A log that was cut has that end whenever it is asked.
+    asked.clear()
+    other = lanes.open_selected(made.opened, LaneKind.REPLAY, "s", offsets((0, 30, 40)), "bug")
+    monkeypatch.setattr(made.kafka, "topics", topics)
+    made.ends((0, 35))
+    with pytest.raises(LogTruncated, match=f"what {other} had claimed is free again"):
+        lanes.plan_lane(made.opened, other, "s")
 
 
 def test_what_another_lane_has_left_to_do_closes_no_lane(made: StreamInMemory) -> None:

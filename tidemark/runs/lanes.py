@@ -59,7 +59,7 @@ from tidemark.runs import into_sinks, pacing, pinning, whole_windows
 from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved
 from tidemark.runs.asked import fields_of_offsets
 from tidemark.runs.conditions import request, sized
-from tidemark.runs.discovery import known_now, known_to_ingest, topics_now, with_epoch_ends
+from tidemark.runs.discovery import known_now, known_to_ingest, known_up_to, topics_now, with_epoch_ends
 from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import MOST_LANES
@@ -485,12 +485,13 @@ def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref
     read = selection if erasing is None else selection - erasing.offsets
     named = entry.asked.named if entry.asked is not None else None
     topics = tuple(sorted({at.topic for at in read.partitions}))
+    ends = {one.partition: one.until for one in read.hull()}
     most = pacing.most_records(opened.stream.limits.max_records, _rate(opened, entry))
     asked = replace(request(opened, run, topics, entry.reason), max_records=most, sinks=entry.sinks)
 
     def plan(head: Head) -> tuple[Window | None, Known]:
         # An erasure that reads nothing asks Kafka nothing.
-        ingest, known = opened.book.head(INGEST), known_now(opened, topics, learn=True) if topics else Known({}, {})
+        ingest, known = opened.book.head(INGEST), known_up_to(opened, topics, ends) if topics else Known({}, {})
         known = with_epoch_ends(opened, known, ingest.head) if ingest and topics else known
         sizes = sized(opened, known, asked)
         try:
