@@ -119,3 +119,14 @@ def test_a_partition_that_was_added_later(made: StreamInMemory) -> None:
 
 def test_the_page_has_not_looked(made: StreamInMemory) -> None:
     assert overview(made.opened)["holes"] is None
+
+
+def test_a_stream_without_positions_has_no_holes_anywhere(tmp_path: Path) -> None:
+    """Each of its runs begins where `start` says: what Kafka had deleted by then was never to be read."""
+    text = TEXT.replace("scheme:", "guarantee: none\nscheme:", 1)
+    made = StreamInMemory(tmp_path, kafka=LookedAt(), text=text)
+    for start, end in ((0, 10), (15, 20)):
+        made.ends((start, end))
+        made.ingest(f"run {end}")
+    assert made.opened.book.authority().covered() == offsets((0, 0, 10), (0, 15, 20))
+    assert set(map(str, said(made).values())) == {"[]"}

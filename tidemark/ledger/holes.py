@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidemark.ledger.book import Committed, View
-from tidemark.ledger.records import INGEST, GapKind, Head, LaneKind, Record, Register
+from tidemark.ledger.records import INGEST, GapKind, Guarantee, Head, LaneKind, Record, Register
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 
@@ -28,7 +28,8 @@ class Reached:
         return found
 
     def add(self, record: Record) -> None:
-        if record.kind != LaneKind.INGEST:
+        # Without positions, a run begins where `start` says, whatever lies between: it never had to read that.
+        if record.kind != LaneKind.INGEST or record.window.guarantee == Guarantee.NONE:
             return
         for one in (*(one.as_range() for one in record.window.ranges), *(one.as_range() for one in record.window.gaps)):
             start, until = self._found.get(one.partition, (one.start, one.until))
