@@ -24,7 +24,7 @@ from tidemark.ledger.holes import Ingest
 from tidemark.ledger.lookup import look_up
 from tidemark.ledger.rebuilding import rebuild
 from tidemark.ledger.records import LaneKind, Record, SinkReceipt, positions
-from tidemark.ledger.register import open_lane
+from tidemark.ledger.register import note_places, open_lane
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
@@ -450,3 +450,17 @@ def test_keys(said: str, key: bytes) -> None:
 def test_a_key_that_is_none() -> None:
     with pytest.raises(WrongUse, match="expected hexadecimal digits"):
         keys.parse_key("hex:0g")
+
+
+def test_a_place_of_a_type_that_is_not_installed_is_named_with_what_to_do(made: StreamInMemory) -> None:
+    """A package of the stream's own has written there, and is gone: the plan shows the place, an erasure is refused by it."""
+    written = SinkReceipt(name="search", type="elastic", place={"connection": "c", "index": "orders"})
+    note_places(made.opened.book, [written])
+    (found,) = [one for one in erasing.remaining(made.opened, offsets((0, 5, 6))) if one.name == "search"]
+    assert found.remains.startswith("not known: the sink type 'elastic' is unknown here")
+    told = r"the sink search \(elastic, connection=c index=orders\).*Nothing was changed.*install that package.*by hand"
+    chosen = erasing.choose(made.opened, offsets((0, 5, 6)))
+    with pytest.raises(WrongUse, match=told):
+        erasing.open_erasure(made.opened, "erasure", chosen, "request 4711", People("ann"))
+    assert erased(made.opened.book.committed()) == RangeSet()
+    assert made.opened.book.register()[1].lanes.keys() == {"ingest"}  # type: ignore[index]

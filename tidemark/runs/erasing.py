@@ -209,9 +209,17 @@ def open_erasure(
 def _check_places(opened: OpenStream) -> None:
     """Before the commit: a place that cannot be cleared would stop the settling of every later run."""
     for place in _places(opened):
-        kind_of(place.type)
-        if (connection := place.place.get("connection")) is not None:
-            opened.connections(connection)
+        try:
+            kind_of(place.type)
+            if (connection := place.place.get("connection")) is not None:
+                opened.connections(connection)
+        except WrongUse as problem:
+            raise type(problem)(
+                f"attempts of {opened.book.stream} may have written to the sink {place.name} ({place.type}, {_where(place)}), "
+                f"where results have to be removed too. Nothing was changed. {problem}. If nothing brings it back, remove "
+                f"the results there by hand. Then install a package that registers the type {place.type} with an erasure "
+                "that does nothing, or make the connection again (docs/erasure.md#a-place-that-cannot-be-cleared)"
+            ) from None
     # Attempts of a version that noted no places may have written where the stream file says.
     note_places(opened.book, _places_now(opened))
 
@@ -290,11 +298,23 @@ def remaining(opened: OpenStream, erased: RangeSet) -> list[Remaining]:
             one.name,
             one.type,
             {name: value for name, value in one.place.items() if name != "folder"},
-            kind_of(one.type).without_spark().remains(opened, one.name, erased),
+            _left_there(opened, one, erased),
         )
         for one in _places(opened)
     ]
     return [*found, *_in_kafka(opened, erased)]
+
+
+def _left_there(opened: OpenStream, place: SinkReceipt, erased: RangeSet) -> str:
+    try:
+        plain = kind_of(place.type).without_spark()
+    except WrongUse as problem:
+        return f"not known: {problem}"
+    return plain.remains(opened, place.name, erased)
+
+
+def _where(place: SinkReceipt) -> str:
+    return " ".join(f"{name}={value}" for name, value in place.place.items() if name != "folder")
 
 
 def _places(opened: OpenStream) -> tuple[SinkReceipt, ...]:
