@@ -13,6 +13,7 @@ from tests.support.memory import MemoryStore
 from tidemark.ledger.backup import restore
 from tidemark.ledger.book import REGISTER, Book
 from tidemark.ledger.rebuilding import rebuild
+from tidemark.sinks.kinds import by_order
 
 _numbers = itertools.count()
 
@@ -31,7 +32,7 @@ def move_to_a_rebuilt_one(world: World) -> None:
     damaged = _like(world.store)
     damaged.values = {key: value for key, value in world.store.values.items() if key != REGISTER}
     path = new_file()
-    rebuild(_book(world, damaged), path, lambda: "here")
+    rebuild(_book(world, damaged), path, lambda: "here", by_order)
     move_to_a_restored_one(world, path)
 
 

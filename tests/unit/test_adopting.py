@@ -58,9 +58,8 @@ def rebuilt(made: StreamInMemory, left: Iterator[tuple[str | None, Left]], until
     empty = Book(MemoryStore(), "orders", clock=made.opened.book.clock)
     known = Results(SINKS, until, {"orders": "id"}, "read_committed", receipt)
     with TemporaryDirectory() as folder:
-        rebuild(
-            adopted(empty, newest_attempts(left), known), Path(folder) / "rebuilt", lambda: "the mark of the results"
-        )
+        found = adopted(empty, newest_attempts(left), known)
+        rebuild(found, Path(folder) / "rebuilt", lambda: "the mark of the results", lambda _: False)
         restore(empty, Path(folder) / "rebuilt")
     return empty
 

@@ -243,5 +243,5 @@ def test_a_damaged_ledger_can_be_saved_or_says_why_not(tmp_path: Path) -> None:
 
 SAVED: dict[str, Callable[[Book, Path], object]] = {
     "backup": back_up,
-    "rebuild": lambda book, path: rebuild(book, path, lambda: "a ledger"),
+    "rebuild": lambda book, path: rebuild(book, path, lambda: "a ledger", lambda _: False),
 }

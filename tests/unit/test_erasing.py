@@ -35,6 +35,7 @@ from tidemark.runs.selecting import divided, select
 from tidemark.runs.since_pin import changes_since_pin, lost_since_pin
 from tidemark.sinks.aggregates.rows import block_qualifier
 from tidemark.sinks.aggregates.table import counting, place_of
+from tidemark.sinks.kinds import by_order
 from tidemark.views import where
 from tidemark.views.fates import Covering, Fate, possible
 
@@ -367,7 +368,7 @@ def test_a_window_that_also_erases_what_kafka_has_no_more_can_be_committed(
     found, there = made.opened.book.register(), Book(MemoryStore(), "orders")
     assert found is not None
     del made.store.values[REGISTER]
-    rebuild(made.opened.book, tmp_path / "rebuilt", lambda: "the mark of the results")
+    rebuild(made.opened.book, tmp_path / "rebuilt", lambda: "the mark of the results", by_order)
     restore(there, tmp_path / "rebuilt")
     again = there.register()
     assert again is not None

@@ -54,6 +54,7 @@ from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs import discovery, lanes
 from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.kinds import by_order
 from tidemark.streams.loading import load as load_file
 
 
@@ -64,7 +65,7 @@ def ledger_id() -> str:
 def rebuilt(book: Book, folder: Path) -> tuple[Book, list[str]]:
     """The same ledger in an empty place, and what was missing."""
     there = Book(MemoryStore(), book.stream, clock=book.clock)
-    _, missing = rebuild(book, folder / "rebuilt", ledger_id)
+    _, missing = rebuild(book, folder / "rebuilt", ledger_id, by_order)
     restore(there, folder / "rebuilt")
     return there, missing
 
@@ -256,18 +257,18 @@ def test_a_lost_head_of_the_ingest_stands_after_the_last_settled_window(tmp_path
 def test_what_cannot_be_known_is_refused(tmp_path: Path) -> None:
     world = World()
     with pytest.raises(WrongUse, match="there is nothing to rebuild from"):
-        rebuild(world.book, tmp_path / "nothing", ledger_id)
+        rebuild(world.book, tmp_path / "nothing", ledger_id, by_order)
     world.open()
     world.pin()
     del world.store.values[head_key(LANE)]
     with pytest.raises(WrongUse, match="nothing says how far it was"):
-        rebuild(world.book, tmp_path / "no history", ledger_id)
+        rebuild(world.book, tmp_path / "no history", ledger_id, by_order)
     world = World()
     world.open()
     world.process(world.pin())
     world.store.values[record_key(LANE, 1)] = b"cut off"
     with pytest.raises(LedgerUnreadable, match="history/ingest"):
-        rebuild(world.book, tmp_path / "unreadable", ledger_id)
+        rebuild(world.book, tmp_path / "unreadable", ledger_id, by_order)
     assert not list(tmp_path.iterdir())
 
 

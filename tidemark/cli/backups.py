@@ -25,6 +25,7 @@ from tidemark.ledger.verifying import verify
 from tidemark.runs.from_results import history_of_results
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import AuditRequest, checked
+from tidemark.sinks.kinds import by_order
 from tidemark.sinks.latest.settings import HBaseLatestSink
 
 File = Annotated[Path, typer.Argument(help="the file of the backup")]
@@ -126,7 +127,7 @@ def rebuild(
         _check_order_known(opened)
         until = stored_offsets(opened, positions, group, connection) if positions else {}
         book = history_of_results(opened, until)
-    found, missing = rebuilt(book, file, lambda: _ledger_of_results(opened))
+    found, missing = rebuilt(book, file, lambda: _ledger_of_results(opened), by_order)
     _show(found, as_json=as_json)
     if source == "results":
         for said in _UNKNOWN if positions else (*_UNKNOWN, _UNBOUNDED):

@@ -45,8 +45,6 @@ from tidemark.offsets.ranges import TopicPartition
 CLOSED_BECAUSE = "the ledger was rebuilt from its history"
 # The policy of a change that the history has, and that a lost register had accepted.
 FOUND_IN = "found in the history"
-# The type of sinks whose rows have versions by the order of a topic's messages (`ordering.py`).
-BY_ORDER = "hbase_latest"
 
 
 @dataclass
@@ -78,16 +76,20 @@ class _Left:
     register: Register | None = None
     generation: int = 0
     ordinal: int = 0
-    # A place with versions by the order of the messages, which windows of the history have written.
-    versions: SinkReceipt | None = None
+    # One place of each type of sink that windows of the history have written.
+    places: dict[str, SinkReceipt] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
 
-def rebuild(book: Book, path: Path, ledger_id: Callable[[], str]) -> tuple[Summary, list[str]]:
+def rebuild(
+    book: Book, path: Path, ledger_id: Callable[[], str], by_order: Callable[[str], bool]
+) -> tuple[Summary, list[str]]:
     """Write what is left of a ledger to a new file, as a backup that can be restored. Gives also what was missing, in words.
 
-    `ledger_id` finds the id of a ledger whose register is lost; the results carry it. Changes nothing in the ledger.
-    Raises WrongUse when nothing is left to begin with, LedgerUnreadable for a damaged record of the history.
+    `ledger_id` finds the id of a ledger whose register is lost; the results carry it. `by_order` says whether rows of a type
+    of sink have versions by the order of a topic's messages (`ordering.py`). Changes nothing in the ledger.
+    Raises WrongUse when nothing is left to begin with, or an order is lost by which rows were written. Raises
+    LedgerUnreadable for a damaged record of the history.
     """
     of_sinks_first = list(of_sinks(book.store))
     left = _found(book)
@@ -96,7 +98,7 @@ def rebuild(book: Book, path: Path, ledger_id: Callable[[], str]) -> tuple[Summa
     for lane in sorted(left.heads.keys() | left.chains.keys() | left.entries.keys()):
         _complete(book, left, lane)
     if left.register is None:
-        _check_order(book, left)
+        _check_order(book, left, by_order)
     register = left.register or _register(book, left, ledger_id())
     closed = {lane: entry for lane, entry in left.entries.items() if entry.state == LaneState.CLOSED}
     pages = list(in_pages(book.stream, closed, book.store.max_value_bytes))
@@ -174,8 +176,7 @@ def _learn(left: _Left, record: Record, *, in_history: bool = True) -> None:
     left.ordinal = max(left.ordinal, record.attempt.ordinal)
     _learn_topics(left, record.lane, record.window)
     for one in record.receipt.sinks if record.receipt else ():
-        if one.type == BY_ORDER:
-            left.versions = one
+        left.places[one.type] = one
     if not in_history:
         return
     chain = left.chains.setdefault(record.lane, _Chain(record, record))
@@ -323,14 +324,15 @@ def _starts(window: Window) -> dict[TopicPartition, int]:
     return starts
 
 
-def _check_order(book: Book, left: _Left) -> None:
+def _check_order(book: Book, left: _Left, by_order: Callable[[str], bool]) -> None:
     """Versions of a lost order lie in a table of newest values: a newer value must not be written below one of them.
 
     The history says between which windows partitions were added, not where the logs ended when a run first saw that. A
     change of a topic that no window of the ingest has met may have come before it was recreated. All else is found again:
     each cut begins the next epoch, and an order that no window of the ingest has met has no versions yet.
     """
-    if (table := left.versions) is None:
+    table = next((place for type_, place in sorted(left.places.items()) if by_order(type_)), None)
+    if table is None:
         return
     for topic, known in sorted(left.topics.items()):
         if any(one.raised for one in known.values()):

@@ -112,6 +112,9 @@ class PlainSink:
     # What a person still has to do, or to know, after an erasure. Empty: the sink holds nothing of it any more.
     left_by_erasing: ClassVar[str] = "this type of sink does not say whether it removes what is erased"
 
+    # Whether its rows have versions by the order of a topic's messages, as `Epochs` says it. Only the ledger knows that order.
+    versions_by_order: ClassVar[bool] = False
+
     def erase(
         self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet, erased: RangeSet
     ) -> None:

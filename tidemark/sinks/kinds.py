@@ -62,6 +62,14 @@ def kind_of(type_: str) -> Kind:
     return KINDS[type_]
 
 
+def by_order(type_: str) -> bool:
+    """Whether rows of a sink of this type have versions by the order of a topic's messages. Of a type that is gone: no."""
+    try:
+        return kind_of(type_).without_spark().versions_by_order
+    except WrongUse:
+        return False
+
+
 def sink_to_compact(sinks: Iterable[SinkSettings], stream: str, name: str | None) -> Any:
     """The settings of the sink to compact: the one of this name, or the only one when no name is given.
 

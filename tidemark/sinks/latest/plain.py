@@ -19,6 +19,7 @@ from tidemark.sinks.texts import place, texts
 
 class PlainLatest(PlainSink):
     looks_quickly = True
+    versions_by_order = True
     left_by_erasing = ""
 
     def erase(
