@@ -16,10 +16,10 @@ from tests.support.avro_orders import written
 from tests.support.oracle import Example, Outcome
 from tests.support.playground import Make, Playground
 from tests.support.registry import serving
-from tests.support.rows import SINKS, messages_of, stream_of
+from tests.support.rows import GIVEN_BACK, SINKS, messages_of, stream_of
 from tests.support.throwing import SCHEME, THROWING, TOO_DEEP, Throwing, checks, drawn, transform, values
 from tidemark.clients.connections import Connection
-from tidemark.errors import ProcessingFailed
+from tidemark.errors import ProcessingFailed, WrongUse
 from tidemark.offsets.tallies import Outcome as Became
 from tidemark.schemes.json_depth import DEEPEST
 from tidemark.schemes.json_depth import TOO_DEEP as NESTED
@@ -29,7 +29,7 @@ from tidemark_spark.jobs.audit import audit
 from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.failing_messages import SPARKS, cause_of
 from tidemark_spark.rows.one_pass import one_pass
-from tidemark_spark.rows.pipeline import rows_of
+from tidemark_spark.rows.pipeline import check_rows, rows_of
 
 STORED, INVALID, FAILED = (one.value for one in (Became.STORED, Became.INVALID, Became.FAILED))
 
@@ -97,6 +97,26 @@ def test_a_check_that_cannot_be_computed_refuses_nothing(spark: SparkSession) ->
     given = [json.dumps({"at": at}).encode() for at in (2**63 - 1, 0, 10**12)]
     assert passes(spark, stream, given)
     assert became(spark, stream, given) == [(STORED, None), (INVALID, "a new year"), (STORED, None)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "s rlike '(a|['",
+        "exists(array(s), x -> x rlike '[')",
+        "regexp_count(s, '(') > 0",
+        "size(split(upper(s), '*')) > 1",
+    ],
+)
+def test_a_wrong_regular_expression_is_no_messages_fault(spark: SparkSession, sql: str) -> None:
+    """It throws for every message: a check would refuse nothing, and a transform end the job at each try."""
+    with pytest.raises(WrongUse, match=r"checks\.0\.invalid_when: .* is no regular expression: "):
+        check_rows(spark, stream_of(scheme=SCHEME, checks=[{"invalid_when": sql, "reason": "it matches"}]))
+    transforming = {"sql": f"SELECT {GIVEN_BACK}, ({sql}) AS made FROM messages", "fields": {"made": "boolean"}}
+    with pytest.raises(WrongUse, match=r"transform\.sql: .* is no regular expression: "):
+        check_rows(spark, stream_of(scheme=SCHEME, transform=transforming))
+    for right in ("s rlike '(a|b)'", "s rlike s", "s rlike NULL", "s LIKE '[a%'", "split(s, ',')[0] = '['"):
+        check_rows(spark, stream_of(scheme=SCHEME, checks=[{"invalid_when": right, "reason": "it matches"}]))
 
 
 @pytest.mark.covers("C4", "E46", "E55")

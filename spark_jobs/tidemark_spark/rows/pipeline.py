@@ -14,12 +14,14 @@ from pyspark.sql import functions as F
 
 from tidemark.clients.connections import Connections, from_environment, registry_endpoint
 from tidemark.commit.fence import HeadFence
+from tidemark.errors import WrongUse
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.schemes.kinds import AvroScheme, FunctionScheme, RegexScheme
 from tidemark.streams.model import Stream
 from tidemark_spark.columns import INDEX
 from tidemark_spark.rows import outcomes
+from tidemark_spark.rows.constant_patterns import wrong_pattern
 from tidemark_spark.rows.failing_messages import SPARKS, cause_of, failing
 from tidemark_spark.rows.reading import no_messages
 from tidemark_spark.rows.row_by_row import row_by_row
@@ -215,7 +217,8 @@ def _failing(
 def check_rows(spark: SparkSession, stream: Stream) -> None:
     """Check a stream's parts before any message is read.
 
-    Raises WrongUse for a function, policy, pattern, check, transform or schema file that cannot be used.
+    Raises WrongUse for a function, policy, pattern, check, transform or schema file that cannot be used, and for a regular
+    expression of their SQL that is none.
     """
     check_function(stream)
     if not stream.checks and stream.transform is None and not isinstance(stream.scheme, AvroScheme | RegexScheme):
@@ -223,4 +226,6 @@ def check_rows(spark: SparkSession, stream: Stream) -> None:
     rows = outcomes.with_outcomes(no_messages(spark), stream.model_copy(update={"checks": ()}))
     outcomes.check_checks(rows, stream)
     if stream.transform is not None:
-        transformed(rows, stream.scheme.fields, stream.transform)
+        made = transformed(rows, stream.scheme.fields, stream.transform)
+        if stream.transform.sql is not None and (wrong := wrong_pattern(made)) is not None:
+            raise WrongUse(f"transform.sql: {wrong}")
