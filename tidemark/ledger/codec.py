@@ -66,7 +66,7 @@ def decode(stored: bytes, kind: type[T], where: str) -> T:
     """The value in `stored`. Raises LedgerUnreadable, which shows the place, the reason and the value."""
     try:
         found = decoder(_Format).decode(stored).format
-        if found < 1:
+        if found < min(MIGRATIONS, default=FORMAT):
             raise msgspec.ValidationError(f"format {found}: there is no such format")
         if found > FORMAT:
             raise LedgerUnreadable(
