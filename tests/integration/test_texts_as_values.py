@@ -85,7 +85,7 @@ def assert_read(spark: SparkSession, scheme: dict[str, Any], kind: str, wanted: 
     for (value, expected), found in zip(wanted.items(), read(spark, scheme, [*wanted]), strict=True):
         assert found == ((None, f"v is not {WORDS[kind]}") if expected is None else (expected, None)), value
         if expected == 0:
-            assert math.copysign(1, found[0] or 0) == math.copysign(1, expected), value
+            assert math.copysign(1, found[0]) == math.copysign(1, expected), value
 
 
 SCHEMES: dict[str, dict[str, Any]] = {
