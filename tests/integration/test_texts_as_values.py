@@ -84,8 +84,8 @@ def read(spark: SparkSession, scheme: dict[str, Any], values: list[bytes]) -> li
 def assert_read(spark: SparkSession, scheme: dict[str, Any], kind: str, wanted: dict[bytes, Any]) -> None:
     for (value, expected), found in zip(wanted.items(), read(spark, scheme, [*wanted]), strict=True):
         assert found == ((None, f"v is not {WORDS[kind]}") if expected is None else (expected, None)), value
-        if expected == 0:
-            assert math.copysign(1, found[0]) == math.copysign(1, expected), value
+        if expected == 0 and found[0] is not None:
+            assert math.copysign(1, float(found[0])) == math.copysign(1, expected), value
 
 
 SCHEMES: dict[str, dict[str, Any]] = {
