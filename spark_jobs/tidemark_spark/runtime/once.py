@@ -22,7 +22,7 @@ COMPUTED_AGAIN = (
 )
 
 # How Spark's plans name steps in which a row depends on others.
-_MEETINGS = ("Exchange", "Limit", "Subquery")
+_MEETINGS = ("Exchange", "CartesianProduct", "Limit", "Subquery")
 # The names of expressions over other rows, or that make several rows of one.
 _OF_OTHERS = r"\w*Subquery|Exists|Window\w*|Aggregate\w*|Generate"
 _MEETS = re.compile(_OF_OTHERS)
@@ -53,10 +53,15 @@ def draws(sql: Iterable[str]) -> bool:
 def depends_on_order(rows: DataFrame) -> bool:
     """Whether rows meet other rows, which may come in another order each time, or from a table that may change."""
     query: Any = rows._jdf.queryExecution()
-    sources = query.analyzed().collectLeaves()
+    leaves = query.analyzed().collectLeaves()
     # A common table expression is defined once, and each use of it is a leaf.
-    others = [sources.apply(number).getClass().getSimpleName() for number in range(sources.size())]
-    if len([one for one in others if one != "CTERelationRef"]) > 1:
+    sources = [
+        leaf
+        for leaf in (leaves.apply(number) for number in range(leaves.size()))
+        if leaf.getClass().getSimpleName() != "CTERelationRef"
+    ]
+    # The messages may stand in a union with themselves.
+    if any(not sources[0].sameResult(one) for one in sources[1:]):
         return True
     plan = str(query.executedPlan().toString())
     return any(step in plan for step in _MEETINGS)
