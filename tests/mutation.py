@@ -53,7 +53,6 @@ CORE = (
     "tidemark/ledger/ordering.py",
     "tidemark/ledger/sink_values.py",
     "tidemark/sinks/parquet/compactions.py",
-    "tidemark/runs/saved_plans.py",
     "tidemark/runs/selecting.py",
     "tidemark/runs/skipping.py",
     "tidemark/planning/starting.py",

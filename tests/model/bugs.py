@@ -39,6 +39,7 @@ BUGS = {
         "claims what was erased",
         more=("tidemark.runs.lanes", "    gone = erased(view.windows)\n", "    gone = NOTHING\n"),
         focus=ON_ERASING,
+        likely=70,
     ),
     "an erasure reads what it erases": Bug(
         PROTOCOL,
@@ -258,6 +259,7 @@ BUGS = {
         "        if _closed(register) != view.closed:\n            return True\n",
         "        return False\n",
         "gives nothing at",
+        likely=36,
     ),
     "a replay into one sink counts in the others too": Bug(
         BOOK,
@@ -271,20 +273,13 @@ BUGS = {
         "",
         "has other sinks than its lane",
     ),
-    "a saved plan does not note that partitions were added": Bug(
-        "tidemark.runs.saved_plans",
-        "    pending = pinning.pin(opened, INGEST, planned)\n",
-        "    pending = lanes.protocol.pin(book, opened.sweeper, INGEST, lambda head: planned(head)[0])\n",
-        "hbase_latest keeps the older value",
-        focus=ON_THE_SOURCE,
-        likely=370,
-    ),
     "a second recreation is never accepted": Bug(
         "tidemark.planning.checking",
         "max(newest.get(topic, FIRST_INCARNATION), known.newest.get(topic, FIRST_INCARNATION))",
         "newest.get(topic, FIRST_INCARNATION)",
         "the ingest is stuck",
         focus=ON_THE_SOURCE,
+        likely=252,
     ),
     "a second cut is never accepted": Bug(
         "tidemark.planning.checking",
@@ -292,6 +287,6 @@ BUGS = {
         "positions",
         "the ingest is stuck",
         focus=ON_THE_SOURCE,
-        likely=236,
+        likely=629,
     ),
 }

@@ -76,7 +76,7 @@ from tidemark.offsets.coordinates import Coordinate as Place
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning import planner
-from tidemark.runs import erasing, lanes, saved_plans, skipping
+from tidemark.runs import erasing, lanes, skipping
 from tidemark.runs.discovery import known_now
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.since_pin import changes_since_pin
@@ -286,7 +286,6 @@ class World:
         self.requests: list[Request] = []
         self.slots: list[Request | None] = [None] * SLOTS
         self.works: list[Work] = []
-        self.plans: list[saved_plans.SavedPlan] = []
 
     # sequences
 
@@ -690,21 +689,6 @@ class World:
 
     # other doors to the ingest
 
-    def save_plan(self, actor: Actor, step: Step) -> object:
-        plan = saved_plans.make(actor.opened)
-        if plan is None:
-            return NOTHING
-        self.plans.append(plan)
-        return plan
-
-    def pin_plan(self, actor: Actor, step: Step) -> object:
-        """Carry out a saved plan, from the file that it would be."""
-        if not self.plans:
-            return NOTHING
-        pending = saved_plans.pin(actor.opened, self.plans[-1 - step.variant % len(self.plans)], actor.name)
-        self.work_off(actor, INGEST, pending, take_over=step.slot > 1)
-        return pending
-
     def skip(self, actor: Actor, step: Step) -> None:
         to: Any = "latest"
         if step.variant == 1:
@@ -870,8 +854,6 @@ OPERATIONS: dict[str, Callable[[World, Actor, Step], object]] = {
     "recreate": World.recreate,
     "cut": World.cut,
     "delete": World.delete,
-    "save plan": World.save_plan,
-    "pin plan": World.pin_plan,
     "skip": World.skip,
     "back up": World.back_up,
 }

@@ -28,7 +28,7 @@ LEDGER = {
 }  # fmt: skip
 SOURCE = {
     "job": 8, "plan": 2, "take": 2, "commit": 3, "settle": 1, "abandon": 1, "open": 3, "late": 1, "look": 1, "time passes": 2,
-    "grow": 4, "add partition": 2, "recreate": 2, "cut": 2, "delete": 2, "save plan": 3, "pin plan": 3, "skip": 1,
+    "grow": 4, "add partition": 2, "recreate": 2, "cut": 2, "delete": 2, "skip": 1,
 }  # fmt: skip
 
 _MENU_SIZE = 4_000
@@ -76,7 +76,7 @@ def _step(chance: random.Random, weights: tuple[tuple[str, int], ...], mishaps: 
     if chance.random() >= mishaps:
         return step
     kind = chance.choice((*DEATHS, *DEATHS, *DOUBTS, STALE, MEANWHILE, MEANWHILE))
-    most = 12 if step.name in ("job", "two windows", "pin plan", "overslept") else 5
+    most = 12 if step.name in ("job", "two windows", "overslept") else 5
     between = kind in DOUBTS and chance.random() < 0.5
     mishap = Mishap(kind, chance.randrange(2 * most if kind == MEANWHILE else most), between)
     # Mostly in the same lane.
@@ -235,7 +235,6 @@ ON_THE_SOURCE = Focus(
         "job: TopicRecreated",
         "job: LogTruncated",
         "job: OffsetsOutOfRange",
-        "pin plan: StaleLedger",
         *(f"windows of a {kind}, at_least_once" for kind in ("ingest", "backfill", "replay")),
         "windows of a ingest, at_most_once",
         "windows of a ingest, none",

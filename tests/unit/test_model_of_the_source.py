@@ -1,4 +1,4 @@
-"""The model with a Kafka that changes under the stream: the real planner, saved plans, and every policy."""
+"""The model with a Kafka that changes under the stream: the real planner, and every policy."""
 
 from __future__ import annotations
 

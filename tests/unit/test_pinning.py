@@ -25,7 +25,7 @@ from tidemark.ledger.records import LaneKind, Pending, Record, TopicIncarnation
 from tidemark.ledger.store import InDoubt, Key
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs import discovery, lanes, saved_plans
+from tidemark.runs import discovery, lanes
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.selecting import between_offsets
 from tidemark.runs.skipping import skip
@@ -135,12 +135,6 @@ def _plan_ingest(stream: Stream) -> None:
     assert lanes.plan_ingest(stream.opened, "run 2") is not None
 
 
-def _saved_plan(stream: Stream) -> None:
-    saved = saved_plans.make(stream.opened)
-    assert saved is not None
-    assert saved_plans.pin(stream.opened, saved, "run 2") is not None
-
-
 def _replay(stream: Stream) -> None:
     chosen = RangeSet([OffsetRange(TopicPartition("logs", 0), 0, 5)])
     lane = lanes.open_selected(stream.opened, LaneKind.REPLAY, "r", chosen, "test")
@@ -157,7 +151,7 @@ def _nothing_new(stream: Stream) -> None:
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "at_most_once"])
-@pytest.mark.parametrize("how", [_plan_ingest, _saved_plan, _replay, _skip, _nothing_new])
+@pytest.mark.parametrize("how", [_plan_ingest, _replay, _skip, _nothing_new])
 def test_every_pin_notes_partitions_that_were_added(
     tmp_path: Path, how: Callable[[Stream], None], guarantee: str
 ) -> None:
@@ -277,21 +271,6 @@ def test_without_a_policy_both_stop(tmp_path: Path, change: str) -> None:
     with pytest.raises(expected):
         stream.ingest("run 2")
     assert stream.known.incarnation == 1
-
-
-# a saved plan that is carried out twice
-
-
-def test_a_saved_plan_that_is_done_is_done(stream: Stream) -> None:
-    saved = saved_plans.make(stream.opened)
-    assert saved is not None
-    stream.work_off(saved_plans.pin(stream.opened, saved, "by plan"), "by plan")
-    stream.log.logs[0] = (0, 1010)
-    assert saved_plans.pin(stream.opened, saved, "by plan") is None
-    stream.ingest("run 2")
-    assert saved_plans.pin(stream.opened, saved, "by plan") is None
-    with pytest.raises(TidemarkError, match="has moved on since the plan was made"):
-        saved_plans.pin(stream.opened, saved, "another")
 
 
 # a skip whose answers get lost

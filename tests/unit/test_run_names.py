@@ -16,7 +16,7 @@ from tidemark.errors import AnotherRequest, LaneClosed, OffsetsOutOfRange, Wrong
 from tidemark.ledger.erased import erased
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import erasing, lanes, saved_plans, steering
+from tidemark.runs import erasing, lanes, steering
 from tidemark.runs.record_files import FOLDER
 from tidemark.runs.requests import BackfillRequest, EraseRequest, ReplayRequest, checked
 from tidemark.runs.selecting import selected_before
@@ -235,24 +235,6 @@ def test_a_cancelled_run_is_told_so_and_not_that_its_request_is_another(made: St
         replay(**ASKED)
     with pytest.raises(AnotherRequest):
         replay(**{**ASKED, "reason": "bug 18"})
-
-
-@pytest.mark.covers("N45")
-def test_a_run_of_the_ingest_reads_a_saved_plan_or_what_is_new_and_not_both(made: StreamInMemory) -> None:
-    plan = saved_plans.make(made.opened)
-    assert plan is not None
-    made.ends((0, 70))
-    assert saved_plans.pin(made.opened, plan, "of a plan") is not None
-    made.process(INGEST, "of a plan")
-    assert saved_plans.pin(made.opened, plan, "of a plan") is None
-    with pytest.raises(AnotherRequest, match="run of a plan of orders has read the saved plan"):
-        lanes.plan_ingest(made.opened, "of a plan", again=True)
-    other = saved_plans.make(made.opened)
-    assert other is not None
-    for run in ("of a plan", "run 1"):
-        with pytest.raises(AnotherRequest, match=f"run {run} of orders has read window"):
-            saved_plans.pin(made.opened, other, run)
-    assert lanes.plan_ingest(made.opened, "run 3", again=True) is not None
 
 
 @pytest.mark.parametrize(

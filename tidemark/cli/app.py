@@ -135,28 +135,18 @@ def plan(
     since: Since = "",
     until_time: UntilTime = "",
     if_none: IfNone = "fail",
-    save: Annotated[Path | None, typer.Option(help="write the plan into a new file, for `tidemark run --plan`")] = None,
-    compare: Annotated[Path | None, typer.Option(help="show how the plan of now differs from this file's")] = None,
     as_json: Json = False,
 ) -> None:
     """What the next ingest would read, or what lies between bounds: ranges, tasks and an estimate. Pins nothing.
 
     Also what a policy would jump over, and which open transactions hold an end back.
 
-    Example: tidemark plan orders --save friday.json
+    Example: tidemark plan orders
     """
     opened = finding.opened(stream)
-    bounded = from_ or until or since or until_time
-    if sum(map(bool, (bounded, save, compare))) > 1:
-        raise WrongUse("use only one of bounds, --save and --compare; --save writes the plan of the next ingest")
-    if bounded:
+    if from_ or until or since or until_time:
         plans.show_within(opened, from_, until, since, until_time, if_none, as_json=as_json)
         return
-    if compare is not None:
-        plans.compare(opened, compare, as_json=as_json)
-        return
-    if save is not None:
-        plans.save(opened, save)
     window, pinned = lanes.preview(opened)
     held = transactions_shown(lanes.open_transactions(opened), opened.book.clock())
     ranges = window.ranges if window else ()

@@ -1,8 +1,7 @@
-"""What `tidemark plan` shows beside the ranges: Spark's tasks, estimates, bounds, and saved plans."""
+"""What `tidemark plan` shows beside the ranges: Spark's tasks, estimates and bounds."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from tidemark.cli.coordinates import coordinates
@@ -11,7 +10,6 @@ from tidemark.cli.output import data, error
 from tidemark.errors import WrongUse
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.splitting import share_of, tasks
-from tidemark.runs import saved_plans
 from tidemark.runs.estimates import estimated
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.selecting import between_offsets, divided, within_times
@@ -68,24 +66,6 @@ def show_within(
     rows = [(one.partition, one.start, one.until, len(one), why) for why, part in parts.items() for one in part]
     data(None, as_json=False, rows=rows, columns=("partition", "from", "until", "offsets", ""))
     show_work(planned)
-
-
-def save(opened: OpenStream, path: Path) -> None:
-    plan = saved_plans.make(opened)
-    if plan is None:
-        raise WrongUse("nothing is new: there is no plan to save")
-    saved_plans.save(plan, path)
-    error(f"saved as {path}, digest {plan.digest}; carry it out with `tidemark run --plan`")
-
-
-def compare(opened: OpenStream, path: Path, *, as_json: bool) -> None:
-    """Show where the plan of now differs from a saved plan."""
-    saved = saved_plans.load(path)
-    found = saved_plans.differences(saved, saved_plans.make(opened))
-    value = {"digest": saved.digest, "same": not found, "differences": found}
-    data(value, as_json=as_json, rows=[list(one.values()) for one in found], columns=("what", "saved", "now"))
-    if not found:
-        error(f"{path}: the plan would be the same now")
 
 
 def _cores(opened: OpenStream) -> int | None:

@@ -204,8 +204,6 @@ class Window(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     sinks: tuple[str, ...] | None = None
     # None for every window but those of an erasure.
     erases: Erasure | None = None
-    # The digest of the saved plan that the run was asked to read; None for all other windows.
-    plan: str | None = None
     # What people have named, as in `Asked`; other offsets of the window are only read again. None: all of it.
     named: SelectionRef | None = None
 

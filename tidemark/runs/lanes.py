@@ -17,7 +17,7 @@ from tidemark import __version__
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.commit import protocol
-from tidemark.errors import AnotherRequest, Conflict, LaneClosed, SourceChanged, TidemarkError, WrongUse
+from tidemark.errors import Conflict, LaneClosed, SourceChanged, TidemarkError, WrongUse
 from tidemark.ledger.book import View
 from tidemark.ledger.erased import erased
 from tidemark.ledger.incarnations import by_cuts
@@ -88,11 +88,6 @@ def plan_ingest(opened: OpenStream, run: str, *, again: bool = False) -> Pending
     """
     before = committed_before(opened, INGEST, run) if again else []
     if before and before[-1].window.run == run:
-        if (plan := before[-1].window.plan) is not None:
-            raise AnotherRequest(
-                f"run {run} of {opened.book.stream} has read the saved plan {plan[:12]}, and no more. A run's name stands for "
-                "one request. Nothing was changed. Read what is new under another name of the run"
-            )
         return next_window(opened, INGEST, run, before[-1].window.goal)
     if opened.book.head(INGEST) is None:
         start = _first_positions(opened, request(opened, run, topics_now(opened)))
