@@ -115,6 +115,13 @@ class TransformRefused(WrongUse):
     """
 
 
+class TookTooLong(WrongUse):
+    """Raised when a question of the pages took longer than a question may, and was given up.
+
+    To do: ask for less, or ask the command line, which has no such limit, as the message says.
+    """
+
+
 class TooLarge(WrongUse):
     """Raised when a value of the ledger would exceed its limit; refused before any work was done.
 

@@ -58,6 +58,7 @@ def build_app() -> FastAPI:
         redoc_url=None,
         openapi_url=None,
     )
+    app.state.asking = viewing.asking
     app.middleware("http")(serving.with_headers)
     app.exception_handler(RequestValidationError)(serving.wrong_value)
 

@@ -14,16 +14,19 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from tidemark.errors import StaleLedger, TidemarkError, Unreachable, WrongUse
+from tidemark.offsets.time_limit import limited
 from tidemark.streams.loading import StreamFile
 from tidemark_plugin.settings import Settings
+from tidemark_plugin.turns import EVERYBODY, Turns
 
 log = logging.getLogger(__name__)
 Found = TypeVar("Found")
+Kind = Literal["usual", "long", "apart"]
 # A question about a stream whose answer is kept for all viewers.
 Question = Callable[[StreamFile], dict[str, Any]]
 
@@ -31,8 +34,12 @@ OK, WRONG, STALE, TOO_MANY, SERVER_AWAY, TOO_LATE, INTERNAL = 200, 400, 409, 429
 # Long questions that are being answered, of all streams; and how long an answer waits for who has asked.
 _MOST_LONG = 32
 _LONG_SECONDS = 30.0
-# Of one person: long questions, and others, that are being answered. A page asks several at once.
+# Of one person: long questions, and usual ones, that are being answered. A page asks several at once.
 MOST_LONG_OF_ONE, MOST_OF_ONE = 2, 16
+# And what asks no server: texts of people, which are read apart from all else.
+MOST_APART_OF_ONE = 4
+# Threads for what takes long, for each set of servers, of which one person keeps one busy.
+_LONG_THREADS = 4
 
 
 @dataclass(frozen=True)
@@ -65,10 +72,10 @@ class Asking:
     settings: Settings
     reach: Question | None = None
     _streams: dict[tuple[str, Question], _Asked] = field(default_factory=dict)
-    _threads: dict[tuple[str, ...], ThreadPoolExecutor] = field(default_factory=dict)
+    _threads: dict[tuple[str, ...], Turns] = field(default_factory=dict)
     _long: OrderedDict[tuple[str, str, str], tuple[float, Future[Any]]] = field(default_factory=OrderedDict)
-    # Who waits for what, by the person and whether it is a long question.
-    _of_one: dict[tuple[str, bool], set[Future[Any]]] = field(default_factory=dict)
+    # Who waits for what, by the person and the kind of question.
+    _of_one: dict[tuple[str, Kind], set[Future[Any]]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     async def answer(
@@ -91,7 +98,7 @@ class Asking:
                 return asked.answer
             if asked.flight is None:
                 asked.began = now
-                asked.flight = self._threads_of(servers).submit(self._asked, file, ask, asked)
+                asked.flight = self._threads_of(servers).submit(EVERYBODY, lambda: self._asked(file, ask, asked))
             flight, left = asked.flight, asked.began + self.settings.page_wait_seconds - now
         if left > 0:
             # `wait` cancels nothing: a time-out, or a closed browser, does not end what others wait for.
@@ -115,9 +122,9 @@ class Asking:
             return answer
         servers = self._servers(file, ledger_only=ledger_only)
         with self._lock:
-            if (refused := self._too_many(by, MOST_OF_ONE, long=False)) is not None:
+            if (refused := self._too_many(by, MOST_OF_ONE, "usual")) is not None:
                 return refused
-            flight = self._noted(by, self._threads_of(servers).submit(_told, question, file), long=False)
+            flight = self._noted(by, self._threads_of(servers).submit(by, lambda: _told(question, file)), "usual")
         await asyncio.wait({asyncio.wrap_future(flight)}, timeout=self.settings.page_wait_seconds)
         if flight.done():
             found: Answer | Found = flight.result()
@@ -126,11 +133,14 @@ class Asking:
         return self._too_late(servers, others)
 
     async def apart(self, question: Callable[[], Found], *, by: str) -> Answer | Found:
-        """The answer to a question that asks no server and takes a while to compute, as `once`."""
+        """The answer to a question that asks no server and takes a while to compute, as `once`.
+
+        A person's next one waits until the one before is answered.
+        """
         with self._lock:
-            if (refused := self._too_many(by, MOST_LONG_OF_ONE, long=True)) is not None:
+            if (refused := self._too_many(by, MOST_APART_OF_ONE, "apart")) is not None:
                 return refused
-            flight = self._noted(by, self._threads_of(("apart",), threads=1).submit(question), long=True)
+            flight = self._noted(by, self._long_threads_of("apart").submit(by, question), "apart")
         await asyncio.wait({asyncio.wrap_future(flight)}, timeout=self.settings.page_wait_seconds)
         if flight.done():
             found: Answer | Found = flight.result()
@@ -149,9 +159,10 @@ class Asking:
     ) -> Answer | Found:
         """As `once`, for a question that may take longer than a viewer waits: whoever asks again by `key` waits for the same.
 
-        Long questions have threads of their own for each set of servers, so that they hold up no other question: one more than
-        one person, `by`, may keep busy. A question that somebody waits for is never given up for another one: with too many,
-        the new one is refused. `others` names further servers that it waits for, as people read them.
+        Long questions have threads of their own for each set of servers, so that they hold up no other question; one person,
+        `by`, keeps one of them busy. A question that somebody waits for is never given up for another one: with too many,
+        the new one is refused. `others` names further servers that it waits for, as people read them. It must write nothing:
+        after `page_long_seconds` it is given up, with an error.
         """
         first = self._first(ledger_only=ledger_only)
         answer = await self.answer(file, first)
@@ -164,10 +175,10 @@ class Asking:
             if flight is None or (flight.done() and now - asked > _LONG_SECONDS):
                 for gone in [one for one, (at, had) in self._long.items() if had.done() and now - at > _LONG_SECONDS]:
                     del self._long[gone]
-                if (refused := self._too_many(by, MOST_LONG_OF_ONE, long=True)) is not None:
+                if (refused := self._too_many(by, MOST_LONG_OF_ONE, "long")) is not None:
                     return refused
-                threads = self._threads_of((*servers, "long", *others), threads=MOST_LONG_OF_ONE + 1)
-                flight = self._noted(by, threads.submit(_told, question, file), long=True)
+                threads = self._long_threads_of(*servers, "long", *others)
+                flight = self._noted(by, threads.submit(by, lambda: _told(self._limited(question), file)), "long")
             self._long[place] = (now, flight)
             while len(self._long) > _MOST_LONG and (had := self._answered()) is not None:
                 del self._long[had]
@@ -183,20 +194,20 @@ class Asking:
         """The long question whose answer has waited longest for who has asked."""
         return next((place for place, (_, flight) in self._long.items() if flight.done()), None)
 
-    def _too_many(self, by: str, most: int, *, long: bool) -> Answer | None:
+    def _too_many(self, by: str, most: int, kind: Kind) -> Answer | None:
         """The refusal of one more question, where this person has so many already, or all persons together."""
         still = {who: {one for one in found if not one.done()} for who, found in self._of_one.items()}
         self._of_one = {who: found for who, found in still.items() if found}
-        if len(self._of_one.get((by, long), ())) >= most:
+        if len(self._of_one.get((by, kind), ())) >= most:
             said = f"{most} questions of yours are still being answered; wait for their answers, and ask again"
             return Answer(TOO_MANY, {"detail": said})
-        if long and sum(len(found) for (_, is_long), found in self._of_one.items() if is_long) >= _MOST_LONG:
+        if kind != "usual" and sum(len(found) for (_, one), found in self._of_one.items() if one == kind) >= _MOST_LONG:
             said = f"{_MOST_LONG} long questions of others are being answered; ask again in a while"
             return Answer(TOO_MANY, {"detail": said})
         return None
 
-    def _noted(self, by: str, flight: Future[Any], *, long: bool) -> Future[Any]:
-        self._of_one.setdefault((by, long), set()).add(flight)
+    def _noted(self, by: str, flight: Future[Any], kind: Kind) -> Future[Any]:
+        self._of_one.setdefault((by, kind), set()).add(flight)
         return flight
 
     def _first(self, *, ledger_only: bool) -> Question:
@@ -219,12 +230,31 @@ class Asking:
             },
         )
 
-    def _threads_of(self, shared: tuple[str, ...], threads: int | None = None) -> ThreadPoolExecutor:
+    def _threads_of(self, shared: tuple[str, ...]) -> Turns:
+        threads = self.settings.page_threads
+        return self._turns(shared, threads, max(1, threads - 1))
+
+    def _long_threads_of(self, *shared: str) -> Turns:
+        return self._turns(shared, _LONG_THREADS, 1)
+
+    def _turns(self, shared: tuple[str, ...], threads: int, of_one: int) -> Turns:
         if shared not in self._threads:
-            self._threads[shared] = ThreadPoolExecutor(
-                threads or self.settings.page_threads, thread_name_prefix=f"tidemark page {' '.join(shared)}"
-            )
+            self._threads[shared] = Turns(threads, of_one, f"tidemark page {' '.join(shared)}")
         return self._threads[shared]
+
+    def _limited(self, question: Callable[[], Found]) -> Callable[[], Found]:
+        """The question with its bound in time."""
+        seconds = self.settings.page_long_seconds
+
+        def asked() -> Found:
+            said = (
+                f"this took more than {seconds:g} s and was given up: ask for less at once (fewer offsets, fewer windows, a "
+                "shorter time), or ask the command line, which has no such limit; a plan is what --dry-run says there"
+            )
+            with limited(seconds, said):
+                return question()
+
+        return asked
 
     def _asked(self, file: StreamFile, ask: Question, asked: _Asked) -> Answer:
         fresh = self.settings.page_cache_seconds

@@ -27,8 +27,10 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-# What a body may have: the longest text of a request, each character as six (\\uXXXX), and the other fields.
-MOST_BYTES = 6 * MOST_TEXT + 100_000
+# What a body may have: the longest text of a request, each character as two (\n), and the other fields.
+MOST_BYTES = 2 * MOST_TEXT + 100_000
+# Of the wrong values of a request, so many are named.
+_MOST_ERRORS = 10
 # For the description of the API. Each of these has the field `detail`, a sentence for people.
 _PROBLEMS = {
     400: "What is asked for cannot be answered as it is asked.",
@@ -89,8 +91,9 @@ def _log_in(request: Request) -> Response:
 
 async def wrong_value(_: Request, problem: Exception) -> Response:
     """What is wrong with the values of a request, in a sentence, as all other problems are."""
-    errors = problem.errors() if isinstance(problem, RequestValidationError) else []
-    said = "; ".join(f"{one['loc'][-1] if one['loc'] else 'request'}: {wording.said(one)}" for one in errors)
+    errors = list(problem.errors()) if isinstance(problem, RequestValidationError) else []
+    lines = [f"{one['loc'][-1] if one['loc'] else 'request'}: {wording.said(one)}" for one in errors[:_MOST_ERRORS]]
+    said = "; ".join([*lines, *([f"and {len(errors) - len(lines)} more"] if len(errors) > len(lines) else [])])
     return JSONResponse({"detail": said}, 422)
 
 

@@ -17,7 +17,9 @@ class Settings:
     page_cache_seconds: float = 3.0
     # When a server that did not answer is asked again.
     page_retry_seconds: float = 15.0
-    page_threads: int = 2
+    page_threads: int = 3
+    # How long a plan may take, or another long question. Then it is given up.
+    page_long_seconds: float = 120.0
 
 
 def from_airflow() -> Settings:

@@ -106,10 +106,14 @@ class Viewing:
         if not patterns or topic.startswith("__"):
             return named
         question = {"kind": "names", "text": topic, "patterns": patterns}
-        found = _found(await self.asking.apart(lambda: asked_with_limits(question), by=name_of(user)), "")
+        found = await self.apart(user, lambda: asked_with_limits(question))
         if "problem" in found:
             raise HTTPException(400, f"topic: the streams' patterns cannot be tried on it: {found['problem']}")
         return named | set(found["names"])
+
+    async def apart(self, user: Any, question: Callable[[], Answer | Found]) -> Found:
+        """The answer to a question that asks no server. What people send in is read so, and never in the event loop."""
+        return _found(await self.asking.apart(question, by=name_of(user)), "")
 
     def _visible(self, user: Any) -> tuple[dict[str, StreamFile], list[str]]:
         """Reads files and Airflow's database, as Airflow does."""

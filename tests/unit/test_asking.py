@@ -17,8 +17,14 @@ from fastapi import HTTPException
 from tests.support.stream_text import MINIMAL
 from tests.support.streams_in_memory import nowhere
 from tests.support.waiting import until
-from tidemark.clients.connections import Connection
-from tidemark.errors import ConnectionMissing, LedgerContradiction, StaleLedger, Unreachable, WrongUse
+from tidemark.clients.connections import Connection, HBaseEndpoint, ZooKeeperEndpoint
+from tidemark.clients.hbase.gateway import Gateway
+from tidemark.clients.kafka.endpoint import KafkaEndpoint
+from tidemark.clients.kafka.log import KafkaLog
+from tidemark.clients.zookeeper import ZooKeeper
+from tidemark.errors import ConnectionMissing, LedgerContradiction, StaleLedger, TookTooLong, Unreachable, WrongUse
+from tidemark.offsets.ranges import RangeSet
+from tidemark.offsets.time_limit import limited
 from tidemark.streams.loading import StreamFile, load
 from tidemark_plugin import streams
 from tidemark_plugin.asking import MOST_LONG_OF_ONE, MOST_OF_ONE, Answer, Asking, dead_letters_of, kafka_of, sinks_of
@@ -369,7 +375,7 @@ def test_one_person_keeps_no_others_from_asking(tmp_path: Path, servers: Servers
         return "the answer"
 
     assert Counter(statuses(asking, file, ["ann"] * 10, slow)) == {504: MOST_LONG_OF_ONE, 429: 10 - MOST_LONG_OF_ONE}
-    # The threads are as many as one person may keep busy, and one more.
+    # One person keeps one of the threads busy.
     assert statuses(asking, file, ["bob"], lambda: "of bob") == ["of bob"]
     assert statuses(asking, file, ["ann"], lambda: "of ann", first=10) == [429]
 
@@ -398,6 +404,80 @@ def test_other_questions_of_one_person_have_a_bound_too(tmp_path: Path, servers:
     assert asyncio.run(asked("bob", 1)) == [504]
     servers.back.set()
     until(lambda: asyncio.run(asked("ann", 1)) == ["the answer"], "there is room again")
+
+
+@pytest.mark.covers("Q28", "Q25")
+@pytest.mark.parametrize("way", ["once", "apart", "long"])
+def test_nobody_waits_for_the_slow_questions_of_others(tmp_path: Path, servers: Servers, way: str) -> None:
+    """As many as they have: with a thread for each person, and what one person asks more waits for its own turn."""
+    asking, file = Asking(servers.show, SETTINGS), stream(tmp_path, "orders")
+    answers(asking, file)
+    busy: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+
+    async def asked(by: str, number: int, question: Callable[[], str]) -> object:
+        if way == "apart":
+            return await asking.apart(question, by=by)
+        if way == "once":
+            return await asking.once(file, question, by=by)
+        return await asking.long(file, f"{number} of {by}", question, by=by)
+
+    def slow() -> str:
+        busy["ann"] += 1
+        most["ann"] = max(most["ann"], busy["ann"])
+        assert servers.back.wait(60)
+        busy["ann"] -= 1
+        return "of ann"
+
+    async def all_of_ann() -> list[object]:
+        return await asyncio.gather(*(asked("ann", number, slow) for number in range(20)))
+
+    late = asyncio.run(all_of_ann())
+    assert {one.status for one in late if isinstance(one, Answer)} == {504, 429}
+    for by in ("bob", "carl", "bob"):
+        assert asyncio.run(asked(by, len(by), lambda: "at once")) == "at once"
+    assert most == {"ann": 1}
+    # What has waited for its turn is asked, one after the other.
+    servers.back.set()
+    until(lambda: asyncio.run(asked("ann", 20, lambda: "of ann")) == "of ann", "there is room again")
+
+
+@pytest.mark.covers("Q28")
+def test_a_long_question_is_given_up_in_the_end(tmp_path: Path, servers: Servers) -> None:
+    """One that only computes, as a plan of very many ranges does."""
+    asking = Asking(servers.show, Settings(page_wait_seconds=60, page_long_seconds=0.2))
+    began = time.monotonic()
+
+    def endless() -> str:
+        while time.monotonic() < began + 60:
+            RangeSet()
+        return "nobody has ended it"
+
+    found = asyncio.run(asking.long(stream(tmp_path, "orders"), "one", endless, by="ann"))
+    assert isinstance(found, Answer)
+    assert found.status == 400
+    assert "took more than 0.2 s and was given up: ask for less at once" in found.fields["detail"]
+    # The thread is free, and the next question has its own time.
+    assert asyncio.run(asking.long(stream(tmp_path, "orders"), "two", lambda: str(RangeSet()), by="ann")) != found
+
+
+def _kafka() -> object:
+    return KafkaLog(KafkaEndpoint("127.0.0.1:1")).names()
+
+
+def _hbase() -> object:
+    return Gateway(HBaseEndpoint("127.0.0.1", 1)).repeated("answer", lambda _: None)
+
+
+def _zookeeper() -> object:
+    return ZooKeeper(ZooKeeperEndpoint("127.0.0.1:1")).repeated("read")
+
+
+@pytest.mark.covers("Q28")
+@pytest.mark.parametrize("ask", [_kafka, _hbase, _zookeeper])
+def test_whoever_has_taken_too_long_asks_no_server_any_more(ask: Callable[[], object]) -> None:
+    with limited(-1, "too long"), pytest.raises(TookTooLong, match="too long"):
+        ask()
 
 
 # the files of the streams

@@ -27,6 +27,7 @@ from kazoo.security import CREATOR_ALL_ACL
 
 from tidemark.clients.connections import ZooKeeperEndpoint
 from tidemark.errors import Unreachable, WrongUse
+from tidemark.offsets import time_limit
 
 # ZooKeeper answers in milliseconds. A call that takes longer than this has lost its server.
 TIMEOUT_SECONDS = 15.0
@@ -106,6 +107,7 @@ class ZooKeeper:
         """As `once`, for requests that may be made twice; repeats them until an answer comes. Raises Unreachable."""
         deadline = time.monotonic() + self._patience
         while True:
+            time_limit.look()
             try:
                 return self.once(*calls)
             except (*TROUBLE, Unreachable) as problem:

@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from tidemark.errors import WrongUse
+from tidemark.offsets import time_limit
 
 # Kafka's offsets are signed 64-bit numbers. The largest is kept free, so that `until` always fits.
 MAX_OFFSET = 2**63 - 1
@@ -69,6 +70,8 @@ class RangeSet:
     __slots__ = ("_intervals",)
 
     def __init__(self, ranges: Iterable[OffsetRange] = ()) -> None:
+        # Whatever takes long makes many sets.
+        time_limit.look()
         collected: dict[TopicPartition, list[Interval]] = {}
         for one in ranges:
             if one.start < one.until:

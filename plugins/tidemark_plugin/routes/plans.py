@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
@@ -16,6 +16,8 @@ from tidemark.views.planned import planned
 from tidemark_plugin import serving
 from tidemark_plugin.access import may_trigger
 from tidemark_plugin.answers import Number, Problem
+from tidemark_plugin.asking import WRONG, Answer
+from tidemark_plugin.bodies import body, described
 from tidemark_plugin.viewing import User, Viewing
 
 _REQUESTS: dict[str, type[BackfillRequest] | type[ReplayRequest]] = {
@@ -117,8 +119,8 @@ def routes(viewing: Viewing) -> APIRouter:
     async def page(request: Request, name: str, user: User) -> Response:
         return await viewing.page("planner", request, name, user)
 
-    @router.post("/api/streams/{name}/plan", responses=problems, response_model=Plan)
-    async def resolve(name: str, asked: Asked, user: User) -> dict[str, Any]:
+    @router.post("/api/streams/{name}/plan", responses=problems, response_model=Plan, openapi_extra=described(Asked))
+    async def resolve(name: str, user: User, asked: Annotated[Asked, Depends(body(Asked))]) -> dict[str, Any]:
         """What a replay or backfill would read and replace, and the answer to each other offset. Changes nothing.
 
         With the field `plan`, a digest that an earlier answer has given: 409 if the plan is another one by now.
@@ -129,16 +131,16 @@ def routes(viewing: Viewing) -> APIRouter:
         if asked.fields.get("records_file") and not await run_in_threadpool(may_trigger, user, f"{name}__{asked.kind}"):
             # An error names what stands in a wrong line.
             raise HTTPException(403, f"records_file: files are for those who may trigger {name}__{asked.kind}")
-        try:
-            request, key = await run_in_threadpool(_read, asked.kind, fields)
-        except WrongUse as problem:
-            raise HTTPException(400, str(problem)) from None
+        request, key = await viewing.apart(user, lambda: _read(asked.kind, fields))
         return await viewing.ask_long(name, user, key, lambda opened: planned(opened, request))
 
     return router
 
 
-def _read(kind: str, fields: dict[str, Any]) -> tuple[BackfillRequest | ReplayRequest, str]:
+def _read(kind: str, fields: dict[str, Any]) -> tuple[BackfillRequest | ReplayRequest, str] | Answer:
     """The request, and a name for it. Not in the event loop: a text of a million characters takes a while."""
-    request = checked(_REQUESTS[kind], fields, fields)
+    try:
+        request = checked(_REQUESTS[kind], fields, fields)
+    except WrongUse as problem:
+        return Answer(WRONG, {"detail": str(problem)})
     return request, hashlib.sha256(json.dumps([kind, fields], sort_keys=True).encode()).hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, HTTPException, Query
+from fastapi import APIRouter, Depends, HTTPException, Query
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field
 
@@ -15,6 +15,7 @@ from tidemark.views.lane_progress import progress_of
 from tidemark_plugin import serving
 from tidemark_plugin.access import may_trigger, note_steering
 from tidemark_plugin.answers import Number
+from tidemark_plugin.bodies import body, described
 from tidemark_plugin.viewing import User, Viewing
 
 _MOST_OF_A_RUN = 600
@@ -93,9 +94,17 @@ def routes(viewing: Viewing) -> APIRouter:
         may = await run_in_threadpool(may_trigger, user, _dag_of(name, found["lanes"][0]["lane"]))
         return {**found, "may_steer": may}
 
-    @router.post("/api/streams/{name}/progress/{action}", responses=serving.PROBLEMS_OF_POST, response_model=Progress)
+    @router.post(
+        "/api/streams/{name}/progress/{action}",
+        responses=serving.PROBLEMS_OF_POST,
+        response_model=Progress,
+        openapi_extra=described(Steered),
+    )
     async def steer(
-        name: str, action: Literal["pause", "resume", "cancel"], asked: Steered, user: User
+        name: str,
+        action: Literal["pause", "resume", "cancel"],
+        user: User,
+        asked: Annotated[Steered, Depends(body(Steered))],
     ) -> dict[str, Any]:
         """Pause, resume or cancel a replay or backfill, for those who may trigger its DAG. Airflow's audit log notes it.
 

@@ -27,6 +27,7 @@ from tidemark.clients.connections import HBaseEndpoint
 from tidemark.clients.hbase.paging import PageSize
 from tidemark.clients.hbase.thrift import AlreadyExists, Connection, HBaseIOError, IllegalArgument
 from tidemark.errors import AnotherServer, Unreachable
+from tidemark.offsets import time_limit
 
 if TYPE_CHECKING:
     from tidemark.clients.hbase.encoding import Rows
@@ -96,6 +97,7 @@ class Gateway:
     def _repeated(self, what: str, call: Callable[[Any], T]) -> T:
         deadline = time.monotonic() + self._patience
         while True:
+            time_limit.look()
             try:
                 with self._connection() as connection:
                     return call(connection)

@@ -15,6 +15,7 @@ from tidemark.clients.kafka.clients import python_settings
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.errors import Unreachable
+from tidemark.offsets import time_limit
 
 # A broker that is up answers in milliseconds; a leader election takes a few seconds.
 _TIMEOUT_MS = 20_000
@@ -54,6 +55,7 @@ def records_of(consumer: Any, at: KafkaTopicPartition, end: int, start: int | No
         consumer.seek(at, start)
     last = None
     while True:
+        time_limit.look()
         position = consumer.position(at, timeout_ms=_TIMEOUT_MS)
         if position is None:
             raise Unreachable(f"Kafka did not say in time where {at.topic}/{at.partition} begins; its end is {end}")

@@ -12,6 +12,7 @@ from kafka.errors import OffsetOutOfRangeError
 from tidemark.clients.kafka.clients import python_settings
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.errors import OffsetsOutOfRange, Unreachable
+from tidemark.offsets import time_limit
 
 # How long to wait for a single answer.
 _STEP_MS = 500
@@ -67,6 +68,7 @@ def _count(
     found, reached = 0, start
     deadline = time.monotonic() + timeout_ms / 1000
     while reached < until:
+        time_limit.look()
         polled = consumer.poll(timeout_ms=_STEP_MS).get(at, ())
         found += sum(one.offset < until and times[0] <= one.timestamp < times[1] for one in polled)
         # Markers and compacted offsets give no message, but the consumer's position passes them.

@@ -34,6 +34,7 @@ from tidemark.clients.kafka.slots import Found, Slot, at_offset
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED, PartitionLog, TopicLog, asked_time
 from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.errors import Conflict, Unreachable
+from tidemark.offsets import time_limit
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 T = TypeVar("T")
@@ -395,6 +396,7 @@ class KafkaLog:
 
     @contextmanager
     def _admin(self) -> Iterator[KafkaAdminClient]:
+        time_limit.look()
         with kafka_errors(self.endpoint), self._making if self._keep else nullcontext():
             admin = self._client()
             answered = False

@@ -1,0 +1,34 @@
+"""A limit in time for one long computation: whoever begins it sets the limit, and what it is made of looks at it.
+
+Sets of ranges and the clients of servers look at it, so no loop over windows, ranges or pages of an answer goes on for long.
+Without a limit, as everywhere but behind the pages, nothing happens. Only for what writes nothing: it may end anywhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from tidemark.errors import TookTooLong
+
+# The end by the monotonic clock, and what to say then.
+_limit: ContextVar[tuple[float, str] | None] = ContextVar("limit", default=None)
+
+
+@contextmanager
+def limited(seconds: float, said: str) -> Iterator[None]:
+    """What runs within raises TookTooLong with this text once it has taken so long."""
+    before = _limit.set((time.monotonic() + seconds, said))
+    try:
+        yield
+    finally:
+        _limit.reset(before)
+
+
+def look() -> None:
+    """Raises TookTooLong when the limit has passed; without one, does nothing."""
+    found = _limit.get()
+    if found is not None and time.monotonic() > found[0]:
+        raise TookTooLong(found[1])
