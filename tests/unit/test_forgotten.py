@@ -21,7 +21,7 @@ from tidemark.ledger.codec import decode
 from tidemark.ledger.records import Blocks, Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.blocks import WHOLE, BlockTally, PartitionBlocks
-from tidemark.offsets.hashing import DIGESTS, coordinate_hash, row_hash
+from tidemark.offsets.hashing import coordinate_hash, row_hash
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Count, PartitionTally
 
@@ -70,9 +70,7 @@ class Sink:
     rows: dict[int, list[Row]] = field(default_factory=dict)
     unproven: int = 0
 
-    def process(
-        self, covers: RangeSet, outcomes: dict[int, int], size: int = SIZE, fields: str = FIELDS, digests: int = DIGESTS
-    ) -> None:
+    def process(self, covers: RangeSet, outcomes: dict[int, int], size: int = SIZE, fields: str = FIELDS) -> None:
         """A window that gives so many rows for each message; none are skipped messages."""
         generation = len(self.windows) + 1
         mine = {
@@ -97,7 +95,7 @@ class Sink:
             rows=whole.rows,
             content=whole.content,
         )
-        receipt = structs.replace(NoWork().verify(), tallies=(tally,), fields=fields, digests=digests)
+        receipt = structs.replace(NoWork().verify(), tallies=(tally,), fields=fields)
         record = structs.replace(
             RECORD, receipt=receipt, attempt=structs.replace(RECORD.attempt, generation=generation)
         )
@@ -221,15 +219,6 @@ def test_changed_contents_are_found_while_the_fields_are_those_that_were_stored(
     # What was stored with other fields cannot be digested anew; what the rows say of themselves still can be compared.
     assert sink.audit(450, "other fields", stored) == []
     assert [one.at for one in sink.audit(450, "other fields")] == ["logs/0 [100, 200)"]
-
-
-def test_contents_with_older_digests_are_not_compared_but_their_rows_are() -> None:
-    made = Sink()
-    made.process(offsets((0, 250)), each((0, 250)), digests=1)
-    made.rows[120] = [(120, 0, 99)]
-    assert made.audit(250) == []
-    del made.rows[121]
-    assert [one.what for one in made.audit(250)] == ["rows"]
 
 
 def test_of_a_block_with_a_replay_the_messages_are_compared(sink: Sink) -> None:

@@ -75,6 +75,7 @@ def test_of_a_field_that_is_not_known_the_error_says_that_a_newer_version_may_ha
     assert "newer version" not in str(caught.value)
 
 
+@pytest.mark.covers("O5")
 def test_a_newer_format_is_refused() -> None:
     newer = encode(HEAD).replace(b'"format":%d' % FORMAT, b'"format":%d' % (FORMAT + 1))
     said = f"has format {FORMAT + 1}; this version of Tidemark knows formats up to {FORMAT}"

@@ -1,10 +1,9 @@
-"""Stored values as bytes and back: JSON with a format number. Newer formats are refused, older ones migrated."""
+"""Stored values as bytes and back: JSON with a format number. Other formats are refused."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,12 +12,6 @@ from tidemark.errors import LedgerUnreadable
 from tidemark.ledger.records import FORMAT
 
 T = TypeVar("T", bound=msgspec.Struct)
-
-# From each older format to the next one: {format: {type name: change}}. 1 is the first.
-MIGRATIONS: dict[int, dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {}
-
-# Values with a format that stand inside another one: {type name: {field: its type name}}.
-_HOLDS = {"Head": {"last": "Record"}}
 
 _DECODERS: dict[type[msgspec.Struct], msgspec.json.Decoder[Any]] = {}
 _MAKING = threading.Lock()
@@ -29,17 +22,8 @@ _SHOWN_BYTES = 300
 # A version that adds a field need not change the format.
 _NEWER = "A newer version of Tidemark may have written it: then use that version. Otherwise: "
 
-# What decoding raises for bytes that nobody has encoded: no UTF-8 (ValueError), too deep, numbers beyond 64 bits; and what a
-# migration raises for a value that lacks what its format has.
-_DAMAGED = (
-    msgspec.MsgspecError,
-    ValueError,
-    RecursionError,
-    OverflowError,
-    TypeError,
-    LookupError,
-    AttributeError,
-)
+# What decoding raises for bytes that nobody has encoded: no UTF-8 (ValueError), too deep, numbers beyond 64 bits.
+_DAMAGED = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
 
 # What to do about a ledger that is not whole.
 RESTORE = "Restore the ledger from a backup, into an empty place: tidemark ledger restore STREAM FILE"
@@ -66,17 +50,14 @@ def decode(stored: bytes, kind: type[T], where: str) -> T:
     """The value in `stored`. Raises LedgerUnreadable, which shows the place, the reason and the value."""
     try:
         found = decoder(_Format).decode(stored).format
-        if found < min(MIGRATIONS, default=FORMAT):
+        if found < FORMAT:
             raise msgspec.ValidationError(f"format {found}: there is no such format")
         if found > FORMAT:
             raise LedgerUnreadable(
                 f"{where} has format {found}; this version of Tidemark knows formats up to {FORMAT}. "
                 "Use the version that wrote it, or a newer one. Nothing was changed."
             )
-        if found == FORMAT:
-            # Decode directly into the type, in a tenth of the time: heads of a thousand partitions are large.
-            return decoder(kind).decode(stored)
-        return converted(_migrated(msgspec.json.decode(stored), kind.__name__), kind)
+        return decoder(kind).decode(stored)
     except _DAMAGED as problem:
         newer = _NEWER if "unknown field" in str(problem) else ""
         shown = stored[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
@@ -109,24 +90,6 @@ class _Format(msgspec.Struct):
     """The format of a value; all other fields are ignored. No value inside it has a newer format."""
 
     format: int
-
-
-def _migrated(plain: dict[str, Any], kind: str) -> dict[str, Any]:
-    """A value in today's format, and so the values inside it."""
-    for step in range(_format_of(plain), FORMAT):
-        change = MIGRATIONS.get(step, {}).get(kind)
-        plain = {**(change(plain) if change else plain), "format": step + 1}
-    for name, held in _HOLDS.get(kind, {}).items():
-        if isinstance(plain.get(name), dict):
-            plain = {**plain, name: _migrated(plain[name], held)}
-    return plain
-
-
-def _format_of(plain: dict[str, Any]) -> int:
-    found = plain.get("format")
-    if type(found) is not int:
-        raise msgspec.ValidationError("it has no format number")
-    return found
 
 
 def digest(stored: bytes) -> str:

@@ -19,7 +19,7 @@ from tidemark.offsets.tallies import PartitionTally
 
 INGEST = "ingest"
 
-# The format of the values that this version writes; `codec.py` migrates older ones.
+# The format of all values of a ledger; `codec.py` refuses others.
 FORMAT = 1
 
 
@@ -277,8 +277,6 @@ class Receipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     finished_at: int
     # The digest of the fields that enter content digests (`blocks.fields_digest`). None for a window without messages.
     fields: str | None = None
-    # Which digests of contents the tallies and the rows have (`hashing.DIGESTS`).
-    digests: int = 1
     # None when each partition of the window lies in one block: its tally is then that block's.
     blocks: BlocksRef | None = None
 

@@ -30,8 +30,6 @@ import xxhash
 
 from tidemark.offsets.ranges import TopicPartition
 
-# Which digests of contents this version computes: those of the values. Version 1 digested texts.
-DIGESTS = 2
 # Columns whose nulls are told by one number.
 NULL_BITS = 64
 # A column's value: text or bytes, or a whole number, a double or a boolean. A time is its microseconds.

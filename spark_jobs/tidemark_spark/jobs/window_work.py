@@ -21,7 +21,6 @@ from tidemark.ledger.limits import most_blocks
 from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Guarantee, Receipt, Window, reads_again, replays
 from tidemark.ledger.register import note_places
 from tidemark.offsets.blocks import WHOLE, PartitionBlocks, block_size, fields_digest
-from tidemark.offsets.hashing import DIGESTS
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import Acknowledgements, PartitionTally, check_read, verify
 from tidemark.runs.conditions import sizes_for
@@ -290,7 +289,6 @@ class SparkWork:
             started_at=self._started_at,
             finished_at=self._opened.book.clock(),
             fields=fields_digest(self._opened.stream.fields),
-            digests=DIGESTS,
             blocks=self._store_blocks(),
         )
 

@@ -11,8 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from tidemark.ledger.book import Committed
-from tidemark.offsets.hashing import DIGESTS
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.schemes.kinds import Fields
@@ -132,20 +130,8 @@ def places_of(spark: SparkSession, parts: Iterable[Part], fields: Fields, within
     """
     if within is not None:
         parts = [one for one in parts if any(part.covers & within for part in one.windows)]
-    older: list[Part] = []
-    ours: list[Part] = []
-    for one in parts:
-        (older if any(_digested_otherwise(window) for window in one.windows) else ours).append(one)
-    found = content_digest(tuple(fields))
-    rows = parquet_rows(spark, ours, fields, gone=True)
-    if older:
-        rows = rows.unionAll(parquet_rows(spark, older, fields, gone=True).withColumn(DIGEST, found))
-    return rows.withColumns({COUNTS: F.lit(True), FOUND_DIGEST: found})
-
-
-def _digested_otherwise(window: Committed) -> bool:
-    receipt = window.record.receipt
-    return receipt is not None and receipt.digests != DIGESTS
+    rows = parquet_rows(spark, parts, fields, gone=True)
+    return rows.withColumns({COUNTS: F.lit(True), FOUND_DIGEST: content_digest(tuple(fields))})
 
 
 def values_of(spark: SparkSession, parts: Iterable[Part], fields: Fields, within: RangeSet) -> DataFrame:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidemark.ledger.book import Book, View
-from tidemark.offsets.hashing import DIGESTS, Value, content_hash, coordinate_hash, row_hash
+from tidemark.offsets.hashing import Value, content_hash, coordinate_hash, row_hash
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.hbase.rows import Place
@@ -143,8 +143,6 @@ def place_row(
     if digested is not None:
         of_row = row_hash(coordinate_hash(at, found.offset), found.index)
         digest = _signed(content_hash(of_row, digested(row.fields)))
-        # A mark with an older digest cannot be compared.
-        said = said if row.mark.digests == DIGESTS else digest
     found_others = [sorted(row.fields.keys() - {*fields})] if others else []
     return (*place, True, row.mark.tombstone, said, digest, *contents, *found_others)
 

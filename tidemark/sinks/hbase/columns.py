@@ -9,12 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidemark.clients.hbase.encoding import fixed
-from tidemark.offsets.hashing import DIGESTS
 from tidemark.offsets.ranges import TopicPartition
-from tidemark.sinks.hbase.rows import BLOCK_BITS, FLAG_TOMBSTONE, PartitionKeys
+from tidemark.sinks.hbase.rows import BLOCK_BITS, FLAG_TOMBSTONE, MARK_FORMAT, PartitionKeys
 
 _PLACE = np.dtype([("offset", ">u8"), ("index", ">u4")])
-_MARK = np.dtype([("digests", "u1"), ("flags", "u1"), ("generation", ">u8"), ("digest", ">u8"), ("seq", ">u8")])
+_MARK = np.dtype([("format", "u1"), ("flags", "u1"), ("generation", ">u8"), ("digest", ">u8"), ("seq", ">u8")])
 # Partitions have 31 bits, and incarnations 16.
 _PARTITION_BITS, _TOPIC_BITS = 31, 47
 _NOTHING = pa.scalar(b"", pa.binary())
@@ -72,7 +71,7 @@ def _numbers(column: pa.Array) -> np.ndarray:
 def marks(generation: int, lane: str, seq: int, digests: pa.Array, tombstones: pa.Array) -> pa.Array:
     """The rows' marks."""
     found = np.empty(len(digests), dtype=_MARK)
-    found["digests"], found["generation"], found["seq"] = DIGESTS, generation, seq
+    found["format"], found["generation"], found["seq"] = MARK_FORMAT, generation, seq
     found["digest"] = digests.to_numpy(zero_copy_only=False).view(np.uint64)
     found["flags"] = np.where(tombstones.to_numpy(zero_copy_only=False), FLAG_TOMBSTONE, 0)
     return pc.binary_join_element_wise(fixed(found), lane.encode(), _NOTHING)

@@ -3,7 +3,7 @@
     key    salt            1 byte
            topic           1 byte length, then UTF-8 (a name is at most 249 bytes: `a` and `a-b` cannot mix)
            incarnation     2 bytes, partition 4, offset 8, index of the row in its message 4: unsigned, big-endian
-    mark   cell `t:m`      format 1 byte (which digest of contents: `hashing.DIGESTS`), flags 1, generation 8, content
+    mark   cell `t:m`      format 1 byte (1), flags 1, generation 8, content
                            digest 8, window number 8: unsigned, big-endian; then the lane's name
     data   cells `d:FIELD` the field as UTF-8 text, or its bytes if it is binary; no cell for null
 
@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import xxhash
 
-from tidemark.offsets.hashing import DIGESTS
 from tidemark.offsets.ranges import OffsetRange, TopicPartition
 
 SALTS = 16
@@ -32,6 +31,7 @@ DATA_FAMILY = "d"
 DATA_PREFIX = b"d:"
 MARK_FAMILY = "t"
 FLAG_TOMBSTONE = 1
+MARK_FORMAT = 1
 
 _TAIL = struct.Struct(">HI")
 _PLACE = struct.Struct(">QI")
@@ -56,19 +56,18 @@ class Mark(NamedTuple):
     lane: str
     seq: int
     tombstone: bool = False
-    digests: int = DIGESTS
 
     def encode(self) -> bytes:
         flags = FLAG_TOMBSTONE if self.tombstone else 0
-        return _MARK.pack(self.digests, flags, self.generation, self.digest, self.seq) + self.lane.encode()
+        return _MARK.pack(MARK_FORMAT, flags, self.generation, self.digest, self.seq) + self.lane.encode()
 
     @classmethod
     def decode(cls, stored: bytes) -> Mark:
         """Raises ValueError for bytes that are not a mark that this version knows."""
-        if len(stored) < _MARK.size or not 1 <= stored[0] <= DIGESTS:
-            raise ValueError(f"not a mark of format 1 to {DIGESTS}: {stored[:40]!r}")
-        digests, flags, generation, digest, seq = _MARK.unpack_from(stored)
-        return cls(generation, digest, stored[_MARK.size :].decode(), seq, bool(flags & FLAG_TOMBSTONE), digests)
+        if len(stored) < _MARK.size or stored[0] != MARK_FORMAT:
+            raise ValueError(f"not a mark of format {MARK_FORMAT}: {stored[:40]!r}")
+        _, flags, generation, digest, seq = _MARK.unpack_from(stored)
+        return cls(generation, digest, stored[_MARK.size :].decode(), seq, bool(flags & FLAG_TOMBSTONE))
 
 
 class PartitionKeys:
