@@ -37,7 +37,7 @@ CASES: list[tuple[str, dict[str, Any] | str]] = [
     ),
     ('"tags": [], "counts": {}, "lines": []', {"tags": "[]", "counts": "{}", "lines": "[]"}),
     ('"tags": null, "anything": null, "lines": null', {}),
-    ('"anything": {"b": [1, 2.50], "a": "x"}', {"anything": '{"a":"x","b":[1,2.5]}'}),
+    ('"anything": {"b": [1, 2.50], "a": "x"}', {"anything": '{"a":"x","b":[1,2.50]}'}),
     (
         '"lines": [{"price": 1.5, "sku": "a", "unknown": 1, "more of it": {"x": 2}}, null, {"sku": "b", "at": '
         '"2026-11-21T09:10:00+02:00"}]',

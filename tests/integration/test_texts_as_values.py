@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,8 +14,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.support.rows import messages_of, stream_of
+from tidemark.clients.kafka.slots import Message
+from tidemark.offsets.coordinates import Coordinate
+from tidemark.offsets.ranges import TopicPartition
 from tidemark.schemes.time_forms import problem
 from tidemark.streams.explode import Explode
+from tidemark.views.decoded import decoded
 from tidemark_spark.rows.explode import in_pieces
 from tidemark_spark.schemes import parse
 
@@ -65,8 +70,32 @@ BOOLEANS: dict[str, Any] = {
 }
 # As JSON writes values of the same types: what is not of the type there.
 IN_JSON: dict[str, dict[str, Any]] = {
-    "integer": {"5": 5, "-0": 0, str(2**63 - 1): 2**63 - 1, str(2**63): None, "5.0": None, "1e3": None, '"5"': None},
-    "double": {"1.5": 1.5, "1e3": 1000.0, "5": 5.0, "1e400": None, "-1e400": None, "9" * 400: None, '"NaN"': None},
+    "integer": {
+        "5": 5,
+        "-0": 0,
+        str(2**63 - 1): 2**63 - 1,
+        str(-(2**63)): -(2**63),
+        str(2**63): None,
+        "5.0": None,
+        **dict.fromkeys(("1e3", '"5"', "-0.0", "9" * 2_000, "05", "+5", "5.")),
+    },
+    "double": {
+        "1.5": 1.5,
+        "1e3": 1000.0,
+        "5": 5.0,
+        "-0": -0.0,
+        "-0.0": -0.0,
+        "-0e7": -0.0,
+        "0": 0.0,
+        "1.50": 1.5,
+        "1e-400": 0.0,
+        "4.9e-324": 5e-324,
+        "1.7976931348623157e308": 1.7976931348623157e308,
+        "1." + "0" * 2_000: 1.0,
+        "0.1234567890123456789012345678901234567890123": 0.12345678901234568,
+        str(2**63): 2.0**63,
+        **dict.fromkeys(("1e400", "-1e400", "9" * 400, '"NaN"', "NaN", "-Infinity", ".5", "1e", "01.5", "1.5.2")),
+    },
     "boolean": {"true": True, "false": False, '"true"': None, "1": None, '"y"': None},
 }
 WORDS = {"integer": "an integer", "double": "a number", "boolean": "a boolean", "timestamp": "a time"}
@@ -79,6 +108,10 @@ def read(spark: SparkSession, scheme: dict[str, Any], values: list[bytes]) -> li
     frame = parse(messages_of(spark, [*values]), stream.scheme)
     rows = sorted(frame.select("_offset", "v", "_reason").collect(), key=lambda row: row["_offset"])
     return [(row["v"], row["_reason"]) for row in rows]
+
+
+# What JSON itself refuses, whatever the field.
+NO_JSON = ("05", "+5", "5.", "NaN", "-Infinity", ".5", "1e", "01.5", "1.5.2")
 
 
 def assert_read(spark: SparkSession, scheme: dict[str, Any], kind: str, wanted: dict[bytes, Any]) -> None:
@@ -112,7 +145,117 @@ def test_texts_at_the_edges_of_a_type(spark: SparkSession, scheme: str, kind: st
 @pytest.mark.parametrize("kind", IN_JSON)
 def test_json_at_the_edges_of_a_type(spark: SparkSession, kind: str) -> None:
     given = {"type": "json", "fields": {"v": kind}}
-    assert_read(spark, given, kind, {b'{"v": %s}' % text.encode(): value for text, value in IN_JSON[kind].items()})
+    wanted = {b'{"v": %s}' % text.encode(): value for text, value in IN_JSON[kind].items() if text not in NO_JSON}
+    assert_read(spark, given, kind, wanted)
+    # In a schema, too, where it is of a type of as many bits.
+    schema = {"type": "json", "schema": f"v {'BIGINT' if kind == 'integer' else kind}"}
+    assert_read(spark, schema, kind, wanted)
+    for value in read(spark, given, [b'{"v": %s}' % text.encode() for text in NO_JSON]):
+        assert value == (None, "not one JSON value, or a key stands twice in it")
+
+
+NUMBERS = [
+    *(
+        "0",
+        "-0",
+        "5",
+        "-5",
+        "0.0",
+        "-0.0",
+        "1.0",
+        "1.10",
+        "1e3",
+        "1E+03",
+        "-1e-7",
+        "1e400",
+        "-1e400",
+        "1e-400",
+        "5e-324",
+    ),
+    *(str(2**63 - 1), str(2**63), str(-(2**63)), "9" * 18, "9" * 19, "9" * 38, "9" * 39, "1" + "0" * 400),
+    *("0." + "1" * 18, "0." + "1" * 19, "9" * 18 + "." + "9" * 18, "0." + "0" * 60 + "1", "1.7976931348623157e308"),
+]
+TEXTS = ["", "é", "1e3", "null", 'a"b\\', "x\ty", "[1.0,", "{", "\U0001f600"]
+
+
+def drawn_json(chance: random.Random, depth: int = 3) -> str:
+    """A JSON text, with white space of any kind, and with escapes."""
+    around = chance.choice(("", "", " ", "\n\t", "\r\n"))
+    kind = chance.randrange(8 if depth else 5)
+    if kind < 3:
+        found = chance.choice(NUMBERS)
+    elif kind == 3:
+        found = json.dumps(chance.choice(TEXTS), ensure_ascii=chance.random() < 0.5)
+    elif kind == 4:
+        found = chance.choice(("null", "true", "false"))
+    elif kind == 5:
+        found = f"[{','.join(drawn_json(chance, depth - 1) for _ in range(chance.randrange(4)))}]"
+    else:
+        names = chance.sample(("v", "w", "n", "1.0", "\\u0061"), chance.randrange(4))
+        found = "{" + ",".join(f'{around}"{name}"{around}:{drawn_json(chance, depth - 1)}' for name in names) + "}"
+    return f"{around}{found}{around}"
+
+
+def written_again(text: str) -> str:
+    """Compact JSON with keys by name, and numbers as they were written."""
+    found = json.loads(text, parse_int="<<{}>>".format, parse_float="<<{}>>".format)
+    compact = json.dumps(found, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return compact.replace('"<<', "").replace('>>"', "")
+
+
+OF_JSON: list[dict[str, Any]] = [
+    {"type": "string"},
+    {"type": "json", "fields": {"v": "double", "w": "integer"}, "unknown": "keep"},
+    {"type": "json", "schema": "v VARIANT, w ARRAY<VARIANT>, n STRUCT<v: DECIMAL(20, 2), w: VARIANT>"},
+    {"type": "delimited", "fields": {"v": "double"}},
+]
+
+
+@pytest.mark.covers("S7")
+@pytest.mark.parametrize("scheme", OF_JSON, ids=["string", "json", "schema", "delimited"])
+@pytest.mark.parametrize("key", [True, "\u00e9\\"], ids=["an array", "under a key"])
+def test_an_element_of_an_array_is_read_as_its_own_text(
+    spark: SparkSession, scheme: dict[str, Any], key: bool | str
+) -> None:
+    """And the page that shows a message says the same."""
+    chance = random.Random(7)
+    arrays = [[drawn_json(chance) for _ in range(chance.randrange(1, 6))] for _ in range(60)]
+    values = [f"[{','.join(one)}]" for one in arrays]
+    if isinstance(key, str):
+        values = [f'{{"a": {one}, {json.dumps(key)} :{one}, "z": [1.0]}}' for one in values]
+    # Of a string, the piece is the text.
+    own = [json.loads(one) if one.strip().startswith('"') else one.strip(" \t\r\n") for two in arrays for one in two]
+    described = stream_of(scheme=scheme, explode={"json_array": key})
+    names = [*described.scheme.fields]
+    pieces = parse(in_pieces(messages_of(spark, [one.encode() for one in values]), described.explode), described.scheme)
+    alone = parse(messages_of(spark, [one.encode() for one in own]), described.scheme)
+    found = [(row["_reason"], *(row[name] for name in names)) for row in pieces.orderBy("_offset", "_index").collect()]
+    wanted = [(row["_reason"], *(row[name] for name in names)) for row in alone.orderBy("_offset").collect()]
+    assert list(map(repr, found)) == list(map(repr, wanted))
+    message = Message(0, False, None, values[0].encode(), ())
+    shown = decoded(described, {}.__getitem__, Coordinate(TopicPartition("orders", 0), 7), message).pieces
+    if scheme["type"] == "string":
+        assert [one[1] for one in found] == own
+        assert [one.fields["value"] for one in shown] == [one.encode() for one in own[: len(shown)]]
+
+
+@pytest.mark.covers("S7")
+def test_numbers_that_are_kept_as_json_keep_their_text(spark: SparkSession) -> None:
+    chance = random.Random(11)
+    given = [*NUMBERS, *(drawn_json(chance) for _ in range(300))]
+    values = [f'{{"v": {one}, "more": [{one}], "w": [[{one}]]}}'.encode() for one in given]
+    for scheme in (
+        {"type": "json", "fields": {"x": "string"}},
+        {"type": "json", "schema": "w ARRAY<VARIANT>, v VARIANT"},
+    ):
+        stream = stream_of(scheme={**scheme, "unknown": "keep"})
+        rows = parse(messages_of(spark, [*values]), stream.scheme).orderBy("_offset").collect()
+        for one, row in zip(map(written_again, given), rows, strict=True):
+            if "fields" in scheme:
+                assert (row["_reason"], row["unknown"]) == (None, f'{{"more":[{one}],"v":{one},"w":[[{one}]]}}')
+            else:
+                wanted = (None, None if one == "null" else one, f"[[{one}]]", f'{{"more":[{one}]}}')
+                assert (row["_reason"], row["v"], row["w"], row["unknown"]) == wanted
 
 
 @pytest.mark.covers("S7")

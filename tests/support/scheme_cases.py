@@ -464,18 +464,18 @@ def json_with_unknown(message: Message, found: dict[str, Any]) -> Outcome:
     return _row(
         id=str(found["id"]) if found.get("id") is not None else None,
         name=found.get("name"),
-        unknown=_as_spark(others) if others else None,
+        unknown=_as_written(message.value or b"", {*others}) if others else None,
         **_kept(message),
     )
 
 
-def _as_spark(others: dict[str, Any]) -> str:
-    """JSON as Spark writes it: keys by name, and a text for a number that no double holds."""
-    finite = {
-        name: str(value).replace("inf", "Infinity") if isinstance(value, float) and math.isinf(value) else value
-        for name, value in others.items()
-    }
-    return json.dumps(finite, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+def _as_written(value: bytes, names: set[str]) -> str:
+    """Compact JSON with keys by name, and numbers as they were written."""
+    # No text of the messages has these marks.
+    marked = json.loads(value, parse_int="<<{}>>".format, parse_float="<<{}>>".format)
+    others = {name: marked[name] for name in names}
+    text = json.dumps(others, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return text.replace('"<<', "").replace('>>"', "")
 
 
 def _refuse(constant: str) -> None:

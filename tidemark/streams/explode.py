@@ -21,10 +21,9 @@ class Explode(Part):
     )
     json_array: bool | str | None = Field(
         default=None,
-        description="`true`: the value is a JSON array. A piece is an element as JSON; of a string it is the text. Objects "
-        "have their keys by name, and numbers are as Spark writes them (`1e3` is `1000.0`, `1.10` is `1.1`; a number of more "
-        "than 38 digits loses the last ones). A null element is the text `null`, not a tombstone. A name, like `items`: the "
-        "value is a JSON object with such an array under this key; its other keys are ignored.",
+        description="`true`: the value is a JSON array. A piece is an element as it stands in the message, byte for byte; of a "
+        "string it is the text. A null element is the text `null`, not a tombstone. A name, like `items`: the value is a JSON "
+        "object with such an array under this key; its other keys are ignored.",
     )
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,12 +129,46 @@ def _split(explode: Explode, message: Message) -> Sequence[bytes | None]:
     if explode.lines is not None:
         lines = re.split(explode.between.encode(), value)
         return lines[:-1] if lines[-1] == b"" else lines
-    found = _json_value(_text(value) or "")
+    text = _text(value) or ""
+    found, written = _json_value(text), text
     if isinstance(explode.json_array, str):
         found = found.get(explode.json_array) if isinstance(found, dict) else None
+        written = "" if found is None else dict(_members(text))[explode.json_array]
     if not isinstance(found, list):
         raise _Wrong("there is no JSON array in it")
-    return [(one if type(one) is str else _json_text(one)).encode() for one in found]
+    texts = zip(found, _elements(written), strict=True)
+    return [(one if type(one) is str else as_written).encode() for one, as_written in texts]
+
+
+def _elements(text: str) -> Iterator[str]:
+    """The elements of a JSON array, each as it stands there."""
+    at = _next(text, 0)
+    while text[at := _next(text, at + 1)] != "]":
+        _, end = _DECODER.raw_decode(text, at)
+        yield text[at:end]
+        at = _next(text, end)
+        if text[at] == "]":
+            return
+
+
+def _members(text: str) -> Iterator[tuple[str, str]]:
+    """The names of the members of a JSON object, and their values as they stand there."""
+    at = _next(text, 0)
+    while text[at := _next(text, at + 1)] != "}":
+        name, end = _DECODER.raw_decode(text, at)
+        at = _next(text, _next(text, end) + 1)
+        _, end = _DECODER.raw_decode(text, at)
+        yield str(name), text[at:end]
+        at = _next(text, end)
+        if text[at] == "}":
+            return
+
+
+def _next(text: str, at: int) -> int:
+    """Behind the white space of JSON."""
+    while text[at] in " \t\r\n":
+        at += 1
+    return at
 
 
 # The schemes
@@ -217,6 +251,9 @@ class _Number(str):
     """A number of JSON as it is written: no digit is lost."""
 
     __slots__ = ()
+
+
+_DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number)
 
 
 def _json_value(text: str) -> Any:

@@ -5,13 +5,13 @@ Pieces are bytes, so that any scheme can take them. Nothing is shuffled: a messa
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.streams.explode import Explode
 from tidemark_spark.columns import FAILURE, INDEX, REASON, VALUE, detail
 from tidemark_spark.schemes.fields import NOT_UTF8, utf8_text
-from tidemark_spark.schemes.json_text import elements, members, one_value, too_deep, why_not_json
+from tidemark_spark.schemes.json_text import elements, elements_as_written, json_value, members, why_not_json
 
 # The value of the whole message, only on the row of its first piece. On all rows, a message of a thousand lines would take
 # a thousand times its size.
@@ -57,11 +57,12 @@ def _lines(messages: DataFrame, separator: str) -> DataFrame:
 def _array(messages: DataFrame, key: bool | str | None) -> DataFrame:
     spark = messages.sparkSession
     frame = messages.withColumn(_TEXT, utf8_text())
-    frame = frame.withColumn(_JSON, one_value(F.when(~too_deep(spark), F.col(_TEXT))))
-    found = F.try_element_at(members(F.col(_JSON)), F.lit(key)) if isinstance(key, str) else F.col(_JSON)
+    frame = frame.withColumn(_JSON, json_value(spark, F.col(_TEXT)))
+    under = key if isinstance(key, str) else None
+    found = F.col(_JSON) if under is None else F.try_element_at(members(F.col(_JSON)), F.lit(under))
     # A null element is no tombstone.
-    pieces = F.transform(elements(found), lambda one: F.encode(_piece(one), "UTF-8"))
-    expected = f"not a JSON object with an array {key!r}" if isinstance(key, str) else "not a JSON array"
+    pieces = F.when(elements(found).isNotNull(), elements_as_written(spark, under))
+    expected = "not a JSON array" if under is None else f"not a JSON object with an array {under!r}"
     why = (
         F.when(F.col(VALUE).isNull(), F.lit(None).cast("string"))
         .when(F.col(_TEXT).isNull(), F.lit(NOT_UTF8))
@@ -69,12 +70,6 @@ def _array(messages: DataFrame, key: bool | str | None) -> DataFrame:
         .when(F.col(_PIECES).isNull(), F.lit(expected))
     )
     return frame.withColumn(_PIECES, pieces).withColumn(UNSPLIT, why)
-
-
-def _piece(element: Column) -> Column:
-    """An element as JSON; a string element as its text."""
-    written = F.to_json(element)
-    return F.when(F.startswith(written, F.lit('"')), F.try_variant_get(element, "$", "string")).otherwise(written)
 
 
 def of_pieces(parsed: DataFrame) -> DataFrame:

@@ -9,7 +9,7 @@ from tidemark.schemes.ddl import Type
 from tidemark.schemes.kinds import UNKNOWN, JsonScheme
 from tidemark_spark.columns import REASON, VALUE, field
 from tidemark_spark.schemes.fields import NOT_UTF8, utf8_text
-from tidemark_spark.schemes.json_text import members, one_value, too_deep, why_not_json
+from tidemark_spark.schemes.json_text import json_value, members, unmarked, why_not_json
 from tidemark_spark.schemes.json_values import json_text, member_problem, value
 
 _TEXT, _JSON, _MEMBERS = "_text", "_json", "_members"
@@ -20,7 +20,7 @@ def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
     columns = scheme.columns
     spark = messages.sparkSession
     frame = messages.withColumn(_TEXT, utf8_text())
-    frame = frame.withColumn(_JSON, one_value(F.when(~too_deep(spark), F.col(_TEXT))))
+    frame = frame.withColumn(_JSON, json_value(spark, F.col(_TEXT)))
     frame = frame.withColumn(_MEMBERS, members(F.col(_JSON)))
     frame = frame.withColumns({f"_given_{one.name}": F.try_element_at(_MEMBERS, F.lit(one.name)) for one in columns})
     given = {one.name: field(f"_given_{one.name}") for one in columns}
@@ -37,7 +37,7 @@ def parse(messages: DataFrame, scheme: JsonScheme) -> DataFrame:
     fields = {one.name: _stored(field(f"_made_{one.name}"), one.type) for one in columns}
     if scheme.unknown == "keep":
         others = F.map_filter(F.col(_MEMBERS), lambda name, _: ~name.isin(*fields))
-        fields[UNKNOWN] = F.when(F.cardinality(others) > 0, F.to_json(others))
+        fields[UNKNOWN] = F.when(F.cardinality(others) > 0, unmarked(F.to_json(others)))
     kept = [column.alias(name) for name, column in fields.items()]
     return frame.withColumn(REASON, reason).select(*messages.columns, *kept, REASON)
 

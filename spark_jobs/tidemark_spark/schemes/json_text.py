@@ -1,4 +1,4 @@
-"""Strict JSON, as its standard says. Spark's own functions accept more."""
+"""Strict JSON, whose numbers keep their text. Spark's own functions accept more, and write numbers in their own way."""
 
 from __future__ import annotations
 
@@ -15,42 +15,45 @@ from tidemark_spark.runtime.compiling import compiled, new_instance
 
 NOT_JSON = "not one JSON value, or a key stands twice in it"
 
-_DEPTH = Path(__file__).with_name("Depth.java")
-_NAME = "tidemark_json_too_deep"
+_NUMBERS, _ELEMENTS = (Path(__file__).with_name(f"{name}.java") for name in ("Numbers", "Elements"))
 
-# Random, so that no writer of messages can know it.
+# Random, so that no writer of messages can know them. The first begins the text of a number, which is a text in a variant.
+_MARK = secrets.token_hex(6)
 _END = secrets.token_hex(16)
 
 
-def too_deep(spark: SparkSession) -> Column:
-    """Whether VALUE is nested so deeply that what reads JSON might overflow a task's stack, which ends Spark's JVM.
+def json_value(spark: SparkSession, text: Column) -> Column:
+    """The JSON value of VALUE, which is `text`, as a variant; null when it is not exactly one, or has a key twice in an object.
 
-    Spark's own limit is higher than what its functions have room for.
+    Null too for what is nested too deeply, and for a variant of more than 16 MiB. A number that a variant would write in
+    another way (`1e3`, `1.10`, 50 digits) is a marked text in it: see `number`. For each level, what reads JSON calls itself.
+    Without an end to the levels, it would overflow a task's stack, which ends Spark's JVM.
     """
-    if not spark.catalog.functionExists(_NAME):
-        java: Any = spark
-        jvm: Any = spark.sparkContext._jvm
-        function = new_instance(compiled(spark.sparkContext, _DEPTH), DEEPEST)
-        java._jsparkSession.udf().register(_NAME, function, jvm.org.apache.spark.sql.types.DataTypes.BooleanType)
-    # As many brackets need as many bytes.
-    return (F.octet_length(VALUE) > DEEPEST) & F.call_udf(_NAME, F.col(VALUE))
+    return _one_value(F.when(text.isNotNull(), _marked(spark)).cast("string"))
 
 
 def why_not_json(spark: SparkSession) -> Column:
     """The reason for a VALUE that is text, and not one JSON value."""
-    return F.when(too_deep(spark), F.lit(TOO_DEEP)).otherwise(F.lit(NOT_JSON))
+    return F.when(_marked(spark).isNull(), F.lit(TOO_DEEP)).otherwise(F.lit(NOT_JSON))
 
 
-def one_value(text: Column) -> Column:
-    """The JSON value of a text, as a variant; null when the text is not exactly one value, or has a key twice in an object.
+def elements_as_written(spark: SparkSession, key: str | None) -> Column:
+    """The elements of the JSON array in VALUE, or of its member `key`, as bytes; null for another value.
 
-    Null too for a variant of more than 16 MiB.
+    Each is as it stands there; of a string it is the text. VALUE has to be JSON.
     """
-    # Spark ignores everything after the first value of a text. So the text becomes the first element of an array with an end
-    # of ours: it can then neither be more than one value nor close the array itself.
-    parsed = elements(F.try_parse_json(F.concat(F.lit("["), text, F.lit(f',"{_END}"]'))))
-    ended = F.try_variant_get(F.get(parsed, F.lit(1)), "$", "string") == _END
-    return F.when((F.size(parsed) == 2) & ended, F.get(parsed, F.lit(0)))
+    name = "tidemark_json_elements" if key is None else f"tidemark_json_elements_{key.encode().hex()}"
+    return _of_java(spark, name, _ELEMENTS, "array<binary>", key)
+
+
+def number(text: Column) -> Column:
+    """The text of a number, of the text that stands for it in a variant; null for the text of a string."""
+    return F.when(F.startswith(text, F.lit(_MARK)), F.substr(text, F.lit(len(_MARK) + 1)))
+
+
+def unmarked(json: Column) -> Column:
+    """JSON of variants, with the numbers as they were written."""
+    return F.when(F.contains(json, F.lit(_MARK)), F.regexp_replace(json, f'"{_MARK}([^"]*+)"', "$1")).otherwise(json)
 
 
 def elements(value: Column) -> Column:
@@ -61,3 +64,25 @@ def elements(value: Column) -> Column:
 def members(value: Column) -> Column:
     """The values of a JSON object by their keys, which are in order; null for another value."""
     return F.try_variant_get(value, "$", "map<string, variant>")
+
+
+def _one_value(text: Column) -> Column:
+    # Spark ignores everything after the first value of a text. So the text becomes the first element of an array with an end
+    # of ours: it can then neither be more than one value nor close the array itself.
+    parsed = elements(F.try_parse_json(F.concat(F.lit("["), text, F.lit(f',"{_END}"]'))))
+    ended = F.try_variant_get(F.get(parsed, F.lit(1)), "$", "string") == _END
+    return F.when((F.size(parsed) == 2) & ended, F.get(parsed, F.lit(0)))
+
+
+def _marked(spark: SparkSession) -> Column:
+    return _of_java(spark, f"tidemark_json_{_MARK}", _NUMBERS, "binary", DEEPEST, _MARK)
+
+
+def _of_java(spark: SparkSession, name: str, source: Path, kind: str, *given: Any) -> Column:
+    """VALUE as a Java function of ours makes it, which is made and registered once in a session."""
+    if not spark.catalog.functionExists(name):
+        java: Any = spark
+        jvm: Any = spark.sparkContext._jvm
+        function = new_instance(compiled(spark.sparkContext, source), *given)
+        java._jsparkSession.udf().register(name, function, jvm.org.apache.spark.sql.types.DataType.fromDDL(kind))
+    return F.call_udf(name, F.col(VALUE))

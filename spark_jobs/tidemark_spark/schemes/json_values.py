@@ -1,7 +1,8 @@
 """JSON values as columns of their types. All are Spark expressions.
 
 Spark's own conversions from JSON are lenient. They turn anything into text, numbers into times in seconds, and too large
-numbers into infinity. Here a value of another type is refused, and only null becomes null.
+numbers into infinity. Here a value of another type is refused, and only null becomes null. What a variant would not keep of a
+number is read from its text: see `json_text.number`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tidemark.schemes import texts
 from tidemark.schemes.ddl import Member, Type
 from tidemark_spark.runtime.caught import null_if_it_throws
 from tidemark_spark.schemes.fields import finite
-from tidemark_spark.schemes.json_text import elements, members
+from tidemark_spark.schemes.json_text import elements, members, number, unmarked
 
 _WORDS: Mapping[str, str] = {
     "string": "a string",
@@ -85,8 +86,8 @@ def member_problem(given: Column, made: Column, member: Member, within: str = ""
 
 
 def json_text(made: Column) -> Column:
-    """A value as compact JSON. Null fields of a struct are left out."""
-    return F.to_json(made, _FORMATS)
+    """A value as compact JSON. Null fields of a struct are left out. Numbers of variants are as they were written."""
+    return unmarked(F.to_json(made, _FORMATS))
 
 
 def _member(found: Column, member: Member) -> Column:
@@ -99,25 +100,28 @@ def _is_there(given: Column) -> Column:
 
 def _scalar(given: Column, kind: Type, form: str | None) -> Column:  # noqa: C901  (a case for each type)
     written = F.schema_of_variant(given)
-    text = F.when(written == "STRING", F.try_variant_get(given, "$", "string"))
-    is_decimal = F.startswith(written, F.lit("DECIMAL"))
+    given_text = F.when(written == "STRING", F.try_variant_get(given, "$", "string"))
+    digits = number(given_text)
+    text = F.when(digits.isNull(), given_text)
+    is_integer, is_decimal = written == "BIGINT", F.startswith(written, F.lit("DECIMAL"))
     match kind.name:
         case "string":
             return text
         case "boolean":
             return F.when(written == "BOOLEAN", F.try_variant_get(given, "$", "boolean"))
         case "tinyint" | "smallint" | "int" | "bigint":
-            return F.when(written == "BIGINT", F.try_variant_get(given, "$", kind.name))
+            # A fraction or an exponent makes it no integer, whatever its value is.
+            of_digits = F.when(F.rlike(digits, F.lit(r"\A-?[0-9]++\z")), digits.try_cast(kind.name))
+            return F.coalesce(F.when(is_integer, F.try_variant_get(given, "$", kind.name)), of_digits)
         case "float" | "double":
-            number = F.try_variant_get(given, "$", kind.name)
-            of_numbers = written.isin("BIGINT", "DOUBLE") | is_decimal
-            return finite(F.when(of_numbers, number))
+            exact = F.when(is_integer | is_decimal, F.try_variant_get(given, "$", kind.name))
+            return finite(F.coalesce(exact, digits.try_cast(kind.name)))
         case "decimal":
             # Spark would round a number with more digits after the point.
-            fraction = rf"(\.\d{{1,{kind.scale}}})?" if kind.scale else ""
-            fits = rf"^-?\d{{1,{max(1, kind.precision - kind.scale)}}}{fraction}$"
-            exact = ((written == "BIGINT") | is_decimal) & F.rlike(F.try_variant_get(given, "$", "string"), F.lit(fits))
-            return F.when(exact, F.try_variant_get(given, "$", str(kind)))
+            fraction = rf"(?:\.[0-9]{{0,{kind.scale}}}+0*+)?+"
+            fits = rf"\A-?[0-9]{{1,{max(1, kind.precision - kind.scale)}}}+{fraction}\z"
+            as_text = F.coalesce(digits, F.when(is_integer | is_decimal, F.try_variant_get(given, "$", "string")))
+            return F.when(F.rlike(as_text, F.lit(fits)), as_text.try_cast(str(kind)))
         case "date":
             return F.when(F.rlike(text, F.lit(texts.DATE)), text.try_cast("date"))
         case "timestamp" if form is not None:
