@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tests.support.rows import messages_of, stream_of
+from tidemark.clients.connections import from_environment
 from tidemark.clients.kafka.slots import Message
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import TopicPartition
@@ -225,15 +226,16 @@ def test_an_element_of_an_array_is_read_as_its_own_text(
         values = [f'{{"a": {one}, {json.dumps(key)} :{one}, "z": [1.0]}}' for one in values]
     # Of a string, the piece is the text.
     own = [json.loads(one) if one.strip().startswith('"') else one.strip(" \t\r\n") for two in arrays for one in two]
+    how = Explode(json_array=key)
     described = stream_of(scheme=scheme, explode={"json_array": key})
     names = [*described.scheme.fields]
-    pieces = parse(in_pieces(messages_of(spark, [one.encode() for one in values]), described.explode), described.scheme)
+    pieces = parse(in_pieces(messages_of(spark, [one.encode() for one in values]), how), described.scheme)
     alone = parse(messages_of(spark, [one.encode() for one in own]), described.scheme)
     found = [(row["_reason"], *(row[name] for name in names)) for row in pieces.orderBy("_offset", "_index").collect()]
     wanted = [(row["_reason"], *(row[name] for name in names)) for row in alone.orderBy("_offset").collect()]
     assert list(map(repr, found)) == list(map(repr, wanted))
     message = Message(0, False, None, values[0].encode(), ())
-    shown = decoded(described, {}.__getitem__, Coordinate(TopicPartition("orders", 0), 7), message).pieces
+    shown = decoded(described, from_environment, Coordinate(TopicPartition("orders", 0), 7), message).pieces
     if scheme["type"] == "string":
         assert [one[1] for one in found] == own
         assert [one.fields["value"] for one in shown] == [one.encode() for one in own[: len(shown)]]

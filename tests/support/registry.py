@@ -1,4 +1,4 @@
-"""A schema registry with all requests that Tidemark makes: `GET /schemas/ids/N`, and the list of all, in pages.
+"""A schema registry with all requests that Tidemark makes: `GET /schemas/ids/N`, versions of subjects, and a list in pages.
 
 It can also redirect, be slow, or answer too much.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,13 +31,16 @@ class Server(ThreadingHTTPServer):
 
 
 class Registry:
-    """`schemas` by number. `asked`: the paths of all requests. `credentials`: what each request showed.
+    """`schemas` by number, `versions` by `SUBJECT/N`, in which the subject is quoted.
+
+    `asked`: the paths of all requests. `credentials`: what each request showed.
 
     `pages`: the most schemas on a page of the list of all. 0: offset and limit are ignored. None: there is no list.
     """
 
     def __init__(self, schemas: Answers, port: int) -> None:
         self.schemas = schemas
+        self.versions: dict[str, Any] = {}
         self.port = port
         self.asked: list[str] = []
         self.credentials: list[str | None] = []
@@ -69,6 +73,9 @@ def serving(schemas: Answers, port: int = 0, *, with_login: bool = False) -> Ite
             registry.credentials.append(self.headers["Authorization"])
             number = self.path.removeprefix("/schemas/ids/")
             found = registry.schemas.get(int(number)) if number.isdecimal() else 404
+            of_subject = re.fullmatch(r"/subjects/([^/]+)/versions/(\d+)\?deleted=true", self.path)
+            if of_subject is not None:
+                found = registry.versions.get("/".join(of_subject.groups()), 404)
             if wanted is not None and self.headers["Authorization"] != wanted:
                 self._answer(401, {"error_code": 401})
             elif self.path.startswith("/schemas?") and registry.pages is not None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 import yaml
 
+from tests.support.avro_orders import written
 from tests.support.registry import LOGIN, PASSWORD, Answers, Misbehaviour, drip, redirect, serving
 from tests.support.servers import free_ports
 from tidemark.clients.connections import Connection, registry_endpoint
@@ -77,12 +81,91 @@ def test_an_answer_that_is_none(answer: Any, error: type[TidemarkError], said: s
         SchemaRegistry(registry_endpoint(Connection("registry", served.url))).schema(1)
 
 
+def refers(*places: tuple[str, int]) -> dict[str, Any]:
+    return {"references": [{"name": subject, "subject": subject, "version": version} for subject, version in places]}
+
+
+def of_type(name: str, **fields: Any) -> str:
+    parts = [{"name": one, "type": kind} for one, kind in fields.items()]
+    return json.dumps({"type": "record", "name": name, "namespace": "shop", "fields": parts})
+
+
 @pytest.mark.covers("E49")
-def test_a_schema_that_refers_to_others_concerns_its_own_messages_alone() -> None:
-    answers: Answers = {1: {"schema": ORDER, "references": [{"name": "a"}]}, 2: {"schema": ORDER, "references": []}}
+def test_a_schema_has_the_types_of_those_that_it_refers_to() -> None:
+    """Each is asked for once, also where they refer to each other; and in Avro's own library they are one schema."""
+    kind = {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}
+    plain = {"type": "fixed", "name": "Plain", "size": 2}
+    order = of_type(
+        "Order", kind="Kind", to=["null", "Address"], back="shop.Address", all={"type": "array", "items": "Plain"}
+    )
+    versions = {
+        "an%20address%2F1/3": {
+            "schema": of_type("Address", kind=kind, next=["null", "Address"]),
+            **refers(("plain", 1)),
+        },
+        "plain/1": {"schema": json.dumps(plain), **refers(("an address/1", 3))},
+    }
+    with serving({1: {"schema": order, **refers(("an address/1", 3), ("plain", 1))}}) as served:
+        served.versions = versions
+        found = SchemaRegistry(registry_endpoint(Connection("registry", served.url))).schema(1)
+        assert len(served.asked) == 3
+    assert isinstance(found, str)
+    address = {"kind": "B", "next": {"kind": "A", "next": None}}
+    row = {"kind": "A", "to": address, "back": address, "all": [b"xy", b"zz"]}
+    assert fastavro.schemaless_reader(io.BytesIO(written(json.loads(found), row)), json.loads(found), None) == row
+    # Plain is of no namespace, and stays so within one.
+    assert [one["namespace"] for one in everything(json.loads(found)) if one.get("name") == "Plain"] == [""]
+
+
+def everything(found: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(found, dict):
+        yield found
+    for one in found.values() if isinstance(found, dict) else found if isinstance(found, list) else ():
+        yield from everything(one)
+
+
+@pytest.mark.covers("E49")
+def test_references_that_cannot_be_resolved_concern_their_own_messages_alone() -> None:
+    many = {f"s{number}/1": {"schema": ORDER, **refers((f"s{number + 1}", 1))} for number in range(200)}
+    deep = '{"type":"array","items":' * 150 + '"Deep"' + "}" * 150
+    for number in range(3):
+        of = json.loads(deep.replace("Deep", f"Deep{number + 1}"))
+        text = json.dumps({"type": "record", "name": f"Deep{number}", "fields": [{"name": "a", "type": of}]})
+        many[f"deep{number}/1"] = {"schema": text, **(refers((f"deep{number + 1}", 1)) if number < 2 else {})}
+    answers: dict[int, Any] = {
+        1: {"schema": ORDER, **refers(("gone", 1))},
+        2: {"schema": ORDER, **refers(("kinds", 1))},
+        3: {"schema": ORDER, **refers(("s0", 1))},
+        4: {"schema": ORDER, **refers(("huge", 1), ("huge", 2))},
+        5: {"schema": ORDER, "references": ["a", {"subject": "s"}]},
+        6: {"schema": ORDER, "references": {"subject": 7, "version": True}},
+        7: {"schema": '{"type":"record","name":"D","fields":[{"name":"d","type":"Deep0"}]}', **refers(("deep0", 1))},
+        8: {"schema": ORDER, **refers(("text", 1))},
+        9: {"schema": ORDER, "references": []},
+        10: {"schema": "message A {}", "schemaType": "PROTOBUF", **refers(("gone", 1))},
+    }
     with serving(answers) as served:
-        found = SchemaRegistry(registry_endpoint(Connection("registry", served.url))).schemas([1, 2])
-    assert found == {1: Refused("it refers to other schemas, which Tidemark does not read"), 2: ORDER}
+        served.versions = {
+            **many,
+            "kinds/1": {"schema": "message A {}", "schemaType": "PROTOBUF"},
+            "huge/1": {"schema": " " * 3_000_000},
+            "huge/2": {"schema": " " * 3_000_000},
+            "text/1": {"schema": "{"},
+        }
+        found = SchemaRegistry(registry_endpoint(Connection("registry", served.url))).schemas(answers)
+    named = "it refers to a schema without saying its subject and its version"
+    assert found == {
+        1: Refused("it refers to version 1 of 'gone', which the registry does not have"),
+        2: Refused("it refers to version 1 of 'kinds', which is not an Avro schema"),
+        3: Refused("it refers to more than 100 schemas"),
+        4: Refused("with the schemas that it refers to, it has more than 4194304 bytes"),
+        5: Refused(named),
+        6: Refused(named),
+        7: Refused("of this schema and those that it refers to, one is nested deeper than 200 levels"),
+        8: Refused("of this schema and those that it refers to, one is not JSON"),
+        9: ORDER,
+        10: None,
+    }
 
 
 def test_a_registry_that_is_away() -> None:

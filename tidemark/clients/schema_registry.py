@@ -1,8 +1,8 @@
 """A schema registry: which Avro schema a message was written with, by the number in its first bytes.
 
-The client asks for `GET /schemas/ids/N`, which Confluent's registry and similar ones answer. For many numbers it asks for
-the list of all schemas. An answer has a limit in time and one in size. The client follows a redirect only on the same
-server, so that a connection's credentials reach no other server.
+The client asks for `GET /schemas/ids/N`, which Confluent's registry and similar ones answer. What a schema refers to is asked
+for by `GET /subjects/S/versions/V`. For many numbers it asks for the list of all schemas. An answer has a limit in time and
+one in size. The client follows a redirect only on the same server, so that a connection's credentials reach no other server.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ import json
 import ssl
 from collections.abc import Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 
+from tidemark.clients.avro_references import joined
 from tidemark.clients.connections import RegistryEndpoint
 from tidemark.clients.registry_answers import Refused
 from tidemark.errors import Unreachable, WrongUse
@@ -28,6 +31,8 @@ TIMEOUT_SECONDS = 20.0
 # The largest schemas of large companies have a few hundred kilobytes.
 MOST_BYTES = 4 * 1024 * 1024
 _MOST_REDIRECTS = 5
+# How many schemas one may refer to, with those that they refer to.
+MOST_REFERENCES = 100
 # How many schemas are asked for at once.
 _AT_ONCE = 16
 # How many schemas of the list are on a page, and how large the list of a registry without pages may be.
@@ -43,6 +48,18 @@ class _TooMuch(WrongUse):
     """Raised for an answer that is larger than any schema."""
 
 
+class _Unresolved(Exception):
+    """Why what a schema refers to cannot be had."""
+
+
+@dataclass(frozen=True)
+class _Schema:
+    """The text of an Avro schema, and what it refers to, as the registry says it."""
+
+    text: str
+    references: tuple[Any, ...]
+
+
 class SchemaRegistry:
     """The registry at an endpoint. Answers are not cached: a window asks once for each of its schemas."""
 
@@ -54,7 +71,7 @@ class SchemaRegistry:
         self._most_bytes = most_bytes
 
     def schema(self, number: int) -> str | Refused | None:
-        """The text of an Avro schema; None when the number is unknown, or names no Avro schema.
+        """The text of an Avro schema, with those that it refers to; None when the number is unknown, or names no Avro schema.
 
         Raises Unreachable when the registry does not answer in time. Raises WrongUse when the server refuses, or is no
         registry.
@@ -82,13 +99,62 @@ class SchemaRegistry:
             for number in numbers:
                 url = f"{self._endpoint.url}/schemas/ids/{number}"
                 try:
-                    found[number] = _avro(url, *await self._get(client, url, self._most_bytes))
+                    status, body = await self._get(client, url, self._most_bytes)
+                    found[number] = await self._avro(client, url, status, body)
                 except _TooMuch:
                     found[number] = Refused(f"the registry answers with more than {self._most_bytes} bytes")
 
         async with self._client() as client:
             await asyncio.gather(*(ask(client) for _ in range(_AT_ONCE)))
         return found
+
+    async def _avro(self, client: httpx.AsyncClient, url: str, status: int, body: bytes) -> str | Refused | None:
+        if status == HTTPStatus.NOT_FOUND and _error_code(body) == _NO_SUCH_SCHEMA:
+            return None
+        found = _of_schema(url, _answer(url, status, body))
+        if found is None:
+            return None
+        if not found.references:
+            return found.text
+        try:
+            # One deadline for all of them.
+            referred = await asyncio.wait_for(self._referred(client, found), self._timeout_seconds)
+            return joined(found.text, referred)
+        except _Unresolved as problem:
+            return Refused(str(problem))
+        except ValueError as problem:
+            return Refused(f"of this schema and those that it refers to, {problem}")
+        except TimeoutError as problem:
+            raise Unreachable(
+                f"the schema registry does not give what {url} refers to within {self._timeout_seconds:g} s"
+            ) from problem
+
+    async def _referred(self, client: httpx.AsyncClient, schema: _Schema) -> list[str]:
+        """The texts of all schemas that one refers to, and that they refer to in turn. Raises _Unresolved."""
+        found: dict[tuple[str, int], str] = {}
+        open_ = [*schema.references]
+        size = len(schema.text)
+        while open_:
+            reference = open_.pop()
+            subject, version = _place(reference)
+            # Also where they refer to each other.
+            if (subject, version) in found:
+                continue
+            if len(found) == MOST_REFERENCES:
+                raise _Unresolved(f"it refers to more than {MOST_REFERENCES} schemas")
+            url = f"{self._endpoint.url}/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true"
+            status, body = await self._get(client, url, self._most_bytes)
+            if status == HTTPStatus.NOT_FOUND:
+                raise _Unresolved(f"it refers to version {version} of {subject!r}, which the registry does not have")
+            one = _of_schema(url, _answer(url, status, body))
+            if one is None:
+                raise _Unresolved(f"it refers to version {version} of {subject!r}, which is not an Avro schema")
+            size += len(one.text)
+            if size > self._most_bytes:
+                raise _Unresolved(f"with the schemas that it refers to, it has more than {self._most_bytes} bytes")
+            found[subject, version] = one.text
+            open_ += one.references
+        return [*found.values()]
 
     async def _numbers(self) -> set[int]:
         found: list[int] = []
@@ -142,15 +208,24 @@ def _in_own_loop(asking: Coroutine[Any, Any, Answer]) -> Answer:
         return thread.submit(asyncio.run, asking).result()
 
 
-def _avro(url: str, status: int, body: bytes) -> str | Refused | None:
-    if status == HTTPStatus.NOT_FOUND and _error_code(body) == _NO_SUCH_SCHEMA:
-        return None
-    found = _answer(url, status, body)
+def _of_schema(url: str, found: Any) -> _Schema | None:
+    """The Avro schema of an answer; None for a schema of another kind. Raises WrongUse for an answer that has none."""
     if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
         raise WrongUse(f"{url} does not answer as a schema registry does")
-    if found.get("references"):
-        return Refused("it refers to other schemas, which Tidemark does not read")
-    return found["schema"] if found.get("schemaType", "AVRO") == "AVRO" else None
+    if found.get("schemaType") not in (None, "AVRO"):
+        return None
+    references = found.get("references") or []
+    return _Schema(found["schema"], tuple(references) if isinstance(references, list) else (references,))
+
+
+def _place(reference: Any) -> tuple[str, int]:
+    """Subject and version of a reference. Raises _Unresolved."""
+    subject, version = (
+        (reference.get(name) for name in ("subject", "version")) if isinstance(reference, dict) else (0, 0)
+    )
+    if not isinstance(subject, str) or type(version) is not int or version < 1:
+        raise _Unresolved("it refers to a schema without saying its subject and its version")
+    return subject, version
 
 
 def _listed(url: str, found: Any) -> list[int]:
