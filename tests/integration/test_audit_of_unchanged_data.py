@@ -255,7 +255,7 @@ def test_partitions_without_dead_letters_hide_none_of_the_others(make: Make, spa
 
 
 def test_dead_letters_are_not_taken_for_few_where_receipts_do_not_say_how_many(make: Make) -> None:
-    """As those of a ledger that was rebuilt from results, and of windows that were committed before they were read."""
+    """As those of windows that were committed before they were read."""
     play = make(CDN)
     play.produce(400)
     (record,) = play.ingest()

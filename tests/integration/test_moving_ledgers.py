@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import own_readers
 from tests.support.command_line import tidemark
-from tests.support.cuts import Cut, cut_after
-from tests.support.oracle import CDN, LEDGERS
-from tests.support.playground import Make, Playground
+from tests.support.oracle import LEDGERS
+from tests.support.playground import Playground
 from tidemark.commit.protocol import Step
 from tidemark.errors import Fenced
 from tidemark.ledger.records import LaneKind
@@ -116,54 +114,3 @@ def test_a_ledger_that_lost_its_register_and_heads_is_rebuilt(play: Playground, 
     assert (record.seq, sum(one.read.number for one in record.tallies)) == (3, 30)
     report = audit(play.opened, play.new_run())
     assert (report.clean, report.expected) == (True, 210)
-
-
-@pytest.mark.covers("N13")
-def test_a_ledger_that_is_lost_whole_is_rebuilt_from_the_results(make: Make, ledger: str, tmp_path: Path) -> None:
-    """With an attempt that was at work: what it has left is read again. Where the ingest was, its Kafka group still knows."""
-    rebuilt = str(tmp_path / "rebuilt")
-    play = make(CDN)
-    group = {"export_group": f"{play.name}-rebuilding"}
-    play.rewrite(ledger=LEDGERS[ledger], source=group)
-    play.produce(160)
-    play.ingest()
-    play.select(LaneKind.REPLAY, play.ranges(0, 0, (3, 5), (7, 8)))
-    play.select(LaneKind.REPLAY, play.ranges(0, 1, (0, 4)), sinks=("hbase",))
-    play.produce(60)
-    play.ingest()
-    before, positions = play.independent.hbase().by_place(), play.positions()
-    play.produce(40)
-    with pytest.raises(Cut):
-        play.ingest(on_step=cut_after(Step.SINK_STORED))
-
-    def in_place(name: str) -> None:
-        place = {"hbase": {"table": f"{play.name}_{name}"}, "zookeeper": {"path": f"/{play.name}_{name}"}}[ledger]
-        play.rewrite(source=group, ledger={**LEDGERS[ledger], **place})
-
-    in_place("new")
-    _, said = tidemark("run", str(play.file), code=7)
-    assert "If that ledger was lost, restore it from a backup (tidemark ledger restore" in said
-    _, said = tidemark("ledger", "rebuild", str(play.file), rebuilt, "--from", "results", code=2)
-    assert "name an empty place" in said
-    in_place("rebuilt")
-    _, said = tidemark(
-        *("ledger", "rebuild", str(play.file), rebuilt, "--from", "results"),
-        *("--positions", "kafka-group", "--group", group["export_group"]),
-    )
-    assert "Erasures are lost" in said
-    tidemark("ledger", "restore", str(play.file), rebuilt)
-    assert play.positions() == positions
-    assert play.independent.hbase().by_place() == before
-    report = audit(play.opened, play.new_run())
-    assert (report.clean, report.expected) == (True, 220), report.sentence()
-    (record,) = play.ingest()
-    assert sum(one.read.number for one in record.tallies) == 40
-    report = audit(play.opened, play.new_run())
-    assert (report.clean, report.expected) == (True, 260), report.sentence()
-    wanted = play.expected()
-    for reader, rows in own_readers.results_of(play.opened, {"hbase", "parquet"}, with_spark=True):
-        assert len(rows) == len(wanted.rows), reader
-        assert dict(rows) == wanted.rows, reader
-    assert {place[:3]: fields["reason"] for place, fields in own_readers.dead_letters(play.opened)} == wanted.dead
-    _, said = tidemark("ledger", "rebuild", str(play.file), str(tmp_path / "again"), "--from", "results", code=2)
-    assert "is not lost whole" in said

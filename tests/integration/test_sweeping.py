@@ -146,4 +146,5 @@ def test_a_sweep_hides_nothing_that_is_written_later(table: ResultTable) -> None
     assert [seen(now + 1), seen(now + 1_000)] == [[now + 1], [now + 1_000]]
     # What is erased is removed all the same.
     assert table.sweep(wanted, tomorrow + 2, for_good=True) == 1
-    assert [place for place, _ in table.left() if place.partition == at] == []
+    written = (now - 10, tomorrow, tomorrow + 1, now + 1, now + 1_000)
+    assert [list(table.rows_that_count(Authority([(by, wanted)]), one)) for by in written] == [[]] * 5

@@ -55,7 +55,6 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs import discovery, lanes
 from tidemark.runs.open_stream import OpenStream
 from tidemark.sinks.kinds import by_order
-from tidemark.streams.loading import load as load_file
 
 
 def ledger_id() -> str:
@@ -298,14 +297,6 @@ def test_the_command_takes_the_id_of_a_ledger_without_its_register_from_the_resu
     found = there.register()
     assert found is not None
     assert found[1].ledger == OWNER["ledger"]
-    # Rows do not say in which order they were written.
-    latest = TEXT.replace("sinks:\n", "sinks:\n  - {type: hbase_latest, table: newest, key: [id]}\n")
-    made.opened.file.path.write_text(latest)
-    changed = replace(made.opened, file=load_file(made.opened.file.path))
-    monkeypatch.setattr(finding, "opened", lambda stream: changed)
-    with pytest.raises(WrongUse, match="by which sink hbase_latest orders its rows"):
-        backups.rebuild("orders", tmp_path / "refused", source="results")
-    assert not (tmp_path / "refused").exists()
 
 
 def with_added_partitions(made: StreamInMemory) -> None:

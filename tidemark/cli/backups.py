@@ -10,7 +10,6 @@ import typer
 from tidemark.audit.levels import Level
 from tidemark.cli import finding
 from tidemark.cli.auditing import audited
-from tidemark.cli.migrating import stored_offsets
 from tidemark.cli.options import Json, Stream, Verbose
 from tidemark.cli.output import data, error, moment
 from tidemark.cli.submitting import new_run
@@ -22,11 +21,9 @@ from tidemark.ledger.codec import RESTORE
 from tidemark.ledger.rebuilding import rebuild as rebuilt
 from tidemark.ledger.records import INGEST
 from tidemark.ledger.verifying import verify
-from tidemark.runs.from_results import history_of_results
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import AuditRequest, checked
 from tidemark.sinks.kinds import by_order
-from tidemark.sinks.latest.settings import HBaseLatestSink
 
 File = Annotated[Path, typer.Argument(help="the file of the backup")]
 
@@ -94,77 +91,26 @@ def restore(
 def rebuild(
     stream: Stream,
     file: File,
-    source: Annotated[
-        str,
-        typer.Option(
-            "--from", help="history: what is left of the ledger; results: the rows of a stream that lost it all"
-        ),
-    ] = "history",
-    positions: Annotated[
-        str,
-        typer.Option(
-            help="with --from results, where the ingest was: csv:FILE, kafka-group, hbase:TABLE, consumers:ROOT, storm:ROOT"
-        ),
-    ] = "",
-    group: Annotated[str, typer.Option(help="the group (for Storm the id) whose positions they are")] = "",
-    connection: Annotated[str | None, typer.Option(help="the HBase or ZooKeeper connection of the positions")] = None,
     as_json: Json = False,
 ) -> None:
     """Write a backup of a damaged ledger: a lost register, heads and pages of closed lanes are made from the history.
 
-    With --from results, the history too: of a ledger that is lost whole. An audit then has to prove the results.
     Stop the stream's runs first. Nothing in the ledger is changed: restore the file into an empty place.
 
     Example: tidemark ledger rebuild orders orders-rebuilt.ledger
     """
     opened = finding.opened(stream)
-    if source not in ("history", "results"):
-        raise WrongUse(f"--from {source}: expected history or results")
-    if positions and source != "results":
-        raise WrongUse("--positions: only for --from results. The history knows where each lane is")
-    book = opened.book
-    if source == "results":
-        _check_order_known(opened)
-        until = stored_offsets(opened, positions, group, connection) if positions else {}
-        book = history_of_results(opened, until)
-    found, missing = rebuilt(book, file, lambda: _ledger_of_results(opened), by_order)
+    found, missing = rebuilt(opened.book, file, lambda: _ledger_of_results(opened), by_order)
     _show(found, as_json=as_json)
-    if source == "results":
-        for said in _UNKNOWN if positions else (*_UNKNOWN, _UNBOUNDED):
-            error(said)
-    else:
-        for one in missing:
-            error(f"was missing: {one}")
-        if not missing:
-            error("nothing was missing: this is a backup like any other")
-            return
+    for one in missing:
+        error(f"was missing: {one}")
+    if not missing:
+        error("nothing was missing: this is a backup like any other")
+        return
     error(
         "Name an empty place in the stream file's ledger. Then: "
         f"tidemark ledger restore {opened.stream.name} {file}, and tidemark audit {opened.stream.name}"
     )
-
-
-# What rows do not tell.
-_UNKNOWN = (
-    "The results do not say which attempts were committed: of each window, the newest one that has left anything counts now. "
-    "The audit proves each row against Kafka, and names what a replay has to make again.",
-    "Erasures are lost: erase again what has to stay erased, before anybody replays it.",
-    "Lost too: what each window has counted, which offsets were passed over, and who asked for what, and why.",
-)
-_UNBOUNDED = (
-    "Without --positions, the ingest goes on after the last row and dead letter of each partition, also if their attempt was "
-    "never committed."
-)
-
-
-def _check_order_known(opened: OpenStream) -> None:
-    """Raises WrongUse for a stream whose rows are in an order that only the ledger knew."""
-    for sink in opened.stream.sinks:
-        if isinstance(sink, HBaseLatestSink):
-            raise WrongUse(
-                f"the ledger of {opened.stream.name} is lost. It alone knew when partitions were added, by which sink "
-                f"{sink.name} orders its rows. {RESTORE}"
-            )
 
 
 def _ledger_of_results(opened: OpenStream) -> str:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
 
 from tidemark.clients.connections import Connections
 from tidemark.errors import PackageMissing, WrongUse
-from tidemark.ledger.adopting import Left
 from tidemark.ledger.book import Book, Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
@@ -143,13 +142,6 @@ class PlainSink:
     def remains(self, opened: Opened, sink: str, erased: RangeSet) -> str:
         """What the sink of this name still holds of offsets that were erased, for people; empty for nothing."""
         return self.left_by_erasing
-
-    def left(self, opened: Opened, settings: Any) -> Iterator[Left] | None:
-        """Every row that attempts have left in the sink, whether it counts or not, in any order. None: it cannot tell.
-
-        For a ledger that is lost whole. Rows of neighbouring offsets should come one after another.
-        """
-        return None
 
     def place(self, opened: Opened, settings: Any, lane: str, seq: int, generation: int) -> dict[str, str]:
         """Where an attempt has written, as the sink's receipt of it said."""

@@ -227,7 +227,6 @@ def _most_dead_letters(view: View, covered: RangeSet) -> int:
     """As many dead letters as the covered offsets have, or more."""
     receipts = [one.record.receipt for one in view.windows]
     if not all(one is not None and one.tallies for one in receipts):
-        # Such as those that were rebuilt from results.
         return covered.count()
     counted = (tally.dead_letters for one in receipts if one is not None for tally in one.tallies)
     return min(covered.count(), sum(counted))

@@ -8,7 +8,6 @@ from typing import Any
 
 from tidemark.clients.connections import Connections
 from tidemark.clients.hbase.gateway import TableMissing
-from tidemark.ledger.adopting import Left
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
@@ -17,12 +16,6 @@ from tidemark.sinks.hbase.settings import HBaseSink
 from tidemark.sinks.hbase.table import ResultTable, StoredRow, result_table
 from tidemark.sinks.reading import hbase_rows
 from tidemark.sinks.texts import place, texts
-
-
-def left_in(table: ResultTable) -> Iterator[Left]:
-    """What attempts have left in a table of rows by coordinate, or of dead letters."""
-    for row, mark in table.left():
-        yield Left(row.partition, row.offset, mark.lane, mark.seq, mark.generation)
 
 
 class PlainHBase(PlainSink):
@@ -43,9 +36,6 @@ class PlainHBase(PlainSink):
 
     def rows_at(self, opened: Opened, settings: HBaseSink, at: Coordinate, record: Record) -> list[StoredRow] | str:
         return _table(opened, settings).rows_at(at, record.attempt.generation)
-
-    def left(self, opened: Opened, settings: HBaseSink) -> Iterator[Left]:
-        return left_in(_table(opened, settings))
 
     def place(self, opened: Opened, settings: HBaseSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         return {"connection": settings.hbase, "table": settings.table}

@@ -190,14 +190,6 @@ class ResultTable:
         cells: dict[bytes, Any] = rows[0].columns if rows else {}
         return {column: (cell.value, cell.timestamp) for column, cell in cells.items()}
 
-    def left(self) -> Iterator[tuple[Place, Mark]]:
-        """Every row with its newest mark, whether it counts or not. Reads the whole table."""
-        try:
-            for key, cells in self._gateway.scan(self._table, b"", OWNER_ROW, columns=[MARK]):
-                yield parse_key(key), Mark.decode(cells[MARK])
-        except TableMissing:
-            return
-
     def sweep(self, covers: RangeSet, generation: int, *, for_good: bool = False) -> int:
         """Remove every cell older than `generation` at the covered offsets; returns the number of rows that had such cells.
 

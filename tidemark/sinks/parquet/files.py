@@ -22,7 +22,6 @@ import pyarrow.dataset as ds
 from pyarrow import fs
 
 from tidemark.errors import LedgerContradiction, WrongUse
-from tidemark.ledger.adopting import Left
 from tidemark.ledger.book import Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
@@ -42,7 +41,6 @@ GENERATION = "_generation"
 WINDOW_COLUMNS = ("_lane", "_seq", GENERATION)
 # Stands for the lane in the folder's name. No lane has this name.
 COMPACTED = "compacted"
-_PLACE = ("_topic", "_incarnation", "_partition", "_offset")
 # The columns by which rows are counted.
 _COUNTED = ("_topic", "_incarnation", "_partition", "_offset", "_index", "_digest")
 _OWNER_FILE = "_tidemark_owner.json"
@@ -205,28 +203,6 @@ def erase_dead(base: str, erased: RangeSet, standing: Standing, before: int) -> 
     for one in on_disk(base):
         if not one.compacted and standing.is_dead(one.generation, before) and holds(one.folder, erased):
             delete(one.folder)
-
-
-def left(base: str) -> Iterator[Left]:
-    """The rows in the folders of windows, whether they count or not. What compactions have merged is left out."""
-    with folders.opened(base) as (filesystem, path):
-        for lane, in_lane in _named(filesystem, path, "lane"):
-            for seq, in_window in _named(filesystem, in_lane, "seq") if lane != COMPACTED else ():
-                for generation, folder in _named(filesystem, in_window, "generation"):
-                    found = ds.dataset(folder, filesystem=filesystem, format=FORMAT)
-                    for batch in found.to_batches(columns=list(_PLACE)) if found.files else ():
-                        for topic, incarnation, partition, offset in zip(
-                            *(batch.column(name).to_pylist() for name in _PLACE), strict=True
-                        ):
-                            at = TopicPartition(topic, partition, incarnation)
-                            yield Left(at, offset, lane, int(seq), int(generation))
-
-
-def _named(filesystem: fs.FileSystem, path: str, name: str) -> list[tuple[str, str]]:
-    """The folders NAME=VALUE in a folder: each value, and the path."""
-    found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
-    parts = ((*one.base_name.partition("="), one.path) for one in found if one.type == fs.FileType.Directory)
-    return sorted((value, at) for key, _, value, at in parts if key == name)
 
 
 def schema_of_file(part: Part) -> pa.Schema:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from tidemark.clients.connections import Connections
-from tidemark.ledger.adopting import Left
 from tidemark.ledger.book import Standing
 from tidemark.ledger.erased import erased as erased_of
 from tidemark.ledger.erased import places_written
@@ -45,11 +44,6 @@ class PlainParquet(PlainSink):
         from tidemark.sinks.parquet import files
 
         files.sweep(place["base"], record)
-
-    def left(self, opened: Opened, settings: ParquetSink) -> Iterator[Left]:
-        from tidemark.sinks.parquet import files
-
-        return files.left(settings.base(opened.connections))
 
     def place(self, opened: Opened, settings: ParquetSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         from tidemark.sinks.parquet import files
