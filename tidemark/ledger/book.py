@@ -359,11 +359,14 @@ class Book:
             known = found.setdefault(place, record)
             if known != record:
                 raise self._contradicting(record, encode(known))
-        self._selections.load(record.window.selection.digest for record in found.values() if record.window.selection)
-        return [
-            Committed(self.with_receipt(record), self.covers(record.window), self.erases(record.window))
-            for record in found.values()
-        ]
+        return self.covering([self.with_receipt(record) for record in found.values()])
+
+    def covering(self, records: Sequence[Record]) -> list[Committed]:
+        """Windows with the offsets that they cover and have erased: the selections of all of them in few reads."""
+        windows = [one.window for one in records]
+        refs = [ref for one in windows for ref in (one.selection, one.erases.selection if one.erases else None)]
+        self._selections.load(ref.digest for ref in refs if ref is not None)
+        return [Committed(one, self.covers(one.window), self.erases(one.window)) for one in records]
 
     def _open_heads(self, register: tuple[bytes, Register] | None) -> dict[str, Stored]:
         """The heads of the lanes that are not closed; all heads when the register is missing."""

@@ -7,11 +7,13 @@ streams may give the same message different ones.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
 
 from tidemark.errors import LedgerContradiction, LedgerUnreadable, WrongUse
-from tidemark.ledger.book import Book, Committed
+from tidemark.ledger.book import Book
 from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.contract import NamesStreams
 from tidemark.ledger.erased import Tombstone, tombstones
@@ -20,6 +22,9 @@ from tidemark.ledger.records import Record, Register, erases
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 
 log = logging.getLogger(__name__)
+One = TypeVar("One")
+# Heads or windows that are read in one request.
+_AT_ONCE = 200
 
 
 @dataclass(frozen=True)
@@ -103,21 +108,32 @@ def for_readers(book: Book) -> Book:
 
 
 def _tombstones(book: Book, register: Register) -> list[Tombstone]:
-    """What a stream has erased. Reads no other lane than those of erasures."""
-    windows = [Committed(one, book.covers(one.window), book.erases(one.window)) for one in _records(book, register)]
-    return tombstones(windows)
+    """What a stream has erased. Reads no other lane than those of erasures, and many of these at once."""
+    closed = [lane for part in closed_lanes(book, register) for lane in part]
+    lanes = dict.fromkeys(lane for lane in (*register.lanes, *closed) if erases(lane))
+    return tombstones(book.covering([record for some in _batched(lanes, _AT_ONCE) for record in _records(book, some)]))
 
 
-def _records(book: Book, register: Register) -> list[Record]:
-    still_open = [lane for lane in register.lanes if erases(lane)]
+def _records(book: Book, lanes: Sequence[str]) -> Iterator[Record]:
+    """All windows of some lanes. An erasure mostly has one, and its lane's head says it whole."""
     # As everywhere, the heads before the history: a window that is committed meanwhile is in one of them.
-    found = {
-        (one.head.lane, one.head.seq): one.head.last for one in book.heads_of(still_open).values() if one.head.last
-    }
-    closed = [lane for part in closed_lanes(book, register) for lane in part if erases(lane)]
-    for lane in dict.fromkeys([*still_open, *closed]):
-        found |= {(one.lane, one.seq): one for one in book.records_of(lane)}
-    return list(found.values())
+    heads = book.heads_of(lanes)
+    last = [one.head.last for one in heads.values() if one.head.last is not None]
+    yield from last
+    earlier = [(one.lane, seq) for one in last for seq in range(1, one.seq)]
+    for some in _batched(earlier, _AT_ONCE):
+        yield from book.records(some)
+    for lane in lanes:
+        if lane not in heads:
+            # Its head was lost. What was erased stays so.
+            yield from book.records_of(lane)
+
+
+def _batched(found: Iterable[One], size: int) -> Iterator[list[One]]:
+    """As Python 3.12's."""
+    left = iter(found)
+    while some := list(islice(left, size)):
+        yield some
 
 
 def _as_ours(offsets: RangeSet, shared: Mapping[tuple[str, int], list[int]]) -> RangeSet:
