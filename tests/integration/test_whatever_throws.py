@@ -331,7 +331,7 @@ def test_an_error_that_ends_a_job_names_what_it_was_and_the_offsets(make: Make) 
 
 def test_null_and_a_text_that_is_called_like_its_folder(make: Make, spark: SparkSession) -> None:
     play = make(orders({"type": "parquet", "folder": "-", "partition_by": ["s"]}))
-    texts = [None, "__HIVE_DEFAULT_PARTITION__", "", "__hive_default_partition__", "NL", None]
+    texts = [None, "__HIVE_DEFAULT_PARTITION__", "", "__hive_default_partition__", "NL", None, "nl", "Nl"]
     send(play, (json.dumps({"at": number, "s": text}).encode() for number, text in enumerate(texts)))
     (record,) = play.ingest()
     (sink,) = record.receipt.sinks if record.receipt else ()
@@ -344,5 +344,7 @@ def test_null_and_a_text_that_is_called_like_its_folder(make: Make, spark: Spark
         "%5F_hive_default_partition__",
         "NL",
         None,
+        "nl",
+        "Nl",
     ]
     assert Path(sink.place["folder"].removeprefix("file://")).exists()

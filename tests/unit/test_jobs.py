@@ -95,6 +95,59 @@ def test_a_machine_without_java_is_told_before_anything_starts(
     assert submit_command(stream, spark("local[2]"), WINDOW_JOB, [])
 
 
+@pytest.mark.parametrize(
+    ("sink", "said"),
+    [
+        ("table: orders", ["table 'orders' of sink hbase meets table 'orders' of sink hbase in "]),
+        ("table: orders_dead", ["table 'orders_dead' of sink hbase", "table 'orders_dead' of the dead letters"]),
+        ("table: tidemark_ledger", ["is named for two purposes"]),
+        ("table: more\n    hbase: another", []),
+        ("table: more\n  - type: kafka\n    topic: sums", []),
+        (
+            "table: more\n  - type: delta\n    folder: Lake",
+            ["folder 'Lake' of sink delta", "folder 'lake/orders' of sink p"],
+        ),
+        (
+            "table: more\n  - type: delta\n    folder: lake/orders/x",
+            ["folder 'lake/orders/x' of", "folder 'lake/orders' of"],
+        ),
+        ("table: more\n  - type: delta\n    folder: lake/orders2", []),
+        ("table: more\n  - type: delta\n    folder: lake\n    files: another", []),
+    ],
+)
+def test_streams_of_a_folder_that_would_write_to_one_place(
+    tmp_path: Path, sink: str, said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both are named, whether both are asked for, one, or the folder is."""
+    first, second = tmp_path / "orders.yaml", tmp_path / "more.yaml"
+    first.write_text(
+        MINIMAL.replace(
+            "    table: orders\n",
+            "    table: orders\n  - {type: kafka, topic: sums}\n  - {type: parquet, folder: lake/orders}\n",
+        )
+    )
+    (tmp_path / "bad.yml").write_text("stream: [")
+    other = MINIMAL.replace("stream: orders\n", "stream: more\n").replace("table: orders_dead", "table: more_dead")
+    second.write_text(other.replace("    table: orders\n", f"    {sink}\n"))
+    for asked in ([first, second], [second], [second, second]):
+        if not said:
+            app(["streams", "check", *map(str, asked)], standalone_mode=False)
+            continue
+        with pytest.raises(WrongUse, match="1 stream files cannot be used as they are"):
+            app(["streams", "check", *map(str, asked)], standalone_mode=False)
+        shown = capsys.readouterr().err
+        assert all(one in shown for one in [*said, str(second), *([str(first)] if "meets" in shown else [])])
+
+
+def test_streams_of_a_folder_with_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a.yaml", "b.yaml"):
+        (tmp_path / name).write_text(MINIMAL)
+    with pytest.raises(WrongUse, match="1 stream files cannot be used as they are"):
+        app(["streams", "check", str(tmp_path / "b.yaml")], standalone_mode=False)
+    shown = capsys.readouterr().err
+    assert f"{tmp_path / 'a.yaml'}: stream orders is described by {tmp_path / 'b.yaml'} already" in shown
+
+
 def test_a_package_that_a_sink_needs_is_told_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -350,6 +350,14 @@ def test_a_sink_of_files(tmp_path: Path) -> None:
         ("partition_by: [by_id, by_id]", "two of them would be the folders by_by_id=..."),
         ("compression: lzo", "compression"),
         ("name: more}\n  - {type: parquet, folder: orders", "folder 'orders' is named by two sinks"),
+        (
+            "name: more}\n  - {type: parquet, folder: orders/lane=ingest",
+            "folder 'orders/lane=ingest' of sink parquet meets folder 'orders' of sink more: .* within the other",
+        ),
+        (
+            "name: more}\n  - {type: delta, folder: Orders",
+            "folder 'Orders' of sink delta meets folder 'orders' of sink more: .* differ in case alone",
+        ),
     ],
 )
 def test_a_sink_of_files_that_cannot_be_is_refused(tmp_path: Path, said: str, why: str) -> None:

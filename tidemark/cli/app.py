@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -37,7 +39,8 @@ from tidemark.planning.checking import check_topics
 from tidemark.runs import lanes
 from tidemark.runs.discovery import known_now
 from tidemark.sinks.kinds import kind_of
-from tidemark.streams.loading import load, stream_files
+from tidemark.streams.loading import StreamFile, load, stream_files
+from tidemark.streams.places import problems_among
 from tidemark.views.overview import overview, transactions_shown
 from tidemark.views.status import Word
 
@@ -74,15 +77,20 @@ def check(
 ) -> None:
     """Check stream files, and say what is wrong with each. Packages that their sinks need have to be installed.
 
+    Also whether two streams of a folder have one name, or write to one table or folder.
+
     Example: tidemark streams check dags/streams/orders.yaml
     """
     bad = 0
-    for path in files or stream_files(*finding.folders()):
+    good = []
+    paths = list(dict.fromkeys(files or stream_files(*finding.folders())))
+    for path in paths:
         try:
-            stream = load(path).stream
-            for sink in stream.sinks:
+            file = load(path)
+            for sink in file.stream.sinks:
                 kind_of(sink.type).check_packages()
-            line(f"{path}: stream {stream.name}")
+            good.append(file)
+            line(f"{path}: stream {file.stream.name}")
         except PackageMissing as problem:
             bad += 1
             error(f"{path}: {problem}")
@@ -90,8 +98,22 @@ def check(
             bad += 1
             for said in str(problem).splitlines():
                 error(said)
-    if bad:
-        raise WrongUse(f"{bad} stream files cannot be used as they are")
+    meeting = set()
+    for path, other, said in problems_among([*good, *_beside(paths)]):
+        if not {path, other}.isdisjoint(paths):
+            meeting.add(path)
+            error(f"{path}: {said}")
+    if bad or meeting:
+        raise WrongUse(f"{bad + len(meeting)} stream files cannot be used as they are")
+
+
+def _beside(paths: Sequence[Path]) -> Iterator[StreamFile]:
+    """The stream files in the folders of some, without these. What is wrong with them is not asked for here."""
+    checked = {path.resolve() for path in paths}
+    for path in stream_files(*dict.fromkeys(path.parent for path in paths)):
+        if path.resolve() not in checked:
+            with suppress(InvalidStreamFile):
+                yield load(path)
 
 
 @app.command()

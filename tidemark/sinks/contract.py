@@ -37,15 +37,20 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Owned:
-    """A place that no other sink of the stream may write to. `problem`: the error for a second sink that names it."""
+    """A place that no other sink may write to, nor to what is around it or within it.
+
+    `place` is a path: what begins with all of it lies within it. What of a name does not count, such as its case, is left out.
+    `problem` is the error for a second sink of the stream that names it, `said` its name as the stream file has it.
+    """
 
     place: tuple[str, ...]
     problem: str
+    said: str = ""
 
 
 def owned_table(table: str) -> Owned:
     """A table of HBase."""
-    return Owned(("table", table), f"table {table!r} is named for two purposes")
+    return Owned(("table", table), f"table {table!r} is named for two purposes", f"table {table!r}")
 
 
 class SinkSettings(Part):

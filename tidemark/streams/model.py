@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING, Annotated, Literal, Union
 
 from pydantic import (
@@ -28,8 +27,9 @@ from tidemark.schemes.parts import (
     Text,
 )
 from tidemark.schemes.union import Scheme
-from tidemark.sinks.contract import SinkSettings, Surroundings, owned_table
+from tidemark.sinks.contract import SinkSettings, Surroundings
 from tidemark.sinks.kinds import KINDS
+from tidemark.streams import places
 from tidemark.streams.alarm import Alarm
 from tidemark.streams.audits import Audits
 from tidemark.streams.conditions import Condition
@@ -236,12 +236,8 @@ class Stream(Part):
         names = [sink.name for sink in self.sinks]
         if len(set(names)) < len(names):
             raise ValueError(f"sinks: two have the name {max(names, key=names.count)!r}; give each its own")
-        owned = map(owned_table, (self.dead_letters.table, *self.ledger.tables()))
-        taken: set[tuple[str, ...]] = set()
-        for one in itertools.chain(owned, *(sink.owned() for sink in self.sinks)):
-            if one.place in taken:
-                raise ValueError(one.problem)
-            taken.add(one.place)
+        if problem := places.problem_within(self):
+            raise ValueError(problem)
         return self
 
     @model_validator(mode="after")

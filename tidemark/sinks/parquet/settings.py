@@ -74,11 +74,10 @@ class FolderSettings(SinkSettings):
         return self.files
 
     def owned(self) -> Iterable[Owned]:
-        return [
-            Owned(
-                ("folder", self.files, self.folder), f"folder {self.folder!r} is named by two sinks; give each its own"
-            )
-        ]
+        # Not every file system tells names apart that differ in case alone.
+        parts = self.folder.lower().split("/")
+        said = f"folder {self.folder!r}"
+        return [Owned(("folder", self.files, *parts), f"{said} is named by two sinks; give each its own", said)]
 
     def base(self, connections: Connections) -> str:
         """The folder that the sink writes below, as a URI."""
