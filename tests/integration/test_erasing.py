@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from deltalake import DeltaTable
 from tests.support.command_line import asked, tidemark
 from tests.support.oracle import CDN, Place
 from tests.support.playground import Make, Playground
+from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.sinks.contract import Asked
 from tidemark.sinks.delta.settings import DeltaSink
@@ -104,3 +106,51 @@ def test_erased_messages_stay_gone(make: Make) -> None:
     done = asked("erase", str(play.file), *options, "--reason", "request 4711")
     assert {one["remains"] for one in done["places"] if one["type"] == "parquet"} <= {""}
     assert sum(part["offsets"] for part in done["erased_before"].values()) == 3
+
+
+@pytest.mark.covers("N60")
+def test_places_that_are_away_stop_no_stream(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is not mounted, and a connection that nobody has any more: both of sinks that the stream had once."""
+    play = make(CDN)
+    monkeypatch.setenv("AIRFLOW_CONN_HBASE_OLD", os.environ["AIRFLOW_CONN_HBASE_DEFAULT"])
+    table, files = {"type": "hbase", "table": play.name}, {"type": "parquet", "folder": play.name}
+    old = {"type": "hbase", "name": "old", "hbase": "hbase_old", "table": f"{play.name}_old"}
+    play.rewrite(sinks=[table, files, old])
+    play.produce(60)
+    play.ingest()
+    sink = sink_to_compact(play.opened.stream.sinks, play.name, None)
+    base = Path(sink.base(play.opened.connections).removeprefix("file://"))
+    elsewhere = base.with_name(f"{base.name}_unmounted")
+    base.rename(elsewhere)
+    monkeypatch.delenv("AIRFLOW_CONN_HBASE_OLD")
+    play.rewrite(sinks=[table])
+    topic, partition, offset, _ = min(place for place in play.expected().rows)
+    erase = ("erase", str(play.file), "--records", f"{topic}/{partition}@{offset}", "--reason", "request 4711")
+    forget = ("ledger", "forget-place", str(play.file))
+
+    _, said = tidemark(*erase, code=5)
+    assert f"forget-place {play.name} parquet base=file://{base} --reason" in said
+    tidemark(*forget, "parquet", "--reason", "the disk broke")
+    _, said = tidemark(*erase, code=2)
+    assert f"forget-place {play.name} old connection=hbase_old table={play.name}_old --reason" in said
+    play.produce(20)
+    assert play.ingest()
+    tidemark(*forget, "old", "--reason", "the cluster was switched off")
+    done = asked(*erase)
+    remains = {one["name"]: one["remains"] for one in done["places"] if one["type"] != "kafka"}
+    assert (done["erased"]["offsets"], remains["hbase"], remains["dead_letters"]) == (1, "", "")
+    assert "gone for good: the disk broke" in remains["parquet"]
+    assert "gone for good: the cluster was switched off" in remains["old"]
+    assert {*play.independent.hbase().by_place()} == {*rows_left(play, {(topic, partition, offset)})}
+    report = audit(play.opened, "audit")
+    assert report.clean, report.sentence()
+    assert [one.name for one in report.forgotten] == ["parquet", "old"]
+
+    # The disk is found again: nothing is written there before the message is cleared.
+    elsewhere.rename(base)
+    play.rewrite(sinks=[table, files])
+    play.produce(20)
+    with pytest.raises(WrongUse, match="--back"):
+        play.ingest()
+    tidemark(*forget, "parquet", "--back")
+    assert play.ingest()

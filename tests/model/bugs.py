@@ -117,9 +117,10 @@ BUGS = {
     ),
     "a sweep removes the generation of its own window": Bug(
         PROTOCOL,
-        "        sweeper.sweep(record, book.covers(record.window))\n",
+        "        sweeper.sweep(record, book.covers(record.window), still_there(book, record.places))\n",
         "        attempt = structs.replace(record.attempt, generation=record.attempt.generation + 1)\n"
-        "        sweeper.sweep(structs.replace(record, attempt=attempt), book.covers(record.window))\n",
+        "        record = structs.replace(record, attempt=attempt)\n"
+        "        sweeper.sweep(record, book.covers(record.window), still_there(book, record.places))\n",
         "was swept",
     ),
     "no sweep after two abandons": Bug(
@@ -145,12 +146,12 @@ BUGS = {
     "settled before swept": Bug(
         PROTOCOL,
         "    if record.owes_sweep:\n"
-        "        sweeper.sweep(record, book.covers(record.window))\n"
+        "        sweeper.sweep(record, book.covers(record.window), still_there(book, record.places))\n"
         "        on_step(Step.SWEPT)\n"
         "    book.mark_settled(record)\n",
         "    book.mark_settled(record)\n"
         "    if record.owes_sweep:\n"
-        "        sweeper.sweep(record, book.covers(record.window))\n"
+        "        sweeper.sweep(record, book.covers(record.window), still_there(book, record.places))\n"
         "        on_step(Step.SWEPT)\n",
         "a row of an older attempt is left",
     ),

@@ -9,7 +9,7 @@ from typing import Any, cast
 from tidemark.errors import Fenced
 from tidemark.ledger.book import Book
 from tidemark.ledger.erased import Written
-from tidemark.ledger.records import Record
+from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.hbase.rows import Place
@@ -98,7 +98,9 @@ class Sweeper:
         self._results = results
         self._send = send
 
-    def sweep(self, record: Record, covers: RangeSet) -> None:
+    def reach(self, stream: str, places: Sequence[Written]) -> None: ...
+
+    def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None:
         generation = record.attempt.generation
         # As the product does: only what the receipt names, which are the sinks that the window has written.
         for at in covers.partitions if record.window.counts_for(TABLE) else ():

@@ -59,7 +59,9 @@ class Sweeps:
         self.erased: list[tuple[str, RangeSet]] = []
         self.fails = False
 
-    def sweep(self, record: Record, covers: RangeSet) -> None:
+    def reach(self, stream: str, places: Sequence[Written]) -> None: ...
+
+    def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None:
         self.swept.append(record.attempt.generation)
 
     def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[Written]) -> None:

@@ -102,6 +102,7 @@ class Sums:
         monkeypatch.setattr("tidemark.sinks.aggregates.plain.aggregate_table", lambda *_: table)
         # The other sinks of the stream file are tables of rows, which nothing here writes.
         monkeypatch.setattr("tidemark.sinks.hbase.plain.PlainHBase.erase", lambda *_: None)
+        monkeypatch.setattr("tidemark.sinks.hbase.plain.PlainHBase.reach", lambda *_: None)
         sweeper = SinkSweeper(self.stream.opened.connections)
         self.stream.opened = replace(self.stream.opened, sweeper=sweeper)
 

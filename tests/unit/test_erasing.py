@@ -35,7 +35,9 @@ from tidemark.runs.selecting import divided, select
 from tidemark.runs.since_pin import changes_since_pin, lost_since_pin
 from tidemark.sinks.aggregates.rows import block_qualifier
 from tidemark.sinks.aggregates.table import counting, place_of
+from tidemark.sinks.hbase.plain import PlainHBase
 from tidemark.sinks.kinds import by_order
+from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.views import where
 from tidemark.views.fates import Covering, Fate, possible
 
@@ -453,13 +455,20 @@ def test_a_key_that_is_none() -> None:
         keys.parse_key("hex:0g")
 
 
-def test_a_place_of_a_type_that_is_not_installed_is_named_with_what_to_do(made: StreamInMemory) -> None:
+def test_a_place_of_a_type_that_is_not_installed_is_named_with_what_to_do(
+    made: StreamInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A package of the stream's own has written there, and is gone: the plan shows the place, an erasure is refused by it."""
+    monkeypatch.setattr(PlainHBase, "reach", lambda *_: None)
+    made.opened = replace(made.opened, sweeper=SinkSweeper(made.opened.connections))
     written = SinkReceipt(name="search", type="elastic", place={"connection": "c", "index": "orders"})
     note_places(made.opened.book, [written])
     (found,) = [one for one in erasing.remaining(made.opened, offsets((0, 5, 6))) if one.name == "search"]
     assert found.remains.startswith("not known: the sink type 'elastic' is unknown here")
-    told = r"the sink search \(elastic, connection=c index=orders\).*Nothing was changed.*install that package.*by hand"
+    told = (
+        r"the sink search \(elastic, connection=c index=orders\): the sink type 'elastic' is unknown here.*Nothing was erased. "
+        r".*tidemark ledger forget-place orders search connection=c index=orders --reason"
+    )
     chosen = erasing.choose(made.opened, offsets((0, 5, 6)))
     with pytest.raises(WrongUse, match=told):
         erasing.open_erasure(made.opened, "erasure", chosen, "request 4711", People("ann"))

@@ -86,8 +86,8 @@ def test_a_window_that_is_pinned_while_the_lane_is_cancelled_is_given_up_too(mad
     del made.store.values[key]
 
     class Pinning:
-        def sweep(self, record: object, covers: object) -> None:
-            made.sweeps.sweep = lambda record, covers: None  # type: ignore[method-assign]
+        def sweep(self, record: object, covers: object, places: object) -> None:
+            made.sweeps.sweep = lambda record, covers, places: None  # type: ignore[method-assign]
             lanes.plan_lane(made.opened, lane, RUN)
 
     made.sweeps.sweep = Pinning().sweep  # type: ignore[method-assign]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from msgspec import structs
 
@@ -11,7 +13,7 @@ from tidemark.commit import protocol
 from tidemark.commit.protocol import Planner, Step
 from tidemark.errors import LedgerContradiction, StaleLedger, WrongUse
 from tidemark.ledger.book import Stored, record_key
-from tidemark.ledger.records import Guarantee, Head, LaneKind, Record, Window, positions
+from tidemark.ledger.records import Guarantee, Head, LaneKind, Record, SinkReceipt, Window, positions
 from tidemark.ledger.register import open_lane
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
@@ -111,7 +113,7 @@ def test_what_is_swept_is_what_the_window_covers_and_only_after_the_commit(world
     swept: list[tuple[int, RangeSet, bool]] = []
 
     class Watching(Sweeps):
-        def sweep(self, record: Record, covers: RangeSet) -> None:
+        def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None:
             swept.append((world.head.seq, covers, world.book.is_settled(record)))
 
     protocol.take(world.book, LANE, world.pin(), OTHER)
@@ -127,7 +129,7 @@ class Cut(BaseException):
 
 def test_a_sweep_that_was_cut_short_is_done_again_before_the_next_window(world: World) -> None:
     class Dying(Sweeps):
-        def sweep(self, record: Record, covers: RangeSet) -> None:
+        def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None:
             raise Cut
 
     protocol.take(world.book, LANE, world.pin(), RUN)

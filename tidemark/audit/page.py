@@ -34,6 +34,7 @@ _COVERAGE = ("partition", "start", "position", "covered", "holes", "overlaps", "
 _SOURCE = ("partition", "log_start", "position", "end", "held", "expired", "unread", "problem")
 _GAPS = ("partition", "offsets", "messages", "aborted", "markers", "compacted", "unexplained", "ranges")
 _TOMBSTONES = ("window", "offsets", "reason", "asked_by", "approved_by", "ranges")
+_FORGOTTEN = ("name", "place", "reason", "by")
 
 
 def page_of(first: AuditReport, again: AuditReport | None = None) -> str:
@@ -87,6 +88,9 @@ def _audit(report: AuditReport) -> Iterable[str]:
     if report.tombstones:
         yield _heading("Erased")
         yield _fields(_TOMBSTONES, report.tombstones)
+    if report.forgotten:
+        yield _heading("Places that are gone for good: what was erased later was not cleared there")
+        yield _fields(_FORGOTTEN, report.forgotten)
     if report.source:
         yield _heading("Kafka")
         yield _fields(_SOURCE, report.source)

@@ -15,7 +15,7 @@ from tidemark.audit.source import SourceReport
 from tidemark.ledger.book import Committed
 from tidemark.ledger.erased import erased, tombstones
 from tidemark.ledger.holes import Ingest, Reached, holes, jumped_over
-from tidemark.ledger.records import FORMAT, Guarantee, SelectionRef
+from tidemark.ledger.records import FORMAT, Guarantee, Register, SelectionRef
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.shares import ShareReport
 
@@ -112,6 +112,17 @@ class TombstoneReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     ranges: tuple[str, ...] = ()
 
 
+class ForgottenReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A place that is gone for good, as a person has said: what was erased later was not cleared there."""
+
+    name: str
+    type: str
+    place: str
+    at: int
+    reason: str
+    by: str
+
+
 class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The outcome of an audit. `level` says what it has looked at: the numbers of all else are 0, and mean nothing.
 
@@ -129,7 +140,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     `not_compared` are the sinks that the audit has not compared at all.
 
     `erased` offsets have no result for good: a row or dead letter of them that counts would be a difference. `tombstones` say
-    who has erased them, and why.
+    who has erased them, and why. `forgotten` are the places where nothing was cleared, since they are gone for good.
 
     `changed` offsets were read again or erased while the audit ran: differences there are left out.
 
@@ -166,6 +177,7 @@ class AuditReport(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     findings: SelectionRef | None = None
     erased: int = 0
     tombstones: tuple[TombstoneReport, ...] = ()
+    forgotten: tuple[ForgottenReport, ...] = ()
 
     @property
     def differences(self) -> int:
@@ -351,6 +363,16 @@ def tombstone_reports(windows: Iterable[Committed]) -> tuple[TombstoneReport, ..
             ranges=shown(one.offsets),
         )
         for one in tombstones(windows)
+    )
+
+
+def forgotten_reports(register: Register | None) -> tuple[ForgottenReport, ...]:
+    """The places that are gone for good, by time."""
+    return tuple(
+        ForgottenReport(
+            name=one.place.name, type=one.place.type, place=one.place.where(), at=one.at, reason=one.reason, by=one.by
+        )
+        for one in sorted(register.forgotten if register else (), key=lambda one: one.at)
     )
 
 

@@ -323,6 +323,9 @@ def _show(report: AuditReport) -> None:
         by = f", asked by {stone.asked_by}" if stone.asked_by else ""
         ranges = ", ".join(stone.ranges[:_MOST_RANGES]) + (" ..." if len(stone.ranges) > _MOST_RANGES else "")
         line(f"erased: {stone.offsets} offsets by {stone.window}, {moment(stone.at)}, {stone.reason!r}{by}: {ranges}")
+    for gone in report.forgotten:
+        said = f"gone for good since {moment(gone.at)}: {gone.reason!r}, {gone.by}"
+        line(f"not cleared by erasures: {gone.name} {gone.place}, {said}")
     if report.findings is not None:
         error(f"All findings are the selection {report.findings.digest}; a replay takes it.")
 

@@ -14,8 +14,10 @@ from tidemark.cli.backups import backup, rebuild, restore
 from tidemark.cli.migrating import export, import_
 from tidemark.cli.options import Json, Stream
 from tidemark.cli.output import data, error, line, moment
+from tidemark.cli.selected import user
 from tidemark.commit import protocol
 from tidemark.errors import EXIT_LEDGER_UNREADABLE, WrongUse
+from tidemark.ledger import places
 from tidemark.ledger.closed import all_lanes
 from tidemark.ledger.holes import Ingest
 from tidemark.ledger.newest import open_heads
@@ -25,7 +27,7 @@ from tidemark.ledger.verifying import verify as problems_of
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.times import read_time
-from tidemark.runs import skipping
+from tidemark.runs import erasing, skipping
 from tidemark.views.events import events as events_of
 
 app = typer.Typer(help="The ledger of a stream.", no_args_is_help=True)
@@ -188,6 +190,36 @@ def clock(
     }
     rows = [(what, moment(at)) for what, at in value.items()]
     data(value, as_json=as_json, rows=rows, columns=("clock", "time"))
+
+
+@app.command("forget-place")
+def forget_place(
+    stream: Stream,
+    place: Annotated[
+        list[str],
+        typer.Argument(help="the name of the sink, and what else tells its places apart, such as table=orders"),
+    ],
+    reason: Annotated[str, typer.Option(help="why it is gone for good; it is kept in the ledger")] = "",
+    back: Annotated[
+        bool, typer.Option("--back", help="it is there again: clear there what was erased, and let runs write to it")
+    ] = False,
+) -> None:
+    """Say that a place with results is gone for good, and what it holds with it. No erasure or sweep goes there any more.
+
+    A place that is only away has to be brought back instead: an erasure clears all places first, and says so.
+
+    Example: tidemark ledger forget-place orders rows table=orders_2019 --reason "the cluster was switched off"
+    """
+    opened = finding.opened(stream)
+    found = places.named(opened.book, place, erasing.places_now(opened))
+    words = " ".join(found.words)
+    if back:
+        number = places.come_back(opened.book, found, opened.sweeper.erase)
+        line(f"{words}: what {number} erasures have erased is cleared there, and {opened.book.stream} may write to it")
+        return
+    protocol.check_reason("forget-place", reason)
+    noted = places.forget(opened.book, found, reason, user())
+    line(f"{words}: {noted.said()}. What it holds of erased messages is not cleared")
 
 
 @app.command()

@@ -39,7 +39,7 @@ from tidemark.errors import (
 from tidemark.ledger.book import Book, Stored, head_key, record_key
 from tidemark.ledger.codec import decode, digest, encode
 from tidemark.ledger.doubt import NotMine, swap_surely
-from tidemark.ledger.erased import Written, erasures_since, places_written
+from tidemark.ledger.erased import Written, erasures_since, places_to_clear, still_there
 from tidemark.ledger.limits import check_pending, check_size
 from tidemark.ledger.records import (
     Abandoned,
@@ -53,6 +53,7 @@ from tidemark.ledger.records import (
     Receipt,
     Record,
     Register,
+    SinkReceipt,
     Window,
     exported,
     positions,
@@ -127,16 +128,30 @@ class SaysWhetherItWrote(Protocol):
 
 
 class Sweeper(Protocol):
-    """Removes rows of older attempts from the places that a receipt names."""
+    """Removes rows of older attempts from the places that they have named.
 
-    def sweep(self, record: Record, covers: RangeSet) -> None:
-        """Remove rows with a generation *lower* than the record's, at the offsets `covers`. Repeatable."""
+    What it cannot remove stops the stream: each pin settles all lanes first. So errors name the place, and how to go on
+    without it (`ledger/places.py`).
+    """
+
+    def reach(self, stream: str, places: Sequence[Written]) -> None:
+        """Ask each place's server whether `erase` will find it. Called before a window is committed that erases something.
+
+        Raises what `erase` would raise.
+        """
+        ...
+
+    def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None:
+        """Remove rows with a generation *lower* than the record's, at the offsets `covers`. Repeatable.
+
+        `places`: those of the record, without any that is gone for good.
+        """
         ...
 
     def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[Written]) -> None:
         """Remove what older attempts have written of offsets that this window covers and has erased. Repeatable.
 
-        `places`: where any attempt of the stream may have written.
+        `places`: where any attempt of the stream may have written, without any that is gone for good.
         """
         ...
 
@@ -309,9 +324,9 @@ def _settled(book: Book, sweeper: Sweeper, found: Stored, on_step: Listener = no
         book.publish(record.committed_at, exported(record))
         on_step(Step.PUBLISHED)
     if gone := book.erases(record.window):
-        sweeper.erase(record, book.covers(record.window), gone, places_written(book))
+        sweeper.erase(record, book.covers(record.window), gone, places_to_clear(book))
     if record.owes_sweep:
-        sweeper.sweep(record, book.covers(record.window))
+        sweeper.sweep(record, book.covers(record.window), still_there(book, record.places))
         on_step(Step.SWEPT)
     book.mark_settled(record)
     on_step(Step.SETTLED)
@@ -396,6 +411,7 @@ def process(
         return _at_most_once(book, sweeper, work, hold, taken, on_step)
     with hold(taken) as fence:
         receipt = _work(book, work, fence, taken, on_step)
+        _check_reach(book, sweeper, window)
         record = commit(book, taken, receipt, on_step)
         settle(book, sweeper, lane, on_step)
     return record
@@ -413,6 +429,7 @@ def _at_most_once(
 
     The receipt is stored apart from the record. While the receipt is missing, the window is unproven.
     """
+    _check_reach(book, sweeper, taken.pending.window)
     record = commit(book, taken, None, on_step)
     settle(book, sweeper, record.lane, on_step)
     try:
@@ -424,10 +441,16 @@ def _at_most_once(
     return structs.replace(record, receipt=receipt)
 
 
+def _check_reach(book: Book, sweeper: Sweeper, window: Window) -> None:
+    """What is committed has to be settled before anything else is pinned. So a place that is away is found before."""
+    if window.erases is not None:
+        sweeper.reach(book.stream, places_to_clear(book))
+
+
 def _clear_erased(book: Book, sweeper: Sweeper, taken: Taken) -> None:
     """Clear once more what was erased meanwhile: this attempt may have written it after the erasure had cleared the sinks."""
     since = erasures_since(book, book.covers(taken.pending.window), taken.attempt.generation)
-    written = places_written(book) if since else []
+    written = places_to_clear(book) if since else []
     for one in since:
         sweeper.erase(one.record, one.covers, one.erased, written)
 

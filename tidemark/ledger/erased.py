@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tidemark.ledger.book import Book, Committed, Standing
-from tidemark.ledger.records import Record, SinkReceipt, each_place
+from tidemark.ledger.records import Forgotten, Record, SinkReceipt, each_place
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.times import in_utc
@@ -101,3 +101,23 @@ def places_written(book: Book) -> list[Written]:
     noted = register[1].places if register else ()
     receipts = (place for window in standing.windows for place in window.record.places)
     return [Written(standing, place) for place in each_place((*noted, *receipts))]
+
+
+def places_to_clear(book: Book) -> list[Written]:
+    """Those among them that are not gone for good: see `places.py`."""
+    written = places_written(book)
+    there = still_there(book, (one.place for one in written))
+    return [one for one in written if one.place in there]
+
+
+def still_there(book: Book, places: Iterable[SinkReceipt]) -> list[SinkReceipt]:
+    """Those of some places that are not gone for good."""
+    wanted = list(places)
+    gone = gone_places(book) if wanted else {}
+    return [one for one in wanted if one.as_place not in gone]
+
+
+def gone_places(book: Book) -> dict[tuple[object, ...], Forgotten]:
+    """The places that are gone for good, as people have said."""
+    register = book.register()
+    return {one.place.as_place: one for one in register[1].forgotten if not one.back} if register else {}

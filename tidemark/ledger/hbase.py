@@ -141,7 +141,16 @@ class HBaseLedgerStore:
         ]
         if rows:
             table = self._offsets_table.encode()
-            self._gateway.repeated("write", lambda client: client.mutateRows(table, rows, {}))
+
+            def write() -> None:
+                self._gateway.repeated("write", lambda client: client.mutateRows(table, rows, {}))
+
+            try:
+                write()
+            except TableMissing:
+                # Somebody has dropped it. The commit is made, and no run goes on before its offsets are shown.
+                self.prepare()
+                write()
 
     def streams(self) -> list[str]:
         """As `NamesStreams`. Takes one read per stream: each begins behind the rows of the stream before."""

@@ -34,6 +34,7 @@ from tidemark.ledger.records import (
     TopicChange,
     TopicIncarnation,
     Window,
+    each_place,
     erases,
     positions,
 )
@@ -42,6 +43,11 @@ from tidemark.ledger.store import Key
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import TopicPartition
 
+# What a register knows of places, and no window does.
+PLACES = (
+    "places that only attempts without a commit have written to, and which places are gone for good: an erasure clears those "
+    "that windows have named, and those of the stream file"
+)
 CLOSED_BECAUSE = "the ledger was rebuilt from its history"
 # The policy of a change that the history has, and that a lost register had accepted.
 FOUND_IN = "found in the history"
@@ -76,8 +82,8 @@ class _Left:
     register: Register | None = None
     generation: int = 0
     ordinal: int = 0
-    # One place of each type of sink that windows of the history have written.
-    places: dict[str, SinkReceipt] = field(default_factory=dict)
+    # The places that windows have written, by type of sink.
+    places: dict[tuple[object, ...], SinkReceipt] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
 
@@ -99,6 +105,7 @@ def rebuild(
         _complete(book, left, lane)
     if left.register is None:
         _check_order(book, left, by_order)
+        left.missing.append(PLACES)
     register = left.register or _register(book, left, ledger_id())
     closed = {lane: entry for lane, entry in left.entries.items() if entry.state == LaneState.CLOSED}
     pages = list(in_pages(book.stream, closed, book.store.max_value_bytes))
@@ -175,8 +182,8 @@ def _learn(left: _Left, record: Record, *, in_history: bool = True) -> None:
     left.generation = max(left.generation, record.attempt.generation)
     left.ordinal = max(left.ordinal, record.attempt.ordinal)
     _learn_topics(left, record.lane, record.window)
-    for one in record.receipt.sinks if record.receipt else ():
-        left.places[one.type] = one
+    for one in record.places:
+        left.places.setdefault(one.as_place, one)
     if not in_history:
         return
     chain = left.chains.setdefault(record.lane, _Chain(record, record))
@@ -331,7 +338,7 @@ def _check_order(book: Book, left: _Left, by_order: Callable[[str], bool]) -> No
     change of a topic that no window of the ingest has met may have come before it was recreated. All else is found again:
     each cut begins the next epoch, and an order that no window of the ingest has met has no versions yet.
     """
-    table = next((place for type_, place in sorted(left.places.items()) if by_order(type_)), None)
+    table = next((place for place in sorted(left.places.values(), key=_by_type) if by_order(place.type)), None)
     if table is None:
         return
     for topic, known in sorted(left.topics.items()):
@@ -343,13 +350,13 @@ def _check_order(book: Book, left: _Left, by_order: Callable[[str], bool]) -> No
             continue
         raise WrongUse(
             f"the register of {book.stream} is lost. It alone knew where the order of the messages changed when {why} {topic}. "
-            f"By that order, the sink {table.name} has written versions ({_where(table)}): newer values could be hidden there. "
+            f"By that order, the sink {table.name} has written versions ({table.where()}): newer values could be hidden there. "
             f"{RESTORE}"
         )
 
 
-def _where(receipt: SinkReceipt) -> str:
-    return " ".join(f"{name}={value}" for name, value in receipt.place.items())
+def _by_type(place: SinkReceipt) -> str:
+    return place.type
 
 
 def _register(book: Book, left: _Left, ledger_id: str) -> Register:
@@ -360,4 +367,5 @@ def _register(book: Book, left: _Left, ledger_id: str) -> Register:
         token=new_token(),
         topics={topic: _incarnations(known) for topic, known in left.topics.items()},
         ordinal=left.ordinal,
+        places=each_place(left.places.values()),
     )

@@ -16,6 +16,7 @@ from tidemark.offsets.blocks import PartitionBlocks
 from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
+from tidemark.offsets.times import in_utc
 
 INGEST = "ingest"
 
@@ -247,6 +248,19 @@ class SinkReceipt(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     type: str
     place: dict[str, str]
 
+    @property
+    def as_place(self) -> tuple[object, ...]:
+        """The place, whichever attempt has written there: without the attempt's own folder."""
+        return (self.name, self.type, *sorted(item for item in self.place.items() if item[0] != "folder"))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """As a person names it, also to `tidemark ledger forget-place`."""
+        return (self.name, *(f"{name}={value}" for name, value in self.place.items() if name != "folder"))
+
+    def where(self) -> str:
+        return " ".join(self.words[1:])
+
 
 def each_place(places: Iterable[SinkReceipt]) -> tuple[SinkReceipt, ...]:
     """The places of several attempts. Those that differ only in an attempt's own folder are one: the first of them.
@@ -255,7 +269,7 @@ def each_place(places: Iterable[SinkReceipt]) -> tuple[SinkReceipt, ...]:
     """
     found: dict[tuple[object, ...], SinkReceipt] = {}
     for one in places:
-        found.setdefault((one.name, one.type, *sorted(item for item in one.place.items() if item[0] != "folder")), one)
+        found.setdefault(one.as_place, one)
     return tuple(found.values())
 
 
@@ -502,6 +516,23 @@ class AcceptedClock(Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     at: int
 
 
+class Forgotten(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An event: somebody said that a place is gone for good, and what it holds with it. No erasure or sweep goes there.
+
+    `back`: somebody has said since that it is there again. Erasures clear it again; nothing is written there until all that
+    was erased meanwhile is cleared.
+    """
+
+    place: SinkReceipt
+    reason: str
+    by: str
+    at: int
+    back: bool = False
+
+    def said(self) -> str:
+        return f"{self.by} said at {in_utc(self.at)} that it is gone for good: {self.reason}"
+
+
 class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One per stream. `generation` and `ordinal` never fall; `token` is that of the last write, so no value ever recurs.
 
@@ -527,6 +558,8 @@ class Register(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     retired: str | None = None
     # Where attempts may have written, each place once, whether they committed or not: see `note_places`.
     places: tuple[SinkReceipt, ...] = ()
+    # The places among them, and among those of receipts, that are gone for good: see `places.py`.
+    forgotten: tuple[Forgotten, ...] = ()
 
 
 class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

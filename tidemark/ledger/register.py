@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -88,11 +89,19 @@ def draw_generation(book: Book, ordinal: Callable[[Register], int] | None = None
 def note_places(book: Book, places: Iterable[SinkReceipt]) -> None:
     """Note where an attempt is about to write. Call it before the first write: an erasure clears all places noted.
 
-    Receipts alone do not name them: an attempt without a commit has none.
+    Receipts alone do not name them: an attempt without a commit has none. Raises WrongUse for a place that is gone for good.
     """
     wanted = tuple(places)
 
     def note(register: Register) -> Register:
+        gone = {one.place.as_place: one for one in register.forgotten}
+        if found := next((gone[one.as_place] for one in wanted if one.as_place in gone), None):
+            words = shlex.join(found.place.words)
+            raise WrongUse(
+                f"{book.stream} may not write to {words}: {found.said()}. What was erased since was not cleared there. If it "
+                f"is there again, clear it first: tidemark ledger forget-place {book.stream} {words} --back. Otherwise name "
+                "another place in the stream file"
+            )
         noted = each_place((*register.places, *wanted))
         return register if noted == register.places else structs.replace(register, places=noted)
 

@@ -12,6 +12,7 @@ from tidemark.audit.report import (
     SHOWN_COORDINATES,
     AuditReport,
     CoverageReport,
+    forgotten_reports,
     prove_coverage,
     shown,
     tombstone_reports,
@@ -94,6 +95,7 @@ def audit_without_spark(opened: OpenStream, run: str, level: Level) -> AuditRepo
         source=source,
         erased=erased(ledger.view.windows).count(),
         tombstones=tombstone_reports(ledger.view.windows),
+        forgotten=forgotten_reports(ledger.view.register),
     )
     store_report(opened, report)
     return report

@@ -12,8 +12,24 @@ from typing import Any
 
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
-from tidemark.errors import AnotherRequest, AuthenticationFailed, NotAuthorized, TopicUnknown, Unreachable, WrongUse
-from tidemark.ledger.erased import Tombstone, by_answer, places_written, tombstones
+from tidemark.errors import (
+    AnotherRequest,
+    AuthenticationFailed,
+    NotAuthorized,
+    TidemarkError,
+    TopicUnknown,
+    Unreachable,
+    WrongUse,
+)
+from tidemark.ledger.erased import (
+    Tombstone,
+    by_answer,
+    gone_places,
+    places_to_clear,
+    places_written,
+    still_there,
+    tombstones,
+)
 from tidemark.ledger.records import (
     INGEST,
     Asked,
@@ -171,8 +187,8 @@ def open_erasure(
     has begun with the same request, its lane is given as it is.
 
     Raises AnotherRequest where the run has begun with another request, ClaimOverlap while another open lane has claimed some
-    of the offsets, NotApproved for too many of them without a second person, and WrongUse or ConnectionMissing for a place that
-    this program cannot clear.
+    of the offsets, NotApproved for too many of them without a second person, and what reaching a place raises
+    that cannot be cleared now.
     """
     protocol.check_reason("an erasure", reason)
     book, lane = opened.book, lanes.lane_name(LaneKind.ERASE, run)
@@ -208,20 +224,9 @@ def open_erasure(
 
 def _check_places(opened: OpenStream) -> None:
     """Before the commit: a place that cannot be cleared would stop the settling of every later run."""
-    for place in _places(opened):
-        try:
-            kind_of(place.type)
-            if (connection := place.place.get("connection")) is not None:
-                opened.connections(connection)
-        except WrongUse as problem:
-            raise type(problem)(
-                f"attempts of {opened.book.stream} may have written to the sink {place.name} ({place.type}, {_where(place)}), "
-                f"where results have to be removed too. Nothing was changed. {problem}. If nothing brings it back, remove "
-                f"the results there by hand. Then install a package that registers the type {place.type} with an erasure "
-                "that does nothing, or make the connection again (docs/erasure.md#a-place-that-cannot-be-cleared)"
-            ) from None
     # Attempts of a version that noted no places may have written where the stream file says.
-    note_places(opened.book, _places_now(opened))
+    note_places(opened.book, still_there(opened.book, places_now(opened)))
+    opened.sweeper.reach(opened.book.stream, places_to_clear(opened.book))
 
 
 def reads_nothing(opened: OpenStream, window: Window) -> bool:
@@ -293,12 +298,13 @@ class Remaining:
 
 def remaining(opened: OpenStream, erased: RangeSet) -> list[Remaining]:
     """Every place where attempts may have written, and Kafka itself, with what they hold once some offsets are erased."""
+    gone = gone_places(opened.book)
     found = [
         Remaining(
             one.name,
             one.type,
             {name: value for name, value in one.place.items() if name != "folder"},
-            _left_there(opened, one, erased),
+            f"not cleared: {gone[one.as_place].said()}" if one.as_place in gone else _left_there(opened, one, erased),
         )
         for one in _places(opened)
     ]
@@ -307,21 +313,16 @@ def remaining(opened: OpenStream, erased: RangeSet) -> list[Remaining]:
 
 def _left_there(opened: OpenStream, place: SinkReceipt, erased: RangeSet) -> str:
     try:
-        plain = kind_of(place.type).without_spark()
-    except WrongUse as problem:
+        return kind_of(place.type).without_spark().remains(opened, place.name, erased)
+    except TidemarkError as problem:
         return f"not known: {problem}"
-    return plain.remains(opened, place.name, erased)
-
-
-def _where(place: SinkReceipt) -> str:
-    return " ".join(f"{name}={value}" for name, value in place.place.items() if name != "folder")
 
 
 def _places(opened: OpenStream) -> tuple[SinkReceipt, ...]:
-    return each_place((*(place for _, place in places_written(opened.book)), *_places_now(opened)))
+    return each_place((*(place for _, place in places_written(opened.book)), *places_now(opened)))
 
 
-def _places_now(opened: OpenStream) -> Iterator[SinkReceipt]:
+def places_now(opened: OpenStream) -> Iterator[SinkReceipt]:
     """Where an attempt would write by today's stream file."""
     for one in opened.stream.sinks:
         if place := kind_of(one.type).without_spark().place(opened, one, INGEST, 1, 0):

@@ -113,6 +113,13 @@ class PlainSink:
         By default nothing is removed: readers leave out rows that do not count.
         """
 
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+        """Ask the server of a place whether `erase` will find it; before an erasure is committed. Raises what `erase` would.
+
+        After the commit, no run goes on until all places are cleared. A table that its server knows to be gone holds nothing.
+        `standing` says which windows have named the place. By default nothing is asked.
+        """
+
     # What a person still has to do, or to know, after an erasure. Empty: the sink holds nothing of it any more.
     left_by_erasing: ClassVar[str] = "this type of sink does not say whether it removes what is erased"
 

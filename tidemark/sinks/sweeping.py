@@ -2,39 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from tidemark.clients.connections import Connections
-from tidemark.errors import WrongUse
+from tidemark.clients.hbase.gateway import TableMissing
+from tidemark.errors import ProcessingFailed, TidemarkError, Unreachable
 from tidemark.ledger.erased import Written
 from tidemark.ledger.records import Record, SinkReceipt
 from tidemark.offsets.ranges import RangeSet
-from tidemark.sinks.contract import PlainSink
 from tidemark.sinks.kinds import kind_of
 
 
 class SinkSweeper:
-    """Sweeps the places that a receipt names, because today's stream file may name others."""
+    """Sweeps the places that receipts and attempts name, because today's stream file may name others."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
 
-    def sweep(self, record: Record, covers: RangeSet) -> None:
-        for sink in record.places:
-            self._sweep_one(sink, record, covers)
+    def reach(self, stream: str, places: Sequence[Written]) -> None:
+        for standing, sink in places:
+            with _at(sink, stream, "Attempts may have written there, so an erasure clears it. Nothing was erased"):
+                kind_of(sink.type).without_spark().reach(self._connections, sink.place, standing)
 
-    def _sweep_one(self, sink: SinkReceipt, record: Record, covers: RangeSet) -> None:
-        plain = _plain(sink, f"the receipt of {record.lane}/{record.seq}")
-        plain.sweep(self._connections, sink.place, record, covers)
+    def sweep(self, record: Record, covers: RangeSet, places: Sequence[SinkReceipt]) -> None:
+        for sink in places:
+            with _at(sink, record.stream, _owed(record, "leaves rows of older attempts to remove there")):
+                kind_of(sink.type).without_spark().sweep(self._connections, sink.place, record, covers)
 
     def erase(self, record: Record, covers: RangeSet, erased: RangeSet, places: Sequence[Written]) -> None:
         for standing, sink in places:
-            plain = _plain(sink, f"a place of offsets that {record.lane}/{record.seq} has erased")
-            plain.erase_beside(self._connections, sink.place, record, covers, erased, standing)
+            with _at(sink, record.stream, _owed(record, "has erased what lies there")):
+                plain = kind_of(sink.type).without_spark()
+                plain.erase_beside(self._connections, sink.place, record, covers, erased, standing)
 
 
-def _plain(sink: SinkReceipt, where: str) -> PlainSink:
+def _owed(record: Record, why: str) -> str:
+    return f"Window {record.lane}/{record.seq} is committed, and {why}. Until that is done, no run of {record.stream} goes on"
+
+
+@contextmanager
+def _at(sink: SinkReceipt, stream: str, why: str) -> Iterator[None]:
+    """Say at which place something failed, and how to go on without it. The error's class stays: it says who tries again."""
+    where = f"the sink {sink.name} ({sink.type}, {sink.where()})"
+    told = (
+        f"{why}. Bring it back and run again. If it is gone for good, see "
+        "docs/erasure.md#a-place-that-cannot-be-cleared: "
+        f"tidemark ledger forget-place {stream} {shlex.join(sink.words)} --reason ..."
+    )
     try:
-        return kind_of(sink.type).without_spark()
-    except WrongUse as problem:
-        raise WrongUse(f"{where}: {problem}") from None
+        yield
+    except TidemarkError as problem:
+        raise type(problem)(f"{where}: {str(problem).rstrip('.')}. {told}") from problem
+    except Exception as problem:
+        # Of an own sink, or a library of its own, it may be anything.
+        away = isinstance(problem, OSError | TableMissing)
+        said = f"{where}: {type(problem).__name__}: {problem}. {told}"
+        raise (Unreachable if away else ProcessingFailed)(said) from problem

@@ -41,6 +41,8 @@ def events(book: Book) -> list[Event]:
             found += [_accepted(topic, one.incarnation, event) for event in (one.begun, one.left) if event]
     if register and (clock := register[1].clock) is not None:
         found.append(Event(clock.at, "clock accepted", f"from generation {clock.generation}", clock.reason, None))
+    for gone in register[1].forgotten if register else ():
+        found.append(Event(gone.at, "place forgotten", " ".join(gone.place.words), f"{gone.reason} ({gone.by})", None))
     for lane, stored in book.heads().items():
         if (early := stored.head.closed_early) is not None:
             found.append(Event(None, "closed early", f"lane {lane}", early, None))

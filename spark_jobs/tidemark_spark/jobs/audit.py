@@ -18,7 +18,7 @@ from operator import and_
 from pathlib import Path
 
 from tidemark.audit.levels import Level
-from tidemark.audit.report import AuditReport, tombstone_reports
+from tidemark.audit.report import AuditReport, forgotten_reports, tombstone_reports
 from tidemark.audit.unchanged import Stretch
 from tidemark.errors import EXIT_DIFFERENCES, EXIT_DONE
 from tidemark.ledger.book import View
@@ -208,6 +208,7 @@ def _audit(
         changed=(covered & changed).count(),
         erased=(covered & without).count(),
         tombstones=tombstone_reports(windows),
+        forgotten=forgotten_reports(view.register),
     )
     auditing.store_report(opened, report)
     return report

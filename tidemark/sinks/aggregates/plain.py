@@ -39,6 +39,9 @@ class PlainAggregates(PlainSink):
         # A table that was made anew has other blocks than the place says. One that is gone holds nothing.
         table.erase(MadeOfErased(standing, erased, record.attempt.generation, table.block()))
 
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+        aggregate_table(connections, place["connection"], place["table"]).block()
+
     def place(
         self, opened: Opened, settings: HBaseAggregatesSink, lane: str, seq: int, generation: int
     ) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tidemark.clients.connections import Connections
+from tidemark.ledger.book import Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
@@ -19,20 +20,34 @@ from tidemark.sinks.texts import of_file
 class PlainDelta(PlainSink):
     left_by_erasing = "the rows are deleted; files of older versions of the table keep their bytes until it is vacuumed"
 
-    def erase(
-        self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet, erased: RangeSet
-    ) -> None:
-        from tidemark.sinks.delta import table
-
-        # A table that was removed holds nothing.
-        if table.exists(place["base"]):
-            table.sweep(place["base"], record, erased)
-
-    def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
         # Needs an extra of the package, which other sinks do not need.
         from tidemark.sinks.delta import table
+        from tidemark.sinks.parquet.folders import check_there
 
-        table.sweep(place["base"], record, covers)
+        check_there(place["base"], standing)
+        table.exists(place["base"])
+
+    def erase_beside(
+        self,
+        connections: Connections,
+        place: Mapping[str, str],
+        record: Record,
+        covers: RangeSet,
+        erased: RangeSet,
+        standing: Standing,
+    ) -> None:
+        from tidemark.sinks.parquet.folders import check_there
+
+        check_there(place["base"], standing)
+        self.sweep(connections, place, record, erased)
+
+    def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
+        from tidemark.sinks.delta import table
+
+        # An attempt may have died before it made the table.
+        if table.exists(place["base"]):
+            table.sweep(place["base"], record, covers)
 
     def place(self, opened: Opened, settings: DeltaSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         from tidemark.sinks.delta import table

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidemark.clients.connections import Connections
 from tidemark.clients.hbase.gateway import TableMissing
+from tidemark.ledger.book import Standing
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
@@ -29,8 +30,14 @@ class PlainHBase(PlainSink):
             table = result_table(connections, place["connection"], place["table"])
             table.sweep(erased, record.attempt.generation, for_good=True)
 
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+        with suppress(TableMissing):
+            result_table(connections, place["connection"], place["table"]).owner()
+
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
-        result_table(connections, place["connection"], place["table"]).sweep(covers, record.attempt.generation)
+        # It may have been dropped since the commit.
+        with suppress(TableMissing):
+            result_table(connections, place["connection"], place["table"]).sweep(covers, record.attempt.generation)
 
     looks_quickly = True
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tidemark.clients.connections import Connections
+from tidemark.ledger.book import Standing
 from tidemark.ledger.lookup import Found
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
@@ -21,6 +22,11 @@ class PlainLatest(PlainSink):
     looks_quickly = True
     versions_by_order = True
     left_by_erasing = ""
+
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+        from tidemark.sinks.latest.table import latest_table
+
+        latest_table(connections, place["connection"], place["table"]).exists()
 
     def erase(
         self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet, erased: RangeSet

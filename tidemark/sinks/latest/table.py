@@ -78,6 +78,9 @@ class LatestTable:
                 f"{', '.join(key)}. Name another table, and fill it by a replay of everything"
             )
 
+    def exists(self) -> bool:
+        return is_there(self._gateway, self._table)
+
     def write(self, cells: Iterable[Put]) -> None:
         """Write cells, each with its own timestamp; writing them again changes nothing.
 
@@ -117,7 +120,7 @@ class LatestTable:
 
     def newest_of(self, topic: str, key: Sequence[bytes | None], authority: HasAuthority) -> StoredRow | None:
         """The newest value that counts of one key of a topic."""
-        if not is_there(self._gateway, self._table):
+        if not self.exists():
             return None
         row = row_key(topic, key)
         found = self._get(thrift.TGet(row=row, columns=[_ALL], maxVersions=_READ_VERSIONS))
@@ -150,7 +153,7 @@ class LatestTable:
 
     def _rows(self, salts: Iterable[int]) -> Iterator[tuple[bytes, list[list[Any]]]]:
         """The rows with these salts, each with the newest cells of its columns."""
-        if not is_there(self._gateway, self._table):
+        if not self.exists():
             return
         for salt in salts:
             for result in self._gateway.scan(

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from tidemark.errors import Unreachable, WrongUse
+from tidemark.ledger.book import Standing
 
 # Hadoop's names for the scheme that Arrow and delta-rs call `s3`.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
@@ -43,6 +44,18 @@ def naming(folder: str) -> Iterator[None]:
         yield
     except OSError as problem:
         raise Unreachable(f"{folder}: {problem}") from problem
+
+
+def check_there(base: str, standing: Standing) -> None:
+    """Raises Unreachable for a folder that is not there, although windows have named it.
+
+    A disk that is not mounted looks like this, and it may come back with all that it had.
+    """
+    with opened(base) as (filesystem, path):
+        if filesystem.get_file_info(path).type != fs.FileType.NotFound:
+            return
+    if any(one.place.get("base") == base for window in standing.windows for one in window.record.places):
+        raise Unreachable(f"{base} is not there, and windows have their results in it. Is its disk mounted?")
 
 
 def path_of(folder: str) -> str:

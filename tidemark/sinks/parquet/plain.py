@@ -9,7 +9,7 @@ from typing import Any
 from tidemark.clients.connections import Connections
 from tidemark.ledger.book import Standing
 from tidemark.ledger.erased import erased as erased_of
-from tidemark.ledger.erased import places_written
+from tidemark.ledger.erased import places_to_clear
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
@@ -25,6 +25,11 @@ from tidemark.sinks.texts import of_file
 
 
 class PlainParquet(PlainSink):
+    def reach(self, connections: Connections, place: Mapping[str, str], standing: Standing) -> None:
+        from tidemark.sinks.parquet.folders import check_there
+
+        check_there(place["base"], standing)
+
     def erase_beside(
         self,
         connections: Connections,
@@ -35,8 +40,9 @@ class PlainParquet(PlainSink):
         standing: Standing,
     ) -> None:
         """Remove folders that can never count. The files of windows are immutable: a compaction writes new ones."""
-        from tidemark.sinks.parquet import files
+        from tidemark.sinks.parquet import files, folders
 
+        folders.check_there(place["base"], standing)
         files.erase_dead(place["base"], erased, standing, record.attempt.generation)
 
     def sweep(self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet) -> None:
@@ -77,7 +83,7 @@ class PlainParquet(PlainSink):
         """
         from tidemark.sinks.parquet import files, folders
 
-        written = [one for one in places_written(opened.book) if one.place.type == TYPE and one.place.name == sink]
+        written = [one for one in places_to_clear(opened.book) if one.place.type == TYPE and one.place.name == sink]
         if not written:
             return
         standing = written[0].standing

@@ -1,0 +1,82 @@
+"""Places that are gone for good: a person says so, and no erasure or sweep goes there any more.
+
+What a place holds of erased offsets, it holds then. So it stays in the ledger, with the reason and the person, and nothing is
+written there again. Where such a place comes back, all that was erased is cleared there before it is written.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import structs
+
+from tidemark.errors import WrongUse
+from tidemark.ledger.book import Book
+from tidemark.ledger.erased import Written, places_written, tombstones
+from tidemark.ledger.records import Forgotten, Record, Register, SinkReceipt, each_place
+from tidemark.ledger.register import change
+from tidemark.offsets.ranges import RangeSet
+
+Clear = Callable[[Record, RangeSet, RangeSet, Sequence[Written]], None]
+
+
+def named(book: Book, words: Sequence[str], others: Iterable[SinkReceipt] = ()) -> SinkReceipt:
+    """The place that some words name: the name of its sink, its type, or one of its parts, such as `table=orders`.
+
+    `others`: places of today's stream file, which no attempt has written to. Raises WrongUse unless all words fit one place.
+    """
+    known = each_place((*(one.place for one in places_written(book)), *others))
+    found = [one for one in known if {*words} <= {one.type, *one.words}]
+    if len(found) == 1:
+        return found[0]
+    several = "names several places; say which" if found else "names no place where results may be; expected one of"
+    listed = "; ".join(shlex.join(one.words) for one in found or known) or "none: nothing was written yet"
+    raise WrongUse(f"{' '.join(words)!r} {several}: {listed}")
+
+
+def forget(book: Book, place: SinkReceipt, reason: str, by: str) -> Forgotten:
+    """Say that a place is gone for good. A place that was forgotten before stays as it is."""
+
+    def edit(register: Register) -> Register:
+        if found := _of(register, place):
+            return register if not found.back else _with(register, structs.replace(found, back=False))
+        return _with(register, Forgotten(place=place, reason=reason, by=by, at=book.clock()))
+
+    found = _of(change(book, edit), place)
+    assert found is not None  # noqa: S101 - the edit has put it there
+    return found
+
+
+def come_back(book: Book, place: SinkReceipt, clear: Clear) -> int:
+    """Say that a forgotten place is there again, and clear what was erased, whenever that was. Gives how many erasures.
+
+    Raises WrongUse for a place that was not forgotten, and what `clear` raises: then the place is not written yet.
+    """
+
+    def edit(register: Register) -> Register:
+        found = _of(register, place)
+        if found is None:
+            raise WrongUse(f"nobody has said of {place.name} {place.where()} that it is gone")
+        return _with(register, structs.replace(found, back=True))
+
+    change(book, edit)
+    # An erasure that is settled from here on clears the place itself. One that was settled before is among these windows.
+    stones = tombstones(book.committed())
+    written = [one for one in places_written(book) if one.place.as_place == place.as_place]
+    for one in stones:
+        clear(one.record, book.covers(one.record.window), one.offsets, written)
+    change(book, lambda register: structs.replace(register, forgotten=_others(register, place)))
+    return len(stones)
+
+
+def _of(register: Register, place: SinkReceipt) -> Forgotten | None:
+    return next((one for one in register.forgotten if one.place.as_place == place.as_place), None)
+
+
+def _others(register: Register, place: SinkReceipt) -> tuple[Forgotten, ...]:
+    return tuple(one for one in register.forgotten if one.place.as_place != place.as_place)
+
+
+def _with(register: Register, found: Forgotten) -> Register:
+    return structs.replace(register, forgotten=(*_others(register, found.place), found))
