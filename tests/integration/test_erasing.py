@@ -150,7 +150,8 @@ def test_places_that_are_away_stop_no_stream(make: Make, monkeypatch: pytest.Mon
     elsewhere.rename(base)
     play.rewrite(sinks=[table, files])
     play.produce(20)
+    run = play.new_run()
     with pytest.raises(WrongUse, match="--back"):
-        play.ingest()
+        play.ingest(run)
     tidemark(*forget, "parquet", "--back")
-    assert play.ingest()
+    assert play.ingest(run)

@@ -127,12 +127,21 @@ def _questions(table: bytes, row: bytes, column: bytes, at: int, some: list[byte
         gets = [
             thrift.TGet(row=row, columns=[everything], maxVersions=3),
             thrift.TGet(row=row, columns=[column], maxVersions=100, timeRange=below),
+            thrift.TGet(
+                row=row, columns=[column], maxVersions=1, timeRange=thrift.TTimeRange(minStamp=at // 2, maxStamp=at)
+            ),
         ]
         return [_result(connection.client.get(table, one)) for one in gets]
 
     def scan2(connection: Any) -> Any:
-        asked = thrift.TScan(startRow=b"", columns=[thrift.TColumn(family=b"d")], maxVersions=2, caching=10)
-        return [(one.row, _result(one)) for one in connection.client.getScannerResults(table, asked, 10)]
+        family = [thrift.TColumn(family=b"d")]
+        some = thrift.TTimeRange(minStamp=at // 2, maxStamp=at)
+        scans = [
+            thrift.TScan(startRow=b"", columns=family, maxVersions=2, caching=10, timeRange=versions)
+            for versions in (None, some)
+        ]
+        found = [connection.client.getScannerResults(table, one, 10) for one in scans]
+        return [[(one.row, _result(one)) for one in rows] for rows in found]
 
     return [(4, False, get), (2, False, scan), (1, False, backwards), (3, True, get2), (2, True, scan2)]
 

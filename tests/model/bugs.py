@@ -45,7 +45,7 @@ BUGS = {
         PROTOCOL,
         "book.reads(window), taken.attempt, fence)\n",
         "book.covers(window), taken.attempt, fence)\n",
-        "which does not count",
+        "which does not count|share an ordinal",
         focus=ON_ERASING,
     ),
     "a commit expects what is stored now, not what it took": Bug(
@@ -70,8 +70,8 @@ BUGS = {
     ),
     "a take keeps the generation that it finds": Bug(
         PROTOCOL,
-        "        generation, token, ordinal = draw_generation(book, partial(ordinal_of, found.head))\n",
-        "        generation, token, ordinal = draw_generation(book, partial(ordinal_of, found.head))\n"
+        "        generation, token, ordinal = draw_generation(book, drawn)\n",
+        "        generation, token, ordinal = draw_generation(book, drawn)\n"
         "        generation = pending.attempt.generation if pending.attempt else generation\n"
         "        pending = structs.replace(pending, attempt=None)\n",
         "two attempts were given the same generation",

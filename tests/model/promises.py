@@ -129,7 +129,7 @@ class Promises:
             times = before["abandoned"]["count"] if before["abandoned"] else 0
             assert head["abandoned"]["count"] == times + 1, f"{lane}: an abandon was not counted"
         elif head["pending"]["attempt"] is not None and head["pending"]["attempt"] == before["pending"]["attempt"]:
-            self._gives_back(lane, before["pending"], head["pending"])
+            self._will_write(lane, before["pending"], head["pending"])
         else:
             self._takes(lane, before, head)
 
@@ -174,13 +174,11 @@ class Promises:
                 passed = {(*at, offset) for offset in range(position, one["from"])} & selected
                 assert not passed, f"{lane}/{window['seq']} passes over selected offsets"
 
-    def _gives_back(self, lane: str, old: dict[str, Any], new: dict[str, Any]) -> None:
-        """An attempt has ended without a row that has its ordinal: the next one may have it."""
+    def _will_write(self, lane: str, old: dict[str, Any], new: dict[str, Any]) -> None:
+        """An attempt is about to write rows with its ordinal: the next one has a higher one."""
         same = all(old[name] == new[name] for name in old if name != "ordinal")
         assert same, f"{lane}: an attempt has changed more than its ordinal"
-        given, generation = new["attempt"]["ordinal"], new["attempt"]["generation"]
-        rows = [at for at, known in self.known.items() if known.ordinals.get(generation) == given]
-        assert not rows, f"{lane}: an ordinal was given back, and rows have it"
+        assert new["ordinal"] == new["attempt"]["ordinal"], f"{lane}: an attempt has noted another ordinal than its own"
 
     def _takes(self, lane: str, before: Head, head: Head) -> None:
         old, new = before["pending"], head["pending"]

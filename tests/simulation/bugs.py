@@ -143,7 +143,7 @@ PLANTED: dict[str, Bug] = {
         "14", (("tidemark.ledger.backup", "        if now[1].topics == found[1].topics:\n", "        if True:\n"),)
     ),
     "attempts that have written nothing use up ordinals": Bug(
-        "14", ((PROTOCOL, "and not work.may_have_written:", "and False:"),)
+        "14", ((PROTOCOL, "    writes = not isinstance(work, SaysBeforeItWrites)\n", "    writes = True\n"),)
     ),
     "one draw a day ahead stops all others": Bug(
         "r",

@@ -63,15 +63,17 @@ class Cluster:
         self._hidden.clear()
         self._removed.clear()
 
-    def versions(self, table: str, row: bytes, column: bytes, below: int = NOW) -> dict[int, bytes]:
-        """What a reader sees of a column: by time, below a time."""
+    def versions(self, table: str, row: bytes, column: bytes, below: int = NOW, least: int = 0) -> dict[int, bytes]:
+        """What a reader sees of a column: by time, below a time, and no lower than another."""
         found = self.tables[table].get(row, {}).get(column, {})
         hidden = self._hidden.get((table, row))
         until = max(hidden.get(column, -1), hidden.get(column.partition(b":")[0], -1)) if hidden else -1
         return {
             at: value
             for at, value in found.items()
-            if until < at < below and (not self._removed or (table, row, column, at) not in self._removed)
+            if until < at < below
+            and at >= least
+            and (not self._removed or (table, row, column, at) not in self._removed)
         }
 
     def newest(
@@ -231,7 +233,7 @@ class Connection2:
         return []
 
     def _result(self, table: str, row: bytes, asked: Any) -> Any:
-        below = asked.timeRange.maxStamp if asked.timeRange is not None else NOW
+        least, below = (0, NOW) if asked.timeRange is None else (asked.timeRange.minStamp, asked.timeRange.maxStamp)
         wanted = [
             one.family if one.qualifier is None else b"%b:%b" % (one.family, one.qualifier) for one in asked.columns
         ]
@@ -239,7 +241,7 @@ class Connection2:
         for column in sorted(self._cluster.tables[table].get(row, ())):
             family, _, qualifier = column.partition(b":")
             if column in wanted or family in wanted:
-                versions = self._cluster.versions(table, row, column, below)
+                versions = self._cluster.versions(table, row, column, below, least)
                 values += [
                     Struct(family=family, qualifier=qualifier, value=versions[at], timestamp=at)
                     for at in sorted(versions, reverse=True)[: asked.maxVersions or 1]

@@ -72,8 +72,8 @@ class Work:
         self._world, self._opened, self._lane = world, opened, lane
         self.progress = Shown()
         self.beat = lambda: None
-        # As SparkWork says it: whether rows may have the attempt's ordinal.
-        self.may_have_written = False
+        # As SparkWork says it, before rows have the attempt's ordinal.
+        self.before_writing: Callable[[], None] = lambda: None
 
     def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
         self._window, self._covers, self._attempt = window, covers, attempt
@@ -198,7 +198,7 @@ class Work:
     def _store_latest(self) -> None:
         register = self._opened.book.register()
         assert register is not None
-        self.may_have_written = True
+        self.before_writing()
         self._world.wrote_ordinals.add(self._attempt.generation)
         self._world.writes_rows(self._good, self._attempt, versions=True)
         epochs, attempt = Epochs(register[1].topics), self._attempt

@@ -19,10 +19,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.compactions import authority_of, committed
+from tests.support.memory import MemoryStore
 from tests.support.range_strategies import offsets, range_sets
+from tests.support.streams_in_memory import StreamInMemory
 from tidemark.errors import LedgerContradiction, OwnedByAnother, WrongUse
 from tidemark.functions.types import FieldType
-from tidemark.ledger.book import Committed
+from tidemark.ledger.backup import back_up, restore
+from tidemark.ledger.book import Book, Committed
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.parquet.files import tables_that_count
@@ -180,6 +183,25 @@ def test_a_version_counts_once(base: str) -> None:
     # Another lane has versions of its own.
     attempt(base, 3, range(20, 25), "replay-1")
     assert sorted(delta_table.files_of(base)) == [3, 5]
+
+
+@pytest.mark.covers("E43")
+def test_a_ledger_that_was_restored_to_before_a_wrong_clock_writes_again(base: str, tmp_path: Path) -> None:
+    """A generation of tomorrow is in the table as the lane's version. The restored ledger draws generations of today."""
+    made = StreamInMemory(tmp_path)
+    made.ends((0, 10))
+    made.ingest()
+    there = Book(MemoryStore(), "orders", clock=lambda: made.now)
+    kept = delta_table.versions_of(made.opened.book)
+    back_up(made.opened.book, tmp_path / "backup")
+    attempt(base, 86_400_000, range(10), lane=f"{kept}/ingest")
+    restore(there, tmp_path / "backup")
+    anew = delta_table.versions_of(there)
+    attempt(base, 5_000, range(10, 20), lane=f"{anew}/ingest")
+    assert sorted(delta_table.files_of(base)) == [5_000, 86_400_000]
+    # A late attempt of this ledger is skipped as ever.
+    attempt(base, 4_000, range(10, 20), lane=f"{anew}/ingest")
+    assert sorted(delta_table.files_of(base)) == [5_000, 86_400_000]
 
 
 def given_to_readers(base: str, windows: list[Committed]) -> list[str]:

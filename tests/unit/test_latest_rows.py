@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.simulation.hbase import Cluster, Connection2
+from tidemark.clients.connections import HBaseEndpoint
+from tidemark.clients.hbase.thrift2 import Gateway2
 from tidemark.errors import ProcessingFailed, TooLarge
-from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.keyed_rows import encode_cell, fields_of, mark_of, salt_range
 from tidemark.sinks.hbase.packed import pack, unpack
 from tidemark.sinks.hbase.rows import Mark, Place, split_keys
-from tidemark.sinks.latest.rows import Version, place_of, qualifier, row_key, topic_of
+from tidemark.sinks.latest.rows import Version, place_of, qualifier, row_key, spans, topic_of
+from tidemark.sinks.latest.table import LatestTable
 
 VERSIONS = st.builds(Version, st.integers(1, 126), st.integers(0, 2**42 - 1), st.integers(0, 2**14 - 1))
 
@@ -89,3 +99,103 @@ def test_what_is_not_packed_is_refused(packed: bytes) -> None:
 def test_regions_have_as_many_salts_each() -> None:
     assert split_keys(1) == []
     assert split_keys(4) == [b"\x04", b"\x08", b"\x0c"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**42 - 1), st.integers(1, 100)), max_size=30), st.integers(0, 126), VERSIONS)
+def test_the_versions_of_some_offsets_are_in_their_spans(
+    ranges: list[tuple[int, int]], epochs: int, version: Version
+) -> None:
+    found = spans([(start, start + length) for start, length in ranges], epochs)
+    assert len(found) <= max(8, epochs + 1)
+    assert all(one[1] <= next_[0] for one, next_ in pairwise(found))
+
+    def within(one: Version) -> bool:
+        return any(least <= one.encode() < below for least, below in found)
+
+    for start, length in ranges:
+        for offset in (start, min(start + length, 2**42) - 1):
+            # Also in an epoch that the ledger does not know.
+            assert within(replace(version, offset=offset))
+    if len(ranges) < 8 and version.epoch <= epochs == 1:
+        near = any(start <= version.offset < start + length for start, length in ranges)
+        assert within(version) == near
+
+
+class Counting(Connection2):
+    """Counts the rows that scans and reads are given, and the calls."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.calls, self.rows = 0, 0
+
+    def get(self, table: bytes, get: Any) -> Any:
+        self.calls += 1
+        self.rows += 1
+        return super().get(table, get)
+
+    def getScannerResults(self, table: bytes, scan: Any, number: int) -> list[Any]:  # noqa: N802
+        found = super().getScannerResults(table, scan, number)
+        self.calls += 1
+        self.rows += len(found)
+        return found
+
+
+class InMemory(Gateway2):
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(HBaseEndpoint("host", 1))
+        self.counted = Counting(cluster)
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        yield self.counted
+
+
+def filled(messages: int, epochs: int = 1) -> tuple[Cluster, LatestTable, Counting]:
+    """A table of messages of one partition, a key for every two of them. The upper halves are in the later epochs."""
+    cluster = Cluster()
+    gateway = InMemory(cluster)
+    table = LatestTable(gateway, "t")
+    at = TopicPartition("orders", 0, 1)
+    for offset in range(messages):
+        mark = Mark(10 + offset % 3, 0, "ingest", 1, False)
+        version = Version(1 + offset * epochs // messages, offset, 0).encode()
+        row = row_key("orders", [b"%d" % (offset // 2)])
+        table.write([(row, qualifier(at, 0), version, encode_cell(mark, [("id", b"1")]))])
+    return cluster, table, gateway.counted
+
+
+def left_of(cluster: Cluster) -> set[int]:
+    return {Version.decode(version).offset for _, _, version in cluster.everything("t")}
+
+
+@pytest.mark.covers("N27")
+def test_an_erasure_looks_at_no_more_of_a_larger_table() -> None:
+    """Settling waits for it, and all runs of the stream wait for that. It looks at the cells of the offsets alone."""
+    looked = []
+    wanted = RangeSet.of_intervals([(TopicPartition("orders", 0, 1), ((5, 6), (40, 60)))])
+    for messages in (200, 2_000):
+        cluster, table, counted = filled(messages)
+        counted.calls = counted.rows = 0
+        assert table.erase(wanted, 100, epochs=1) == 21
+        assert left_of(cluster) == {*range(messages)} - {5, *range(40, 60)}
+        looked.append((counted.calls, counted.rows))
+    assert looked[0] == looked[1]
+    # For each two messages a row, and a scan for each of three spans and sixteen salts.
+    assert looked[0] == (3 * 16, 11)
+
+
+def test_an_erasure_finds_every_epoch_and_every_version() -> None:
+    """Also those that a restored ledger does not know, and more versions of a cell than a scan gives at once."""
+    at = TopicPartition("orders", 0, 1)
+    wanted = RangeSet.of_intervals([(at, ((150, 160),))])
+    for known in (0, 1, 3):
+        cluster, table, _ = filled(300, epochs=3)
+        row = row_key("orders", [b"75"])
+        mark = Mark(20, 0, "ingest", 1, False)
+        more = [Version(2, 150, ordinal).encode() for ordinal in range(1, 250)]
+        table.write([(row, qualifier(at, 0), one, encode_cell(mark, [("id", b"1")])) for one in more])
+        newer = encode_cell(Mark(100, 0, "erase-1", 1, False), [("id", b"1")])
+        table.write([(row, qualifier(at, 0), Version(2, 151, 500).encode(), newer)])
+        assert table.erase(wanted, 100, epochs=known) == 10 + 249
+        # What the erasure itself has written stays.
+        assert left_of(cluster) == ({*range(300)} - {*range(150, 160)}) | {151}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 
 import pytest
@@ -12,11 +13,13 @@ from msgspec import structs
 from tests.support.memory import MemoryStore
 from tests.support.protocol_world import AT, LANE, RUN, NoWork, Sweeps, hold, plan
 from tidemark.commit import protocol
-from tidemark.commit.protocol import Taken, Work, ordinal_of
-from tidemark.errors import ProcessingFailed
+from tidemark.commit.protocol import Fence, Listener, Taken, Work, ordinal_of
+from tidemark.errors import Fenced, ProcessingFailed
 from tidemark.ledger import doubt
 from tidemark.ledger.book import Book
 from tidemark.ledger.records import (
+    Attempt,
+    Erasure,
     Guarantee,
     Head,
     LaneKind,
@@ -119,14 +122,31 @@ def test_windows_that_nobody_has_written_before_raise_nothing() -> None:
     assert {ordinal for _, ordinal, _ in lanes.attempts} == {0, 1}
 
 
-class Fails(NoWork):
-    """Work that fails before or after it has written rows with its ordinal."""
+class Killed(BaseException):
+    """The process was killed here."""
 
-    def __init__(self, *, wrote: bool) -> None:
-        self.may_have_written = wrote
+
+class Fails(NoWork):
+    """Work that fails, or is killed, before or after it has written rows with its ordinal."""
+
+    def __init__(self, *, wrote: bool, problem: BaseException | None = None) -> None:
+        self.before_writing: Callable[[], None] = lambda: None
+        self._wrote = wrote
+        self._problem = problem or ProcessingFailed("a server is away")
+
+    def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
+        if self._wrote:
+            # A second table of newest values.
+            self.before_writing()
+            self.before_writing()
 
     def verify(self) -> Receipt:
-        raise ProcessingFailed("a server is away")
+        raise self._problem
+
+
+class Writes(Fails):
+    def verify(self) -> Receipt:
+        return NoWork().verify()
 
 
 def processed(lanes: Lanes, work: Work, lane: str = LANE) -> Record:
@@ -162,6 +182,47 @@ def test_an_attempt_that_has_not_written_uses_up_no_ordinal() -> None:
             processed(lanes, Fails(wrote=False), "replay-1")
     assert processed(lanes, NoWork(), "replay-1").attempt.ordinal == 2
     assert processed(lanes, NoWork(), "replay-1").attempt.ordinal == 2
+
+
+def test_an_attempt_that_was_killed_before_it_wrote_uses_up_no_ordinal() -> None:
+    """A crash before the first row, by lack of memory for example, at each of three tries a minute."""
+    lanes = Lanes()
+    lanes.commit()
+    for wrote, expected in ((False, 0), (True, 1), (False, 1), (True, 2)):
+        for _ in range(3 if not wrote else 1):
+            with pytest.raises(Killed):
+                processed(lanes, Fails(wrote=wrote, problem=Killed()))
+        assert processed_next(lanes) == expected
+    assert processed(lanes, Writes(wrote=True)).attempt.ordinal == 2
+
+
+def test_an_attempt_that_was_believed_dead_writes_nothing_with_an_ordinal_that_another_has() -> None:
+    lanes = Lanes()
+    pending = protocol.pin(lanes.book, Sweeps(), LANE, plan)
+    assert pending is not None
+    asleep, awake = (protocol.take(lanes.book, LANE, 1, RUN, writes=False) for _ in range(2))
+    assert asleep.attempt.ordinal == awake.attempt.ordinal
+    awake = protocol.note_writing(lanes.book, awake)
+    assert protocol.note_writing(lanes.book, awake) is awake
+    with pytest.raises(Fenced, match="results do not count"):
+        protocol.note_writing(lanes.book, asleep)
+    assert protocol.commit(lanes.book, awake, NoWork().verify()).attempt == awake.attempt
+
+
+def test_erasures_that_read_nothing_use_up_no_ordinals() -> None:
+    """They write no row. A stream may have some thousands of lanes that write, and any number of erasures."""
+    lanes = Lanes()
+    lanes.commit()
+    ref = lanes.book.store_selection(RangeSet([OffsetRange(AT, 0, 5)]))
+    open_lane(lanes.book, "erase-1", LaneKind.ERASE, run="run", start=positions({AT: 0}), selection=ref)
+
+    def erasing(head: Head) -> Window:
+        return structs.replace(lanes.plan_replay(head), erases=Erasure(selection=ref))
+
+    pending = protocol.pin(lanes.book, Sweeps(), "erase-1", erasing)
+    assert pending is not None
+    protocol.process(lanes.book, Sweeps(), NoWork(), hold, "erase-1", pending.window.seq, RUN)
+    assert lanes.book.register()[1].ordinal == 0  # type: ignore[index]
 
 
 def processed_next(lanes: Lanes) -> int:

@@ -16,10 +16,9 @@ Steps 3 to 5 are the work on the data (`Work`), which `spark_jobs/` does with Sp
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from typing import Protocol, runtime_checkable
@@ -33,7 +32,6 @@ from tidemark.errors import (
     LaneClosed,
     LedgerContradiction,
     StaleLedger,
-    TidemarkError,
     WrongUse,
 )
 from tidemark.ledger.book import Book, Stored, head_key, record_key
@@ -71,8 +69,6 @@ from tidemark.offsets.ranges import RangeSet
 # A shorter lease would take windows from machines that are only busy. A longer one would only delay another run.
 # Correctness does not depend on the lease: the generation is the fence.
 LEASE_MS = 30_000
-
-log = logging.getLogger(__name__)
 
 MOST_REASON = 500
 
@@ -120,11 +116,13 @@ class Work(Protocol):
 
 
 @runtime_checkable
-class SaysWhetherItWrote(Protocol):
-    """Work that knows whether it may have written rows whose version has the attempt's ordinal. Other work may have."""
+class SaysBeforeItWrites(Protocol):
+    """Work that calls `before_writing` before it writes any row whose version has the attempt's ordinal.
 
-    @property
-    def may_have_written(self) -> bool: ...
+    Other work may write such rows from its beginning. So an attempt that was killed before has used up no ordinal.
+    """
+
+    before_writing: Callable[[], None]
 
 
 class Sweeper(Protocol):
@@ -172,8 +170,6 @@ class Taken:
     stored: Stored
     pending: Pending
     attempt: Attempt
-    # The highest ordinal of the attempts before it that may have written rows of the window.
-    ordinal_before: int | None = None
 
 
 Planner = Callable[[Head], Window | None]
@@ -208,11 +204,21 @@ def pin(book: Book, sweeper: Sweeper, lane: str, plan: Planner, on_step: Listene
         return pending
 
 
-def take(book: Book, lane: str, seq: int, run: Run, *, take_over: bool = False, on_step: Listener = nobody) -> Taken:
+def take(
+    book: Book,
+    lane: str,
+    seq: int,
+    run: Run,
+    *,
+    take_over: bool = False,
+    writes: bool = True,
+    on_step: Listener = nobody,
+) -> Taken:
     """Step 2. Make this attempt the holder of the pending window: older attempts can no longer commit.
 
     A retry of the same run takes the window at once. Another run is refused while the holder's heartbeat is younger than
-    the lease, unless `take_over`. Raises HeldByAnother, AlreadyCommitted, StaleLedger, ClockBehind.
+    the lease, unless `take_over`. Without `writes`, the attempt calls `note_writing` before it writes rows with its ordinal.
+    Raises HeldByAnother, AlreadyCommitted, StaleLedger, ClockBehind.
     """
     while True:
         # Read the head first, then draw: so the generation is newer than any in that head.
@@ -221,7 +227,10 @@ def take(book: Book, lane: str, seq: int, run: Run, *, take_over: bool = False, 
         book.check_pending(found.head)
         if not take_over:
             _respect_lease(book, lane, pending, run)
-        generation, token, ordinal = draw_generation(book, partial(ordinal_of, found.head))
+        # What only erases writes no row.
+        reads = pending.window.erases is None or bool(book.reads(pending.window))
+        drawn = partial(ordinal_of, found.head) if reads else _no_ordinal
+        generation, token, ordinal = draw_generation(book, drawn)
         if pending.attempt is not None and pending.attempt.generation >= generation:
             raise LedgerContradiction(
                 f"{book.stream}/{lane} holds generation {pending.attempt.generation}, "
@@ -236,17 +245,34 @@ def take(book: Book, lane: str, seq: int, run: Run, *, take_over: bool = False, 
             stream_digest=run.stream_digest,
             ordinal=ordinal,
         )
-        before = pending.ordinal
-        # It may write from now on. If it ends and has not, it says so: see `_wrote_nothing`.
-        pending = structs.replace(pending, attempt=attempt, takes=pending.takes + 1, ordinal=ordinal)
-        lanes_own = ordinal if _draws_ordinal(found.head) else found.head.ordinal
+        may_write = ordinal if writes and reads else pending.ordinal
+        pending = structs.replace(pending, attempt=attempt, takes=pending.takes + 1, ordinal=may_write)
+        lanes_own = ordinal if reads and _draws_ordinal(found.head) else found.head.ordinal
         head = structs.replace(found.head, pending=pending, ordinal=lanes_own)
         try:
             _swap_head(book, found, head, _holds_attempt(token))
         except NotMine:
             continue
         on_step(Step.TAKEN)
-        return Taken(Stored(encode(head), head), pending, attempt, before)
+        return Taken(Stored(encode(head), head), pending, attempt)
+
+
+def note_writing(book: Book, taken: Taken) -> Taken:
+    """Note that an attempt is about to write rows with its ordinal: the next one at the window has a higher one.
+
+    Gives what the attempt holds then. Raises Fenced when another attempt has taken the window: it may have the same ordinal.
+    """
+    ordinal, token = taken.attempt.ordinal, taken.attempt.token
+    if taken.pending.ordinal == ordinal:
+        return taken
+    pending = structs.replace(taken.pending, ordinal=ordinal)
+    head = structs.replace(taken.stored.head, pending=pending)
+    noted = _holds_attempt(token)
+    try:
+        _swap_head(book, taken.stored, head, lambda now: noted(now) and _required_pending(now).ordinal == ordinal)
+    except NotMine as problem:
+        raise _lost(book, taken, problem.current) from None
+    return replace(taken, stored=Stored(encode(head), head), pending=pending)
 
 
 def commit(book: Book, taken: Taken, receipt: Receipt | None, on_step: Listener = nobody) -> Record:
@@ -405,11 +431,19 @@ def process(
 
     `hold` writes heartbeats while the attempt holds the window, and gives the fence to check.
     """
-    taken = take(book, lane, seq, run, take_over=take_over, on_step=on_step)
+    writes = not isinstance(work, SaysBeforeItWrites)
+    taken = take(book, lane, seq, run, take_over=take_over, writes=writes, on_step=on_step)
     window = taken.pending.window
     if window.guarantee == Guarantee.AT_MOST_ONCE:
         return _at_most_once(book, sweeper, work, hold, taken, on_step)
     with hold(taken) as fence:
+
+        def before_writing() -> None:
+            nonlocal taken
+            taken = note_writing(book, taken)
+
+        if isinstance(work, SaysBeforeItWrites):
+            work.before_writing = before_writing
         receipt = _work(book, work, fence, taken, on_step)
         _check_reach(book, sweeper, window)
         record = commit(book, taken, receipt, on_step)
@@ -458,35 +492,13 @@ def _clear_erased(book: Book, sweeper: Sweeper, taken: Taken) -> None:
 def _work(book: Book, work: Work, fence: Fence, taken: Taken, on_step: Listener) -> Receipt:
     """Steps 3 to 5."""
     window = taken.pending.window
-    try:
-        work.read(window, book.reads(window), taken.attempt, fence)
-        on_step(Step.READ)
-        fence.check()
-        work.store(taken.attempt, fence, on_step)
-        receipt = work.verify()
-    except Exception:
-        if isinstance(work, SaysWhetherItWrote) and not work.may_have_written:
-            _wrote_nothing(book, taken)
-        raise
+    work.read(window, book.reads(window), taken.attempt, fence)
+    on_step(Step.READ)
+    fence.check()
+    work.store(taken.attempt, fence, on_step)
+    receipt = work.verify()
     on_step(Step.VERIFIED)
     return receipt
-
-
-def _wrote_nothing(book: Book, taken: Taken) -> None:
-    """Note that an attempt has ended, and that no row has its ordinal: the next attempt may have it.
-
-    If that cannot be noted, the ordinal is used up for this window.
-    """
-    lane, token = taken.stored.head.lane, taken.attempt.token
-    try:
-        found = book.head(lane)
-        pending = found.head.pending if found else None
-        if found is None or pending is None or pending.attempt is None or pending.attempt.token != token:
-            return
-        pending = structs.replace(pending, ordinal=taken.ordinal_before)
-        _swap_head(book, found, structs.replace(found.head, pending=pending), _holds_attempt(token))
-    except (NotMine, TidemarkError) as problem:
-        log.warning("ordinal %s is used up in %s/%s: %s", taken.attempt.ordinal, book.stream, lane, problem)
 
 
 def _swap_head(book: Book, found: Stored, head: Head, is_mine: Callable[[Head], bool]) -> None:
@@ -583,6 +595,11 @@ def ordinal_of(head: Head, register: Register) -> int:
     earlier = _highest(pending.ordinal, given_up)
     own = head.ordinal or 0
     return max(register.least_ordinal, own if earlier is None else earlier + 1)
+
+
+def _no_ordinal(_: Register) -> int:
+    """That of an attempt which writes no row."""
+    return 0
 
 
 def _highest(*ordinals: int | None) -> int | None:

@@ -35,6 +35,7 @@ from tidemark.ledger.records import (
     Record,
     Register,
     SelectionRef,
+    TopicIncarnation,
     Window,
     covers,
 )
@@ -118,6 +119,8 @@ class Standing:
 
     windows: tuple[Committed, ...]
     at_work: frozenset[int]
+    # As the register had them before the windows were read.
+    topics: Mapping[str, tuple[TopicIncarnation, ...]]
     # As it is when this is called.
     again: Callable[[], Standing] = field(compare=False, repr=False)
 
@@ -343,11 +346,13 @@ class Book:
 
     def standing(self) -> Standing:
         """Every committed window, and the attempts that may still commit one."""
-        heads = self._open_heads(self.register())
+        register = self.register()
+        heads = self._open_heads(register)
         pending = (stored.head.pending for stored in heads.values())
         attempts = (one.attempt for one in pending if one is not None)
         at_work = frozenset(one.generation for one in attempts if one is not None)
-        return Standing(tuple(self._committed(heads)), at_work, self.standing)
+        topics = register[1].topics if register else {}
+        return Standing(tuple(self._committed(heads)), at_work, topics, self.standing)
 
     def _committed(self, heads: Mapping[str, Stored]) -> list[Committed]:
         # The history has every window of a closed lane.

@@ -61,8 +61,10 @@ def _noted(last: TopicIncarnation, ends: dict[int, int], now: int) -> TopicIncar
 class Epochs:
     """The order epoch of every message. Spark sends copies to its workers."""
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: Mapping[str, tuple[TopicIncarnation, ...]]) -> None:
         self._first: dict[tuple[str, int], int] = {}
+        # The highest epoch of a message of any topic; 0 if no topic is known.
+        self.highest = 0
         self._raised: dict[tuple[str, int], list[tuple[dict[int, int], dict[int, int] | None]]] = {}
         for topic, incarnations in topics.items():
             epoch = 1
@@ -73,6 +75,7 @@ class Epochs:
                     (dict(change.ends), None if change.later is None else dict(change.later)) for change in one.raised
                 ]
                 epoch += 1 + 2 * len(one.raised)
+            self.highest = max(self.highest, epoch - 1)
 
     def of(self, at: TopicPartition, offset: int) -> int:
         """The epoch of a message, 1 or more. It never changes: an epoch only rises above all offsets that were read."""

@@ -84,8 +84,8 @@ class SparkWork:
         self._stored: dict[str, Acknowledgements] = {}
         self._dead: Acknowledgements = {}
         self._made: _Made | None = None
-        # As `protocol.SaysWhetherItWrote`.
-        self.may_have_written = False
+        # As `protocol.SaysBeforeItWrites`.
+        self.before_writing: Callable[[], None] = lambda: None
         self._started_at = opened.book.clock()
         self.progress = Progress(spark)
 
@@ -238,7 +238,7 @@ class SparkWork:
     def _context_for(self, sink: Sink) -> WriteContext:
         if not isinstance(sink, WritesOrdinals):
             return self._context
-        self.may_have_written = True
+        self.before_writing()
         return replace(self._context, ordinal=self._attempt.ordinal)
 
     @property

@@ -13,7 +13,7 @@ import thriftpy2
 from thriftpy2.rpc import make_client
 
 from tidemark.clients.connections import Connections, hbase2_endpoint
-from tidemark.clients.hbase.gateway import MISTAKE, Gateway
+from tidemark.clients.hbase.gateway import MISTAKE, TIMEOUT_MS, Gateway
 from tidemark.clients.hbase.paging import PageSize
 
 # On a cluster's executors, this package is inside an archive.
@@ -56,6 +56,6 @@ class Gateway2(Gateway):
         return self._paged(table, start, page, weight, lambda row: row.row, pages)
 
 
-def gateway2(connections: Connections, name: str) -> Gateway2:
+def gateway2(connections: Connections, name: str, timeout_ms: int = TIMEOUT_MS) -> Gateway2:
     """The Thrift 2 gateway of a connection. This call asks no server."""
-    return Gateway2(hbase2_endpoint(connections(name)))
+    return Gateway2(hbase2_endpoint(connections(name)), timeout_ms=timeout_ms)

@@ -176,6 +176,17 @@ def partition_folder(base: str, generation: int) -> str:
     return f"{base}/{GENERATION}={generation}"
 
 
+def versions_of(book: Book) -> str:
+    """What a ledger's versions in a table stand under. After a restore, they begin anew.
+
+    A ledger that is restored to before a wrong clock draws lower generations than the table has seen of it. As versions of
+    the old name, the table would skip them until the clocks have caught up. Each restore gives a higher least ordinal.
+    """
+    register = book.register()
+    restored = register[1].least_ordinal if register else 0
+    return f"{book.stream}/restored {restored}" if restored else book.stream
+
+
 def add(base: str, transaction: str, generation: int, window: str) -> None:
     """Add the files in a generation's folder to the table, in one commit.
 

@@ -8,6 +8,7 @@ from typing import Any
 from tidemark.clients.connections import Connections
 from tidemark.ledger.book import Standing
 from tidemark.ledger.lookup import Found
+from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import Record
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet
@@ -16,6 +17,9 @@ from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.latest.settings import HBaseLatestSink
 from tidemark.sinks.reading import LookedUp
 from tidemark.sinks.texts import place, texts
+
+# HBase looks at a sixteenth of the table before it gives the first row of a scan for few versions.
+_ERASING_MS = 10 * 60 * 1000
 
 
 class PlainLatest(PlainSink):
@@ -28,12 +32,19 @@ class PlainLatest(PlainSink):
 
         latest_table(connections, place["connection"], place["table"]).exists()
 
-    def erase(
-        self, connections: Connections, place: Mapping[str, str], record: Record, covers: RangeSet, erased: RangeSet
+    def erase_beside(
+        self,
+        connections: Connections,
+        place: Mapping[str, str],
+        record: Record,
+        covers: RangeSet,
+        erased: RangeSet,
+        standing: Standing,
     ) -> None:
         from tidemark.sinks.latest.table import latest_table
 
-        latest_table(connections, place["connection"], place["table"]).erase(erased, record.attempt.generation)
+        table = latest_table(connections, place["connection"], place["table"], _ERASING_MS)
+        table.erase(erased, record.attempt.generation, Epochs(standing.topics).highest)
 
     def place(self, opened: Opened, settings: HBaseLatestSink, lane: str, seq: int, generation: int) -> dict[str, str]:
         return {"connection": settings.hbase, "table": settings.table}

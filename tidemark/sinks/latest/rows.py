@@ -15,8 +15,9 @@ and their offset. Without the partition, both would be one cell.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tidemark.errors import TooLarge
 from tidemark.offsets.ranges import TopicPartition
@@ -24,6 +25,9 @@ from tidemark.sinks.hbase.keyed_rows import encode_fields, salted, unsalted
 from tidemark.sinks.hbase.rows import Place
 
 TYPE = "hbase_latest"
+
+# A scan for each: of scattered offsets, it is cheaper to be given what lies between some of them.
+_MOST_SPANS = 8
 
 EPOCH_BITS, OFFSET_BITS, ORDINAL_BITS = 7, 42, 14
 
@@ -53,6 +57,38 @@ class Version:
     def decode(cls, timestamp: int) -> Version:
         place = timestamp >> ORDINAL_BITS
         return cls(place >> OFFSET_BITS, place & ((1 << OFFSET_BITS) - 1), timestamp & ((1 << ORDINAL_BITS) - 1))
+
+
+def spans(offsets: Iterable[tuple[int, int]], epochs: int) -> list[tuple[int, int]]:
+    """Ranges of versions, ascending: at least all that messages with some offsets, [start, until), have in any epoch.
+
+    `epochs`: the highest that the ledger knows. One that was restored may not know all, so all above are in too.
+    """
+    epochs, wanted = min(epochs, (1 << EPOCH_BITS) - 2), list(offsets)
+    known = [
+        (
+            (epoch << OFFSET_BITS | start) << ORDINAL_BITS,
+            ((epoch << OFFSET_BITS) + min(until, 1 << OFFSET_BITS)) << ORDINAL_BITS,
+        )
+        for epoch in range(1, epochs + 1)
+        for start, until in wanted
+        if start < 1 << OFFSET_BITS
+    ]
+    above = ((epochs + 1) << OFFSET_BITS << ORDINAL_BITS, (1 << 63) - 1)
+    found: list[tuple[int, int]] = []
+    for start, until in sorted([*known, above]):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], until))
+        else:
+            found.append((start, until))
+    return _fewer(found, max(_MOST_SPANS, epochs + 1))
+
+
+def _fewer(found: list[tuple[int, int]], most: int) -> list[tuple[int, int]]:
+    """At most so many spans: those go together between which the least lies."""
+    between = sorted(range(1, len(found)), key=lambda at: found[at][0] - found[at - 1][1], reverse=True)
+    cuts = [0, *sorted(between[: most - 1]), len(found)]
+    return [(found[first][0], found[last - 1][1]) for first, last in pairwise(cuts)]
 
 
 def _too_large(what: str, number: int, most: int) -> str:

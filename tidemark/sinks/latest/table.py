@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any, Protocol
 
 from tidemark.clients.connections import Connections
+from tidemark.clients.hbase.gateway import TIMEOUT_MS
 from tidemark.clients.hbase.regions import ensure_table, is_there
 from tidemark.clients.hbase.tables import ALL_VERSIONS, FOR_EVER
 from tidemark.clients.hbase.thrift2 import Gateway2, gateway2, thrift
@@ -21,7 +22,7 @@ from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.keyed_rows import fields_of, mark_of, salt_range
 from tidemark.sinks.hbase.rows import SALTS, Place, split_keys
 from tidemark.sinks.hbase.table import StoredRow
-from tidemark.sinks.latest.rows import Version, place_of, row_key, topic_of
+from tidemark.sinks.latest.rows import Version, place_of, row_key, spans, topic_of
 from tidemark.sinks.owners import OWNER_ROW, check_owner
 
 _FAMILY = b"d"
@@ -95,22 +96,30 @@ class LatestTable:
             f"write {len(puts)} rows to {self._table}", lambda client: client.putMultiple(table, puts)
         )
 
-    def erase(self, erased: RangeSet, generation: int) -> int:
+    def erase(self, erased: RangeSet, generation: int, epochs: int) -> int:
         """Remove the cells of some offsets that attempts before `generation` have written; returns their number.
 
-        The table is in the order of its keys, which an erasure does not know. So this reads all of it.
+        The table is in the order of its keys, which an erasure does not know. But the versions say the offsets, so HBase is
+        asked for the cells of these alone. `epochs`: the highest that the ledger knows.
         """
         number, batch = 0, []
-        for row, columns in self._rows(range(SALTS)):
+        found = (
+            (least, *one) for least, below in self._spans(erased, epochs) for one in self._rows(_EVERY, least, below)
+        )
+        for least, row, columns in found:
             topic = topic_of(row)
             for column in columns:
-                for qualifier, timestamp, cell in self._versions(row, column):
+                for qualifier, timestamp, cell in self._versions(row, column, least):
                     place = place_of(topic, qualifier, Version.decode(timestamp))
                     if (place.partition, place.offset) in erased and mark_of(cell).generation < generation:
                         batch.append(_removal(row, qualifier, timestamp))
             if len(batch) >= _REMOVED_AT_ONCE:
                 number, batch = number + self._remove(batch), []
         return number + self._remove(batch)
+
+    @staticmethod
+    def _spans(erased: RangeSet, epochs: int) -> list[tuple[int, int]]:
+        return spans(((one.start, one.until) for one in erased), epochs)
 
     def _remove(self, cells: list[Any]) -> int:
         if cells:
@@ -151,13 +160,16 @@ class LatestTable:
                     elif counts is None or generation > counts:
                         yield place, None
 
-    def _rows(self, salts: Iterable[int]) -> Iterator[tuple[bytes, list[list[Any]]]]:
-        """The rows with these salts, each with the newest cells of its columns."""
+    def _rows(
+        self, salts: Iterable[int], least: int = 0, below: int | None = None
+    ) -> Iterator[tuple[bytes, list[list[Any]]]]:
+        """The rows with these salts, each with the newest cells of its columns: with versions in a range, if one is named."""
         if not self.exists():
             return
+        versions = {} if below is None else {"timeRange": thrift.TTimeRange(minStamp=least, maxStamp=below)}
         for salt in salts:
             for result in self._gateway.scan(
-                self._table, *salt_range(salt), columns=[_ALL], maxVersions=_READ_VERSIONS
+                self._table, *salt_range(salt), columns=[_ALL], maxVersions=_READ_VERSIONS, **versions
             ):
                 yield result.row, self._columns(result)
 
@@ -166,8 +178,8 @@ class LatestTable:
         """The cells of a result by column, each column's newest first, as HBase sorts them."""
         return [list(cells) for _, cells in groupby(result.columnValues, key=lambda cell: cell.qualifier)]
 
-    def _versions(self, row: bytes, cells: list[Any]) -> Iterator[tuple[bytes, int, bytes]]:
-        """One column's (qualifier, timestamp, cell), the newest first. Older cells are read on demand."""
+    def _versions(self, row: bytes, cells: list[Any], least: int = 0) -> Iterator[tuple[bytes, int, bytes]]:
+        """One column's (qualifier, timestamp, cell), the newest first, down to a version. Older cells are read on demand."""
         full = _READ_VERSIONS
         while cells:
             yield from ((cell.qualifier, cell.timestamp, cell.value) for cell in cells)
@@ -175,7 +187,7 @@ class LatestTable:
                 return
             last, full = cells[-1], _OLDER_VERSIONS
             # HBase takes the upper end of a time range as exclusive.
-            below = thrift.TTimeRange(minStamp=0, maxStamp=last.timestamp)
+            below = thrift.TTimeRange(minStamp=least, maxStamp=last.timestamp)
             column = thrift.TColumn(family=_FAMILY, qualifier=last.qualifier)
             cells = self._get(
                 thrift.TGet(row=row, columns=[column], timeRange=below, maxVersions=_OLDER_VERSIONS)
@@ -203,11 +215,12 @@ class LatestTable:
 
 
 _ALL = thrift.TColumn(family=_FAMILY)
+_EVERY = range(SALTS)
 
 
-def latest_table(connections: Connections, connection: str, table: str) -> LatestTable:
+def latest_table(connections: Connections, connection: str, table: str, timeout_ms: int = TIMEOUT_MS) -> LatestTable:
     """The table of this name, over a connection. Sends no request yet."""
-    return LatestTable(gateway2(connections, connection), table)
+    return LatestTable(gateway2(connections, connection, timeout_ms), table)
 
 
 def _value(family: bytes, column: bytes, value: bytes, timestamp: int | None = None) -> Any:

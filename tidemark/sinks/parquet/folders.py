@@ -55,7 +55,7 @@ def check_there(base: str, standing: Standing) -> None:
         if filesystem.get_file_info(path).type != fs.FileType.NotFound:
             return
     if any(one.place.get("base") == base for window in standing.windows for one in window.record.places):
-        raise Unreachable(f"{base} is not there, and windows have their results in it. Is its disk mounted?")
+        raise Unreachable(f"{base} is not there, and windows have their results in it; its disk may not be mounted")
 
 
 def path_of(folder: str) -> str:

@@ -10,7 +10,7 @@ from tidemark.audit.comparison import PlaceComparison
 from tidemark.runs.open_stream import OpenStream
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.delta.settings import DeltaSink
-from tidemark.sinks.delta.table import check_types, columns, parts_that_count
+from tidemark.sinks.delta.table import check_types, columns, parts_that_count, versions_of
 from tidemark_spark.audit.comparing import Audit, Audited
 from tidemark_spark.audit.replays import Comparing
 from tidemark_spark.readers.parquet import parquet_rows, places_of, shown, values_of
@@ -22,7 +22,7 @@ class SparkDelta:
     by_sums = True
 
     def writer(self, opened: OpenStream, settings: DeltaSink) -> Sink:
-        return DeltaResults(settings, settings.base(opened.connections), opened.stream.name, opened.fields)
+        return DeltaResults(settings, settings.base(opened.connections), versions_of(opened.book), opened.fields)
 
     def results(self, spark: SparkSession, opened: OpenStream, settings: DeltaSink) -> DataFrame:
         fields = _checked(opened, settings)

@@ -22,10 +22,11 @@ from tidemark_spark.sinks.parquet.writer import ALL_DIFFER, read_back, written_r
 class DeltaResults:
     """The sink `delta`. Its fields keep their types; the coordinate, the digest and the generation are columns too."""
 
-    def __init__(self, config: DeltaSink, base: str, stream: str, fields: Fields) -> None:
+    def __init__(self, config: DeltaSink, base: str, versions: str, fields: Fields) -> None:
+        """`versions`: what the table's versions of a lane stand under; see `delta_table.versions_of`."""
         self._config = config
         self._base = base
-        self._stream = stream
+        self._versions = versions
         self._fields = fields
 
     @property
@@ -42,8 +43,8 @@ class DeltaResults:
         written = rows.select(*columns, *(field(name) for name in self._fields)).write.mode("errorifexists")
         written.options(compression=self._config.compression, **ALL_DIFFER).parquet(folder)
         context.fence.check()
-        transaction, window = f"{self._stream}/{context.lane}", f"{context.lane}/{context.seq}"
-        delta_table.add(self._base, transaction, context.generation, window)
+        window = f"{context.lane}/{context.seq}"
+        delta_table.add(self._base, f"{self._versions}/{context.lane}", context.generation, window)
         # Counts what the table holds, not what was written: `add` may have skipped this version.
         held = delta_table.files_of(self._base).get(context.generation)
         return read_back(rows, *held) if held else {}
