@@ -12,12 +12,13 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests import support
 from tests.support.avro_orders import written
 from tests.support.oracle import Example, Outcome
 from tests.support.playground import Make, Playground
 from tests.support.registry import serving
 from tests.support.rows import GIVEN_BACK, SINKS, messages_of, stream_of
-from tests.support.throwing import SCHEME, THROWING, TOO_DEEP, Throwing, checks, drawn, transform, values
+from tests.support.throwing import SCHEME, THROWING, TOO_DEEP, TOO_LONG, Throwing, checks, drawn, transform, values
 from tidemark.clients.connections import Connection
 from tidemark.errors import ProcessingFailed, WrongUse
 from tidemark.offsets.tallies import Outcome as Became
@@ -30,6 +31,7 @@ from tidemark_spark.rows import outcomes
 from tidemark_spark.rows.failing_messages import SPARKS, cause_of
 from tidemark_spark.rows.one_pass import one_pass
 from tidemark_spark.rows.pipeline import check_rows, rows_of
+from tidemark_spark.runtime.compiling import compiled, new_instance
 
 STORED, INVALID, FAILED = (one.value for one in (Became.STORED, Became.INVALID, Became.FAILED))
 
@@ -71,7 +73,7 @@ def assert_only_their_own(found: Sequence[tuple[int, str | None]]) -> None:
 
 @pytest.mark.covers("C4", "E46", "E55")
 def test_whatever_a_transform_throws_is_the_messages_own(spark: SparkSession) -> None:
-    given: list[Throwing] = [*THROWING, *TOO_DEEP]
+    given: list[Throwing] = [*THROWING, *TOO_LONG, *TOO_DEEP]
     stream = stream_of(scheme=SCHEME, transform=transform(given))
     # Each alone, since the error of a job is that of the message which fails first.
     alone = [one for one in given if one[0].startswith(("timestamp_millis", "xpath", "parse_url", "str_to", "rlike"))]
@@ -119,11 +121,108 @@ def test_a_wrong_regular_expression_is_no_messages_fault(spark: SparkSession, sq
         check_rows(spark, stream_of(scheme=SCHEME, checks=[{"invalid_when": right, "reason": "it matches"}]))
 
 
+WRONG = [
+    "date_format(t, 'YYYY-MM-dd') = ''",
+    "to_timestamp(s, 'yyyy-MM-ddTHH:mm:ss') IS NULL",
+    "year(to_date(s, 'YYYY')) < 2000",
+    "unix_timestamp(s, 'QQQQQQQ') > at",
+    "from_unixtime(at, 'é{') = s",
+    "from_utc_timestamp(t, 'Mars/Base') > t",
+    "convert_timezone('Europe/Zurich', 'Europe/Basel', CAST(t AS TIMESTAMP_NTZ)) IS NULL",
+    "year(make_timestamp(2026, 1, 1, 1, 1, at, 'Mars')) = 2026",
+    "xpath_string(s, 'a[') = ''",
+    "size(xpath(s, 'count(a)')) > 0",
+    "get_json_object(s, 'a.b') = ''",
+    "get_json_object(s, '$.a[') = ''",
+    "variant_get(parse_json(s), 'a', 'string') = ''",
+    "encode(s, 'nocharset') = X'00'",
+    "exists(array(s), x -> decode(binary(x), 'UTF-7') = '')",
+    "date_trunc('fortnight', t) = t",
+    "trunc(t, 'hours') = t",
+    "next_day(t, 'someday') > t",
+    "parse_url(s, 'host') = ''",
+    "split_part(s, ',', 0) = ''",
+    "sha2(s, 200) = ''",
+]
+RIGHT = [
+    "date_format(t, 'EEE, yyyy-MM-dd HH:mm:ss.SSS') = ''",
+    "to_timestamp(s, 'yyyy-MM-dd[ HH:mm]') IS NULL",
+    "to_timestamp(s) IS NULL OR to_timestamp(s, s) IS NULL",
+    "from_utc_timestamp(t, '+01:00') > t",
+    "from_utc_timestamp(t, s) > t",
+    "xpath_string(s, 'a/b[1]') = '' AND xpath_int(s, 'count(a)') = 1",
+    "get_json_object(s, '$.a[*].b') = '' AND get_json_object(s, '$') = ''",
+    "variant_get(parse_json(s), '$.a[0]', 'int') = 1",
+    "decode(binary(s), 'ISO-8859-1') = ''",
+    "date_trunc('week', t) = t AND trunc(t, 'MM') = date(t)",
+    "next_day(t, 'TU') > t",
+    "parse_url(s, 'QUERY', 'a') = '' AND parse_url(s, 'HOST') = ''",
+    "split_part(s, ',', -1) = '' AND sha2(s, 256) = ''",
+    "to_timestamp(s, NULL) IS NULL",
+]
+
+
+def test_a_constant_that_is_wrong_for_every_message_is_no_messages_fault(spark: SparkSession) -> None:
+    """As with a regular expression: a check with it would refuse nothing, whatever comes."""
+    fields = {"type": "json", "fields": {"at": "integer", "s": "string", "t": "timestamp"}}
+    for sql in WRONG:
+        with pytest.raises(WrongUse, match=r"checks\.0\.invalid_when: .* is (wrong for every message|no JSON path)"):
+            check_rows(spark, stream_of(scheme=fields, checks=[{"invalid_when": sql, "reason": "a reason"}]))
+    sql = f"SELECT {GIVEN_BACK}, string(to_date(s, 'YYYY')) AS made FROM messages"
+    transforming = {"sql": sql, "fields": {"made": "string"}}
+    with pytest.raises(WrongUse, match=r"transform\.sql: 'YYYY' is wrong for every message: "):
+        check_rows(spark, stream_of(scheme=fields, transform=transforming))
+    for sql in RIGHT:
+        check_rows(spark, stream_of(scheme=fields, checks=[{"invalid_when": sql, "reason": "a reason"}]))
+
+
+# What a value makes Java throw, and whether it is the message's own.
+THROWN = {
+    "java.lang.AssertionError": True,
+    "java.lang.ExceptionInInitializerError: of no class": True,
+    "java.lang.NoClassDefFoundError: Could not initialize class no.such.Thing": True,
+    "java.lang.StackOverflowError": True,
+    "java.lang.OutOfMemoryError: Requested array size exceeds VM limit": True,
+    "java.lang.OutOfMemoryError: Required length exceeds implementation limit": True,
+    "java.lang.Error: a word of somebody's": True,
+    "java.util.NoSuchElementException": True,
+    "java.lang.OutOfMemoryError: Java heap space": False,
+    "java.lang.InternalError: a fault occurred in an unsafe memory access": False,
+}
+
+
 @pytest.mark.covers("C4", "E46", "E55")
-def test_a_check_that_needs_too_much_stack_leaves_the_jvm_alone(spark: SparkSession) -> None:
-    found = became(spark, stream_of(scheme=SCHEME, checks=checks(TOO_DEEP)), list(values(TOO_DEEP)))
+def test_whose_an_error_of_java_is(spark: SparkSession) -> None:
+    """A want of memory and a damaged Java end the job; all else that a value causes is its message's."""
+    java: Any = spark
+    jvm: Any = spark.sparkContext._jvm
+    function = new_instance(compiled(spark.sparkContext, Path(support.__file__).with_name("Throws.java")))
+    java._jsparkSession.udf().register("throws", function, jvm.org.apache.spark.sql.types.DataTypes.StringType)
+    sql = f"SELECT {GIVEN_BACK}, throws(s) AS made FROM messages"
+    stream = stream_of(scheme=SCHEME, transform={"sql": sql, "fields": {"made": "string"}})
+
+    def value(text: str) -> bytes:
+        return json.dumps({"s": text}).encode()
+
+    own = [text for text, is_own in THROWN.items() if is_own]
+    found = became(spark, stream, [value(one) for text in own for one in (text, "x")])
     assert_only_their_own(found)
-    assert set(found[::2]) == {(FAILED, "scheme or checks: StackOverflowError")}
+    assert {outcome for outcome, _ in found[::2]} == {FAILED}
+    for text in THROWN.keys() - own:
+        with pytest.raises(SPARKS) as ended:
+            became(spark, stream, [value("x"), value(text)])
+        assert cause_of(ended.value) is None, text
+    assert spark.range(3).count() == 3
+
+
+@pytest.mark.covers("C4", "E46", "E55")
+@pytest.mark.parametrize(("given", "error"), [(TOO_DEEP, "StackOverflowError"), (TOO_LONG, "OutOfMemoryError")])
+def test_a_check_that_needs_more_than_there_is_leaves_the_jvm_alone(
+    spark: SparkSession, given: list[Throwing], error: str
+) -> None:
+    found = became(spark, stream_of(scheme=SCHEME, checks=checks(given)), list(values(given)))
+    assert_only_their_own(found)
+    assert set(found[::2]) == {(FAILED, f"scheme or checks: {error}")}
     assert spark.range(3).count() == 3
 
 

@@ -56,6 +56,16 @@ THROWING: list[Throwing] = [
     ("raise_error(s)", 0, "No space left on device"),
     ("int(s)", 0, "java.lang.OutOfMemoryError: Java heap space"),
     ("1 div at", 0, ""),
+    ("sequence(0, int(at))", _MOST_INT, ""),
+    ("array_repeat(s, int(at))", _MOST_INT, ""),
+    # Of a class that only this value asks for.
+    ("reflect('java.lang.Class', 'forName', s)", 0, "no.such.Thing"),
+]
+# What no memory is enough for.
+TOO_LONG: list[Throwing] = [
+    ("repeat(s, int(at))", _MOST_INT, "x"),
+    ("lpad(s, int(at), 'xy')", _MOST_INT, ""),
+    ("space(int(at))", _MOST_INT, ""),
 ]
 # What needs more of a stack than a task has: the JVM has to live on.
 TOO_DEEP: list[Throwing] = [
@@ -82,7 +92,7 @@ def drawn(seed: int, number: int) -> list[Throwing]:
     chance = random.Random(seed)
     found = []
     for _ in range(number):
-        sql, at, text = chance.choice(THROWING)
+        sql, at, text = chance.choice([*THROWING, *TOO_LONG])
         for _ in range(chance.randrange(3)):
             sql = chance.choice(_WITHIN).format(sql)
         found.append((sql, at, text))

@@ -274,6 +274,7 @@ OF_ANOTHER_CLASS = (
     "java.lang.IllegalStateException: Failed to rethrow org.apache.kafka.common.errors.TimeoutException: x"
 )
 NO_MEMORY = "java.lang.OutOfMemoryError: Java heap space"
+NO_ARRAY = "java.lang.OutOfMemoryError: Requested array size exceeds VM limit"
 LOST_EXECUTOR = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 0.0 failed 4 times, most recent "
     "failure: Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 1): ExecutorLostFailure (executor 1 exited caused by one "
@@ -299,7 +300,23 @@ LOST_EXECUTOR = (
         (in_the_jvm(STAGE_FAILED.format(LOST)), None),
         (in_the_jvm(NOT_IN_TIME), None),
         (in_the_jvm(WRITE_FAILED, f"org.apache.hadoop.fs.FSError: {DISK_FULL}", DISK_FULL), None),
-        (in_the_jvm(STAGE_FAILED.format("java.lang.NoClassDefFoundError: Could not initialize class a.B")), None),
+        (
+            # A value may ask for a class that no other value asks for.
+            in_the_jvm(STAGE_FAILED.format("java.lang.NoClassDefFoundError: Could not initialize class a.B")),
+            Cause("NoClassDefFoundError", "java.lang.NoClassDefFoundError: Could not initialize class a.B"),
+        ),
+        (
+            in_the_jvm(STAGE_FAILED.format("java.lang.AssertionError: assertion failed")),
+            Cause("AssertionError", "java.lang.AssertionError: assertion failed"),
+        ),
+        (in_the_jvm(STAGE_FAILED.format(NO_ARRAY)), Cause("OutOfMemoryError", NO_ARRAY)),
+        (in_the_jvm(WRITE_FAILED, NO_ARRAY), Cause("OutOfMemoryError", NO_ARRAY)),
+        (
+            in_the_jvm(STAGE_FAILED.format("java.lang.OutOfMemoryError")),
+            Cause("OutOfMemoryError", "java.lang.OutOfMemoryError"),
+        ),
+        (in_the_jvm(NO_MEMORY), None),
+        (in_the_jvm(STAGE_FAILED.format("java.lang.InternalError: a fault occurred")), None),
         (AnalysisException("[UNRESOLVED_COLUMN] nope"), None),
         (Py4JNetworkError("Answer from Java side is empty"), None),
         (ValueError("a bug"), None),

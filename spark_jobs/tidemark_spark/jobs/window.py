@@ -230,7 +230,9 @@ def _process_one(
                 raise _deleted(opened, lane, seq) from problem
             if known is not problem and isinstance(known, NotAuthorized | AuthenticationFailed):
                 raise _not_let(opened, lane, known) from problem
-            if known is not problem and isinstance(known, ProcessingFailed) and window is not None:
+            # Ours of another kind say what they are about.
+            named = type(known) is ProcessingFailed or (known is not problem and isinstance(known, ProcessingFailed))
+            if named and window is not None:
                 raise ProcessingFailed(
                     f"window {seq} of {opened.book.stream}/{lane}, {named_ranges(window.hull())}: {known}"
                 ) from problem

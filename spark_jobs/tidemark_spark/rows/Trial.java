@@ -32,8 +32,9 @@ import org.apache.spark.unsafe.types.UTF8String;
  * its first row comes out, with the error's condition or class (null for an error of Python), and one line of the error's
  * text. An instance without a computation gives the rows that this thread is trying.
  *
- * Whatever the computation throws is the message's, but for what ends this task, or says that Spark lacks something. Nothing
- * is read from a server while rows are tried.
+ * Whatever the computation throws is the message's, but for what ends this task, or says that Spark lacks something. Also
+ * an error of linking: a value may ask for a class that no other value asks for, and what all values need is loaded before.
+ * Nothing is read from a server while rows are tried.
  *
  * Janino compiles this: Java 8, without generics and lambdas.
  */
@@ -104,10 +105,8 @@ public class Trial implements FlatMapFunction {
                 }
             }
             return null;
-        } catch (StackOverflowError problem) {
-            // The stack is free again, and of the rows that were tried nothing is left.
-            return problem;
-        } catch (Exception problem) {
+        } catch (Throwable problem) {
+            // Where a stack has overflowed it is free again, and of the rows that were tried nothing is left.
             Throwable cause = problem;
             for (Throwable one = problem; one != null; one = one.getCause()) {
                 if (isNoMessages(one)) {
@@ -139,10 +138,21 @@ public class Trial implements FlatMapFunction {
             || problem instanceof FetchFailedException
             || problem instanceof FileSystemException
             || problem instanceof SocketException
-            || problem instanceof VirtualMachineError && !(problem instanceof StackOverflowError)
-            || problem instanceof LinkageError
+            || problem instanceof ThreadDeath
+            || problem instanceof VirtualMachineError && !(problem instanceof StackOverflowError) && !isBeyondArrays(problem)
             || problem.getClass() == SparkException.class && text.startsWith("Python worker")
             || problem.getClass() == IOException.class && text.startsWith("No space left on device");
+    }
+
+    /**
+     * Whether Java's error for memory is about an array or a text that is longer than any may be, whatever memory there is.
+     *
+     * The text is Java's own; older versions have none. failures.py knows it, too.
+     */
+    private static boolean isBeyondArrays(Throwable problem) {
+        String text = problem.getMessage();
+        return problem.getClass() == OutOfMemoryError.class
+            && (text == null || text.startsWith("Requested array size") || text.startsWith("Required "));
     }
 
     /** Whether an error says what went wrong: one of Python's, or one of Spark's with a condition. */

@@ -45,7 +45,7 @@ from tidemark_spark.columns import (
     message_hash,
     row_hash,
 )
-from tidemark_spark.rows.constant_patterns import wrong_pattern
+from tidemark_spark.rows.constants import wrong_constant
 from tidemark_spark.rows.explode import EMPTY, in_pieces, of_pieces
 from tidemark_spark.rows.failing_messages import DETAIL, ERROR, Cause
 from tidemark_spark.rows.tallying import AS_READ
@@ -143,7 +143,7 @@ def _null_where_not_computable(spark: SparkSession) -> AbstractContextManager[No
 def check_checks(rows: DataFrame, stream: Stream) -> None:
     """Raises WrongUse for a check that is no condition on the columns of `rows`, which are the rows before any check.
 
-    Also for one that looks at more than one row, or makes several of one, and for a wrong regular expression.
+    Also for one that looks at more than one row, or makes several of one, and for a constant that is wrong for every row.
     """
     for number, check in enumerate(stream.checks):
         try:
@@ -153,7 +153,7 @@ def check_checks(rows: DataFrame, stream: Stream) -> None:
                     f"checks.{number}.invalid_when: {check.invalid_when!r} looks at other messages, or makes several rows of "
                     "one. A check looks at one message alone. Use a transform, or a key that a sink keeps once"
                 )
-            if (wrong := wrong_pattern(checked)) is not None:
+            if (wrong := wrong_constant(checked)) is not None:
                 raise WrongUse(f"checks.{number}.invalid_when: {wrong}")
         except PySparkException as problem:
             why = " ".join(str(problem).split("SQLSTATE")[0].split())

@@ -21,7 +21,7 @@ from tidemark.schemes.kinds import AvroScheme, FunctionScheme, RegexScheme
 from tidemark.streams.model import Stream
 from tidemark_spark.columns import INDEX
 from tidemark_spark.rows import outcomes
-from tidemark_spark.rows.constant_patterns import wrong_pattern
+from tidemark_spark.rows.constants import wrong_constant
 from tidemark_spark.rows.failing_messages import SPARKS, cause_of, failing
 from tidemark_spark.rows.reading import no_messages
 from tidemark_spark.rows.row_by_row import row_by_row
@@ -217,8 +217,8 @@ def _failing(
 def check_rows(spark: SparkSession, stream: Stream) -> None:
     """Check a stream's parts before any message is read.
 
-    Raises WrongUse for a function, policy, pattern, check, transform or schema file that cannot be used, and for a regular
-    expression of their SQL that is none.
+    Raises WrongUse for a function, policy, pattern, check, transform or schema file that cannot be used, and for a
+    constant of their SQL that is wrong for every row, such as a regular expression that is none.
     """
     check_function(stream)
     if not stream.checks and stream.transform is None and not isinstance(stream.scheme, AvroScheme | RegexScheme):
@@ -227,5 +227,5 @@ def check_rows(spark: SparkSession, stream: Stream) -> None:
     outcomes.check_checks(rows, stream)
     if stream.transform is not None:
         made = transformed(rows, stream.scheme.fields, stream.transform)
-        if stream.transform.sql is not None and (wrong := wrong_pattern(made)) is not None:
+        if stream.transform.sql is not None and (wrong := wrong_constant(made)) is not None:
             raise WrongUse(f"transform.sql: {wrong}")

@@ -52,9 +52,10 @@ _NOT_OF_ROWS = (
     "TaskCommitDenied",
     "java.io.FileNotFoundException",
     "java.lang.ClassNotFoundException",
-    "java.lang.ExceptionInInitializerError",
+    "java.lang.InternalError",
     "java.lang.InterruptedException",
-    "java.lang.NoClassDefFoundError",
+    "java.lang.ThreadDeath",
+    "java.lang.UnknownError",
     "java.net.ConnectException",
     "java.net.NoRouteToHostException",
     "java.net.Socket",
@@ -66,6 +67,8 @@ _NOT_OF_ROWS = (
     "org.apache.spark.SparkFileAlreadyExistsException",
     "org.apache.spark.sql.kafka010.",
 )
+# Java's words for an array or a text that is longer than any may be, whatever memory there is. Older versions have none.
+_BEYOND_ARRAYS = re.compile(r"java\.lang\.OutOfMemoryError(?:: (?:Requested array size|Required )[^\n]*)?\s*(?:\n|\Z)")
 # How the SQL states begin of what lacks memory or disks, or was cancelled.
 _OF_RESOURCES = ("53", "57", "58")
 # Ends a loop when an error is among its own causes: no other has as many.
@@ -118,10 +121,11 @@ def may_be_of_a_message(error: BaseException) -> bool:
 
 
 def _classes(causes: Iterable[str]) -> Iterator[str]:
-    """The classes of an error and of its causes; also of what has ended a task."""
+    """The classes of an error and of its causes; also of what has ended a task. Without what no memory is enough for."""
     for text in causes:
-        yield text.partition(":")[0].strip()
-        if ended := _what_ended(text):
+        if not _BEYOND_ARRAYS.match(text):
+            yield text.partition(":")[0].strip()
+        if (ended := _what_ended(text)) and not _BEYOND_ARRAYS.match(f"{ended[1]}{ended[2]}"):
             yield ended[1]
 
 

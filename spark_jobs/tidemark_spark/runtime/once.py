@@ -15,6 +15,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tidemark_spark.runtime.plan_nodes import Node, nodes_of
+
 COMPUTED_AGAIN = (
     "Spark has lost rows of this window that it kept, for example with an executor, and has computed them again. They may "
     "differ now: the stream has a function of its own, or SQL whose result can differ from one time to the next. "
@@ -28,7 +30,6 @@ _OF_OTHERS = r"\w*Subquery|Exists|Window\w*|Aggregate\w*|Generate"
 _MEETS = re.compile(_OF_OTHERS)
 # And of those with another result at another time, or for another user.
 _MAY_DIFFER = re.compile(rf"Current\w+|Now|LocalTimestamp|{_OF_OTHERS}")
-_CLASS = re.compile(r'"class":"[\w.$]*[.$](\w+)"')
 # Functions whose result has something drawn at random in it, which Spark nevertheless takes for the same each time.
 _DRAWN = re.compile(r"\baes_encrypt\b", re.IGNORECASE)
 # Expressions that may read a time out of a text within it.
@@ -69,43 +70,28 @@ def depends_on_order(rows: DataFrame) -> bool:
 
 def meets_others(rows: DataFrame) -> bool:
     """Whether a plan has an expression over more than one row, or one that makes several rows of one."""
-    plan: Any = rows._jdf.queryExecution().analyzed()
-    return any(map(_MEETS.fullmatch, _CLASS.findall(plan.toJSON())))
+    return any(_MEETS.fullmatch(node.kind) for node in nodes_of(rows))
 
 
 def may_read_a_time_of_today(rows: DataFrame) -> bool:
     """Whether a plan makes times of texts without a form. Spark takes `12:30` for a time of the current day."""
-    plan: Any = rows._jdf.queryExecution().analyzed()
-    return _times_of_texts(json.loads(plan.toJSON()))
+    return any(map(_makes_time_of_text, nodes_of(rows)))
 
 
-def _times_of_texts(found: Any) -> bool:
-    """Of a plan as Spark writes it: lists of nodes within nodes, each node before those below it."""
-    if isinstance(found, dict):
-        return any(map(_times_of_texts, found.values()))
-    if not isinstance(found, list):
-        return False
-    for number, node in enumerate(found):
-        kind = node.get("class", "").rpartition(".")[2] if isinstance(node, dict) else ""
-        below = found[number + 1] if number + 1 < len(found) else {}
-        of = below.get("dataType", "string") if isinstance(below, dict) else "string"
-        of_text = isinstance(of, str) and of.startswith(("string", "varchar", "char"))
-        if kind == "Cast" and node.get("dataType") == "timestamp" and of_text:
-            return True
+def _makes_time_of_text(node: Node) -> bool:
+    of = node.below[0].fields.get("dataType", "string") if node.below else "string"
+    of_text = isinstance(of, str) and of.startswith(("string", "varchar", "char"))
+    return (
+        (node.kind == "Cast" and node.fields.get("dataType") == "timestamp" and of_text)
         # With a form, it has two children.
-        if kind == "ParseToTimestamp" and node.get("num-children") == 1 and of_text:
-            return True
-        if kind in _READERS and '"timestamp"' in json.dumps(node):
-            return True
-        if _times_of_texts(node):
-            return True
-    return False
+        or (node.kind == "ParseToTimestamp" and len(node.below) == 1 and of_text)
+        or (node.kind in _READERS and '"timestamp"' in json.dumps(node.fields))
+    )
 
 
 def made_of_each_row(rows: DataFrame) -> bool:
     """Whether each row is made of one row alone, whenever that is: of no other rows, no clock, and no user's name."""
-    plan: Any = rows._jdf.queryExecution().analyzed()
-    return repeatable(rows) and not any(map(_MAY_DIFFER.fullmatch, _CLASS.findall(plan.toJSON())))
+    return repeatable(rows) and not any(_MAY_DIFFER.fullmatch(node.kind) for node in nodes_of(rows))
 
 
 def marked(rows: DataFrame) -> DataFrame:
