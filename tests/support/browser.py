@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from demo.airflow import Airflow
-from services import environment
 from services.site import REPOSITORY
 
 SCREENSHOTS = REPOSITORY / ".local" / "screenshots"
@@ -18,28 +19,54 @@ FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
+# Every page, with what is there once it has been drawn. The last one takes the name of a run.
+PAGES = {
+    "": "tr[data-stream=cdn_logs] td:nth-child(5)",
+    "streams/cdn_logs": "#windows td.run",
+    "streams/cdn_logs/messages": "#which",
+    "streams/cdn_logs/windows/ingest/1": "#state",
+    "streams/cdn_logs/dead-letters": "#counted:not(:empty)",
+    "streams/cdn_logs/completeness": "#calendar button",
+    "streams/cdn_logs/audits": "#audits > *",
+    "streams/cdn_logs/plan": "#sinks input",
+    "run?dag_id=cdn_logs__ingest&run_id=": "#results td",
+}
+_running = ExitStack()
+atexit.register(_running.close)
+
+
+@cache
+def _chromium() -> Browser:
+    """The browser of this process. It takes seconds to start, and nothing that a test does in its own context stays there."""
+    playwright = _running.enter_context(sync_playwright())
+    _running.callback(_chromium.cache_clear)
+    found = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+    _running.callback(found.close)
+    return found
+
+
+def closed() -> None:
+    """End the browser. While it runs, nothing else in this thread may have an event loop."""
+    _running.close()
 
 
 @contextmanager
 def browser(width: int = 1400, patience_ms: int = 120_000, zone: str = "UTC") -> Iterator[Page]:
     """A browser in which nobody has logged in."""
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        opened = found.new_context(viewport={"width": width, "height": 900}, timezone_id=zone).new_page()
+    context = _chromium().new_context(viewport={"width": width, "height": 900}, timezone_id=zone)
+    try:
+        opened = context.new_page()
         opened.set_default_timeout(patience_ms)
         # `expect` has a patience of its own, of five seconds.
         expect.set_options(timeout=patience_ms)
         yield opened
-        found.close()
+    finally:
+        context.close()
 
 
 @contextmanager
 def logged_in(airflow: Airflow, width: int = 1400, patience_ms: int = 120_000, zone: str = "UTC") -> Iterator[Page]:
-    """A browser in which the administrator has logged in."""
+    """A browser in which the administrator has logged in: with the cookie that Airflow's form gives."""
     with browser(width, patience_ms, zone) as opened:
-        opened.goto(airflow.url)
-        opened.fill("input[name=username]", environment.ADMIN)
-        opened.fill("input[name=password]", airflow.password)
-        opened.click("button[type=submit]")
-        opened.wait_for_url(f"{airflow.url}/")
+        opened.context.add_cookies([{"name": "_token", "value": str(airflow.token), "url": airflow.url}])
         yield opened

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +16,8 @@ from demo.airflow import Airflow
 from demo.cdn_lines import produce
 from services import control, environment
 from services.site import REPOSITORY, Site
+from tests.support.both_ledgers import ledger
+from tests.support.browser import closed
 from tests.support.evil import EVIL
 from tests.support.playground import Kafka
 from tests.support.servers import free_ports
@@ -69,13 +70,14 @@ def streams(site: Site) -> dict[str, Path]:
     for folder in found.values():
         for file in folder.glob("*.yaml"):
             file.unlink()
-    for team, ledger in TEAMS.items():
+    for team, ledger_of_team in TEAMS.items():
         (found[team].parent / "dags.py").write_text(TEAM_DAGS)
         text = MINIMAL.replace("stream: orders", f"stream: {team}_orders")
-        (found[team] / "orders.yaml").write_text(text + ledger)
+        (found[team] / "orders.yaml").write_text(text + ledger_of_team)
     (found["unknown"] / "unknown.yaml").write_text(MINIMAL.replace("stream: orders", "stream: unknown"))
     everybody = found["everybody"]
-    shutil.copy(REPOSITORY / "dags" / "streams" / "cdn_logs.yaml", everybody)
+    example = (REPOSITORY / "dags" / "streams" / "cdn_logs.yaml").read_text()
+    (everybody / "cdn_logs.yaml").write_text(example + ledger("hbase"))
     (everybody / "evil.yaml").write_text(MINIMAL.replace("stream: orders", f"stream: evil\ndescription: '{EVIL}'"))
     (everybody / "broken.yaml").write_text("stream: [")
     return found
@@ -90,7 +92,7 @@ def start_airflow(site: Site, other_zookeeper: Site, streams: dict[str, Path]) -
     users = [f"{name}:{role}" for name, role in {environment.ADMIN: "admin", **USERS}.items()]
     bundles = [_bundle("dags-folder"), *(_bundle(team, streams[team].parent) for team in TEAMS)]
     settings = {
-        "AIRFLOW_CONN_ZOOKEEPER_OTHER": environment.connections(other_zookeeper)["AIRFLOW_CONN_ZOOKEEPER_DEFAULT"],
+        **_other_connections(site, other_zookeeper),
         "AIRFLOW__CORE__AUTH_MANAGER": "tests.support.rights.RightsByDag",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(users),
         "AIRFLOW__CORE__MULTI_TEAM": "True",
@@ -99,6 +101,9 @@ def start_airflow(site: Site, other_zookeeper: Site, streams: dict[str, Path]) -
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
     }
+
+    # The tests open streams too.
+    os.environ.update(_other_connections(site, other_zookeeper))
 
     def start() -> None:
         with pytest.MonkeyPatch.context() as patch:
@@ -114,6 +119,14 @@ def start_airflow(site: Site, other_zookeeper: Site, streams: dict[str, Path]) -
     return start
 
 
+def _other_connections(site: Site, other_zookeeper: Site) -> dict[str, str]:
+    """Other names than the default ones: of another ZooKeeper, and of the same HBase."""
+    return {
+        "AIRFLOW_CONN_ZOOKEEPER_OTHER": environment.connections(other_zookeeper)["AIRFLOW_CONN_ZOOKEEPER_DEFAULT"],
+        "AIRFLOW_CONN_HBASE_OTHER": environment.connections(site)["AIRFLOW_CONN_HBASE_DEFAULT"],
+    }
+
+
 def _create_teams(site: Site) -> None:
     env = {**os.environ, **environment.everything(site)}
     known = _airflow(env, "teams", "list", "-o", "plain").stdout.split()
@@ -126,6 +139,13 @@ def _airflow(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[st
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _browser() -> Iterator[None]:
+    """One for all tests here: each has a context of its own in it."""
+    yield
+    closed()
 
 
 @pytest.fixture(scope="package")

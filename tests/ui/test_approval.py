@@ -16,6 +16,7 @@ import pytest
 from demo.airflow import PATIENCE_SECONDS, Airflow
 from services import environment
 from services.site import Site
+from tests.support.both_ledgers import ledger
 from tests.support.command_line import tidemark
 from tests.support.playground import Kafka
 from tests.support.protocol_world import NoWork, hold
@@ -33,7 +34,7 @@ DAG, AUDIT = f"{STREAM}__replay", f"{STREAM}__audit"
 POOL = "approved"
 FILE = (
     f"{MINIMAL.replace('orders', STREAM)}schedule:\n  cron: '0 0 29 2 *'\nlimits:\n  approve_above: 10\n"
-    f"engine:\n  replay_pool: {POOL}\n  retry_delay_seconds: 1\n"
+    f"engine:\n  replay_pool: {POOL}\n  retry_delay_seconds: 1\n{ledger('hbase')}"
 )
 
 

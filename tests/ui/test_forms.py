@@ -19,6 +19,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from demo.airflow import PATIENCE_SECONDS, Airflow
 from services.site import Site
+from tests.support.both_ledgers import ledger
 from tests.support.browser import SCREENSHOTS, logged_in
 from tests.support.playground import Kafka
 from tests.support.stream_text import MINIMAL
@@ -47,7 +48,7 @@ FILE = (
     .replace(f"topics: [{STREAM}]", f"topics: [{STREAM}]\n  start: {{offsets: {{{STREAM}/0: {FIRST}}}}}")
     .replace("dead_letters:", f"  - {{type: kafka, topic: {CHECKED}, key: id}}\ndead_letters:")
     .replace("dead_letters:", f"schedule:\n  cron: '{ONCE_A_YEAR}'\nrecord_tables:\n- table: {RECORDS}\ndead_letters:")
-)
+) + ledger("zookeeper")
 
 
 @pytest.fixture(scope="module")

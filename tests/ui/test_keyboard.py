@@ -10,19 +10,8 @@ import pytest
 from playwright.sync_api import Page
 
 from demo.airflow import Airflow
-from tests.support.browser import SCREENSHOTS, logged_in
+from tests.support.browser import PAGES, SCREENSHOTS, logged_in
 
-PAGES = {
-    "": "tr[data-stream=cdn_logs] td:nth-child(5)",
-    "streams/cdn_logs": "#windows td.run",
-    "streams/cdn_logs/messages": "#which",
-    "streams/cdn_logs/windows/ingest/1": "#state",
-    "streams/cdn_logs/dead-letters": "#counted:not(:empty)",
-    "streams/cdn_logs/completeness": "#calendar button",
-    "streams/cdn_logs/audits": "#audits > *",
-    "streams/cdn_logs/plan": "#sinks input",
-    "run?dag_id=cdn_logs__ingest&run_id=": "#results td",
-}
 # What a person can use, as far as it is there to be seen. A group of radio buttons, and the calendar, are one stop.
 USABLE = """
     [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex='0']")].filter((one) =>

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -13,7 +14,7 @@ from demo.airflow import Airflow
 from demo.cdn_lines import produce
 from demo.window_jobs import window_jobs
 from services import control, processes
-from services.site import REPOSITORY, Site
+from services.site import Site
 from tests.support.task_tries import tries
 from tests.support.waiting import until
 from tidemark.ledger.records import INGEST, Attempt
@@ -34,9 +35,9 @@ def stopped() -> Iterator[list[psutil.Process]]:
 
 @pytest.mark.covers("G3")
 def test_a_retry_takes_the_window_and_the_job_that_wakes_up_late_commits_nothing(
-    airflow: Airflow, site: Site, stopped: list[psutil.Process]
+    airflow: Airflow, site: Site, streams: dict[str, Path], stopped: list[psutil.Process]
 ) -> None:
-    opened = open_stream(REPOSITORY / "dags" / "streams" / "cdn_logs.yaml")
+    opened = open_stream(streams["everybody"] / "cdn_logs.yaml")
     assert airflow.run(DAG) == "success"
     produce(site.address("kafka"), "cdn-logs", 5_000, first=60_000)
     run = airflow.trigger(DAG)
@@ -73,10 +74,10 @@ def test_a_retry_takes_the_window_and_the_job_that_wakes_up_late_commits_nothing
 
 @pytest.mark.covers("F25")
 def test_a_run_goes_on_after_all_of_airflow_was_killed(
-    airflow: Airflow, site: Site, start_airflow: Callable[[], None]
+    airflow: Airflow, site: Site, streams: dict[str, Path], start_airflow: Callable[[], None]
 ) -> None:
     """Its API server, scheduler, workers and what holds its database, with the job below them."""
-    opened = open_stream(REPOSITORY / "dags" / "streams" / "cdn_logs.yaml")
+    opened = open_stream(streams["everybody"] / "cdn_logs.yaml")
     assert airflow.run(DAG) == "success"
     produce(site.address("kafka"), "cdn-logs", 1_000, first=70_000)
     run = airflow.trigger(DAG)

@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from demo.airflow import Airflow
 from services.site import Site
+from tests.support.both_ledgers import ledger
 from tests.support.browser import SCREENSHOTS, logged_in
 from tests.support.known_dags import make_known
 from tests.support.playground import Kafka
@@ -33,7 +34,7 @@ def many(airflow: Airflow, site: Site, kafka: Kafka, streams: dict[str, Path]) -
     for name in names:
         file = MINIMAL.replace("stream: orders", f"stream: {name}").replace("topics: [orders]", f"topics: [{name}]")
         described = f"description: {RARE}\n" if name == "many_042" else ""
-        (folder / f"{name}.yaml").write_text(described + file)
+        (folder / f"{name}.yaml").write_text(described + file + ledger("hbase"))
     make_known(site, [f"{name}__ingest" for name in names])
     kafka.create(WIDE, PARTITIONS)
     kafka.send((WIDE, number, None, b"{}") for number in range(PARTITIONS))

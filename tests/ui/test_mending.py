@@ -20,7 +20,8 @@ from playwright.sync_api import Page, expect
 from demo.airflow import Airflow
 from services import environment
 from services.site import Site
-from tests.support.browser import SCREENSHOTS, logged_in
+from tests.support.both_ledgers import ledger
+from tests.support.browser import PAGES, SCREENSHOTS, logged_in
 from tests.support.playground import Kafka
 from tests.support.stream_text import MINIMAL
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
@@ -31,11 +32,14 @@ from tidemark.sinks.reading import hbase_rows
 STREAM = "mended"
 AT = TopicPartition(STREAM, 0)
 MESSAGES, FIRST = 60, 40
+# The last message is a dead letter.
+BAD, END = MESSAGES, MESSAGES + 1
 HOUR_MS = 3_600_000
 FILE = (
     MINIMAL.replace("orders", STREAM)
     .replace(f"topics: [{STREAM}]", f"topics: [{STREAM}]\n  start: {{offsets: {{{STREAM}/0: {FIRST}}}}}")
-    .replace("dead_letters:", "  - type: parquet\n    folder: mended\ndead_letters:")
+    .replace("dead_letters:", "  - type: parquet\n    folder: mended\ndead_letters:\n  hbase: hbase_other")
+    + ledger("zookeeper", "zookeeper_other")
     + "schedule:\n  cron: '0 0 29 2 *'\nengine:\n  retry_delay_seconds: 1\n"
 )
 
@@ -48,12 +52,13 @@ def hour() -> int:
 
 @pytest.fixture(scope="module")
 def opened(airflow: Airflow, kafka: Kafka, streams: dict[str, Path], hour: int) -> Iterator[OpenStream]:
-    """The stream, of which an ingest has read the last messages. All but the very last are of one hour."""
+    """The stream, of which an ingest has read the last messages. All but the very last two are of one hour."""
     kafka.create(STREAM, 1)
     with closing(KafkaProducer(**kafka.settings)) as producer:
-        for number in range(MESSAGES):
+        for number in range(END):
             at = hour + 1000 * number if number < MESSAGES - 1 else int(time.time() * 1000)
-            producer.send(STREAM, b'{"id": %d}' % number, partition=0, timestamp_ms=at)
+            value = b'{"id": %d}' % number if number != BAD else b"no JSON"
+            producer.send(STREAM, value, partition=0, timestamp_ms=at)
         producer.flush()
     file = streams["everybody"] / f"{STREAM}.yaml"
     file.write_text(FILE)
@@ -105,17 +110,17 @@ def test_what_is_dragged_in_the_picture_is_backfilled(airflow: Airflow, page: Pa
     bar.locator("rect.state-before").first.wait_for()
     box = bar.bounding_box()
     assert box is not None
-    # From a sixth to a third of sixty offsets, and a bit within the pixels of the first and the last.
-    page.mouse.move(box["x"] + box["width"] / 6 + 1, box["y"] + 5)
+    # From the tenth to the twentieth offset, and a bit within the pixels of the first and the last.
+    page.mouse.move(box["x"] + box["width"] * 10 / END + 1, box["y"] + 5)
     page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] / 3 - 1, box["y"] + 5, steps=5)
+    page.mouse.move(box["x"] + box["width"] * 20 / END - 1, box["y"] + 5, steps=5)
     page.mouse.up()
     chosen = page.locator("#coverage-chosen code").inner_text()
     start, until = (int(one) for one in chosen.removeprefix(f"{STREAM}/0@").split("-"))
     assert (start, until) in {(10, 20), (10, 19)}
     page.get_by_role("button", name="Backfill …").click()
     assert started(airflow, page, f"{STREAM}__backfill")["ranges"] == chosen
-    assert covered(opened) == RangeSet([OffsetRange(AT, start, until), OffsetRange(AT, FIRST, MESSAGES)])
+    assert covered(opened) == RangeSet([OffsetRange(AT, start, until), OffsetRange(AT, FIRST, END)])
     assert stored(opened) == [*range(start, until), *range(FIRST, MESSAGES)]
     # What lies between is no hole: the ingest began above it, and nobody has asked for it.
     page.goto(f"{airflow.url}/tidemark/streams/{STREAM}")
@@ -257,3 +262,24 @@ def test_only_compared_and_into_one_sink_alone(airflow: Airflow, page: Page, ope
     page.click("text=Plan it again")
     page.locator("#summary", has_text="Only parquet would be written.").wait_for()
     assert page.locator("#sinks input:checked").evaluate_all("all => all.map((one) => one.value)") == ["parquet"]
+
+
+@pytest.mark.covers("O6", "U17")
+def test_every_page_of_a_stream_with_connections_of_its_own(airflow: Airflow, page: Page, opened: OpenStream) -> None:
+    """With the other kind of ledger than the example stream, which the tests of the keyboard look at; and the dead letter."""
+    failed: list[str] = []
+    page.on("response", lambda one: failed.append(one.url) if one.status >= 500 and one.status != 504 else None)
+    window = airflow.call("GET", f"/tidemark/api/streams/{STREAM}/windows/ingest/1")[1]
+    run = quote(window["attempt"]["run"].partition("/")[2])
+    for path, ready in PAGES.items():
+        path = path.replace("cdn_logs", STREAM)
+        page.goto(f"{airflow.url}/tidemark/{path}{run if path.endswith('run_id=') else ''}")
+        page.locator(ready.replace("cdn_logs", STREAM)).first.wait_for(state="attached")
+    page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/dead-letters")
+    page.get_by_role("checkbox", name=f"Pick {STREAM}/0@{BAD}", exact=True).wait_for()
+    page.goto(f"{airflow.url}/tidemark/streams/{STREAM}/messages?topic={STREAM}&partition=0&offset={BAD}")
+    page.locator("#fate", has_text="dead letter").wait_for()
+    page.click("text=Show payloads")
+    page.locator("#decoded:not(:empty)").wait_for()
+    page.screenshot(path=SCREENSHOTS / "other-ledger.png", full_page=True)
+    assert failed == []

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from demo.airflow import Airflow
+from tests.support.both_ledgers import ledger
 from tests.support.browser import SCREENSHOTS, logged_in
 from tests.support.playground import Kafka
 from tests.support.stream_text import MINIMAL
@@ -29,7 +30,7 @@ def test_a_replay_waits_in_its_pool_while_the_ingest_goes_on(
     # The scheduler starts nothing by itself before 2028.
     file = streams["everybody"] / f"{stream}.yaml"
     schedule = "schedule:\n  cron: '0 0 29 2 *'\n"
-    file.write_text(f"{MINIMAL.replace('orders', stream)}{schedule}engine:\n  replay_pool: {POOL}\n")
+    file.write_text(f"{MINIMAL.replace('orders', stream)}{schedule}engine:\n  replay_pool: {POOL}\n{ledger('hbase')}")
     airflow.wait_for_dag(f"{stream}__ingest")
     airflow.wait_for_dag(f"{stream}__replay")
     opened = open_stream(file)

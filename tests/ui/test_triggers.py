@@ -20,6 +20,7 @@ from playwright.sync_api import Page, Route
 from demo.airflow import PATIENCE_SECONDS, Airflow
 from services import environment
 from services.site import REPOSITORY, Site
+from tests.support.both_ledgers import ledger
 from tests.support.browser import logged_in
 from tests.support.noted_callbacks import SEEN
 from tests.support.playground import Kafka
@@ -43,7 +44,7 @@ on_success: tests.support.noted_callbacks:succeeded
 on_failure: tests.support.noted_callbacks:failed
 limits: {{approve_above: 1}}
 engine: {{replay_pool: {POOL}, retry_delay_seconds: 1, queue: evenings}}
-"""
+{ledger("zookeeper")}"""
 
 
 class Written(NoWork):
