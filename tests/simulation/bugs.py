@@ -42,13 +42,13 @@ PLANTED: dict[str, Bug] = {
         "1",
         (
             (WHOLE, "return (added - held) | gone_by_now(opened, view, held, sinks)", "return added - held"),
-            (SINCE, "    check_widened(opened, lane, window, read, tallies)\n", ""),
+            (SINCE, "    check_widened(opened, lane, window, Attempted(read, tuple(tallies), blocks))\n", ""),
         ),
         seed=6,
     ),
     "what is widened is compared at the request alone": Bug(
         "1",
-        ((SINCE, "    check_widened(opened, lane, window, read, tallies)\n", ""),),
+        ((SINCE, "    check_widened(opened, lane, window, Attempted(read, tuple(tallies), blocks))\n", ""),),
         seed=354,
     ),
     "a run's name decides, not its request": Bug(

@@ -10,7 +10,7 @@ from tests.support.streams_in_memory import StreamInMemory
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Run
-from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Receipt, Record, Window
+from tidemark.ledger.records import Attempt, Blocks, Receipt, Record, Window
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import RangeSet, TopicPartition
@@ -53,7 +53,8 @@ class CountingWork(NoWork):
 
     def verify(self) -> Receipt:
         tallies = tuple(tally(at, found) for at, found in self.found.items() if found)
-        check_since_pin(self.opened, self.lane, self.window, self.covers, tallies)
+        blocks = self._blocks()
+        check_since_pin(self.opened, self.lane, self.window, self.covers, tallies, blocks)
         empty = super().verify()
         return Receipt(
             tallies=tallies,
@@ -62,10 +63,10 @@ class CountingWork(NoWork):
             started_at=1,
             finished_at=2,
             fields="digest",
-            blocks=self._blocks(),
+            blocks=blocks and self.opened.book.store_blocks(self.lane, self.window.seq, self.attempt, blocks),
         )
 
-    def _blocks(self) -> BlocksRef | None:
+    def _blocks(self) -> Blocks | None:
         size = self.size
         if size is None:
             return None
@@ -74,8 +75,7 @@ class CountingWork(NoWork):
             by_block = {one // size: [other for other in found if other // size == one // size] for one in found}
             tallies = tuple(BlockTally.of(block, tally(at, some)) for block, some in sorted(by_block.items()))
             partitions.append(PartitionBlocks(at.topic, at.incarnation, at.partition, tallies))
-        blocks = Blocks(size=size, partitions=tuple(partitions))
-        return self.opened.book.store_blocks(self.lane, self.window.seq, self.attempt, blocks)
+        return Blocks(size=size, partitions=tuple(partitions))
 
 
 @dataclass

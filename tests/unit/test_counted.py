@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.counted_streams import CountedStream
 from tests.support.streams_in_memory import TEXT, at, offsets
 from tidemark.errors import OffsetsOutOfRange, SourceChanged, WrongUse
-from tidemark.ledger.records import LaneKind, Record
+from tidemark.ledger.records import LaneKind, Record, Window
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs import counted, erasing, lanes, steering
 from tidemark.runs.answers import UNIT_LOST
@@ -226,6 +227,47 @@ def test_a_large_request_is_compared_by_its_attempt(tmp_path: Path, monkeypatch:
     lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "run", offsets((0, 19, 20)), "bug 17")
     with pytest.raises(SourceChanged, match=r"orders/0 \[12, 15\)"):
         worked_off(made, lane)
+
+
+@pytest.mark.covers("N34")
+@pytest.mark.parametrize(("size", "again"), [(10, offsets((0, 20, 30))), (None, offsets((0, 0, 40)))])
+def test_kafka_is_not_read_twice_where_the_counts_are_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int | None, again: RangeSet
+) -> None:
+    """Every transaction leaves a mark without a message: of such a topic, all that was widened would be read once more."""
+    marks = RangeSet(OffsetRange(at(0), one, one + 1) for one in range(4, 40, 5))
+    made = made_in(tmp_path, [40], block="window", size=size, marks=marks)
+    read: list[RangeSet] = []
+    messages = made.kafka.messages
+
+    def noted(ranges: RangeSet, *more: Any) -> Any:
+        read.append(ranges)
+        return messages(ranges, *more)
+
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "run", offsets((0, 12, 13)), "bug 17")
+    monkeypatch.setattr(made.kafka, "messages", noted)
+    assert made.opened.book.widened(pending_of(made, lane)) == offsets((0, 0, 12), (0, 13, 40))
+    made.process(lane, "run")
+    # By the attempt itself.
+    assert read == [offsets((0, 0, 40))]
+    lanes.finish(made.opened, lane)
+
+    # A message has gone: only what has another count is looked at, and the message is named.
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "another", offsets((0, 12, 13)), "bug 17")
+    pending_of(made, lane)
+    compact(made, (0, 22, 23), known=False)
+    read.clear()
+    with pytest.raises(SourceChanged, match=r"orders/0 \[22, 23\)"):
+        made.process(lane, "another")
+    first, *looked_at = read
+    assert first == offsets((0, 0, 40))
+    assert RangeSet(one for part in looked_at for one in part).hull() == again.hull()
+
+
+def pending_of(made: CountedStream, lane: str) -> Window:
+    pending = lanes.plan_lane(made.opened, lane, "run")
+    assert pending is not None
+    return pending.window
 
 
 def test_lanes_note_what_was_named_and_a_retry_finds_it(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ isolation level hides those of aborted transactions. So nothing is read again th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED
 from tidemark.errors import SourceChanged
 from tidemark.ledger.book import Committed, View
-from tidemark.ledger.records import Window
-from tidemark.offsets.blocks import BlockTally
+from tidemark.ledger.records import Blocks, Window
+from tidemark.offsets.blocks import WHOLE, BlockTally
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import NOTHING, Count, PartitionTally
 from tidemark.offsets.vanished import Counted, vanished
@@ -48,21 +49,30 @@ def gone_by_now(opened: OpenStream, view: View, widened: RangeSet, sinks: Sinks)
     return _gone(opened, view, asked, sinks, isolation) if asked.count() <= MOST_COMPARED else RangeSet()
 
 
-def check_widened(
-    opened: OpenStream, lane: str, window: Window, covers: RangeSet, tallies: Iterable[PartitionTally]
-) -> None:
+@dataclass(frozen=True)
+class Attempted:
+    """What an attempt has read of the offsets that it covers: by partition, and by blocks where it has counted these."""
+
+    covers: RangeSet
+    tallies: tuple[PartitionTally, ...]
+    blocks: Blocks | None = None
+
+
+def check_widened(opened: OpenStream, lane: str, window: Window, attempted: Attempted) -> None:
     """Raises SourceChanged when an attempt has read less than was counted, at offsets that nobody has named (step 5).
 
-    `tallies`: what the attempt has read of the offsets that it `covers`. Where each offset has given a message, nothing can
-    be lost. Otherwise, Kafka is asked again: what it still gives, it has given to the attempt too.
+    Where each offset has given a message, nothing can be lost; nor where as many messages were read as were counted, with
+    the same ack value. Elsewhere, Kafka is asked again: what it still gives, it has given to the attempt too.
     """
     widened = opened.book.widened(window)
-    read = {one.at: one.read.number for one in tallies}
-    asked = widened.only(at for at in widened.partitions if read.get(at, 0) < covers.count(at))
+    read = {one.at: one.read.number for one in attempted.tallies}
+    asked = widened.only(at for at in widened.partitions if read.get(at, 0) < attempted.covers.count(at))
     if not asked:
         return
-    name = f"{opened.book.stream}/{lane}"
-    if gone := _gone(opened, opened.book.view(), asked, window.sinks, window.isolation):
+    name, view = f"{opened.book.stream}/{lane}", opened.book.view()
+    # The marks of transactions have no message: without this, all of such a topic would be read once more.
+    asked -= _as_counted(opened, view, window, attempted, asked)
+    if asked and (gone := _gone(opened, view, asked, window.sinks, window.isolation)):
         raise SourceChanged(
             f"window {window.seq} of {name} reads whole windows or blocks again since a sink needs them, and Kafka no "
             f"longer has all messages that were counted there, at offsets that nobody has named: {_some(gone)}. Their "
@@ -89,6 +99,70 @@ def _gone(opened: OpenStream, view: View, wanted: RangeSet, sinks: Sinks, isolat
         there = _there(opened, RangeSet(part for one in counted for part in one.offsets), level)
         found |= vanished(here, counted, there)
     return found
+
+
+def _as_counted(opened: OpenStream, view: View, window: Window, attempted: Attempted, asked: RangeSet) -> RangeSet:
+    """Those of some offsets around which an attempt has read the very messages that were counted: equal counts and acks.
+
+    Compared are the offsets that both have read, block by block, or by partition where somebody has not counted blocks.
+    """
+    read = {one.at: one.read for one in attempted.tallies}
+    deciding = [one for one, _ in _deciding(opened, view, asked, window.sinks)]
+    if not all(one.record.has_counts for one in deciding):
+        return RangeSet()
+    found = RangeSet()
+    for at in asked.partitions:
+        mine = _ByBlock.of(attempted.covers.only([at]), at, read.get(at, NOTHING), attempted.blocks)
+        theirs = [
+            _ByBlock.of(own, at, _tally_of(one, at), opened.book.blocks(one.record))
+            for one in deciding
+            if (own := (one.covers - one.erased).only([at]))
+        ]
+        size = max(one.size for one in (mine, *theirs))
+        mine, theirs = mine.coarser(size), [one.coarser(size) for one in theirs]
+        same = [part for block, part in _blocks_of(at, asked.only([at]), size) if mine.is_sum_of(theirs, part, block)]
+        found |= asked & RangeSet(one for part in same for one in part)
+    return found
+
+
+@dataclass(frozen=True)
+class _ByBlock:
+    """The messages that somebody has counted at some offsets of a partition, by blocks of a size; WHOLE is one block."""
+
+    covers: RangeSet
+    size: int
+    counts: Mapping[int, Count]
+
+    @classmethod
+    def of(cls, covers: RangeSet, at: TopicPartition, read: Count, blocks: Blocks | None) -> _ByBlock:
+        for one in blocks.partitions if blocks is not None else ():
+            counts = {tally.block: _messages(tally) for tally in one.blocks}
+            # Older versions have not counted all outcomes by blocks.
+            if one.at == at and blocks is not None and sum(counts.values(), NOTHING) == read:
+                return cls(covers, blocks.size, counts)
+        return cls(covers, WHOLE, {0: read})
+
+    def coarser(self, size: int) -> _ByBlock:
+        """The same by blocks of a multiple of this size."""
+        counts: dict[int, Count] = {}
+        for block, count in self.counts.items():
+            larger = block * self.size // size
+            counts[larger] = counts.get(larger, NOTHING) + count
+        return _ByBlock(self.covers, size, counts)
+
+    def is_sum_of(self, others: Sequence[_ByBlock], part: RangeSet, block: int) -> bool:
+        """Whether others have counted the same messages in a block, which is `part`, and each offset there by one of them."""
+        mine = self.covers & part
+        here = [(one.counts.get(block, NOTHING), own) for one in others if (own := one.covers & part)]
+        if sum(own.count() for _, own in here) != mine.count():
+            return False
+        if RangeSet(one for _, own in here for one in own) != mine:
+            return False
+        return sum((count for count, _ in here), NOTHING) == self.counts.get(block, NOTHING)
+
+
+def _tally_of(window: Committed, at: TopicPartition) -> Count:
+    return next((one.read for one in window.record.tallies if one.at == at), NOTHING)
 
 
 def _there(opened: OpenStream, offsets: RangeSet, isolation: str) -> RangeSet:

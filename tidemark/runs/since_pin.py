@@ -9,25 +9,30 @@ from msgspec import structs
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import SourceChanged
-from tidemark.ledger.records import Window, WindowRange
+from tidemark.ledger.records import Blocks, Window, WindowRange
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.offsets.tallies import PartitionTally
-from tidemark.runs.counted import check_widened
+from tidemark.runs.counted import Attempted, check_widened
 from tidemark.runs.open_stream import OpenStream
 
 
 def check_since_pin(
-    opened: OpenStream, lane: str, window: Window, read: RangeSet, tallies: Iterable[PartitionTally]
+    opened: OpenStream,
+    lane: str,
+    window: Window,
+    read: RangeSet,
+    tallies: Iterable[PartitionTally],
+    blocks: Blocks | None = None,
 ) -> None:
     """Step 5: whether Kafka is as it was at the pin, and has given what was counted before (`counted.py`).
 
-    `read`: the offsets that the window reads; `tallies`: what came of them. Raises SourceChanged.
+    `read`: the offsets that the window reads; `tallies` and `blocks`: what came of them. Raises SourceChanged.
     """
     if changes := changes_since_pin(opened.log, window, read):
         raise SourceChanged(
             f"Kafka changed while window {lane}/{window.seq} was processed: {'; '.join(changes)}. Nothing was committed."
         )
-    check_widened(opened, lane, window, read, tallies)
+    check_widened(opened, lane, window, Attempted(read, tuple(tallies), blocks))
 
 
 def changes_since_pin(kafka: KafkaLog, window: Window, read: RangeSet) -> list[str]:

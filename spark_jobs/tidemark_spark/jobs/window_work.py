@@ -281,7 +281,7 @@ class SparkWork:
                 f"{sorted(self._stored)} were written, not the window's sinks. Nothing was committed."
             )
         verify(self._tallies, self._stored, self._dead if self._writes_dead_letters else None)
-        check_since_pin(self._opened, self._lane, self._window, self._covers, self._tallies)
+        check_since_pin(self._opened, self._lane, self._window, self._covers, self._tallies, self._counted_blocks())
         return Receipt(
             tallies=self._tallies,
             sinks=tuple(sink.receipt(self._context) for sink in self._sinks),
@@ -294,10 +294,14 @@ class SparkWork:
 
     def _store_blocks(self) -> BlocksRef | None:
         """Store the tallies of blocks before the commit, so that every receipt names stored ones."""
-        if self._block_size == WHOLE:
+        blocks = self._counted_blocks()
+        if blocks is None:
             return None
-        blocks = Blocks(size=self._block_size, partitions=self._blocks)
         return self._opened.book.store_blocks(self._lane, self._window.seq, self._attempt, blocks)
+
+    def _counted_blocks(self) -> Blocks | None:
+        """The tallies by blocks; None where a partition is one block."""
+        return None if self._block_size == WHOLE else Blocks(size=self._block_size, partitions=self._blocks)
 
     def close(self) -> None:
         """Free the memory that the rows take in Spark."""
