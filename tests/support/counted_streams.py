@@ -10,7 +10,7 @@ from tests.support.streams_in_memory import StreamInMemory
 from tidemark.commit import protocol
 from tidemark.commit.fence import unwatched
 from tidemark.commit.protocol import Fence, Run
-from tidemark.ledger.records import Attempt, Blocks, Receipt, Record, Window
+from tidemark.ledger.records import Attempt, Blocks, BlocksRef, Receipt, Record, Window
 from tidemark.offsets.blocks import BlockTally, PartitionBlocks
 from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import RangeSet, TopicPartition
@@ -63,8 +63,11 @@ class CountingWork(NoWork):
             started_at=1,
             finished_at=2,
             fields="digest",
-            blocks=blocks and self.opened.book.store_blocks(self.lane, self.window.seq, self.attempt, blocks),
+            blocks=None if blocks is None else self._stored(blocks),
         )
+
+    def _stored(self, blocks: Blocks) -> BlocksRef:
+        return self.opened.book.store_blocks(self.lane, self.window.seq, self.attempt, blocks)
 
     def _blocks(self) -> Blocks | None:
         size = self.size
