@@ -67,6 +67,9 @@ class _OfStream(BaseModel):
     retention_headroom: str | None
     unread_since: int | None
     audit: Audit | None
+    # None while nobody has read the history.
+    holes: list[str] | None
+    more_holes: int
 
 
 class LastCommit(BaseModel):
@@ -169,9 +172,6 @@ class NewestWindow(BaseModel):
 class Stream(_OfStream):
     """`more_partitions` counts those that are not among `partitions`."""
 
-    # None while the page has not read the history.
-    holes: list[str] | None
-    more_holes: int
     sinks: list[Named]
     latency: Latency
     partitions: list[PartitionNow]

@@ -38,6 +38,8 @@ _LONG_SECONDS = 30.0
 MOST_LONG_OF_ONE, MOST_OF_ONE = 2, 16
 # And what asks no server: texts of people, which are read apart from all else.
 MOST_APART_OF_ONE = 4
+# How long what was asked beside is new enough.
+_BESIDE_SECONDS = 60.0
 # Threads for what takes long, for each set of servers, of which one person keeps one busy.
 _LONG_THREADS = 4
 
@@ -74,6 +76,8 @@ class Asking:
     _streams: dict[tuple[str, Question], _Asked] = field(default_factory=dict)
     _threads: dict[tuple[str, ...], Turns] = field(default_factory=dict)
     _long: OrderedDict[tuple[str, str, str], tuple[float, Future[Any]]] = field(default_factory=OrderedDict)
+    # When a question was asked beside, by stream and question.
+    _beside: dict[tuple[str, Question], tuple[float, Future[Any]]] = field(default_factory=dict)
     # Who waits for what, by the person and the kind of question.
     _of_one: dict[tuple[str, Kind], set[Future[Any]]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -189,6 +193,15 @@ class Asking:
             self._long.pop(place, None)
         found: Answer | Found = flight.result()
         return found
+
+    def beside(self, file: StreamFile, ask: Question) -> None:
+        """Have a question asked for which nobody waits, unless that was done just now: one after the other, of all streams."""
+        place, now = (file.stream.name, ask), time.monotonic()
+        with self._lock:
+            began, flight = self._beside.get(place, (0.0, None))
+            if flight is None or (flight.done() and now - began > _BESIDE_SECONDS):
+                told = self._turns(("beside",), 1, 1).submit(EVERYBODY, lambda: _told(lambda: ask(file), file))
+                self._beside[place] = (now, told)
 
     def _answered(self) -> tuple[str, str, str] | None:
         """The long question whose answer has waited longest for who has asked."""

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,14 @@ from tidemark.clients.kafka.log import KafkaLog
 from tidemark.errors import ConnectionMissing, InvalidStreamFile
 from tidemark.ledger.book import Book
 from tidemark.ledger.contract import Waits
+from tidemark.offsets.ranges import RangeSet
 from tidemark.runs.open_stream import OpenStream, open_stream
 from tidemark.schemes.kinds import AvroScheme
 from tidemark.streams.loading import StreamFile, load, stream_files, stream_folders
 from tidemark.views.coverage_bars import Asked, coverage_bars
 from tidemark.views.event_time import Progress, progress
 from tidemark.views.overview import overview
-from tidemark.views.window_index import WindowIndex
+from tidemark.views.window_index import HolesKnown, WindowIndex
 
 # The first failure of a question may be a connection that was closed meanwhile. Retries end after this time.
 _PATIENCE_SECONDS = 1.0
@@ -117,6 +118,19 @@ class _Loaded:
     until: float
 
 
+@dataclass
+class _Index:
+    """What is kept of a stream's history: its windows once somebody looks at the picture, and which holes are known."""
+
+    book: Book
+    windows: WindowIndex = field(default_factory=WindowIndex)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    covered: HolesKnown = field(default_factory=HolesKnown)
+    looking: threading.Lock = field(default_factory=threading.Lock)
+    # None until somebody has looked.
+    known_holes: RangeSet | None = None
+
+
 class Servers:
     """The servers of the streams, opened once: one client for each Kafka connection, whatever the number of streams."""
 
@@ -126,21 +140,24 @@ class Servers:
         self._opened: dict[str, tuple[Any, OpenStream]] = {}
         self._logs: dict[str, tuple[Connection, KafkaLog]] = {}
         # By the ledger's book, which is another one once a connection or the stream file has changed.
-        self._indices: dict[str, tuple[Book, WindowIndex, threading.Lock]] = {}
+        self._indices: dict[str, _Index] = {}
         self._seen: OrderedDict[str, InEventTime] = OrderedDict()
 
     def show(self, file: StreamFile) -> dict[str, Any]:
         """What the page shows of a stream. Waits for its servers. Raises TidemarkError."""
         opened = self.open(file)
-        _, index, lock = self._index(file)
-        holes = None
-        # The coverage picture reads the history, once. Until then the page says nothing of holes, and waits for nothing.
-        if lock.acquire(blocking=False):
-            try:
-                holes = index.holes() if index.register is not None else None
-            finally:
-                lock.release()
-        return overview(opened, holes)
+        return overview(opened, self._index(file).known_holes)
+
+    def look_for_holes(self, file: StreamFile) -> dict[str, Any]:
+        """Read what was committed since the last time, the first time the whole history, and keep only what is covered.
+
+        Nobody waits for it: until it is done, `show` says nothing of holes. Raises TidemarkError.
+        """
+        index = self._index(file)
+        with index.looking:
+            index.covered.refresh(self.open(file).book)
+            index.known_holes = index.covered.holes()
+        return {}
 
     def reach(self, file: StreamFile) -> dict[str, Any]:
         """Whether the ledger answers. Raises TidemarkError."""
@@ -149,17 +166,18 @@ class Servers:
 
     def index(self, file: StreamFile) -> dict[str, Any]:
         """Read the windows that were committed since the last time; the first time, all of them. Raises TidemarkError."""
-        _, index, lock = self._index(file)
-        with lock:
-            index.refresh(self.open(file).book)
-            return {"windows": len(index.names)}
+        index = self._index(file)
+        with index.lock:
+            index.windows.refresh(self.open(file).book)
+            index.known_holes = index.windows.holes()
+            return {"windows": len(index.windows.names)}
 
     def bars(self, file: StreamFile, asked: Asked) -> dict[str, Any]:
         """The coverage picture, by the windows that `index` has read. Raises TidemarkError."""
         opened = self.open(file)
-        _, index, lock = self._index(file)
-        with lock:
-            return coverage_bars(opened, index, asked)
+        index = self._index(file)
+        with index.lock:
+            return coverage_bars(opened, index.windows, asked)
 
     def look_at_times(self, file: StreamFile) -> dict[str, Any]:
         """Read the history for answers in event time, unless that was done just now. Raises TidemarkError."""
@@ -185,12 +203,12 @@ class Servers:
                 self._seen.popitem(last=False)
         return made
 
-    def _index(self, file: StreamFile) -> tuple[Book, WindowIndex, threading.Lock]:
+    def _index(self, file: StreamFile) -> _Index:
         book = self.open(file).book
         with self._lock:
             known = self._indices.get(file.stream.name)
-            if known is None or known[0] is not book:
-                known = self._indices[file.stream.name] = (book, WindowIndex(), threading.Lock())
+            if known is None or known.book is not book:
+                known = self._indices[file.stream.name] = _Index(book)
             return known
 
     def open(self, file: StreamFile) -> OpenStream:

@@ -14,7 +14,7 @@ from tidemark.streams.loading import StreamFile
 from tidemark.views.limited import asked_with_limits
 from tidemark_plugin import serving
 from tidemark_plugin.access import get_user, may_see, may_see_files, name_of
-from tidemark_plugin.asking import Answer, Asking
+from tidemark_plugin.asking import OK, Answer, Asking
 from tidemark_plugin.streams import KnownStreams, Servers
 
 User = Annotated[Any, Depends(get_user)]
@@ -44,6 +44,13 @@ class Viewing:
         """A page about a stream. Its script says why there is nothing to see, so a refusal is this page too, with 404."""
         found, _ = await self.visible(user)
         return serving.page(page, request, 200 if name in found else 404)
+
+    async def shown(self, file: StreamFile) -> Answer:
+        """What the page shows of a stream. Its holes are looked for beside: whoever asks after that sees them."""
+        answer = await self.asking.answer(file)
+        if answer.status == OK:
+            self.asking.beside(file, self.servers.look_for_holes)
+        return answer
 
     async def ask(
         self,

@@ -27,11 +27,13 @@ from tests.support.memory import TransactionalStore
 from tests.support.stream_text import MINIMAL
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
 from tests.support.timed_streams import Place, Timed, TimedKafka, minutes
+from tests.support.waiting import until
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport, PlaceReport
 from tidemark.clients.connections import Connections
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import StaleLedger, Unreachable
+from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind
 from tidemark.runs import answers, lanes
 from tidemark.runs.auditing import audit_without_spark, store_report
@@ -209,6 +211,31 @@ def test_what_is_asked_is_answered_with_exact_offsets(
         400,
         {"detail": "partition: the stream has no partition orders/7 now"},
     )
+
+
+@pytest.mark.covers("N2", "U4")
+def test_a_hole_is_in_the_status_though_nobody_has_opened_the_picture(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the stream, and of its line among all streams."""
+    orders = StreamInMemory(tmp_path, kafka=LookedAt(), text=TEXT)
+    for end in (10, 20, 30):
+        orders.ends((0, end))
+        orders.ingest(f"orders__ingest/{end}")
+    del orders.store.values[record_key("ingest", 2)]
+    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
+    opened_by_pages(monkeypatch, orders)
+    monkeypatch.setenv("AIRFLOW__TIDEMARK__PAGE_CACHE_SECONDS", "0")
+    again = build_app()
+    again.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="somebody", role="viewer")
+    with Described(again) as looking:
+        for path in ("", "/line"):
+            until(
+                lambda path=path: looking.get(f"/api/streams/orders{path}").json()["holes"],
+                "the status says nothing of holes",
+            )
+            found = looking.get(f"/api/streams/orders{path}").json()
+            assert (found["holes"], found["more_holes"]) == (["orders/0 [10, 20)"], 0)
 
 
 class Looked(TimedKafka, LookedAt):

@@ -61,6 +61,9 @@ def browser(width: int = 1400, patience_ms: int = 120_000, zone: str = "UTC") ->
         expect.set_options(timeout=patience_ms)
         yield opened
     finally:
+        # An answer that a test is about to change would be missed by the next one.
+        for one in context.pages:
+            one.unroute_all(behavior="ignoreErrors")
         context.close()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.counting import CountingStore
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, at, offsets
 from tidemark.audit.coverage import coverage
 from tidemark.audit.levels import Level
@@ -21,7 +22,7 @@ from tidemark.runs.selecting import select
 from tidemark.views.coverage_bars import Asked, coverage_bars
 from tidemark.views.fates import Facts, Fate, fate
 from tidemark.views.overview import overview
-from tidemark.views.window_index import WindowIndex
+from tidemark.views.window_index import HolesKnown, WindowIndex
 
 LATER = TEXT.replace("start: earliest", "start: {offsets: {orders/0: 20, orders/1: 0}}")
 
@@ -48,6 +49,7 @@ def said(made: StreamInMemory) -> dict[str, object]:
             if one["state"] == "hole"
         ],
         "index": [str(one) for one in index.holes()],
+        "beside": [str(one) for one in beside(made)],
         "coverage": [str(part) for one in coverage(book.committed(), ingest) for part in one.holes],
         "audit": [text for one in report.coverage for text in one.holes],
         "backfill": [str(one) for one in wanted],
@@ -55,10 +57,17 @@ def said(made: StreamInMemory) -> dict[str, object]:
     }
 
 
-def backfill(made: StreamInMemory, wanted: RangeSet) -> None:
-    lane = lanes.open_selected(made.opened, LaneKind.BACKFILL, "some of it", wanted, "bug 17")
-    while lanes.plan_lane(made.opened, lane, "some of it") is not None:
-        made.process(lane, "some of it")
+def beside(made: StreamInMemory) -> RangeSet:
+    """As the page looks for holes: by what is covered alone."""
+    known = HolesKnown()
+    known.refresh(made.opened.book)
+    return known.holes()
+
+
+def backfill(made: StreamInMemory, wanted: RangeSet, run: str = "some of it") -> None:
+    lane = lanes.open_selected(made.opened, LaneKind.BACKFILL, run, wanted, "bug 17")
+    while lanes.plan_lane(made.opened, lane, run) is not None:
+        made.process(lane, run)
     lanes.finish(made.opened, lane)
 
 
@@ -130,3 +139,20 @@ def test_a_stream_without_positions_has_no_holes_anywhere(tmp_path: Path) -> Non
         made.ingest(f"run {end}")
     assert made.opened.book.authority().covered() == offsets((0, 0, 10), (0, 15, 20))
     assert set(map(str, said(made).values())) == {"[]"}
+
+
+@pytest.mark.covers("N2")
+def test_holes_are_followed_from_window_to_window(made: StreamInMemory) -> None:
+    """The history is read once, and a hole is gone once a backfill has read it."""
+    lose_a_window(made)
+    known, book = HolesKnown(), made.opened.book
+    known.refresh(book)
+    assert known.holes() == offsets((0, 30, 40))
+    made.ends((0, 70), (0, 10))
+    made.ingest("run 70")
+    book.store = counting = CountingStore(book.store)  # type: ignore[assignment]
+    known.refresh(book)
+    assert (known.holes(), counting.reads) == (offsets((0, 30, 40)), 2)
+    backfill(made, offsets((0, 30, 40)), "the rest")
+    known.refresh(book)
+    assert known.holes() == RangeSet()

@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 # The same as in the overview.
-_SAME = ("stream", "description", "status", "missing_topics", "retention_alarms", "retention_headroom", "audit")
+_SAME = (
+    "stream",
+    "description",
+    "status",
+    "missing_topics",
+    "retention_alarms",
+    "retention_headroom",
+    "audit",
+    "holes",
+    "more_holes",
+)
 
 
 def line_of(shown: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,12 @@
-"""Which window covers which offsets, kept in memory for a page that many people look at.
+"""Which window covers which offsets, kept in memory for a page that many people look at; or only whether there are holes.
 
 A committed window never changes. So the whole history is read once, and after that only what was committed since. An
-entry takes 24 bytes for each partition of a window.
+entry of the index takes 24 bytes for each partition of a window; for holes, what is covered is enough: a few ranges.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -30,22 +31,14 @@ class WindowName(NamedTuple):
 
 
 @dataclass
-class WindowIndex:
-    """The committed windows of a stream by partition: names and kinds of lanes by generation. Not for several threads."""
+class _History(ABC):
+    """The committed windows of a stream, each taken once, those of a lane in their order. Not for several threads."""
 
-    names: dict[int, WindowName] = field(default_factory=dict)
-    kinds: dict[int, LaneKind] = field(default_factory=dict)
     # As it was at the last refresh; None for a stream that was never read.
     register: Register | None = None
-    gaps: dict[TopicPartition, list[Gap]] = field(default_factory=dict)
     # Where the ingest began and was, no further than the windows that are here.
     ingest: Ingest = field(default_factory=lambda: Ingest({}, {}))
     reached: Reached = field(default_factory=Reached)
-    # Triples of start, until and generation.
-    _covered: dict[TopicPartition, array[int]] = field(default_factory=dict)
-    _segments: dict[TopicPartition, tuple[int, list[Segment]]] = field(default_factory=dict)
-    # Few, unlike segments: those of all partitions are kept.
-    _runs: dict[TopicPartition, tuple[int, list[Segment]]] = field(default_factory=dict)
     # The last window of each lane that is here; closed lanes whose windows are all here.
     _seqs: dict[str, int] = field(default_factory=dict)
     _closed: set[str] = field(default_factory=set)
@@ -80,11 +73,67 @@ class WindowIndex:
 
     def add(self, record: Record, covers: RangeSet) -> None:
         """Add a committed window of a lane, after the lane's earlier ones."""
+        self._seqs[record.lane] = record.seq
+        self.reached.add(record)
+        self._take(record, covers)
+
+    @abstractmethod
+    def _take(self, record: Record, covers: RangeSet) -> None:
+        """Keep what is to be known of a window."""
+
+    @abstractmethod
+    def holes(self) -> RangeSet:
+        """Every hole of the stream, by the windows that are here."""
+
+    def _read_all(self, book: Book) -> None:
+        for _, record in book.records_with_bytes():
+            self.add(record, book.covers(record.window))
+
+    def _read(self, book: Book, lane: str, until: int) -> None:
+        for record in _records(book, lane, range(self._seqs.get(lane, 0) + 1, until + 1)):
+            self.add(record, book.covers(record.window))
+
+
+@dataclass
+class HolesKnown(_History):
+    """Whether a stream has holes: of its windows, only what they cover together is kept."""
+
+    _known: RangeSet = field(default_factory=RangeSet)
+    _new: list[RangeSet] = field(default_factory=list)
+
+    def holes(self) -> RangeSet:
+        self._join()
+        return not_covered(self.ingest, self.reached, self._known)
+
+    def _take(self, record: Record, covers: RangeSet) -> None:
+        jumped = RangeSet(gap.as_range() for gap in record.window.gaps)
+        self._new.append(covers | jumped if jumped else covers)
+        if len(self._new) >= _AT_ONCE:
+            self._join()
+
+    def _join(self) -> None:
+        if self._new:
+            self._known = RangeSet(one for part in (self._known, *self._new) for one in part)
+            self._new = []
+
+
+@dataclass
+class WindowIndex(_History):
+    """The committed windows of a stream by partition: names and kinds of lanes by generation. Not for several threads."""
+
+    names: dict[int, WindowName] = field(default_factory=dict)
+    kinds: dict[int, LaneKind] = field(default_factory=dict)
+    gaps: dict[TopicPartition, list[Gap]] = field(default_factory=dict)
+    # Triples of start, until and generation.
+    _covered: dict[TopicPartition, array[int]] = field(default_factory=dict)
+    _segments: dict[TopicPartition, tuple[int, list[Segment]]] = field(default_factory=dict)
+    # Few, unlike segments: those of all partitions are kept.
+    _runs: dict[TopicPartition, tuple[int, list[Segment]]] = field(default_factory=dict)
+
+    def _take(self, record: Record, covers: RangeSet) -> None:
         generation = record.attempt.generation
         self.names[generation] = WindowName(record.lane, record.seq)
         self.kinds[generation] = record.kind
-        self._seqs[record.lane] = record.seq
-        self.reached.add(record)
         # A window that writes some sinks alone does not take the offsets from the one that has read them into all.
         for at in covers.partitions if record.window.counts_for(None) else ():
             kept = self._covered.setdefault(at, array("q"))
@@ -103,7 +152,6 @@ class WindowIndex:
         return known[1]
 
     def holes(self) -> RangeSet:
-        """Every hole of the stream, by the windows that are here."""
         covered = RangeSet.of_intervals((at, [(one.start, one.until) for one in self.runs(at)]) for at in self._covered)
         jumped = RangeSet(gap.as_range() for gaps in self.gaps.values() for gap in gaps)
         return not_covered(self.ingest, self.reached, covered | jumped)
@@ -130,14 +178,6 @@ class WindowIndex:
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
         return tuple(sorted({*self._covered, *self.gaps}))
-
-    def _read_all(self, book: Book) -> None:
-        for _, record in book.records_with_bytes():
-            self.add(record, book.covers(record.window))
-
-    def _read(self, book: Book, lane: str, until: int) -> None:
-        for record in _records(book, lane, range(self._seqs.get(lane, 0) + 1, until + 1)):
-            self.add(record, book.covers(record.window))
 
 
 def _records(book: Book, lane: str, seqs: range) -> Iterator[Record]:

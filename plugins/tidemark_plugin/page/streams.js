@@ -105,7 +105,15 @@ function two(first, second) {
 function statusOf(line) {
   if (line.missing_topics.length) return two(element("b", "NO TOPIC", "busy"), `Topic ${line.missing_topics.join(", ")} does not exist`);
   if (!line.status) return two(element("b", "NEW", "quiet"), "no window yet");
-  const made = two(element("b", line.status.word, STATUS[line.status.word]), line.status.rule);
+  const word = element("span");
+  word.append(element("b", line.status.word, STATUS[line.status.word]));
+  if (line.holes?.length) {
+    const holes = link("HOLES", address("streams", line.stream));
+    holes.className = "bad";
+    holes.title = `No window has read ${line.holes.join(", ")}${line.more_holes ? ` and ${grouped(line.more_holes)} more ranges` : ""}.`;
+    word.append(" ", holes);
+  }
+  const made = two(word, line.status.rule);
   made.lastElementChild.title = line.status.sentence;
   return made;
 }

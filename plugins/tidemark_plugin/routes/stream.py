@@ -36,7 +36,7 @@ def routes(viewing: Viewing) -> APIRouter:
 
         Of more than so many `partitions`, those of the worst retention, status and lag.
         """
-        answer = await viewing.asking.answer(await viewing.stream(name, user))
+        answer = await viewing.shown(await viewing.stream(name, user))
         if answer.status == OK:
             answer = replace(answer, fields=worst_partitions(answer.fields, partitions))
         return serving.as_json(answer)

@@ -33,7 +33,7 @@ def routes(viewing: Viewing) -> APIRouter:
     @router.get("/api/streams/{name}/line", responses=serving.answers(Line))
     async def line(name: str, user: User) -> Response:
         """A stream in one line: status, lag, retention, the ingest's last commit and dead letters, the last audit."""
-        answer = await viewing.asking.answer(await viewing.stream(name, user))
+        answer = await viewing.shown(await viewing.stream(name, user))
         return serving.as_json(replace(answer, fields=line_of(answer.fields)) if answer.status == OK else answer)
 
     return router
