@@ -31,6 +31,9 @@ from tidemark.sinks.values import value_of
         (1e16, "1.0E16"),
         (1e23, "1.0E23"),
         (1.7976931348623157e308, "1.7976931348623157E308"),
+        (5e-324, "4.9E-324"),
+        (-1e-323, "-9.9E-324"),
+        (2e-3, "0.002"),
     ],
 )
 def test_what_spark_writes(value: float, text: str) -> None:

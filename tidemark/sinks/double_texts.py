@@ -17,6 +17,8 @@ def double_text(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or _LEAST <= abs(value) < _MOST:
         return repr(value)
-    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    # Java takes two digits where one would do, which tells more of the smallest numbers: 4.9E-324.
+    short = f"{value:.1e}"
+    sign, digits, exponent = Decimal(short if float(short) == value else repr(value)).normalize().as_tuple()
     written = "".join(map(str, digits))
     return f"{'-' * sign}{written[0]}.{written[1:] or '0'}E{int(exponent) + len(written) - 1}"
