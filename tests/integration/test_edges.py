@@ -13,6 +13,7 @@ from tests.support.edges import FIELDS, SCHEMA, SCHEMES, WRITTEN, edges_of
 from tests.support.oracle import Example, Outcome
 from tests.support.playground import Make
 from tidemark.cli.results import rows_of
+from tidemark.sinks.delta.settings import DeltaSink
 from tidemark.sinks.double_texts import double_text
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.sinks import results
@@ -70,13 +71,14 @@ def test_values_are_the_same_in_all_sinks_and_for_all_readers(make: Make, spark:
         assert {at: (found.get(at), one) for at, one in wanted.items() if found.get(at) != one} == {}, sink.name
         assert len(found) == len(wanted)
     # With Spark, each value as a text of Spark's.
-    for sink in ("hbase", "packed", "parquet", "delta"):
-        rows = results(spark, opened, sink)
+    for of in ("hbase", "packed", "parquet", "delta"):
+        rows = results(spark, opened, of)
         texts = rows.select("_offset", *(rows[one].cast("string").alias(one) for one in FIELDS)).collect()
         found = {row["_offset"]: {one: row[one] for one in FIELDS if row[one] is not None} for row in texts}
-        assert {at: (found.get(at), one) for at, one in wanted.items() if found.get(at) != one} == {}, sink
+        assert {at: (found.get(at), one) for at, one in wanted.items() if found.get(at) != one} == {}, of
     # A reader of Delta that filters by what the file says of its columns finds each value.
-    table = DeltaTable(opened.stream.sinks[3].base(opened.connections)).to_pyarrow_dataset()
+    (delta,) = (one for one in opened.stream.sinks if isinstance(one, DeltaSink))
+    table = DeltaTable(delta.base(opened.connections)).to_pyarrow_dataset()
     for at, fields in wanted.items():
         ((field, text),) = fields.items()
         if field != "t" and text != "NaN":
