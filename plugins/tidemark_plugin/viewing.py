@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -15,6 +15,7 @@ from tidemark.views.limited import asked_with_limits
 from tidemark_plugin import serving
 from tidemark_plugin.access import get_user, may_see, may_see_files, name_of
 from tidemark_plugin.asking import OK, Answer, Asking
+from tidemark_plugin.parsing import near_limits
 from tidemark_plugin.streams import KnownStreams, Servers
 
 User = Annotated[Any, Depends(get_user)]
@@ -121,6 +122,10 @@ class Viewing:
     async def apart(self, user: Any, question: Callable[[], Answer | Found]) -> Found:
         """The answer to a question that asks no server. What people send in is read so, and never in the event loop."""
         return _found(await self.asking.apart(question, by=name_of(user)), "")
+
+    async def near_limits(self, user: Any, streams: Collection[str]) -> list[str]:
+        """The DAG files of some streams that come near Airflow's limits, for those who may see the problems of files."""
+        return await run_in_threadpool(lambda: near_limits(streams) if may_see_files(user) else [])
 
     def _visible(self, user: Any) -> tuple[dict[str, StreamFile], list[str]]:
         """Reads files and Airflow's database, as Airflow does."""

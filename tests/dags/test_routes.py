@@ -14,10 +14,14 @@ from urllib.parse import parse_qs
 import pytest
 from airflow.api_fastapi.app import create_auth_manager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from airflow.models.dag import DagModel
+from airflow.models.dagbundle import DagBundleModel
+from airflow.utils.session import create_session
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from pydantic import BaseModel
+from sqlalchemy import delete
 from starlette.applications import Starlette
 from starlette.routing import Match, Mount
 
@@ -211,6 +215,46 @@ def test_what_is_asked_is_answered_with_exact_offsets(
         400,
         {"detail": "partition: the stream has no partition orders/7 now"},
     )
+
+
+@pytest.mark.covers("N42")
+def test_the_list_of_streams_says_that_a_dag_file_comes_near_airflows_limits(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the time that Airflow's DAG processor has noted itself; to those who may see what is wrong with files."""
+    monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
+    monkeypatch.setattr(viewing, "may_see_files", lambda _: True)
+
+    def took(seconds: float, *, stale: bool = False) -> list[str]:
+        with create_session() as session:
+            session.merge(DagBundleModel(name="dags-folder"))
+            session.flush()
+            session.merge(
+                DagModel(
+                    dag_id="orders__ingest",
+                    bundle_name="dags-folder",
+                    fileloc="/dags/orders.py",
+                    last_parse_duration=seconds,
+                    is_stale=stale,
+                )
+            )
+        found: list[str] = client.get("/api/streams").json()["problems"]
+        return found
+
+    try:
+        assert took(3.0) == []
+        (said,) = took(23.0)
+        assert said.startswith(
+            "/dags/orders.py: The DAGs of 1 stream files took 23.0 of the 50 s that [dag_processor] dag_"
+        )
+        assert "build_dags(..., shard=(1, 2))" in said
+        assert took(23.0, stale=True) == []
+        took(23.0)
+        monkeypatch.setattr(viewing, "may_see_files", lambda _: False)
+        assert client.get("/api/streams").json() == {"streams": ["orders"], "problems": []}
+    finally:
+        with create_session() as session:
+            session.execute(delete(DagModel).where(DagModel.dag_id == "orders__ingest"))
 
 
 @pytest.mark.covers("N2", "U4")

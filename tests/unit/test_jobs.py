@@ -15,6 +15,7 @@ from tidemark.runs.submit import WINDOW_JOB, local_cores, master, submit_command
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import load
 from tidemark.streams.model import Stream
+from tidemark.streams.parsing_limits import OF_A_STREAM, Limits, warning
 
 
 @pytest.fixture
@@ -137,6 +138,24 @@ def test_streams_of_a_folder_that_would_write_to_one_place(
             app(["streams", "check", *map(str, asked)], standalone_mode=False)
         shown = capsys.readouterr().err
         assert all(one in shown for one in [*said, str(second), *([str(first)] if "meets" in shown else [])])
+
+
+@pytest.mark.covers("N42")
+def test_a_folder_with_so_many_streams_that_airflow_may_drop_their_dags(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A word before it happens, and no error. With Airflow's usual limits, some hundred files are too many."""
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_text(MINIMAL.replace("orders", name))
+    app(["streams", "check", str(tmp_path / "b.yaml")], standalone_mode=False)
+    assert "warning" not in capsys.readouterr().err
+    monkeypatch.setenv("AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT", "0.1")
+    app(["streams", "check", str(tmp_path / "b.yaml")], standalone_mode=False)
+    said = capsys.readouterr().err
+    assert f"warning: {tmp_path}: The DAGs of 2 stream files in one DAG file would take about 0.1 of the 0.1 s" in said
+    assert "build_dags(..., shard=(1, 2))" in said
+    assert warning(300, 300 * OF_A_STREAM, Limits()) is None
+    assert warning(400, 400 * OF_A_STREAM, Limits()) is not None
 
 
 def test_streams_of_a_folder_with_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

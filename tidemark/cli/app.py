@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -40,6 +40,7 @@ from tidemark.runs import lanes
 from tidemark.runs.discovery import known_now
 from tidemark.sinks.kinds import kind_of
 from tidemark.streams.loading import StreamFile, load, stream_files
+from tidemark.streams.parsing_limits import OF_A_STREAM, Limits, warning
 from tidemark.streams.places import problems_among
 from tidemark.views.overview import overview, transactions_shown
 from tidemark.views.status import Word
@@ -77,7 +78,8 @@ def check(
 ) -> None:
     """Check stream files, and say what is wrong with each. Packages that their sinks need have to be installed.
 
-    Also whether two streams of a folder have one name, or write to one table or folder.
+    Also whether two streams of a folder have one name, or write to one table or folder, and whether a folder has so many
+    that Airflow may drop their DAGs.
 
     Example: tidemark streams check dags/streams/orders.yaml
     """
@@ -103,8 +105,19 @@ def check(
         if not {path, other}.isdisjoint(paths):
             meeting.add(path)
             error(f"{path}: {said}")
+    for said in _many_of_a_folder(paths):
+        error(f"warning: {said}")
     if bad or meeting:
         raise WrongUse(f"{bad + len(meeting)} stream files cannot be used as they are")
+
+
+def _many_of_a_folder(paths: Iterable[Path]) -> Iterator[str]:
+    """The folders of some stream files with so many that Airflow may drop their DAGs, if one DAG file builds them all."""
+    for folder in dict.fromkeys(one.parent for one in paths):
+        number, where = len(stream_files(folder)), f"{folder}: "
+        about = "in one DAG file would take about"
+        if said := warning(number, number * OF_A_STREAM, Limits.of_environment(), where=where, about=about):
+            yield said
 
 
 def _beside(paths: Sequence[Path]) -> Iterator[StreamFile]:

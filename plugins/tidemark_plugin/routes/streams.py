@@ -25,10 +25,13 @@ def routes(viewing: Viewing) -> APIRouter:
 
     @router.get("/api/streams", responses=serving.answers(Streams), response_model=None)
     async def list_streams(user: User, topic: Topic = None) -> dict[str, Any]:
-        """The names of the streams that you may see, and what is wrong with files that are no stream files."""
+        """The names of the streams that you may see, and what is wrong with files that are no stream files.
+
+        Also which DAG files come near Airflow's limits.
+        """
         found, problems = await viewing.visible(user)
         reading = found if topic is None else await viewing.reading(topic, found, user)
-        return {"streams": sorted(reading), "problems": problems}
+        return {"streams": sorted(reading), "problems": [*problems, *await viewing.near_limits(user, found)]}
 
     @router.get("/api/streams/{name}/line", responses=serving.answers(Line))
     async def line(name: str, user: User) -> Response:
