@@ -99,6 +99,13 @@ class NotApproved(WrongUse):
     """
 
 
+class RecordsGone(WrongUse):
+    """Raised when there is no file or table of the name in `records_file`. A run that has begun goes on without it.
+
+    To do: put the file there, or name another one.
+    """
+
+
 class TopicUnknown(WrongUse):
     """Raised when a topic that was never read does not exist, or no topic matches the pattern. Contrast
     `TopicGone`.

@@ -181,7 +181,7 @@ def _looked_up(
         asked = asked_of(context, request)
         opened = open_here(file)
         sinks = into_sinks.named(opened, asked.sinks) or ()
-        fields = fields_of(opened, asked)
+        fields = fields_of(opened, asked, lanes.begun(opened, request.kind, run_name(context)))
         before = selected_before(opened, request.kind, run_name(context), fields)
         done_before = lanes.said_if_done(opened, request.kind, run_name(context))
         selected = select(opened, asked) if before is None else before

@@ -146,7 +146,7 @@ def _found(context: Any, file: str) -> dict[str, Any]:
     with airflow_errors(), refusal_shown(context):
         asked = asked_of(context, EraseRequest)
         opened = open_here(file)
-        fields = fields_of(opened, asked)
+        fields = fields_of(opened, asked, lanes.begun(opened, LaneKind.ERASE, run_name(context)))
         chosen, how = erasing.requested(opened, run_name(context), asked, fields)
         done_before = lanes.said_if_done(opened, LaneKind.ERASE, run_name(context))
         if done_before:

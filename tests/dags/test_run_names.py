@@ -5,6 +5,7 @@ The tasks of the DAGs are called here one after the other, on a stream in memory
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from tidemark.ledger.erased import erased
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import auditing, erasing, lanes
+from tidemark.runs.record_files import FOLDER
 from tidemark.streams.model import Stream
 from tidemark_dags import audit, connections, steps
 from tidemark_dags.backfill import backfill_dag
@@ -121,6 +123,28 @@ def test_an_erasure_that_has_begun_goes_on_with_what_it_has_claimed(
     again = DagRun(dag, "request", records="orders/0@5")
     again.call("check")
     assert again.xcoms["check", "found"]["ranges"] == ["orders/0 [5, 6)"]
+    again.call("erase")
+    assert again.call("publish")["erased"] == 1
+    assert gone(made) == offsets((0, 5, 6))
+
+
+@pytest.mark.covers("N45")
+def test_a_cleared_run_goes_on_when_the_file_of_its_records_is_gone(
+    made: StreamInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(os.environ, FOLDER, str(made.folder))
+    file = made.folder / "named.csv"
+    file.write_text("topic,partition,offset\norders,0,5\n")
+    dag = erase_dag(made.folder / "orders.yaml", made.opened.stream)
+    first = DagRun(dag, "request", records_file="named.csv")
+    first.call("check")
+    with monkeypatch.context() as dying:
+        dying.setattr(erasing, "erase_without_spark", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            first.call("erase")
+    file.unlink()
+    again = DagRun(dag, "request", records_file="named.csv")
+    again.call("check")
     again.call("erase")
     assert again.call("publish")["erased"] == 1
     assert gone(made) == offsets((0, 5, 6))

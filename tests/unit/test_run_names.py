@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.cli import erasing as erase_command
 from tidemark.cli import finding, selected
-from tidemark.errors import AnotherRequest, LaneClosed, OffsetsOutOfRange, WrongUse
+from tidemark.errors import AnotherRequest, LaneClosed, OffsetsOutOfRange, RecordsGone, WrongUse
+from tidemark.ledger.book import head_key
+from tidemark.ledger.codec import encode
 from tidemark.ledger.erased import erased
 from tidemark.ledger.records import INGEST, LaneKind
+from tidemark.ledger.register import change
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing, lanes, steering
 from tidemark.runs.record_files import FOLDER
@@ -153,6 +157,58 @@ def test_a_file_of_records_that_was_written_anew_is_another_request(
         with pytest.raises(AnotherRequest, match=r"records_file was to_erase\.csv with the records [0-9a-f]{64}"):
             command(records_file="to_erase.csv", reason=REASON)
     assert gone(made) == offsets((0, 5, 6))
+
+
+@pytest.mark.covers("N45")
+def test_a_run_goes_on_when_the_file_of_its_records_is_gone(
+    made: StreamInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has claimed the records, and the ledger has the request. A run that begins needs the file."""
+    monkeypatch.setitem(os.environ, FOLDER, str(made.folder))
+    file = made.folder / "named.csv"
+    for command, offset in ((erase, 5), (replay, 6)):
+        file.write_text(f"topic,partition,offset\norders,0,{offset}\n")
+        command(records_file="named.csv", reason=REASON)
+        file.unlink()
+        # An erasure is done by now, a replay is not.
+        command(records_file="named.csv", reason=REASON)
+        with pytest.raises(AnotherRequest, match="reason was bug 17, and is bug 18"):
+            command(records_file="named.csv", reason="bug 18")
+        with pytest.raises(RecordsGone, match=r"records_file other\.csv: there is no such file"):
+            command(records_file="other.csv", reason=REASON)
+    with pytest.raises(RecordsGone, match=r"records_file named\.csv: there is no such file"):
+        selected.replay("orders", run_name="new", records_file="named.csv", reason=REASON)
+    assert gone(made) == offsets((0, 5, 6))
+    assert selected_before(made.opened, LaneKind.REPLAY, "r").ranges == offsets((0, 6, 7))  # type: ignore[union-attr]
+
+
+@pytest.mark.covers("N45")
+def test_a_lane_that_another_version_has_opened_says_how_to_go_on(
+    made: StreamInMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not say what it was asked for."""
+    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 6)), REASON)
+    without_asked(made, lane)
+    said = r"another version of Tidemark has opened its lane, or the ledger was rebuilt.*\(--run r\); in Airflow, clear"
+    with pytest.raises(AnotherRequest, match=said):
+        replay(**ASKED)
+    started: list[str] = []
+    monkeypatch.setattr(selected, "process", lambda _, __, lane, *___, **____: started.append(lane))
+    replay()
+    assert started == [lane]
+
+
+def without_asked(made: StreamInMemory, lane: str) -> None:
+    """As a version that did not know of `asked` has left a lane."""
+    change(
+        made.opened.book,
+        lambda register: structs.replace(
+            register, lanes={**register.lanes, lane: structs.replace(register.lanes[lane], asked=None)}
+        ),
+    )
+    found = made.opened.book.head(lane)
+    assert found is not None
+    made.store.values[head_key(lane)] = encode(structs.replace(found.head, asked=None))
 
 
 @pytest.mark.covers("N45")

@@ -72,7 +72,7 @@ def erase(
     }
     if dry_run or not begun or EraseRequest.asks(values):
         asked = checked(EraseRequest, values, {})
-        fields = fields_of(opened, asked)
+        fields = fields_of(opened, asked, lanes.begun(opened, LaneKind.ERASE, name))
         if dry_run:
             begun = _begun_so(opened, name, fields)
         reading = Reading()

@@ -216,13 +216,14 @@ def _selected(
 ) -> None:
     """`written` has the fields that this command has filled in by what was written as other options."""
     kind, name = request.kind, run_name or new_run()
-    begun = lanes.begun(opened, kind, name) is not None
+    before = lanes.begun(opened, kind, name)
+    begun = before is not None
     chosen = Selected(RangeSet())
     # An earlier try of the run has compared before it opened the lane.
     changes = find_comparison(opened, name) if begun and values.get("compare") else None
     if values["dry_run"] or not begun or request.asks(values):
         asked = _checked(request, values, name if begun else "")
-        fields = {**fields_of(opened, asked), **(written or {})}
+        fields = {**fields_of(opened, asked, before), **(written or {})}
         sinks = into_sinks.named(opened, asked.sinks)
         if asked.dry_run:
             chosen, changes = _dry(opened, asked, name, fields, sinks, changes, verbose=verbose)

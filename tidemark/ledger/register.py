@@ -513,8 +513,10 @@ def check_asked(stream: str, run: str, before: Asked | None, now: Mapping[str, s
     """Raises AnotherRequest when a run's name was used for another request, which `before` has."""
     if before is None:
         raise AnotherRequest(
-            f"run {run} of {stream} has begun before, and the ledger does not say what it has asked for: it was made anew. "
-            "Nothing was changed. Ask again under another name of the run"
+            f"run {run} of {stream} has begun before, and the ledger does not say what it has asked for: another version of "
+            "Tidemark has opened its lane, or the ledger was rebuilt. Nothing was changed. To go on with what the run has "
+            f"claimed, name it on the command line and nothing else (--run {run}); in Airflow, clear only the tasks after "
+            "`check`. Otherwise ask again under another name of the run"
         )
     if before.fields == now:
         return

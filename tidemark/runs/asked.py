@@ -5,21 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import sha256
 
+from tidemark.errors import RecordsGone
+from tidemark.ledger.records import Asked
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.record_tables import named_records
 from tidemark.runs.requests import BackfillRequest, EraseRequest, ReplayRequest
 
 
-def fields_of(opened: OpenStream, request: BackfillRequest | ReplayRequest | EraseRequest) -> dict[str, str]:
+def fields_of(
+    opened: OpenStream, request: BackfillRequest | ReplayRequest | EraseRequest, before: Asked | None
+) -> dict[str, str]:
     """What a request asks for, by field, with a digest of the records that its file has now: a file may be written anew.
 
-    Raises WrongUse naming the file and the line, Unreachable.
+    `before`: what the run has asked for when it began, None for one that begins. It goes on with the records that it has
+    claimed, also where their file is gone. Raises WrongUse naming the file and the line, Unreachable.
     """
     fields = request.fields()
     if request.records_file:
-        found = named_records(opened, request.records_file)
-        fields["records_file"] = f"{request.records_file} with the records {_digest(found.ranges())}"
+        begins = f"{request.records_file} with the records "
+        claimed = before.fields.get("records_file", "") if before is not None else ""
+        try:
+            fields["records_file"] = begins + _digest(named_records(opened, request.records_file).ranges())
+        except RecordsGone:
+            if not claimed.startswith(begins):
+                raise
+            fields["records_file"] = claimed
     return fields
 
 

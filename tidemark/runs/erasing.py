@@ -162,7 +162,8 @@ def requested(
     before = begun(opened, run, fields)
     if before is not None and not lanes.is_done(opened, lanes.lane_name(LaneKind.ERASE, run)):
         return before, ""
-    offsets, how = wanted(opened, asked, reading)
+    # Of a request without a key, all that it means was claimed, and is erased: the file of its records may be gone.
+    offsets, how = (before.offsets, "") if before is not None and not asked.key else wanted(opened, asked, reading)
     chosen = choose(opened, offsets)
     if before is not None and chosen.offsets:
         raise AnotherRequest(

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tidemark.errors import WrongUse
+from tidemark.errors import RecordsGone, WrongUse
 from tidemark.offsets.coordinates import each_once, said_twice
 from tidemark.offsets.parquet_folders import files_in
 from tidemark.offsets.ranges import MAX_OFFSET, Interval, RangeSet, TopicPartition
@@ -55,7 +55,7 @@ def records_in(name: str) -> RangeSet:
     """
     folder = os.environ.get(FOLDER, "")
     if not folder:
-        raise WrongUse(
+        raise RecordsGone(
             f"records_file {name}: no folder is set for such files. Set {FOLDER} where Tidemark runs, and put the file there"
         )
     if "://" not in folder or folder.startswith(_LOCAL):
@@ -130,8 +130,8 @@ def _outside(name: str) -> WrongUse:
     return WrongUse(f"records_file {name}: expected a file below the folder of {FOLDER}")
 
 
-def _missing(name: str) -> WrongUse:
-    return WrongUse(f"records_file {name}: there is no such file below the folder of {FOLDER}")
+def _missing(name: str) -> RecordsGone:
+    return RecordsGone(f"records_file {name}: there is no such file below the folder of {FOLDER}")
 
 
 def _rows(path: Path) -> Rows:

@@ -11,7 +11,7 @@ from typing import Any
 from tidemark.clients.connections import hbase_endpoint
 from tidemark.clients.hbase.gateway import Gateway, TableMissing
 from tidemark.clients.hbase.tables import check_families
-from tidemark.errors import WrongUse
+from tidemark.errors import RecordsGone, WrongUse
 from tidemark.offsets.coordinates import Named
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.record_files import Rows, records_in, records_of
@@ -35,7 +35,7 @@ def named_records(opened: OpenStream, name: str) -> Named:
     try:
         return Named(records_of(name, _rows(gateway, table), [f", column {one}" for one in table.columns]))
     except TableMissing:
-        raise WrongUse(f"records_file {name}: HBase has no such table at the connection {table.hbase}") from None
+        raise RecordsGone(f"records_file {name}: HBase has no such table at the connection {table.hbase}") from None
     finally:
         gateway.close()
 
