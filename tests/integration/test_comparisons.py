@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from tidemark.audit.comparison import MORE_IN_TOPICS, MOST_EXAMPLES, NOT_IN_TOPICS, PlaceComparison
+from tidemark.ledger.book import NOTHING_SEEN
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import Outcome
 from tidemark_spark.audit.replays import Comparing
@@ -63,6 +64,7 @@ def comparing(
         spark.createDataFrame(messages, f"{PLACE}, {kinds}"),
         spark.createDataFrame(letters, f"{PLACE}, {fields}, field_2 binary"),
         RangeSet([OffsetRange(AT, 0, len(found))]),
+        NOTHING_SEEN,
     )
     before_rows = spark.createDataFrame([*rows, outside], f"{PLACE}, {fields}, {OTHERS} array<string>")
     return against.rows_of("sink", before_rows, **given), against.dead_letters()

@@ -11,18 +11,22 @@ from typing import Any
 import pytest
 
 from tests.support.memory import MemoryStore
-from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
+from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
 from tidemark.errors import ClaimOverlap, Conflict, OffsetsErased, StaleLedger, WrongUse
+from tidemark.ledger import places
+from tidemark.ledger.book import Book
 from tidemark.ledger.erased import erased
-from tidemark.ledger.records import INGEST, LaneKind
+from tidemark.ledger.records import INGEST, LaneKind, SinkReceipt
 from tidemark.ledger.store import Key
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.reading import Reading
-from tidemark.runs import erasing, keys, lanes, resolved
+from tidemark.runs import erasing, keys, lanes, resolved, steering
 from tidemark.runs.approval import People
 from tidemark.runs.auditing import coverage_reports, read_ledger
 from tidemark.runs.requests import BackfillRequest, ReplayRequest
 from tidemark.runs.selecting import select
+from tidemark.views.event_time import progress
+from tidemark.views.events import events
 from tidemark.views.planned import planned
 
 SUMS = "  - {type: hbase_aggregates, name: sums, table: sums, key: id, values: {n: count}, block_offsets: 10}\n"
@@ -226,3 +230,35 @@ def test_a_plan_is_stale_where_a_sink_that_it_writes_has_other_results(
         assert replaced[0]["window"] == f"{lane}/1"
     else:
         assert select(made.opened, request).ranges == offsets((0, 5, 8))
+
+
+def test_events_are_of_one_moment(tmp_path: Path) -> None:
+    """A lane is cancelled and the place of its rows forgotten, before the first read, the second, and so on."""
+
+    def what(made: StreamInMemory) -> None:
+        lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 0, 5)), "bug 17")
+        steering.cancel(made.opened, lane, "the wrong one")
+        rows = SinkReceipt(name="rows", type="hbase", place={"connection": "old", "table": "orders"})
+        places.forget(made.opened.book, rows, "switched off", "ann")
+
+    reads: list[int] = []
+    for made, happened in moments(tmp_path, TEXT, what):
+        found = {one.what for one in events(made.opened.book)}
+        # What the register said first is older than what the heads said.
+        assert found in ({"closed early", "place forgotten"}, {"closed early"}, set())
+        reads.append(len(happened))
+    # The register, the heads, the history: each is read once.
+    assert sum(reads) == 3
+
+
+def test_how_far_a_stream_is_is_judged_by_one_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before its last look at the ledger, a run of the ingest commits what it has accepted."""
+    made = StreamInMemory(tmp_path, kafka=LookedAt(), text=TEXT)
+    made.ends((0, 10))
+    made.ingest()
+    views: list[str] = []
+    for name in ("view", "committed"):
+        before = getattr(Book, name)
+        monkeypatch.setattr(Book, name, lambda *args, name=name, before=before: (views.append(name), before(*args))[1])
+    progress(made.opened)
+    assert views == ["view"]

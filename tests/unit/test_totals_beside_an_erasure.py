@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.streams_in_memory import offsets
+from tests.support.streams_in_memory import at, offsets
 from tests.support.sums_in_memory import Sums
 from tidemark.sinks.aggregates.computed import Aggregate
 from tidemark.sinks.aggregates.plain import PlainAggregates
-from tidemark.sinks.aggregates.rows import row_key
+from tidemark.sinks.aggregates.rows import block_qualifier, row_key
 from tidemark.sinks.aggregates.table import SteadyRows
 from tidemark.sinks.first_reads import Block
 
@@ -78,3 +78,16 @@ def test_a_commit_alone_changes_nothing(sums: Sums) -> None:
     sums.work(sums.replay(offsets((0, 0, 10)), "again"), "again")
     assert told(reader.totals(N)) == {HOST: 10, b"host-2": 10}
     assert not reader.erased_since()
+
+
+def test_rows_are_as_of_the_view_that_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An audit expects what its view says. A replay that commits meanwhile has written newer contributions over these."""
+    sums = Sums(tmp_path, monkeypatch, 10)
+    sums.ingest(20)
+    book = sums.stream.opened.book
+    view = book.view()
+    first = {one.generation for one in view.windows}
+    sums.work(sums.replay(offsets((0, 0, 20)), "again"), "again")
+    column = block_qualifier(at(0), 10)
+    assert SteadyRows.of(book, sums.table, view).as_of.counts(column) in first
+    assert SteadyRows.of(book, sums.table).as_of.counts(column) not in first

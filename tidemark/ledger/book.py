@@ -428,13 +428,13 @@ class Book:
             )
         return decode(stored, Blocks, self._name(key))
 
-    def view(self, sink: str | None = None) -> View:
+    def view(self, sink: str | None = None, *, closed: bool = False) -> View:
         """The committed windows and the authority for a sink now; without a sink, for dead letters and the offsets.
 
-        `changed_since` tells whether a view is still current.
+        `closed`: with the heads of closed lanes too. `changed_since` tells whether a view is still current.
         """
         register = self.register()
-        heads = self._open_heads(register)
+        heads = self.heads() if closed else self._open_heads(register)
         windows = self._committed(heads)
         return View(
             windows,

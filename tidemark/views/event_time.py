@@ -159,8 +159,8 @@ def progress(opened: OpenStream) -> Progress:
         at: Log(log.start, log.end, high.get((at.topic, at.partition), log.end)) for at, log in known.to_read().items()
     }
     # The ledger last: what was committed meanwhile counts.
-    found, windows = opened.book.register(), opened.book.committed()
-    return Progress(opened, now, known, _partitions(known, logs, found[1] if found else None, windows, topics))
+    view = opened.book.view()
+    return Progress(opened, now, known, _partitions(known, logs, view.register, view.windows, topics))
 
 
 def _partitions(

@@ -22,7 +22,8 @@ class Event:
 
 def events(book: Book) -> list[Event]:
     """The events of a stream, in the order of their times. Reads the whole history."""
-    windows = book.committed()
+    view = book.view(closed=True)
+    windows, register = view.windows, view.register
     found = [
         Event(
             record.committed_at,
@@ -35,18 +36,17 @@ def events(book: Book) -> list[Event]:
         for gap in record.window.gaps
     ]
     found += _added(record.record for record in windows if record.record.kind == LaneKind.INGEST)
-    register = book.register()
-    for topic, incarnations in register[1].topics.items() if register else ():
+    for topic, incarnations in register.topics.items() if register else ():
         for one in incarnations:
             found += [_accepted(topic, one.incarnation, event) for event in (one.begun, one.left) if event]
-    if register and (clock := register[1].clock) is not None:
+    if register and (clock := register.clock) is not None:
         found.append(Event(clock.at, "clock accepted", f"from generation {clock.generation}", clock.reason, None))
-    for gone in register[1].forgotten if register else ():
+    for gone in register.forgotten if register else ():
         found.append(Event(gone.at, "place forgotten", " ".join(gone.place.words), f"{gone.reason} ({gone.by})", None))
-    for lane, stored in book.heads().items():
-        if (early := stored.head.closed_early) is not None:
+    for lane, head in view.heads.items():
+        if (early := head.closed_early) is not None:
             found.append(Event(None, "closed early", f"lane {lane}", early, None))
-        given_up = stored.head.abandoned
+        given_up = head.abandoned
         if given_up is not None:
             times = f"{given_up.count} times, the last reason" if given_up.count > 1 else "once"
             found.append(Event(None, "abandoned", f"lane {lane}, {times}", given_up.reason, None))

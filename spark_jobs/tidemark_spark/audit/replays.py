@@ -26,6 +26,7 @@ from tidemark.audit.comparison import (
     Example,
     PlaceComparison,
 )
+from tidemark.ledger.book import View
 from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.offsets.tallies import Outcome
@@ -63,6 +64,8 @@ class Comparing:
     messages: DataFrame
     letters: DataFrame
     offsets: RangeSet
+    # The ledger as the comparison has read it.
+    view: View
 
     @property
     def to_scan(self) -> RangeSet:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.audit.comparison import MOST_REASONS, DeadLetterReason, PlaceComparison, ReplayComparison, merged
 from tidemark.errors import EXIT_DONE, WrongUse
+from tidemark.ledger.book import View
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import check_read
@@ -81,7 +82,7 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     with Steps(spark, opened, "comparison", run) as steps:
         for piece in in_pieces(offsets, size, whole_windows.whole(opened, view, sinks)):
             steps.begin(f"reading {piece.count()} of {offsets.count()} offsets", piece)
-            parts.append(_of_piece(spark, opened, run, selection, piece, incarnations, sinks, steps))
+            parts.append(_of_piece(spark, opened, run, selection, piece, view, incarnations, sinks, steps))
     comparing.check_unchanged(view, opened.book.view(), offsets)
     found = merged(parts, outcomes.field_names(opened.stream))
     comparing.store_comparison(opened, found)
@@ -94,6 +95,7 @@ def _of_piece(
     run: str,
     selection: str,
     offsets: RangeSet,
+    view: View,
     incarnations: dict[str, int],
     sinks: Sinks,
     steps: Steps,
@@ -112,7 +114,7 @@ def _of_piece(
             within=fewest_scans(offsets, offsets.hull()),
         )
         letters = only(letters.where(COUNTS), offsets).persist()
-        against = Comparing(spark, opened, rows.frame, letters, offsets)
+        against = Comparing(spark, opened, rows.frame, letters, offsets, view)
         places = tuple(_places(against, steps, sinks))
         reasons = outcomes.frequent_reasons(rows.frame, _REASONS_OF_A_PIECE)
         letters.unpersist()

@@ -370,8 +370,7 @@ class AsOf:
     erasures: int
 
     @classmethod
-    def now(cls, book: Book, table: str, block: Block) -> AsOf:
-        view = book.view()
+    def of(cls, view: View, table: str, block: Block) -> AsOf:
         erasures = sum(1 for one in view.windows if one.erased)
         # Spark's workers get this: the view only has to tell whether it is current.
         return cls(replace(view, windows=[]), counting(view.windows, table, block), erasures)
@@ -391,9 +390,10 @@ class SteadyRows:
     as_of: AsOf
 
     @classmethod
-    def of(cls, book: Book, table: AggregateTable) -> SteadyRows:
+    def of(cls, book: Book, table: AggregateTable, view: View | None = None) -> SteadyRows:
+        """As of a `view` of the ledger, or as of now: what counted then is there until it is erased."""
         block = table.block()
-        return cls(book, table, block, AsOf.now(book, table.table, block))
+        return cls(book, table, block, AsOf.of(view or book.view(), table.table, block))
 
     def rows(self, salts: Iterable[int] = range(SALTS), at_a_time: int = _AT_A_TIME) -> Iterator[KeyRow]:
         known = self.as_of
@@ -416,7 +416,7 @@ class SteadyRows:
     def _now(self, known: AsOf) -> AsOf:
         if not self.book.changed_since(known.view):
             return known
-        return AsOf.now(self.book, self.table.table, self.block)
+        return AsOf.of(self.book.view(), self.table.table, self.block)
 
     def totals(
         self, aggregates: Sequence[Aggregate], salts: Iterable[int] = range(SALTS), at_a_time: int = _AT_A_TIME

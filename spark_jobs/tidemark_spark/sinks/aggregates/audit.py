@@ -59,12 +59,13 @@ def audit_contributions(audit: Audit, sink: HBaseAggregatesSink, in_kafka: Range
     keys = [key_name(number) for number, _ in enumerate(sink.key)]
     table = aggregate_table(opened.connections, sink.hbase, sink.table)
     block = table.block(sink.whole_blocks)
-    first = FirstWindows(opened.book.committed() if audit.view is None else audit.view.windows)
+    view = audit.view or opened.book.view()
+    first = FirstWindows(view.windows)
     whole = first.intact(in_kafka, block)
     units = _units(whole, block)
     looked_at = _units(first if audit.some is None else first.intact(audit.some, block), block)
 
-    steady = SteadyRows.of(opened.book, table)
+    steady = SteadyRows.of(opened.book, table, view)
     found = all_contributions(spark, steady, units, looked_at, len(keys), aggregates).persist()
     debris = found.agg(F.coalesce(F.sum(DEBRIS), F.lit(0))).collect()[0][0]
     there = found.where(F.col(QUALIFIER).isNotNull())
@@ -130,13 +131,13 @@ def compare_contributions(comparing: Comparing, sink: HBaseAggregatesSink) -> Pl
     table = aggregate_table(opened.connections, sink.hbase, sink.table)
     block = sink.whole_blocks
     table.check(Layout(sink.key, aggregates, block))
-    read = FirstWindows(opened.book.committed()).intact(comparing.offsets, block)
+    read = FirstWindows(comparing.view.windows).intact(comparing.offsets, block)
     units = _units(read, block)
     keys = [key_name(number) for number, _ in enumerate(sink.key)]
 
     stored = outcomes.stored(comparing.messages)
     made = units.named(comparing.spark, _made(sink, aggregates, stored, read, block))
-    steady = SteadyRows.of(opened.book, table)
+    steady = SteadyRows.of(opened.book, table, comparing.view)
     found = all_contributions(comparing.spark, steady, units, units, len(keys), aggregates)
     both = _joined(made, found.where(F.col(QUALIFIER).isNotNull()), keys)
     changed = (F.when(~same, F.lit(one.name)) for one, same in zip(aggregates, _same_values(aggregates), strict=True))

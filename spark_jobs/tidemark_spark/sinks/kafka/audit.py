@@ -40,7 +40,7 @@ def audit_messages(audit: Audit, sink: KafkaSink) -> Audited:
     digest = content_digest(_CONTENT)
 
     # As the readers do, the audit takes the ledger first, then the logs.
-    view = opened.book.view(sink.name)
+    view = (audit.view or opened.book.view()).of(sink.name)
     logs = topics_now(cluster, topics)
     cut = {
         (topic, number): (one.start, one.end)
@@ -83,7 +83,7 @@ def compare_messages(comparing: Comparing, sink: KafkaSink) -> PlaceComparison:
     """Compare the messages that count with those that a replay would write. Reads the whole topics, as the audit does."""
     opened = comparing.opened
     cluster = kafka_endpoint(opened.connections(sink.kafka))
-    view = opened.book.view(sink.name)
+    view = comparing.view.of(sink.name)
     messages = all_messages(comparing.spark, opened.book.stream, cluster, topics_now(cluster, sink.targets()))
     found = with_counts(messages, view.authority).where(COUNTS)
     parts = (F.col(name).cast("binary").alias(f"field_{number}") for number, name in enumerate(_CONTENT))
