@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.simulation.hbase import Cluster, Connection2
-from tidemark.clients.connections import HBaseEndpoint
-from tidemark.clients.hbase.thrift2 import Gateway2
+from tests.simulation.hbase import Cluster
+from tests.support.latest_in_memory import Counting, InMemory
+from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.errors import ProcessingFailed, TooLarge
+from tidemark.ledger.lookup import look_up
+from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.keyed_rows import encode_cell, fields_of, mark_of, salt_range
 from tidemark.sinks.hbase.packed import pack, unpack
 from tidemark.sinks.hbase.rows import Mark, Place, split_keys
+from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.latest.rows import Version, place_of, qualifier, row_key, spans, topic_of
 from tidemark.sinks.latest.table import LatestTable
+from tidemark.views import where
 
 VERSIONS = st.builds(Version, st.integers(1, 126), st.integers(0, 2**42 - 1), st.integers(0, 2**14 - 1))
 
@@ -121,35 +123,6 @@ def test_the_versions_of_some_offsets_are_in_their_spans(
         assert within(version) == near
 
 
-class Counting(Connection2):
-    """Counts the rows that scans and reads are given, and the calls."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
-        self.calls, self.rows = 0, 0
-
-    def get(self, table: bytes, get: Any) -> Any:
-        self.calls += 1
-        self.rows += 1
-        return super().get(table, get)
-
-    def getScannerResults(self, table: bytes, scan: Any, number: int) -> list[Any]:  # noqa: N802
-        found = super().getScannerResults(table, scan, number)
-        self.calls += 1
-        self.rows += len(found)
-        return found
-
-
-class InMemory(Gateway2):
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(HBaseEndpoint("host", 1))
-        self.counted = Counting(cluster)
-
-    @contextmanager
-    def _connection(self) -> Iterator[Any]:
-        yield self.counted
-
-
 def filled(messages: int, epochs: int = 1) -> tuple[Cluster, LatestTable, Counting]:
     """A table of messages of one partition, a key for every two of them. The upper halves are in the later epochs."""
     cluster = Cluster()
@@ -199,3 +172,38 @@ def test_an_erasure_finds_every_epoch_and_every_version() -> None:
         assert table.erase(wanted, 100, epochs=known) == 10 + 249
         # What the erasure itself has written stays.
         assert left_of(cluster) == ({*range(300)} - {*range(150, 160)}) | {151}
+
+
+LATEST = "  - {type: hbase_latest, name: newest, table: newest, key: [id]}\n"
+
+
+@pytest.mark.covers("Q27")
+def test_the_newest_value_of_a_key_is_none_that_another_stream_has_erased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages 1 and 3 have the same key. Looked at is message 1, and 3 is erased in another stream."""
+    made = StreamInMemory(tmp_path, text=TEXT.replace("dead_letters:", f"{LATEST}dead_letters:"))
+    made.ends((0, 5))
+    made.ingest()
+    (window,) = made.opened.book.committed()
+    table = LatestTable(InMemory(Cluster()), "newest")
+    monkeypatch.setattr("tidemark.sinks.latest.table.latest_table", lambda *_: table)
+    mark = Mark(window.generation, 0, "ingest", 1, False)
+    for offset in (1, 3):
+        cell = encode_cell(mark, [("id", b"ann"), ("value", b"of %d" % offset)])
+        table.write([(row_key("orders", [b"ann"]), qualifier(at(0), 0), Version(1, offset, 0).encode(), cell)])
+    row = StoredRow(Place(at(0), 1, 0), mark, {"id": b"ann"})
+    found = look_up(made.opened.book, Coordinate(at(0), 1))
+
+    def newest() -> bytes:
+        under_keys, problems = where._under_keys(made.opened, found, {"hbase": [row]})
+        assert problems == {}
+        ((_, _, under),) = under_keys
+        return under.fields["value"]
+
+    assert newest() == b"of 3"
+    other = StreamInMemory(tmp_path, kafka=made.kafka, name="copies")
+    other.ingest()
+    made.store.beside = {"orders": made.store, "copies": other.store}
+    other.erase(offsets((0, 3, 4)))
+    assert newest() == b"of 1"

@@ -23,7 +23,7 @@ from tidemark.ledger.register import change_topics
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import parse_coordinates
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs.redriving import DeadLetters
+from tidemark.runs.redriving import DeadLetters, redrive
 from tidemark.runs.selecting import between_offsets
 from tidemark.sinks.reading import LookedUp, hbase_rows
 from tidemark.streams.loading import load
@@ -181,7 +181,9 @@ def test_what_another_stream_of_the_ledger_has_erased_is_shown_by_none(
     table = world.results if what == Fate.STORED else world.dead
     book = for_readers(world.opened.book)
     sink = "hbase" if what == Fate.STORED else None
-    assert [row.place.offset for row in hbase_rows(book, table, sink)] == [0, 1, 4, 5]  # type: ignore[arg-type]
+    for ledger in (book, world.opened.book):
+        rows = hbase_rows(ledger, table, sink)  # type: ignore[arg-type]
+        assert [row.place.offset for row in rows] == [0, 1, 4, 5]
     assert [LookedUp(book, "hbase").of(at(0), offset) is None for offset in range(6)] == [0, 0, 1, 1, 0, 0]
     assert world.opened.book.authority().covered() == offsets((0, 0, 6))
     if what == Fate.DEAD_LETTER:
@@ -189,6 +191,9 @@ def test_what_another_stream_of_the_ledger_has_erased_is_shown_by_none(
         assert dead_letters(world.opened, DeadLetters())["counted"] == 4
         rows = results_command.rows_of(world.opened, world.opened.stream.dead_letters, 9)
         assert [row["coordinate"] for row in rows] == [f"orders/0@{offset}" for offset in (0, 1, 4, 5)]
+        # An error that names the reasons may quote a message.
+        with pytest.raises(WrongUse, match=r"reasons are: 'bad 0' \(2\), 'bad 1' \(2\)$"):
+            redrive(world.opened, DeadLetters(reason="another"))
 
 
 class _OneWorld(dict[int, KnownStream]):

@@ -99,8 +99,10 @@ def _pass_over(other: Book, problem: Exception) -> None:
 def for_readers(book: Book) -> Book:
     """The ledger as readers of results see it: what other streams have erased does not count here either.
 
-    Only for reading: for planning and audits, what this stream has read stays covered.
+    Only for reading: for planning and audits, what this stream has read stays covered. One that is for readers is given back.
     """
+    if book.hidden:
+        return book
     register = book.register()
     if register is None:
         return book

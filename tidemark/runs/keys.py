@@ -11,7 +11,7 @@ from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet
 from tidemark.offsets.reading import Reading
 from tidemark.runs.discovery import held_now, known_now, topics_now, with_epoch_ends
 from tidemark.runs.open_stream import OpenStream
-from tidemark.sinks.reading import hbase_rows
+from tidemark.sinks.reading import pieces, rows_of_pieces
 
 _HEX = "hex:"
 
@@ -61,7 +61,8 @@ def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
     found = RangeSet(_in_kafka(opened, held, key, reading))
     letters = RangeSet(
         OffsetRange(row.place.partition, row.place.offset, row.place.offset + 1)
-        for row in hbase_rows(opened.book, opened.dead_letter_table(), None)
+        # Also those that another stream has erased: here they are still to be erased.
+        for row in rows_of_pieces(opened.book, opened.dead_letter_table(), view, pieces(view.authority.covered()))
         if row.fields.get("key") == key
     )
     # Of the same view: what the ingest reads meanwhile is not gone from Kafka.

@@ -1,4 +1,7 @@
-"""Reading results without Spark: only the rows that count, also while commits happen."""
+"""Reading results without Spark: only the rows that count, also while commits happen.
+
+For programs of users: what another stream of the ledger has erased does not count for `hbase_rows` and the readers of tables.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemark.ledger.book import Book, View
+from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.lookup import Found, look_up
 from tidemark.ledger.records import Record
 from tidemark.offsets.authority import Authority
@@ -44,6 +48,7 @@ def fewest_scans(wanted: RangeSet, hull: RangeSet) -> RangeSet:
 
 def hbase_rows(book: Book, table: ResultTable, sink: str | None) -> Iterator[StoredRow]:
     """Every row that counts in the table of a sink, or of the dead letters (None), by partition and offset."""
+    book = for_readers(book)
     view = book.view(sink)
     return rows_of_pieces(book, table, view, pieces(view.authority.covered()))
 
@@ -105,7 +110,7 @@ def parquet_tables(book: Book, sink: str) -> list[pa.Table]:
     # Arrow takes a third of a second to load, and other readers do not need it.
     from tidemark.sinks.parquet.files import tables_that_count
 
-    return steady(book, sink, lambda parts, authority: list(tables_that_count(parts, authority)))
+    return steady(for_readers(book), sink, lambda parts, authority: list(tables_that_count(parts, authority)))
 
 
 def parquet_rows(book: Book, sink: str, limit: int) -> list[dict[str, Any]]:
@@ -124,7 +129,7 @@ def delta_tables(book: Book, sink: str) -> list[pa.Table]:
     from tidemark.sinks.delta.table import parts_that_count
     from tidemark.sinks.parquet.files import tables_that_count
 
-    authority, parts = parts_that_count(book, sink)
+    authority, parts = parts_that_count(for_readers(book), sink)
     return list(tables_that_count(parts, authority))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tidemark.clients.kafka.slots import Found as InKafka
@@ -15,6 +15,7 @@ from tidemark.clients.kafka.slots import Message
 from tidemark.clients.kafka.topics import READ_UNCOMMITTED
 from tidemark.errors import TidemarkError, WrongUse
 from tidemark.ledger.book import Stored
+from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.erased import is_erased
 from tidemark.ledger.holes import Ingest
 from tidemark.ledger.incarnations import by_cuts
@@ -170,6 +171,9 @@ def _under_keys(
     kinds = {one.name: kind_of(one.type).without_spark() for one in opened.stream.sinks}
     known = next((rows[name] for name, kind in kinds.items() if kind.keeps_fields and rows.get(name)), [])
     under_keys, problems = [], {}
+    if known:
+        # The newest value of a key may be of another message, which another stream has erased.
+        opened = replace(opened, book=for_readers(opened.book))
     for sink in opened.stream.sinks:
         try:
             for row in known[:_MOST_KEYS]:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from tidemark.audit.comparison import MOST_REASONS, DeadLetterReason, PlaceComparison, ReplayComparison, merged
 from tidemark.errors import EXIT_DONE, WrongUse
 from tidemark.ledger.book import View
+from tidemark.ledger.elsewhere import for_readers
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.tallies import check_read
@@ -77,12 +78,14 @@ def compare(opened: OpenStream, run: str, selection: str, sinks: Sinks = None) -
     spark = stream_session(f"tidemark comparison of {opened.book.stream}", opened)
     check_rows(spark, opened.stream)
     incarnations = discovery.newest_incarnations(view.register)
+    # A reason may say what is in a message. What another stream has erased is read here, and not shown.
+    hidden = for_readers(opened.book).hidden
     parts = []
     size = max(most_records(opened.stream.limits.max_records, None), _AT_LEAST)
     with Steps(spark, opened, "comparison", run) as steps:
         for piece in in_pieces(offsets, size, whole_windows.whole(opened, view, sinks)):
             steps.begin(f"reading {piece.count()} of {offsets.count()} offsets", piece)
-            parts.append(_of_piece(spark, opened, run, selection, piece, view, incarnations, sinks, steps))
+            parts.append(_of_piece(spark, opened, run, selection, piece, view, hidden, incarnations, sinks, steps))
     comparing.check_unchanged(view, opened.book.view(), offsets)
     found = merged(parts, outcomes.field_names(opened.stream))
     comparing.store_comparison(opened, found)
@@ -96,6 +99,7 @@ def _of_piece(
     selection: str,
     offsets: RangeSet,
     view: View,
+    hidden: RangeSet,
     incarnations: dict[str, int],
     sinks: Sinks,
     steps: Steps,
@@ -116,7 +120,8 @@ def _of_piece(
         letters = only(letters.where(COUNTS), offsets).persist()
         against = Comparing(spark, opened, rows.frame, letters, offsets, view)
         places = tuple(_places(against, steps, sinks))
-        reasons = outcomes.frequent_reasons(rows.frame, _REASONS_OF_A_PIECE)
+        told = only(rows.frame, offsets - hidden) if hidden & offsets else rows.frame
+        reasons = outcomes.frequent_reasons(told, _REASONS_OF_A_PIECE)
         letters.unpersist()
     finally:
         rows.close()

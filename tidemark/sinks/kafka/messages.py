@@ -28,6 +28,7 @@ from tidemark.clients.kafka.consuming import consumer_of, reads_topic, records_o
 from tidemark.clients.kafka.endpoint import KafkaEndpoint
 from tidemark.errors import WrongUse
 from tidemark.ledger.book import Book
+from tidemark.ledger.elsewhere import for_readers
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import TopicPartition
 from tidemark.sinks.hbase.rows import Place
@@ -103,7 +104,7 @@ def kafka_messages(book: Book, cluster: KafkaEndpoint, topics: Sequence[str], si
     reader takes the ledger first, then the ends of the topics, and has to read nothing again. Raises WrongUse,
     Unreachable.
     """
-    authority = book.authority(sink)
+    authority = for_readers(book).authority(sink)
     return only_counting(_messages(cluster, topics), book.stream, authority)
 
 

@@ -1,0 +1,40 @@
+"""The second Thrift interface of an HBase in memory, for tables of newest values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.simulation.hbase import Cluster, Connection2
+from tidemark.clients.connections import HBaseEndpoint
+from tidemark.clients.hbase.thrift2 import Gateway2
+
+
+class Counting(Connection2):
+    """Counts the rows that scans and reads are given, and the calls."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.calls, self.rows = 0, 0
+
+    def get(self, table: bytes, get: Any) -> Any:
+        self.calls += 1
+        self.rows += 1
+        return super().get(table, get)
+
+    def getScannerResults(self, table: bytes, scan: Any, number: int) -> list[Any]:  # noqa: N802
+        found = super().getScannerResults(table, scan, number)
+        self.calls += 1
+        self.rows += len(found)
+        return found
+
+
+class InMemory(Gateway2):
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(HBaseEndpoint("host", 1))
+        self.counted = Counting(cluster)
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        yield self.counted
