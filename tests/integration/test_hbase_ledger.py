@@ -7,6 +7,7 @@ import secrets
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import happybase
 import pytest
@@ -77,6 +78,25 @@ def test_a_table_belongs_to_one_stream_and_one_ledger(make: Make) -> None:
     with pytest.raises(LedgerContradiction, match="with ledger ledger 1, its ledger now is ledger 2"):
         table.prepare("orders", "ledger 2")
     assert table.owner() == {"stream": "orders", "ledger": "ledger 1"}
+
+
+@pytest.mark.covers("N60")
+def test_a_table_of_offsets_that_was_dropped_is_made_again(gateway: Gateway) -> None:
+    """Offsets are shown after the commit, and no run goes on before that."""
+    name = f"shown_{secrets.token_hex(3)}"
+    # Writing to a table that is not there is tried again until the patience ends.
+    hasty = Gateway(gateway.endpoint, patience=1)
+    store = HBaseLedgerStore(hasty, f"ledger_{secrets.token_hex(3)}", "s", offsets_table=name)
+    store.prepare()
+
+    def drop(client: Any) -> None:
+        client.disableTable(name.encode())
+        client.deleteTable(name.encode())
+
+    gateway.repeated("drop", drop)
+    store.publish(1_000, {"orders": {0: 7}})
+    (row,) = gateway.scan(name, b"", None)
+    assert row[1] == {b"offsets:0": b"7"}
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from tidemark.clients.connections import Connections, hbase_endpoint
 from tidemark.clients.hbase.gateway import MISTAKE, TROUBLE, Gateway, TableMissing, reason
 from tidemark.clients.hbase.tables import FOR_EVER, check_families, ensure_table
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
+from tidemark.errors import Unreachable
 from tidemark.ledger.contract import Waits
 from tidemark.ledger.settings import HBaseLedger
 from tidemark.ledger.store import CLOCK_KEY, InDoubt, Key, Offsets
@@ -147,8 +148,9 @@ class HBaseLedgerStore:
 
             try:
                 write()
-            except TableMissing:
-                # Somebody has dropped it. The commit is made, and no run goes on before its offsets are shown.
+            except (TableMissing, Unreachable):
+                # Somebody may have dropped it, which HBase does not say of a write. The commit is made, and no run goes on
+                # before its offsets are shown.
                 self.prepare()
                 write()
 
