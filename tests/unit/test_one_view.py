@@ -183,7 +183,7 @@ def test_a_plan_is_true_of_one_moment(
 def test_what_the_ingest_reads_meanwhile_is_not_gone_from_kafka(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keys, "hbase_rows", lambda *_: iter(()))
+    monkeypatch.setattr(keys, "rows_of_pieces", lambda *_: iter(()))
     for made, _ in moments(tmp_path, TEXT, lambda made: made.ingest("run 2")):
         monkeypatch.setattr(type(made.opened), "dead_letter_table", lambda self: None)
         assert keys.with_key(made.opened, b"k", Reading()).unseen == 0
