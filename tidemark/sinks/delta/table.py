@@ -131,7 +131,13 @@ def prepare(base: str, schema: pa.Schema, stream: str, ledger: str) -> None:
 def check_types(base: str, schema: pa.Schema) -> None:
     """Raises WrongUse for a column that the table has in another type: its files cannot be read as those of the stream."""
     with suppress(TableNotFoundError):
-        _refuse_other_types(base, DeltaTable(folders.escaped(base)), Schema.from_arrow(schema))
+        _refuse_other_types(base, _opened(base), Schema.from_arrow(schema))
+
+
+def _opened(base: str) -> DeltaTable:
+    """The newest version of a table. Raises TableNotFoundError, Unreachable."""
+    with folders.naming(base):
+        return DeltaTable(folders.escaped(base))
 
 
 def _refuse_other_types(base: str, table: DeltaTable, wanted: Schema) -> None:
@@ -155,17 +161,18 @@ def _differ_in_case(there: Iterable[str], wanted: Iterable[str]) -> Iterator[tup
 def _change(base: str, change: Callable[[DeltaTable], object]) -> None:
     """Change the newest version of the table. Try again when a commit of another program conflicts.
 
-    Raises Conflict when that goes on.
+    Raises Conflict when that goes on, and Unreachable.
     """
     for left in reversed(range(_TIMES)):
-        table = DeltaTable(folders.escaped(base))
+        table = _opened(base)
         version = table.version()
         try:
-            change(table)
+            with folders.naming(base):
+                change(table)
             return
         except CommitFailedError as problem:
             # It may be no conflict, as for a table to which rows may only be added.
-            if DeltaTable(folders.escaped(base)).version() == version:
+            if _opened(base).version() == version:
                 raise
             if not left:
                 raise Conflict(f"{base}: other programs changed the table before each commit: {problem}") from problem
@@ -245,7 +252,8 @@ def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
 
 
 def exists(base: str) -> bool:
-    return DeltaTable.is_deltatable(folders.escaped(base))
+    with folders.naming(base):
+        return DeltaTable.is_deltatable(folders.escaped(base))
 
 
 def sweep(base: str, record: Record, covers: RangeSet) -> None:
@@ -265,7 +273,7 @@ def sweep(base: str, record: Record, covers: RangeSet) -> None:
 
 def _sweep_scattered(base: str, generation: int, covers: RangeSet, commit: CommitProperties) -> None:
     """As `sweep`, by joining the covered offsets with the table: one partition, and some files, at a time."""
-    files = [one for one in _files(DeltaTable(folders.escaped(base))) if one.generation < generation]
+    files = [one for one in _files(_opened(base)) if one.generation < generation]
     for at in covers.partitions:
         for some in _together(one for one in files if one.may_have(at, covers)):
             offsets = covers & RangeSet([OffsetRange(at, some[0].first, max(one.last for one in some) + 1)])
@@ -352,7 +360,7 @@ def _is(table: str, at: TopicPartition) -> str:
 def files_of(base: str) -> dict[int, list[str]]:
     """The files of a table by generation, as paths that Spark and Arrow take; empty if the table does not exist."""
     try:
-        added = DeltaTable(folders.escaped(base)).get_add_actions(flatten=True)
+        added = _opened(base).get_add_actions(flatten=True)
     except TableNotFoundError:
         return {}
     found: dict[int, list[str]] = {}

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from tidemark.ledger.records import SinkReceipt
 from tidemark.offsets.tallies import Acknowledgements
 from tidemark.schemes.kinds import Fields
+from tidemark.sinks.delta import attempts
 from tidemark.sinks.delta import table as delta_table
 from tidemark.sinks.delta.settings import DeltaSink
-from tidemark.sinks.parquet import files as parquet_files
 from tidemark_spark.columns import COORDINATE, DIGEST, INDEX, TOMBSTONE, field
 from tidemark_spark.readers.parquet import schema_of
 from tidemark_spark.sinks.contract import WriteContext
@@ -37,25 +37,24 @@ class DeltaResults:
         delta_table.prepare(self._base, delta_table.columns(self._fields), stream, ledger)
 
     def store(self, rows: DataFrame, context: WriteContext) -> Acknowledgements:
-        context.fence.check()
-        folder = delta_table.partition_folder(self._base, context.generation)
         columns = [*COORDINATE, INDEX, TOMBSTONE, DIGEST]
         written = rows.select(*columns, *(field(name) for name in self._fields)).write.mode("errorifexists")
-        written.options(compression=self._config.compression, **ALL_DIFFER).parquet(folder)
-        context.fence.check()
-        window = f"{context.lane}/{context.seq}"
-        delta_table.add(self._base, f"{self._versions}/{context.lane}", context.generation, window)
-        # Counts what the table holds, not what was written: `add` may have skipped this version.
-        held = delta_table.files_of(self._base).get(context.generation)
+        written.options(compression=self._config.compression, **ALL_DIFFER)
+        held = attempts.store(
+            self._base,
+            self._versions,
+            (context.lane, context.seq),
+            context.generation,
+            context.fence.check,
+            written.parquet,
+        )
         return read_back(rows, *held) if held else {}
 
     def written(self, spark: SparkSession, context: WriteContext) -> DataFrame:
-        held = delta_table.files_of(self._base).get(context.generation, [])
-        return written_rows(spark, schema_of(self._fields), *held)
+        return written_rows(spark, schema_of(self._fields), *attempts.held(self._base, context.generation))
 
     def discard(self, context: WriteContext) -> None:
-        if not delta_table.remove(self._base, context.generation, f"{context.lane}/{context.seq}"):
-            parquet_files.delete(delta_table.partition_folder(self._base, context.generation))
+        attempts.discard(self._base, (context.lane, context.seq), context.generation)
 
     def refusal(self, fields: Fields) -> None:
         return None

@@ -1,0 +1,126 @@
+"""The steps of a Parquet compaction, also while windows are written and read; who rewrites the rows is given.
+
+    1 claimed    from now on, earlier compactions can replace nothing
+    2 written    a new folder has the rows that count in the old folders
+    3 verified   the new folder was read back, and has the same rows
+    4 replaced   one compare-and-set: the new folder counts instead of the old ones
+    5 removed    the old folders, and what killed compactions have left
+    6 finished   the claim is released
+
+After a crash at any step, run the compaction again. A folder is removed only when its replacement counts. A folder that
+the ledger does not name counts for no reader.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+
+from msgspec import structs
+
+from tidemark.errors import WrongUse
+from tidemark.ledger.book import Book
+from tidemark.sinks.contract import Asked, Opened
+from tidemark.sinks.parquet import compacting, compactions
+from tidemark.sinks.parquet import files as parquet_files
+from tidemark.sinks.parquet.compactions import CompactedFolder, spans
+from tidemark.sinks.parquet.parts import Part, parts
+from tidemark.sinks.parquet.settings import ParquetSink
+
+log = logging.getLogger(__name__)
+
+_MOST_ROWS = 2**63 - 1
+
+
+class Step(StrEnum):
+    """The step that the compaction has just done."""
+
+    CLAIMED = "claimed"
+    WRITTEN = "written"
+    VERIFIED = "verified"
+    REPLACED = "replaced"
+    REMOVED = "removed"
+    FINISHED = "finished"
+
+
+Listener = Callable[[Step], None]
+# Steps 2 and 3: writes the rows that count in some folders into a new folder, and gives their number.
+Rewrite = Callable[[Sequence[Part], str, Listener], int]
+
+
+def nobody(step: Step) -> None:
+    """A listener that ignores all steps."""
+
+
+def compact(
+    opened: Opened, sink: ParquetSink, run: str, asked: Asked, rewrite: Rewrite, on_step: Listener = nobody
+) -> list[CompactedFolder]:
+    """Compact what is asked for, and finish what an earlier compaction left; returns the new folders.
+
+    Raises Fenced when another compaction of the sink has begun meanwhile, and WrongUse for a sink under a new name.
+    Also raises what `rewrite` raises, TooLarge, OwnedByAnother.
+    """
+    book = opened.book
+    base = sink.base(opened.connections)
+    register = book.register()
+    if register is None:
+        raise WrongUse(f"{book.stream} has not been read yet: there is nothing to compact")
+    parquet_files.own(base, book.stream, register[1].ledger, sink.name)
+
+    def heard(step: Step) -> None:
+        log.info("compaction of %s/%s: %s", book.stream, sink.name, step.value)
+        on_step(step)
+
+    held = compactions.claim(book, sink.name, run)
+    heard(Step.CLAIMED)
+    view = book.view(sink.name)
+    with _unless_fenced(book, held):
+        chosen = compacting.choose(parts(view.windows, view.authority, sink.name, held.value), base, asked)
+        groups = compacting.groups(chosen)
+    made: list[CompactedFolder] = []
+    for number, group in enumerate(groups, 1):
+        folder = _planned(opened, held, base, number, group)
+        compactions.check_room(book, compactions.replaced(held, structs.replace(folder, rows=_MOST_ROWS)))
+        with _unless_fenced(book, held):
+            rows = rewrite(group, folder.folder, heard)
+        made.append(structs.replace(folder, rows=rows))
+        held = compactions.replace(book, held, made[-1])
+        heard(Step.REPLACED)
+    compacting.remove_replaced(book, held.value, base, _claim(held).generation)
+    heard(Step.REMOVED)
+    compactions.finish(book, held)
+    heard(Step.FINISHED)
+    return made
+
+
+@contextmanager
+def _unless_fenced(book: Book, held: compactions.Stored) -> Iterator[None]:
+    """Whatever fails in the block does so as Fenced where another compaction has begun: it removes folders."""
+    try:
+        yield
+    except Exception:
+        compactions.check_held(book, held)
+        raise
+
+
+def _claim(held: compactions.Stored) -> compactions.Claim:
+    if held.value.claim is None:
+        raise ValueError("nobody holds this compaction")
+    return held.value.claim
+
+
+def _planned(
+    opened: Opened, held: compactions.Stored, base: str, number: int, group: Sequence[Part]
+) -> CompactedFolder:
+    claim = _claim(held)
+    return CompactedFolder(
+        base=base,
+        folder=parquet_files.attempt_folder(base, parquet_files.COMPACTED, number, claim.generation),
+        generation=claim.generation,
+        windows=spans(name for part in group for name in part.names),
+        rows=0,
+        run=claim.run,
+        at=opened.book.clock(),
+    )
