@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
 from kafka import KafkaProducer
+from pyarrow import fs
 
 from services.site import Site
-from tests.simulation import hbase
+from tests.simulation import hbase, lake
 from tests.simulation.kafka import Kafka as Model
 from tests.simulation.kafka import Message
+from tests.simulation.lake import InMemory, Lake
 from tests.support.memory import MemoryStore, TransactionalStore
 from tests.support.playground import Kafka
 from tests.support.stores import Stores
@@ -26,6 +34,7 @@ from tidemark.clients.hbase.thrift2 import Gateway2, thrift
 from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import READ_COMMITTED, READ_UNCOMMITTED
 from tidemark.ledger.store import Key
+from tidemark.sinks.delta import table as delta_table
 
 CALLS = 500
 Call = Callable[[Any], Any]
@@ -245,3 +254,72 @@ def _same_answers(real: KafkaLog, model: Model, topic: str, chance: random.Rando
         assert mine is not None
         assert found is not None
         assert (found.slot, found.log_start, found.end) == (mine.slot, mine.log_start, mine.end), offset
+
+
+def _of_files(base: str, folder: str, contents: bytes) -> Sequence[Callable[[fs.FileSystem], object]]:
+    """What the product asks of a file system, with paths below `base`."""
+    path = f"{base}/{folder}"
+
+    def listed(files: fs.FileSystem, at: str, *, recursive: bool) -> Any:
+        found = files.get_file_info(fs.FileSelector(at, allow_not_found=True, recursive=recursive))
+        return sorted((one.path.removeprefix(base), one.type, one.size) for one in found)
+
+    def write(files: fs.FileSystem) -> None:
+        files.create_dir(path, recursive=True)
+        with files.open_output_stream(f"{path}/part-{len(contents)}") as out:
+            out.write(contents)
+            # It is there when it is closed.
+            assert listed(files, f"{path}/part-{len(contents)}x", recursive=False) == []
+
+    def read(files: fs.FileSystem) -> Any:
+        found = [one.path for one in files.get_file_info(fs.FileSelector(path, allow_not_found=True)) if one.is_file]
+        return [files.open_input_file(one).read() for one in sorted(found)]
+
+    def delete(files: fs.FileSystem) -> None:
+        if files.get_file_info(path).type != fs.FileType.NotFound:
+            files.delete_dir(path)
+
+    return [
+        write,
+        write,
+        delete,
+        read,
+        lambda files: files.get_file_info(path).type,
+        lambda files: listed(files, path, recursive=False),
+        lambda files: listed(files, base, recursive=True),
+    ]
+
+
+def test_the_model_of_a_file_system_gives_the_answers_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders within folders, as windows and attempts have them."""
+    monkeypatch.setattr(lake, "lake", Lake)
+    model, real, chance = InMemory(), fs.LocalFileSystem(), random.Random(14)
+    folders = ["a", "a/1", "a/1/x", "a/2/x", "b/1/y"]
+    for number in range(CALLS):
+        which, folder, contents = chance.randrange(7), chance.choice(folders), bytes(chance.randrange(1, 4))
+        mine, theirs = (_of_files(base, folder, contents)[which] for base in ("lake/orders", str(tmp_path / "lake")))
+        assert mine(model) == theirs(real), number
+
+
+def test_a_table_meets_its_own_commit_as_that_of_another(tmp_path: Path) -> None:
+    """As when an answer was lost and the client asks again: the simulation says so of Delta tables."""
+    base = f"file://{tmp_path}/table"
+    columns = delta_table.columns({"id": "integer"})
+    delta_table.prepare(base, columns, "orders", "here")
+    folder = Path(delta_table.partition_folder(base, 5).removeprefix("file://"))
+    folder.mkdir()
+    pq.write_table(pa.Table.from_pylist([], schema=columns.remove(len(columns) - 1)), folder / "part-0.parquet")
+    first, second = DeltaTable(base), DeltaTable(base)
+    properties = CommitProperties(app_transactions=[Transaction("orders/ingest", 5)])
+
+    def commit(table: DeltaTable) -> None:
+        actions: list[AddAction | RemoveAction] = [*delta_table._actions(base, 5)]
+        table.create_write_transaction(actions, "append", table.schema(), ["_generation"], commit_properties=properties)
+
+    commit(first)
+    version = DeltaTable(base).version()
+    with pytest.raises(CommitFailedError):
+        commit(second)
+    # Whoever looks again finds it, and adds nothing.
+    delta_table.add(base, "orders/ingest", 5, "ingest/1")
+    assert DeltaTable(base).version() == version

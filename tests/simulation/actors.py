@@ -20,8 +20,16 @@ from tests.model.transport import Died
 DIES, SLEEPS = "dies", "sleeps"
 # An answer of HBase about rows, which is asked for again.
 ROWS_LOST, ROWS_APPLIED = "rows lost", "rows applied, and the answer lost"
+# An answer of a Delta table about a commit.
+COMMIT_LOST, COMMIT_UNSURE = "a table's commit lost", "a table's commit applied, and the connection lost"
+# The client has asked again, and has met its own commit.
+COMMIT_APPLIED = "a table's commit applied, and taken for another's"
+COMMITS = (COMMIT_LOST, COMMIT_UNSURE, COMMIT_APPLIED)
 # Of the ledger's servers: what `tests/model/transport.py` does.
 ANSWERS = (*transport.DEATHS, *transport.DOUBTS)
+# As these, and others work before the actor looks what has become of its write.
+AND_OTHERS = ", and others work"
+ANSWERS_AND_OTHERS = tuple(one + AND_OTHERS for one in transport.DOUBTS)
 # Kafka refuses a question once: a right was taken away for a moment.
 REFUSED = "refused by Kafka"
 STOPS = (REFUSED, DIES, SLEEPS, ROWS_LOST, ROWS_APPLIED, *ANSWERS)
@@ -48,11 +56,14 @@ class Actor(greenlet):
         self.name = name
         self.effects = 0
         self.rows = 0
+        self.commits = 0
         self.questions = 0
         self.asleep = False
         self.died = False
         # Whether what was to happen to it has happened.
         self.stopped = False
+        # Whether it sleeps before its next effect.
+        self.waits = False
         # What the world keeps for it: its way to the ledger, its own look at the stream.
         self.ledger: Any = None
         self.opened: Any = None
@@ -88,6 +99,9 @@ def effect() -> Actor | None:
         return None
     if actor.died:
         raise Died(actor.name)
+    if actor.waits:
+        actor.waits = False
+        actor.pass_on()
     stop = actor.stop
     if stop is not None and stop.how in (DIES, SLEEPS) and stop.at == actor.effects:
         actor.effects += 1
@@ -104,6 +118,10 @@ def reached(step: str) -> None:
         actor.meet()
 
 
+def _lost(applied: bool) -> Exception:
+    return TTransportException(message="the connection was lost")
+
+
 def questioned() -> bool:
     """A question to Kafka; whether it is refused."""
     actor = effect()
@@ -115,16 +133,17 @@ def questioned() -> bool:
     return refused
 
 
-def written(apply: Callable[[], object]) -> None:
-    """A write of rows, which HBase's clients repeat when its answer is lost."""
+def written(apply: Callable[[], object], lost: Callable[[bool], Exception] = _lost) -> None:
+    """A write of rows, which HBase's clients repeat when its answer is lost. `lost`: the error, where it was applied or not."""
     actor = effect()
     if actor is not None and actor.stop is not None and actor.stop.how in (ROWS_LOST, ROWS_APPLIED):
         actor.rows += 1
         if actor.stop.at == actor.rows - 1:
             actor.stopped = True
-            if actor.stop.how == ROWS_APPLIED:
+            applied = actor.stop.how == ROWS_APPLIED
+            if applied:
                 apply()
-            raise TTransportException(message="the connection was lost")
+            raise lost(applied)
     apply()
 
 

@@ -173,6 +173,78 @@ PLANTED: dict[str, Bug] = {
         seed=21,
     ),
 }
+FILES, PARTS = "tidemark.sinks.parquet.files", "tidemark.sinks.parquet.parts"
+COMPACTING, COMPACTIONS = "tidemark.sinks.parquet.compacting", "tidemark.sinks.parquet.compactions"
+DELTA, IN_DELTA = "tidemark.sinks.delta.table", "tidemark.sinks.delta.attempts"
+# Of the sinks of files.
+PLANTED |= {
+    "an erasure leaves what dead attempts have written to folders": Bug(
+        "3",
+        (
+            (
+                "tidemark.sinks.parquet.plain",
+                'files.erase_dead(place["base"], erased, standing, record.attempt.generation)',
+                'files.sweep(place["base"], record)',
+            ),
+        ),
+        seed=234,
+    ),
+    "no compaction removes the folders of cancelled attempts": Bug(
+        "3",
+        ((COMPACTING, "        _remove_dead(book, at, generation)\n", ""),),
+        seed=242,
+    ),
+    "a compaction that counts is said to be fenced": Bug(
+        "r",
+        (
+            (
+                COMPACTIONS,
+                "return token in _decoded(book, value.sink, current).tokens",
+                "return token == _decoded(book, value.sink, current).token",
+            ),
+        ),
+        seed=814,
+    ),
+    "a sweep of folders removes the window's own": Bug(
+        "r",
+        ((FILES, "int(number) < record.attempt.generation", "int(number) <= record.attempt.generation"),),
+        seed=14,
+    ),
+    "a sweep of a table removes the window's own rows": Bug(
+        "r",
+        ((DELTA, 'lower = f"{GENERATION} < {generation}', 'lower = f"{GENERATION} <= {generation}'),),
+        seed=50,
+    ),
+    "a lost answer of a table's commit is taken for none": Bug(
+        "r",
+        ((DELTA, "    if generation not in files_of(base):\n", "    if generation:\n"),),
+        seed=673,
+    ),
+    "a compaction leaves what was erased in a compacted folder": Bug(
+        "r",
+        (
+            (
+                COMPACTING,
+                "        stale = holds_erased(part)\n",
+                "        stale = not part.compacted and holds_erased(part)\n",
+            ),
+        ),
+        seed=14,
+    ),
+    "a compaction removes folders before others count": Bug(
+        "r",
+        (
+            (
+                "tidemark.sinks.parquet.steps",
+                "        held = compactions.replace(book, held, made[-1])\n",
+                "        known = compactions.replaced(held, made[-1])\n"
+                "        compacting.remove_replaced(book, known, base, _claim(held).generation)\n"
+                "        held = compactions.replace(book, held, made[-1])\n",
+            ),
+        ),
+        seed=75,
+    ),
+}
 # Of those that the model of the ledger finds, what this simulation finds too, each with its seed.
 _OF_THE_MODEL: dict[str, int] = {
     "false is believed": 12,

@@ -32,7 +32,10 @@ def move_to_a_rebuilt_one(world: World) -> None:
     damaged = _like(world.store)
     damaged.values = {key: value for key, value in world.store.values.items() if key != REGISTER}
     path = new_file()
-    rebuild(_book(world, damaged), path, lambda: "here", by_order)
+    register = world.opened.book.register()
+    assert register is not None
+    # The marks of folders and tables have it.
+    rebuild(_book(world, damaged), path, lambda: register[1].ledger, by_order)
     move_to_a_restored_one(world, path)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tests.model.transport import DEATHS, Mishap, Network, Transport
-from tests.simulation.actors import ANSWERS, current, effect
+from tests.simulation.actors import AND_OTHERS, ANSWERS, ANSWERS_AND_OTHERS, current, effect
 from tests.support.memory import MemoryStore
 from tidemark.ledger.store import Key, Offsets
 
@@ -75,16 +75,18 @@ class Ledger:
             return call(self.store)
         if actor.ledger is None:
             actor.ledger = Transport(self.store, self.network)
-            if actor.stop is not None and actor.stop.how in ANSWERS:
+            if actor.stop is not None and actor.stop.how in (*ANSWERS, *ANSWERS_AND_OTHERS):
                 at = actor.stop.at if isinstance(actor.stop.at, int) else 0
-                actor.ledger.begin(Mishap(actor.stop.how, at))
+                actor.ledger.begin(Mishap(actor.stop.how.removesuffix(AND_OTHERS), at))
         try:
             return call(actor.ledger)
         except BaseException:
             actor.died = actor.died or (actor.ledger.happened and actor.stop.how in DEATHS)
             raise
         finally:
-            actor.stopped = actor.stopped or actor.ledger.happened
+            happened = actor.ledger.happened and not actor.stopped
+            actor.waits = actor.waits or (happened and actor.stop.how in ANSWERS_AND_OTHERS)
+            actor.stopped = actor.stopped or happened
 
 
 def writes() -> int:

@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from tests.model.promises import Promises
 from tests.model.sink import Coordinate, Results, Row
+from tests.simulation import others
 from tests.simulation.actors import current
 from tests.simulation.kafka import Message
+from tests.simulation.leftovers import dead_folders, erased_in, is_named
+from tests.simulation.others import OTHERS
 from tests.simulation.programs import Request
 from tests.simulation.work import LATEST, LETTERS, ROWS, SUMS, Place
+from tidemark.errors import LedgerContradiction
 from tidemark.ledger.book import Book, Committed
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import INGEST, Attempt, Guarantee, LaneKind
@@ -96,6 +100,9 @@ class Changes(Promises):
         if read is not None and not read.bad:
             super()._is_there(coordinate, generation, why)
 
+    def _compacted(self, at: int, key: tuple[str, ...], value: bytes) -> None:
+        """The folders are real here: the oracle reads them after each step."""
+
 
 class Oracle:
     """Follows one world."""
@@ -110,6 +117,8 @@ class Oracle:
         self.unsure: dict[Sink, dict[Place, int]] = {sink: {} for sink in self.sinks}
         self._without_receipt: dict[int, tuple[str, int]] = {}
         self.erased: dict[Place, int] = {}
+        # The folders of attempts that were dead when something was erased.
+        self._dead: set[str] = set()
         self.requests: dict[tuple[LaneKind, str], list[Request]] = {}
         self.lanes: dict[str, Request] = {}
         self.proposed: dict[bytes, Request | None] = {}
@@ -171,12 +180,22 @@ class Oracle:
         """Whatever the places held before: what a run has committed is there."""
         if self._later:
             return
-        rows, authority = self.rows("hbase") if "hbase" in self.expected else {}, self.book.authority("hbase")
+        for sink in ("hbase", *OTHERS):
+            if sink in self.expected:
+                self._sees_in(sink, run)
+
+    def _sees_in(self, sink: str, run: str) -> None:
+        try:
+            rows = self.rows(sink)
+        except LedgerContradiction:
+            # What was swept since the backup, or compacted, is gone, and the ledger does not know it.
+            return
+        authority = self.book.authority(sink)
         for one in self.book.committed():
             if one.record.attempt.run == run and rows:
                 read = {place for place, message in self.world.read_by[one.generation].items() if not message.bad}
                 lost = {at for at in read - rows.keys() if authority.of(*at) == one.generation}
-                check(not lost, f"{run} has committed rows that no reader sees: {said(lost)}")
+                check(not lost, f"{run} has committed rows that no reader of {sink} sees: {said(lost)}")
 
     def counting(self) -> dict[Sink, dict[Place, int]]:
         """Which generation counts at each message, in each sink."""
@@ -274,6 +293,8 @@ class Oracle:
         check(not covers & self.erased.keys(), f"{lane}/{record.seq} brings back {said(covers & self.erased.keys())}")
         for place in gone:
             self.erased[place] = self.world.ledger.network.calls
+        if gone:
+            self._dead |= dead_folders(self.world, self.book, one.generation)
         later = record.window.guarantee == Guarantee.AT_MOST_ONCE
         if later and covers - gone:
             self._without_receipt[one.generation] = (lane, record.seq)
@@ -328,6 +349,11 @@ class Oracle:
     def rows(self, sink: Sink, book: Book | None = None) -> dict[Place, tuple[int, int]]:
         """Key and number of each row, as the product's reader gives them."""
         found: dict[Place, tuple[int, int]] = {}
+        if sink in OTHERS:
+            for at, offset, key, number in others.rows(self.world.opened, book or self.book, self._settings(sink)):
+                check((at, offset) not in found, f"a reader of {sink} was given {said([(at, offset)])} twice")
+                found[at, offset] = key, number
+            return found
         table = result_table(self.world.opened.connections, HBASE, LETTERS if sink is None else ROWS)
         for row in hbase_rows(book or self.book, table, sink):
             place = row.place.partition, row.place.offset
@@ -336,6 +362,9 @@ class Oracle:
             key, number = (int(row.fields.get(name, b"-1")) for name in names)
             found[place] = key, number
         return found
+
+    def _settings(self, sink: Sink) -> Any:
+        return next(one for one in self.world.opened.stream.sinks if one.name == sink)
 
     def sums(self, book: Book | None = None) -> dict[int, tuple[int, int]]:
         table = aggregate_table(self.world.opened.connections, HBASE, SUMS)
@@ -349,12 +378,13 @@ class Oracle:
 
     def look(self) -> None:
         """Everything that readers find now is what is expected now."""
-        now = self.world.ledger.network.state, self.world.hbase.changes
+        changes = self.world.hbase.changes + self.world.lake.changes + len(self.world.target.messages)
+        now = self.world.ledger.network.state, changes
         if now == self._looked or self.book.head(INGEST) is None:
             return
         self._looked = now
         self.learn()
-        for sink in ("hbase", None):
+        for sink in ("hbase", None, *OTHERS):
             if sink in self.expected:
                 self._check_rows(sink, self.rows(sink), self.expected[sink])
         if SUMS in self.expected and not self.unsure[SUMS]:
@@ -368,7 +398,7 @@ class Oracle:
             check(found_latest == newest, f"the newest values are {found_latest}, and should be {newest}")
 
     def _check_rows(self, sink: Sink, rows: Mapping[Place, tuple[int, int]], expected: Expected) -> None:
-        what = "dead letters" if sink is None else "rows"
+        what = "dead letters" if sink is None else f"{sink} rows" if sink in OTHERS else "rows"
         lost = expected.keys() - rows.keys()
         check(not lost, f"{what} of messages that nobody named are gone: {said(lost)}")
         extra = rows.keys() - expected.keys() - self.unsure[sink].keys()
@@ -376,12 +406,12 @@ class Oracle:
         other = {at for at, one in expected.items() if rows[at] != (one.key, one.number)}
         check(not other, f"{what} of other messages: {said(other)}")
 
-    def saw_rows(self, rows: Mapping[Place, tuple[int, int]], since: int) -> None:
+    def saw_rows(self, rows: Mapping[Place, tuple[int, int]], since: int, sink: Sink = "hbase") -> None:
         """A reader's answer, of a moment between that state and now."""
         self.learn()
         if self._later:
             return
-        states = [{at: (one.key, one.number) for at, one in state.of["hbase"].items()} for state in self.states[since:]]
+        states = [{at: (one.key, one.number) for at, one in state.of[sink].items()} for state in self.states[since:]]
         # A reader of rows is steady piece by piece: each row was right at some moment.
         places = {place for state in states for place in state} | rows.keys()
         wrong = {at for at in places if rows.get(at) not in [state.get(at) for state in states]}
@@ -426,6 +456,8 @@ class Oracle:
         if request.kind == LaneKind.ERASE:
             left = request.named - self.erased.keys()
             check(not left, f"erase {request.run} has ended well, and did not erase {said(left)}")
+            for place, places in erased_in(self.world, request.named).items():
+                check(place not in self._dead, f"an erasure has left {place} of a dead attempt with {said(places)}")
             return
         first = request.kind == LaneKind.BACKFILL
         windows = [one for one in self.book.committed() if first or one.record.attempt.run == request.run]
@@ -463,12 +495,14 @@ class Oracle:
             for cell in self.world.hbase.everything(table):
                 if made := self.world.made_of.get((table, *cell), frozenset()) & self.erased.keys():
                     left.setdefault(table, set()).update(made)
-        if not left:
+        held = erased_in(self.world, self.erased)
+        if not left and not held:
             return
         ranges = [OffsetRange(at, offset, offset + 1) for at, offset in self.erased]
-        named = {
-            one.place.get("table") for one in erasing.remaining(self.world.opened, RangeSet(ranges)) if one.remains
-        }
+        remains = erasing.remaining(self.world.opened, RangeSet(ranges))
+        for place, places in held.items():
+            check(is_named(place, remains), f"{place} still holds something of erased messages: {said(places)}")
+        named = {one.place.get("table") for one in remains if one.remains}
         for table, places in left.items():
             check(table in named, f"{table} still holds something of erased messages: {said(places)}")
 

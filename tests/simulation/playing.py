@@ -13,15 +13,26 @@ from typing import Any
 from tests.simulation import elsewhere, programs
 from tests.simulation.actors import Stop, current
 from tests.simulation.clocks import STEP_MS
+from tests.simulation.compaction import compact
 from tests.simulation.kafka import KEYS, TOPIC
 from tests.simulation.ledger import writes
+from tests.simulation.leftovers import check_compacted
 from tests.simulation.oracle import Oracle, Wrong, check, each
+from tests.simulation.others import OTHERS, PARQUET
 from tests.simulation.programs import EXITS, Request, commands
 from tests.simulation.steps import Program, Step
 from tests.simulation.work import LATEST, SUMS, Place
 from tests.simulation.world import World, simulated
 from tidemark.commit import protocol
-from tidemark.errors import ClockBehind, HeldByAnother, NotAuthorized, TidemarkError, TopicRecreated, WrongUse
+from tidemark.errors import (
+    ClockBehind,
+    HeldByAnother,
+    LedgerContradiction,
+    NotAuthorized,
+    TidemarkError,
+    TopicRecreated,
+    WrongUse,
+)
 from tidemark.ledger.backup import back_up
 from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.ledger.verifying import verify
@@ -95,6 +106,8 @@ class Play:
             act()
         except TidemarkError as problem:
             self.refusal = problem
+            damaged = isinstance(problem, LedgerContradiction) and not self.restored
+            check(not damaged, f"{name} says that something is damaged, and nothing is: {problem}")
             request = getattr(current(), "request", None)
             if isinstance(problem, NotAuthorized) and request is not None:
                 self.oracle.learn()
@@ -206,6 +219,17 @@ class Play:
             return (lambda: oracle.saw_sums(oracle.sums(_book()), since)), None
         if step.name == "newest" and LATEST in oracle.expected:
             return (lambda: oracle.saw_latest(oracle.latest(_book()), since)), None
+        there = [one for one in OTHERS if one in oracle.expected]
+        if step.name == "results" and there:
+            sink = there[step.a % len(there)]
+            return (lambda: oracle.saw_rows(oracle.rows(sink, _book()), since, sink)), None
+        if step.name == "compact files" and PARQUET in there:
+            how: dict[str, Any] = {
+                "windows": (None, 2, 3)[step.b % 3],
+                "again": step.a % 3 == 0,
+                "write": step.a % 5 > 0,
+            }
+            return (lambda: compact(f"run {step.run}", **how)), None
         return None
 
     def _asked(self, step: Step, name: str) -> Request | None:
@@ -220,6 +244,8 @@ class Play:
             request = Request(LaneKind.ERASE, name, self._some(a, b, covered), dry=a % 11 == 1)
         elif step.name == "replay":
             sinks = (None, None, ("sums",), ("hbase",), None, ("latest",))[(a + b) % 6]
+            there = [one for one in OTHERS if one in self.oracle.expected]
+            sinks = (there[b % len(there)],) if there and a % 4 == 3 else sinks
             sinks = sinks if sinks is None or sinks[0] in self.oracle.expected else None
             more = {"order": ("oldest", "newest")[b % 2], "at_once": 1 + (a % 4 == 0) * (1 + b % 2)}
             request = Request(LaneKind.REPLAY, name, self._some(a, b, covered), sinks, dry=a % 11 == 1, options=more)
@@ -271,6 +297,10 @@ class Play:
                 self._last("last cancel", lambda lane=lane: programs.cancel(lane), None)
         self._last("last ingest", lambda: programs.ingest("very last"), None)
         self.oracle.at_rest()
+        if PARQUET in self.oracle.expected and self.oracle.book.head(INGEST) is not None:
+            done = self._last("last compaction", lambda: compact("last"), None)
+            check(done, f"nobody is at work, and a compaction is refused: {self.refusal}")
+            check_compacted(self.world, self.oracle.erased)
         self._go_on_elsewhere()
 
     def _go_on_elsewhere(self) -> None:

@@ -12,9 +12,10 @@ from unittest.mock import patch
 import typer
 
 from tests.simulation.actors import current
+from tests.simulation.compaction import compacted
 from tests.simulation.work import Place, Ready, heard
 from tests.simulation.world import now, opened_here
-from tidemark.cli import erasing, finding, running, selected, steering, submitting
+from tidemark.cli import compacting, erasing, finding, running, selected, steering, submitting
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Listener, Taken, nobody
 from tidemark.errors import Fenced
@@ -199,8 +200,9 @@ def commands() -> Iterator[None]:
         stack.enter_context(patch.object(selected, "select", _select))
         stack.enter_context(patch.object(runs_erasing, "wanted", _wanted))
         stack.enter_context(patch.object(protocol, "commit", _commit))
+        stack.enter_context(compacted(opened_here))
         stack.enter_context(patch.object(lanes, "open_request", wraps(_really_open)(_open_request)))
-        for module in (running, selected, erasing, steering, submitting):
+        for module in (running, selected, erasing, steering, submitting, compacting):
             for name, quiet in (("error", _quiet), ("line", _quiet), ("data", _data), ("show_answers", _quiet)):
                 if hasattr(module, name):
                     stack.enter_context(patch.object(module, name, quiet))

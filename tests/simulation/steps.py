@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tests.simulation.actors import ANSWERS, DIES, REFUSED, ROWS_APPLIED, ROWS_LOST, SLEEPS, Stop
+from tests.simulation.actors import (
+    ANSWERS,
+    ANSWERS_AND_OTHERS,
+    COMMITS,
+    DIES,
+    REFUSED,
+    ROWS_APPLIED,
+    ROWS_LOST,
+    SLEEPS,
+    Stop,
+)
+from tests.simulation.lake import HALF_REMOVED
+from tests.simulation.others import DELTA
+from tests.simulation.stories import OF_TABLES, SHARE, SINKS, STORIES
 from tests.simulation.world import Setting
 from tidemark.commit.protocol import Step as ProtocolStep
+from tidemark.sinks.parquet.steps import Step as CompactionStep
 
 # How often each is on the menu.
 MENU = {
@@ -94,8 +108,55 @@ def drawn(seed: int, menu: Mapping[str, int] | None = None) -> Program:
     setting, first = _setting(chance), Step("produce", 8, 8, chance.randrange(5))
     # Mostly there is something to work on.
     if chance.random() < 0.9:
-        return Program(setting, (first, first, Step("ingest", 9), *steps))
+        return _with_others(seed, Program(setting, (first, first, Step("ingest", 9), *steps)))
     return Program(replace(setting, start=0), steps)
+
+
+def _with_others(seed: int, program: Program) -> Program:
+    """Some seeds have sinks of files or messages too, and more of what matters for these. No other seed changes with that."""
+    chance = random.Random(f"others {seed}")
+    if chance.random() >= SHARE:
+        return program
+    steps = [*program.steps]
+    sinks = chance.choice(SINKS)
+    for story in chance.choices(OF_TABLES if DELTA in sinks else STORIES, k=chance.randint(2, 6)):
+        at = chance.randint(3, len(steps))
+        steps[at:at] = _of_a_story(chance, story, 50 + 10 * at)
+    return Program(replace(program.setting, sinks=sinks, one_pass=chance.random() < 0.5), tuple(steps))
+
+
+def _of_a_story(chance: random.Random, story: Sequence[str], run: int) -> list[Step]:
+    """Most of its steps are about the same messages."""
+    a, b, found = chance.randrange(40), chance.randrange(6), []
+    for at, said in enumerate(story):
+        name, _, how = said.partition(", ")
+        other = (chance.randrange(40), chance.randrange(6)) if chance.random() < 0.3 else (a, b)
+        found.append(Step(name, _run(chance, run + at), *other, _stop_of(chance, how)))
+    return found
+
+
+def _stop_of(chance: random.Random, how: str) -> Stop | None:
+    stop = _stop(chance)
+    if how == "dies":
+        stop = Stop(DIES, chance.choice((ProtocolStep.SINK_STORED.value, chance.randrange(80))))
+    elif how == "stops":
+        stop = Stop(DIES, chance.choice((HALF_REMOVED, *(one.value for one in CompactionStep))))
+    elif how == "waits":
+        stop = Stop(SLEEPS, chance.choice((CompactionStep.CLAIMED.value, CompactionStep.WRITTEN.value)))
+    elif how == "half":
+        stop = Stop(SLEEPS, HALF_REMOVED)
+    elif how == "early":
+        stop = Stop(SLEEPS, chance.randrange(12))
+    elif how == "sleeps":
+        stop = Stop(SLEEPS, chance.choice((CompactionStep.WRITTEN.value, chance.randrange(60))))
+    elif how == "doubts":
+        # Its third write makes a folder count.
+        stop = Stop(chance.choice(ANSWERS_AND_OTHERS), chance.choice((1, 2, 2, 3)))
+    elif how == "unheard":
+        stop = Stop(chance.choice((ROWS_LOST, ROWS_APPLIED)), chance.randrange(12))
+    elif how == "unsure":
+        stop = Stop(chance.choice(COMMITS), chance.randrange(2))
+    return stop
 
 
 def _run(chance: random.Random, at: int) -> int:

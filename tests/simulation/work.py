@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.actors import reached, written
 from tests.simulation.kafka import Message
+from tests.simulation.others import FILES, OTHERS, Writer, prepare
 from tidemark.commit.fence import HeadFence, beat, fence_of
 from tidemark.commit.protocol import Fence, Listener, Step, Taken
+from tidemark.errors import TidemarkError
 from tidemark.ledger.ordering import Epochs
-from tidemark.ledger.records import Attempt, Receipt, SinkReceipt, Window
+from tidemark.ledger.records import Attempt, Guarantee, Receipt, SinkReceipt, Window
 from tidemark.ledger.register import note_places
 from tidemark.offsets.hashing import coordinate_hash
 from tidemark.offsets.ranges import RangeSet, TopicPartition
-from tidemark.offsets.tallies import Acknowledged, Count, PartitionTally, check_read, verify
+from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count, PartitionTally, check_read, verify
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.since_pin import check_since_pin
 from tidemark.sinks.aggregates import columns
@@ -49,8 +51,13 @@ class Ready:
 
     def __init__(self, world: World, opened: OpenStream, lane: str) -> None:
         self.world, self.opened, self.lane = world, opened, lane
+        self._prepared = False
 
     def work(self, seq: int, window: Window | None, *, longer: bool) -> Work:
+        for one in self.opened.stream.sinks if not self._prepared else ():
+            if one.type in OTHERS and (window is None or window.counts_for(one.name)):
+                prepare(self.opened, one)
+        self._prepared = True
         return Work(self.world, self.opened, self.lane)
 
     def hold(self, work: Work, taken: Taken) -> AbstractContextManager[Fence]:
@@ -69,31 +76,44 @@ class Work:
     """The work on one window."""
 
     def __init__(self, world: World, opened: OpenStream, lane: str) -> None:
-        self._world, self._opened, self._lane = world, opened, lane
+        self.world, self.opened, self.lane = world, opened, lane
         self.progress = Shown()
         self.beat = lambda: None
         # As SparkWork says it, before rows have the attempt's ordinal.
         self.before_writing: Callable[[], None] = lambda: None
+        self._others: dict[str, Writer] = {}
+        self._acknowledged: dict[str, Acknowledgements] = {}
 
     def read(self, window: Window, covers: RangeSet, attempt: Attempt, fence: Fence) -> None:
-        self._window, self._covers, self._attempt = window, covers, attempt
-        self._fence = fence
+        self.window, self._covers, self.attempt = window, covers, attempt
+        self.fence = fence
+        others = (one for one in self.opened.stream.sinks if one.type in OTHERS and window.counts_for(one.name))
+        self._others = {one.name: Writer(self, one) for one in others}
         # As SparkWork does, before its first write.
         letters = [self._receipt(LETTERS)] if window.counts_for(None) else []
-        note_places(self._opened.book, [*map(self._receipt, self._sinks()), *letters])
-        found = self._world.kafka.read(covers, window.isolation)
+        note_places(self.opened.book, [*map(self._receipt, self._sinks()), *letters])
+        found = self.world.kafka.read(covers, window.isolation)
         at = {one.partition: one for one in covers.partitions}
         self._messages: dict[Place, Message] = {(at[number], offset): one for (number, offset), one in found.items()}
-        self._world.was_read(attempt.generation, self._messages)
-        self._good = {place: one for place, one in self._messages.items() if not one.bad}
+        self.world.was_read(attempt.generation, self._messages)
+        self.good = {place: one for place, one in self._messages.items() if not one.bad}
         self._bad = {place: one for place, one in self._messages.items() if one.bad}
         self._tallies = tuple(self._tally(one) for one in covers.partitions)
-        check_read(self._tallies, covers)
+        first = next((one for one in self._others.values() if one.settings.type in FILES), None)
+        first = first if self.world.setting.one_pass and window.guarantee != Guarantee.AT_MOST_ONCE else None
+        try:
+            if first is not None:
+                self._acknowledged[first.name] = first.store()
+            check_read(self._tallies, covers)
+        except TidemarkError:
+            if first is not None:
+                first.discard()
+            raise
 
     def _tally(self, at: TopicPartition) -> PartitionTally:
         own = {place: one for place, one in self._messages.items() if place[0] == at}
         offsets = [offset for _, offset in own]
-        good, bad = _count(self._good, at), _count(self._bad, at)
+        good, bad = _count(self.good, at), _count(self._bad, at)
         return PartitionTally(
             topic=at.topic,
             incarnation=at.incarnation,
@@ -107,51 +127,54 @@ class Work:
         )
 
     def store(self, attempt: Attempt, fence: Fence, on_step: Listener) -> None:
-        if self._bad and self._window.counts_for(None):
+        if self._bad and self.window.counts_for(None):
             self._store_dead_letters()
         on_step(Step.DEAD_LETTERS_STORED)
         store = {ROWS: self._store_rows, SUMS: self._store_sums, LATEST: self._store_latest}
         for sink in self._sinks():
             fence.check()
-            store[sink]()
+            if sink in store:
+                store[sink]()
+            elif sink not in self._acknowledged:
+                self._acknowledged[sink] = self._others[sink].store()
             self.beat()
             on_step(Step.SINK_STORED)
 
     def _sinks(self) -> list[str]:
         named = {"hbase": ROWS}
-        found = [one.name for one in self._opened.stream.sinks if self._window.counts_for(one.name)]
+        found = [one.name for one in self.opened.stream.sinks if self.window.counts_for(one.name)]
         return [named.get(one, one) for one in found]
 
     def _mark(self) -> bytes:
-        return Mark(self._attempt.generation, 0, self._lane, self._window.seq).encode()
+        return Mark(self.attempt.generation, 0, self.lane, self.window.seq).encode()
 
     def _write(self, table: str, cells: Iterable[tuple[bytes, bytes, bytes, Iterable[Place]]]) -> None:
         """Write cells, each with the messages that it is made of."""
-        generation, found = self._attempt.generation, list(cells)
+        generation, found = self.attempt.generation, list(cells)
         for at in range(0, len(found), _AT_ONCE):
             piece = found[at : at + _AT_ONCE]
 
             def apply(piece: list[tuple[bytes, bytes, bytes, Iterable[Place]]] = piece) -> None:
-                self._world.hbase.put(table, [one[:3] for one in piece], generation)
+                self.world.hbase.put(table, [one[:3] for one in piece], generation)
                 for row, column, _, places in piece:
-                    self._world.made_of[table, row, column, generation] = frozenset(places)
+                    self.world.made_of[table, row, column, generation] = frozenset(places)
                     if (
                         table == ROWS
                         and column == MARK
-                        and self._world.hbase.versions(table, row, column).get(generation)
+                        and self.world.hbase.versions(table, row, column).get(generation)
                     ):
-                        self._world.row_stored(next(iter(places)), generation)
+                        self.world.row_stored(next(iter(places)), generation)
 
             self._repeated(apply)
 
     def _repeated(self, apply: Callable[[], object]) -> None:
-        self._world.gateway.repeated("write", lambda client: written(apply))
+        self.world.gateway.repeated("write", lambda client: written(apply))
 
     def _store_rows(self) -> None:
-        self._world.writes_rows(self._good, self._attempt, versions=False)
+        self.world.writes_rows(self.good, self.attempt, versions=False)
         mark = self._mark()
         cells = []
-        for place, one in self._good.items():
+        for place, one in self.good.items():
             row = PartitionKeys(place[0]).key(place[1], 0)
             values = (
                 (MARK, mark),
@@ -173,10 +196,10 @@ class Work:
         self._write(LETTERS, cells)
 
     def _store_sums(self) -> None:
-        block = self._world.block
-        found = columns.written(self._opened.book, self._lane, self._window.seq, self._attempt.generation, block, SUMS)
+        block = self.world.block
+        found = columns.written(self.opened.book, self.lane, self.window.seq, self.attempt.generation, block, SUMS)
         units: dict[tuple[bytes, bytes], list[Place]] = defaultdict(list)
-        for place, one in self._good.items():
+        for place, one in self.good.items():
             at, offset = place
             if isinstance(found.columns, columns.Windows):
                 number = found.first.at(at, offset) if found.first is not None else 0
@@ -191,19 +214,19 @@ class Work:
         self._write(SUMS, [(*unit, self._contribution(places), places) for unit, places in units.items()])
 
     def _contribution(self, places: list[Place]) -> bytes:
-        numbers = [self._good[place].number for place in places]
+        numbers = [self.good[place].number for place in places]
         states = [("n", b"%d" % len(numbers)), ("s", b"%d" % sum(numbers))]
-        return encode(self._attempt.generation, self._lane, self._window.seq, len(numbers), 0, states)
+        return encode(self.attempt.generation, self.lane, self.window.seq, len(numbers), 0, states)
 
     def _store_latest(self) -> None:
-        register = self._opened.book.register()
+        register = self.opened.book.register()
         assert register is not None
         self.before_writing()
-        self._world.wrote_ordinals.add(self._attempt.generation)
-        self._world.writes_rows(self._good, self._attempt, versions=True)
-        epochs, attempt = Epochs(register[1].topics), self._attempt
-        mark = Mark(attempt.generation, 0, self._lane, self._window.seq)
-        for place, one in self._good.items():
+        self.world.wrote_ordinals.add(self.attempt.generation)
+        self.world.writes_rows(self.good, self.attempt, versions=True)
+        epochs, attempt = Epochs(register[1].topics), self.attempt
+        mark = Mark(attempt.generation, 0, self.lane, self.window.seq)
+        for place, one in self.good.items():
             at, offset = place
             row = latest.row_key(at.topic, [b"%d" % one.key])
             column = b"d:" + latest.qualifier(at, 0)
@@ -217,17 +240,17 @@ class Work:
                 cell: bytes = cell,
                 place: Place = place,
             ) -> None:
-                self._world.hbase.put(LATEST, [(row, column, cell)], version)
-                self._world.made_of[LATEST, row, column, version] = frozenset([place])
+                self.world.hbase.put(LATEST, [(row, column, cell)], version)
+                self.world.made_of[LATEST, row, column, version] = frozenset([place])
 
             self._repeated(apply)
 
     def verify(self) -> Receipt:
-        good = {at: _acknowledged(self._good, at) for at in {place[0] for place in self._good}}
+        good = self.counted
         bad = {at: _acknowledged(self._bad, at) for at in {place[0] for place in self._bad}}
-        keeps = self._window.counts_for(None)
-        verify(self._tallies, dict.fromkeys(self._sinks(), good), bad if keeps else None)
-        check_since_pin(self._opened, self._lane, self._window, self._covers, self._tallies)
+        keeps = self.window.counts_for(None)
+        verify(self._tallies, {**dict.fromkeys(self._sinks(), good), **self._acknowledged}, bad if keeps else None)
+        check_since_pin(self.opened, self.lane, self.window, self._covers, self._tallies)
         return Receipt(
             tallies=self._tallies,
             sinks=tuple(self._receipt(one) for one in self._sinks()),
@@ -236,9 +259,16 @@ class Work:
             finished_at=2,
         )
 
+    @property
+    def counted(self) -> Acknowledgements:
+        """What each sink has to acknowledge."""
+        return {at: _acknowledged(self.good, at) for at in {place[0] for place in self.good}}
+
     def _receipt(self, sink: str) -> SinkReceipt:
+        if sink in self._others:
+            return self._others[sink].receipt()
         if sink == SUMS:
-            return SinkReceipt(name=SUMS, type="hbase_aggregates", place=place_of(HBASE, SUMS, self._world.block))
+            return SinkReceipt(name=SUMS, type="hbase_aggregates", place=place_of(HBASE, SUMS, self.world.block))
         if sink == LETTERS:
             return SinkReceipt(name="dead_letters", type="hbase", place=_table(LETTERS))
         if sink == LATEST:
@@ -248,10 +278,10 @@ class Work:
     def close(self) -> None: ...
 
     # Set by `read`, which the protocol calls first.
-    _window: Window
+    window: Window
     _covers: RangeSet
-    _attempt: Attempt
-    _fence: Fence
+    attempt: Attempt
+    fence: Fence
 
 
 def heard(step: Step) -> None:

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, cast
 from unittest.mock import patch
 
-from tests.simulation import hbase
+from tests.simulation import hbase, lake
 from tests.simulation.actors import Actor, Scheduler, Stop, current
 from tests.simulation.clocks import Clocks
 from tests.simulation.kafka import TOPIC, Kafka, Message
+from tests.simulation.lake import LAKE, TABLES, Lake
 from tests.simulation.ledger import Ledger
+from tests.simulation.others import OTHERS, TARGET, Topic, target
 from tests.simulation.work import HBASE, LATEST, LETTERS, ROWS, SUMS, Place
 from tests.support.memory import MemoryStore, TransactionalStore
 from tidemark.clients.connections import Connection, HBaseEndpoint
@@ -27,6 +29,8 @@ from tidemark.ledger.book import Book
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import discovery
 from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.delta import table
+from tidemark.sinks.kafka import messages
 from tidemark.sinks.owners import OWNER_ROW
 from tidemark.sinks.sweeping import SinkSweeper
 from tidemark.streams.loading import StreamFile
@@ -46,6 +50,7 @@ SINKS: dict[str, dict[str, Any]] = {
         "values": {"n": "count", "s": {"sum": "number"}},
     },
     LATEST: {"type": "hbase_latest", "name": LATEST, "table": LATEST, "key": "id"},
+    **OTHERS,
 }
 
 
@@ -65,6 +70,8 @@ class Setting:
     out_of_range: str = "earliest"
     # What becomes of the ledger at the end: it is rebuilt, or restored from a backup, in another place.
     after: str = ""
+    # Whether a sink of files takes the rows while they are read.
+    one_pass: bool = False
 
 
 class World:
@@ -78,6 +85,8 @@ class World:
         self.kafka = Kafka(setting.partitions)
         self.kafka.now = self.clocks.now
         self.hbase = hbase.Cluster()
+        self.lake = Lake()
+        self.target = Topic()
         self.store = TransactionalStore() if setting.zookeeper else MemoryStore()
         self.store.server_time = lambda: self.clocks.now
         self.ledger = Ledger(self.store)
@@ -138,6 +147,10 @@ def opened_here(_: object = None) -> OpenStream:
 
 
 def connections(name: str) -> Connection:
+    if name in (LAKE, TABLES):
+        return now().lake.connection(name)
+    if name == TARGET:
+        return target()
     assert name == HBASE, f"nothing here needs the connection {name}"
     return Connection(name, "host", 1, extra={"thrift2": "host:2"})
 
@@ -154,7 +167,9 @@ def simulated() -> Iterator[None]:
     """While the block runs, the product's clients reach the servers of the world that was made last."""
     time = _Time()
     with ExitStack() as stack:
-        for module in (doubt, discovery, fence, gateway):
+        stack.enter_context(lake.stored(lambda: now().lake))
+        stack.enter_context(patch.object(messages, "_messages", lambda *_: now().target.read()))
+        for module in (doubt, discovery, fence, gateway, table):
             stack.enter_context(patch.object(module, "time", time))
         stack.enter_context(patch.object(selections, "PIECE_BYTES", _PIECE_BYTES))
         stack.enter_context(patch.object(Gateway, "_dial", staticmethod(lambda *_: hbase.Connection(now().hbase))))

@@ -1,0 +1,122 @@
+"""The compaction of Parquet folders as an actor: all is the product's but the rewriting of the rows, which Spark does else."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+
+from tests.simulation import lake
+from tidemark.cli import compacting
+from tidemark.errors import Fenced, VerificationFailed
+from tidemark.ledger.book import Book
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.contract import Asked
+from tidemark.sinks.kinds import sink_to_compact
+from tidemark.sinks.parquet import compactions, files, steps
+from tidemark.sinks.parquet.compactions import CompactedFolder, Stored
+from tidemark.sinks.parquet.parts import Part
+from tidemark.sinks.parquet.steps import Listener, Step
+
+STREAM = "orders"
+_MOST_BYTES = 1 << 30
+
+
+def compact(run: str, *, windows: int | None = None, again: bool = False, write: bool = True) -> None:
+    """The command."""
+    compacting.compact(
+        STREAM,
+        sink=None,
+        before="",
+        windows=windows,
+        again=again,
+        write=write,
+        run_name=run,
+        verbose=False,
+        as_json=True,
+    )
+
+
+def rewrite(group: Sequence[Part], folder: str, heard: Listener) -> int:
+    """The rows that count in some folders, with their windows, in one new folder."""
+    tables = [_that_count(part) for part in group if part.holds]
+    rows = pa.concat_tables(tables, promote_options="permissive")
+    lake.write(folder, rows)
+    heard(Step.WRITTEN)
+    held = files.held(_MOST_BYTES, folder) or {}
+    number = sum(one.rows.number for one in held.values())
+    if number != rows.num_rows:
+        raise VerificationFailed(f"{folder} has {number} rows, and not {rows.num_rows}")
+    heard(Step.VERIFIED)
+    return number
+
+
+def _that_count(part: Part) -> pa.Table:
+    table = files._table(part)
+    if not part.compacted:
+        lane, seq = part.names[0]
+        more = {"_lane": pa.array([lane] * table.num_rows, pa.string())}
+        more["_seq"] = pa.array([seq] * table.num_rows, pa.int32())
+        more[files.GENERATION] = pa.array([part.windows[0].generation] * table.num_rows, pa.int64())
+        for name, column in more.items():
+            table = table.append_column(name, column)
+    names = ("_topic", "_partition", "_incarnation", "_offset", files.GENERATION)
+    each = zip(*(table.column(name).to_pylist() for name in names), strict=True)
+    kept = [
+        (TopicPartition(topic, partition, incarnation), offset) not in part.lost.get(generation, ())
+        for topic, partition, incarnation, offset, generation in each
+    ]
+    return table.filter(pa.array(np.array(kept, dtype=bool)))
+
+
+def _submit(
+    opened_here: Callable[[], OpenStream], _: OpenStream, script: str, arguments: Sequence[str], **__: Any
+) -> None:
+    """As `jobs/compact.py` reads its arguments."""
+    parser = ArgumentParser()
+    for name in ("--stream-file", "--sink", "--run", "--before", "--windows"):
+        parser.add_argument(name)
+    parser.add_argument("--again", action="store_true")
+    options = parser.parse_args(arguments)
+    opened = opened_here()
+    asked = Asked(None, int(options.windows) if options.windows else None, options.again)
+    sink = sink_to_compact(opened.stream.sinks, STREAM, options.sink)
+    steps.compact(opened, sink, options.run, asked, rewrite, _heard)
+
+
+def _heard(step: Step) -> None:
+    from tests.simulation.actors import reached
+
+    reached(step.value)
+
+
+def _replace(book: Book, held: Stored, folder: CompactedFolder) -> Stored:
+    """What a compaction is told of its change is true."""
+    from tests.simulation.oracle import check
+
+    try:
+        return _really_replace(book, held, folder)
+    except Fenced:
+        found = compactions.find(book, held.value.sink)
+        counts = found is not None and folder.folder in [one.folder for one in found.value.folders]
+        check(not counts, "a compaction was told that it was fenced, and its folder counts")
+        raise
+
+
+_really_replace = compactions.replace
+
+
+@contextmanager
+def compacted(opened_here: Callable[[], OpenStream]) -> Iterator[None]:
+    """While the block runs, the command compacts in the simulated world."""
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(compacting, "submit", partial(_submit, opened_here)))
+        stack.enter_context(patch.object(compactions, "replace", _replace))
+        yield

@@ -1,0 +1,81 @@
+"""What is left in folders and tables: of messages that were erased, and of attempts that never counted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from tests.simulation.others import DELTA, PARQUET, everything
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import LaneState
+from tidemark.runs.erasing import Remaining
+from tidemark.sinks.delta import table
+from tidemark.sinks.parquet import compactions, files
+
+if TYPE_CHECKING:
+    from tests.simulation.work import Place
+    from tests.simulation.world import World
+
+
+def erased_in(world: World, erased: Collection[Place]) -> dict[str, set[Place]]:
+    """Which of some messages stand in the folders of Parquet, and in the newest version of the table."""
+    found: dict[str, set[Place]] = {}
+    for base in _bases(world, PARQUET):
+        for path, rows in world.lake.files(base):
+            if held := {*everything(rows)} & {*erased}:
+                found.setdefault(path.rpartition("/")[0], set()).update(held)
+    for base in _bases(world, DELTA):
+        for paths in table.files_of(base).values():
+            for path in paths:
+                if held := {*everything(world.lake.contents(path))} & {*erased}:
+                    found.setdefault(base, set()).update(held)
+    return found
+
+
+def dead_folders(world: World, book: Book, before: int) -> set[str]:
+    """The folders of attempts from before a generation that can commit no more: an erasure of then removes what they hold."""
+    standing = book.standing()
+    found = (folder for base in _bases(world, PARQUET) for folder in files.on_disk(base) if not folder.compacted)
+    return {one.folder for one in found if standing.is_dead(one.generation, before)}
+
+
+def is_named(place: str, remains: Iterable[Remaining]) -> bool:
+    """Whether people are told of it: a folder by its name or its windows. Nothing may be left in a table."""
+    said = [one.remains for one in remains if one.type == PARQUET]
+    return any(f"{place}" in one or "hold it until" in one for one in said) and "generation=" in place
+
+
+def check_compacted(world: World, erased: Collection[Place]) -> None:
+    """After a compaction, there are the folders that the ledger names, and nothing in them was erased."""
+    from tests.simulation.oracle import check, said
+
+    book = world.opened.book
+    known = compactions.find(book, PARQUET)
+    located = known.value.located() if known else {}
+    named = {one.folder for one in located.values()}
+    windows = book.committed()
+    # Committed before it was read, and without a receipt: no folder is named, and some may be there.
+    without = {one.generation for one in windows if one.record.receipt is None}
+    for one in windows:
+        if (one.record.lane, one.record.seq) not in located:
+            named |= {place.place["folder"] for place in one.record.places if place.type == PARQUET}
+    heads = book.heads()
+    for base in _bases(world, PARQUET):
+        for at in files.on_disk(base):
+            if at.folder in named or at.generation in without:
+                continue
+            head = heads[at.lane].head if at.lane in heads else None
+            # A lane that cannot go on, and was not given up, may have its attempt's folder.
+            waits = head is not None and head.state != LaneState.CLOSED and at.seq > head.seq
+            check(waits, f"{at.folder} counts for nobody, and a compaction has left it")
+    for place, places in erased_in(world, erased).items():
+        unnamed = "/lane=" in place and any(f"generation={generation}" in place for generation in without)
+        check(unnamed, f"after a compaction {place} still holds erased messages: {said(places)}")
+
+
+def _bases(world: World, kind: str) -> list[str]:
+    return [
+        one.base(world.opened.connections)  # type: ignore[attr-defined]
+        for one in world.opened.stream.sinks
+        if one.type == kind
+    ]

@@ -1,0 +1,211 @@
+"""The sinks that are no tables of HBase: `parquet`, `delta` and `kafka`. Their layouts, sweeps and readers are the product's.
+
+What Spark does for them is to write rows: here one Arrow table for a window, or one message after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from tests.simulation.actors import effect, written
+from tests.simulation.kafka import Message
+from tests.simulation.lake import LAKE, TABLES, write
+from tidemark.clients.connections import Connection
+from tidemark.errors import TidemarkError, Unreachable
+from tidemark.ledger.book import Book
+from tidemark.ledger.records import SinkReceipt
+from tidemark.offsets.ranges import TopicPartition
+from tidemark.offsets.tallies import Acknowledged, Acknowledgements, Count
+from tidemark.runs.open_stream import OpenStream
+from tidemark.sinks.contract import SinkSettings
+from tidemark.sinks.delta import attempts as delta
+from tidemark.sinks.delta import table as delta_table
+from tidemark.sinks.hbase.rows import Place as RowPlace
+from tidemark.sinks.kafka.messages import Origin, kafka_messages
+from tidemark.sinks.kinds import kind_of
+from tidemark.sinks.parquet import files, types
+from tidemark.sinks.reading import delta_tables, parquet_tables
+
+if TYPE_CHECKING:
+    from tests.simulation.work import Place, Work
+
+TARGET, TARGET_TOPIC = "targets", "results"
+OTHERS: dict[str, dict[str, Any]] = {
+    "parquet": {"type": "parquet", "files": LAKE, "folder": "orders"},
+    "delta": {"type": "delta", "files": TABLES, "folder": "orders"},
+    "kafka": {"type": "kafka", "kafka": TARGET, "topic": TARGET_TOPIC, "value": "number", "key": "id"},
+}
+PARQUET, DELTA, KAFKA = "parquet", "delta", "kafka"
+FILES = (PARQUET, DELTA)
+_MOST_BYTES = 1 << 30
+# Messages of one write.
+_AT_ONCE = 3
+
+
+@dataclass
+class Topic:
+    """A topic that a sink writes to: (headers, topic, key, value) of each message. Nobody removes any."""
+
+    messages: list[tuple[list[tuple[str, bytes]], str, bytes | None, bytes | None]] = field(default_factory=list)
+
+    def read(self) -> Iterator[Any]:
+        effect()
+        yield from [*self.messages]
+
+
+def target() -> Connection:
+    return Connection(TARGET, extra={"bootstrap.servers": "127.0.0.1:9092"})
+
+
+class Writer:
+    """The work of an attempt on one of these sinks."""
+
+    def __init__(self, work: Work, settings: SinkSettings) -> None:
+        self.work, self.settings = work, cast("Any", settings)
+        self.name = settings.name
+
+    @property
+    def _window(self) -> tuple[str, int]:
+        return self.work.lane, self.work.window.seq
+
+    @property
+    def _generation(self) -> int:
+        return self.work.attempt.generation
+
+    def receipt(self) -> SinkReceipt:
+        plain = kind_of(self.settings.type).without_spark()
+        place = plain.place(self.work.opened, self.settings, *self._window, self._generation)
+        return SinkReceipt(name=self.name, type=self.settings.type, place=place)
+
+    def store(self) -> Acknowledgements:
+        store: dict[str, Callable[[], Acknowledgements]] = {
+            "parquet": self._store_parquet,
+            "delta": self._store_delta,
+            "kafka": self._store_kafka,
+        }
+        return store[self.settings.type]()
+
+    def discard(self) -> None:
+        """As SparkWork does: what it cannot remove stays."""
+        with suppress(TidemarkError, OSError):
+            if self.settings.type == "delta":
+                delta.discard(self._base(), self._window, self._generation)
+            elif self.settings.type == "parquet":
+                files.delete(self.receipt().place["folder"])
+
+    def _base(self) -> str:
+        return cast("str", self.settings.base(self.work.opened.connections))
+
+    def _store_parquet(self) -> Acknowledgements:
+        self.work.fence.check()
+        folder = self.receipt().place["folder"]
+        write(folder, self._rows())
+        return _held(folder)
+
+    def _store_delta(self) -> Acknowledgements:
+        held = delta.store(
+            self._base(),
+            delta_table.versions_of(self.work.opened.book),
+            self._window,
+            self._generation,
+            self.work.fence.check,
+            lambda folder: write(folder, self._rows()),
+        )
+        return _held(*held) if held else {}
+
+    def _rows(self) -> pa.Table:
+        rows = [
+            {
+                "_topic": at.topic,
+                "_incarnation": at.incarnation,
+                "_partition": at.partition,
+                "_offset": offset,
+                "_index": 0,
+                "_tombstone": False,
+                "_digest": 0,
+                "id": one.key,
+                "number": one.number,
+            }
+            for (at, offset), one in self.work.good.items()
+        ]
+        schema = delta_table.columns(self.work.opened.fields)
+        return pa.Table.from_pylist(rows, schema=schema.remove(schema.get_field_index(delta_table.GENERATION)))
+
+    def _store_kafka(self) -> Acknowledgements:
+        found = list(self.work.good.items())
+        for at in range(0, len(found), _AT_ONCE):
+            self.work.fence.check()
+            try:
+                self._send(found[at : at + _AT_ONCE])
+            except Unreachable:
+                # Spark tries a task again, on another machine. What was acknowledged to the first one stands there twice.
+                self._send(found[at : at + _AT_ONCE])
+        return self.work.counted
+
+    def _send(self, messages: list[tuple[Place, Message]]) -> None:
+        for (at, offset), one in messages:
+            lane, seq = self._window
+            origin = Origin(self.work.opened.book.stream, RowPlace(at, offset, 0), self._generation, lane, seq)
+            message = (origin.headers(), TARGET_TOPIC, b"%d" % one.key, b"%d" % one.number)
+            written(
+                lambda message=message: self.work.world.target.messages.append(message),
+                lambda applied: Unreachable("no answer"),
+            )
+
+
+def prepare(opened: OpenStream, settings: Any) -> None:
+    """As each sink's writer, before its first window."""
+    register = opened.book.register()
+    assert register is not None
+    if settings.type == "parquet":
+        base = settings.base(opened.connections)
+        files.own(base, opened.book.stream, register[1].ledger, settings.name)
+        types.keep(base, opened.fields)
+    elif settings.type == "delta":
+        columns = delta_table.columns(opened.fields)
+        delta_table.prepare(settings.base(opened.connections), columns, opened.book.stream, register[1].ledger)
+
+
+def _held(*paths: str) -> Acknowledgements:
+    """Read back. The counts of rows have hashes of their own; here each message has one row, and counts for it."""
+    found = files.held(_MOST_BYTES, *paths)
+    assert found is not None
+    return {at: Acknowledged(one.messages, _same(one), "0" * 16) for at, one in found.items()}
+
+
+def _same(one: Acknowledged) -> Count:
+    assert one.messages.number == one.rows.number, "a message stands twice in the files of one attempt"
+    return one.messages
+
+
+def rows(opened: OpenStream, book: Book, settings: Any) -> list[tuple[TopicPartition, int, int, int]]:
+    """Partition, offset, key and number of each row that counts, as the product's reader gives them."""
+    if settings.type == "kafka":
+        found = kafka_messages(book, cast("Any", None), settings.targets(), settings.name)
+        return [
+            (one.origin.place.partition, one.origin.place.offset, int(one.key or b"-1"), int(one.value or b"-1"))
+            for one in found
+        ]
+    read = parquet_tables if settings.type == "parquet" else delta_tables
+    return [
+        (
+            TopicPartition(row["_topic"], row["_partition"], row["_incarnation"]),
+            row["_offset"],
+            row["id"],
+            row["number"],
+        )
+        for table in read(book, settings.name)
+        for row in table.to_pylist()
+    ]
+
+
+def everything(rows: pa.Table) -> Iterator[tuple[TopicPartition, int]]:
+    """The message of each row of a file."""
+    names = ("_topic", "_partition", "_incarnation", "_offset")
+    for topic, partition, incarnation, offset in zip(*(rows.column(name).to_pylist() for name in names), strict=True):
+        yield TopicPartition(topic, partition, incarnation), offset
