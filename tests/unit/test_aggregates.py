@@ -104,7 +104,7 @@ def test_a_key_to_the_byte() -> None:
 def test_a_contribution_to_the_byte() -> None:
     cell = encode(7, "replay-1", 2, 3, -1, [("requests", b"3"), ("none", None), ("bytes", b"999")])
     packed = b"5:_rows1:34:_ack16:ffffffffffffffff8:requests1:35:bytes3:999"
-    mark = struct.pack(">BBQQQ", 2, 0, 7, xxhash.xxh64_intdigest(packed), 2) + b"replay-1"
+    mark = struct.pack(">BBQQQ", 1, 0, 7, xxhash.xxh64_intdigest(packed), 2) + b"replay-1"
     assert cell == struct.pack(">H", len(mark)) + mark + packed
     assert qualifier("ingest", 12) == b"ingest/0000000000000000012"
     assert block_qualifier(TopicPartition("logs", 7), 12_000) == b"logs/7/0000000000000012000"
