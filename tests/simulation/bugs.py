@@ -244,6 +244,71 @@ PLANTED |= {
         ),
         seed=75,
     ),
+    "a reader of folders does not look for a compaction": Bug(
+        "r",
+        (
+            (
+                PARTS,
+                "        if _same_folders(known, compactions.find(book, sink)):\n            return found\n",
+                "        return found\n",
+            ),
+        ),
+    ),
+    "folders are looked up after the windows": Bug(
+        "r",
+        (
+            (
+                PARTS,
+                "        known = compactions.find(book, sink)\n        view = book.view(sink)\n",
+                "        view = book.view(sink)\n        known = compactions.find(book, sink)\n",
+            ),
+        ),
+    ),
+    "a compaction is not fenced by the next one": Bug(
+        "r",
+        (
+            (
+                COMPACTIONS,
+                "        return _swap(book, held.bytes, value)\n    except",
+                "        now = find(book, value.sink)\n"
+                "        return _swap(book, now.bytes, structs.replace(now.value, folders=value.folders))\n    except",
+            ),
+        ),
+        seed=361,
+    ),
+    "a compaction that is fenced misses its folders": Bug(
+        "new",
+        (
+            (
+                "tidemark.sinks.parquet.steps",
+                "    with _unless_fenced(book, held):\n        chosen = ",
+                "    if held:\n        chosen = ",
+            ),
+        ),
+        seed=18,
+    ),
+    "a table that cannot be reached is an error of the program": Bug(
+        "new",
+        (
+            (
+                DELTA,
+                "            with folders.naming(base):\n                change(table)\n",
+                "            change(table)\n",
+            ),
+        ),
+        seed=406,
+    ),
+    "a compaction removes folders of attempts that may commit": Bug(
+        "r",
+        (
+            (
+                COMPACTING,
+                "        if known and standing.is_dead(one.generation, generation):\n",
+                "        if known or standing.is_dead(one.generation, generation):\n",
+            ),
+        ),
+        seed=14,
+    ),
 }
 # Of those that the model of the ledger finds, what this simulation finds too, each with its seed.
 _OF_THE_MODEL: dict[str, int] = {
