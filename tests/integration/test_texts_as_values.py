@@ -212,7 +212,7 @@ OF_JSON: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.covers("S7")
+@pytest.mark.covers("S7", "E60")
 @pytest.mark.parametrize("scheme", OF_JSON, ids=["string", "json", "schema", "delimited"])
 @pytest.mark.parametrize("key", [True, "\u00e9\\"], ids=["an array", "under a key"])
 def test_an_element_of_an_array_is_read_as_its_own_text(
@@ -241,7 +241,7 @@ def test_an_element_of_an_array_is_read_as_its_own_text(
         assert [one.fields["value"] for one in shown] == [one.encode() for one in own[: len(shown)]]
 
 
-@pytest.mark.covers("S7")
+@pytest.mark.covers("S7", "E60")
 def test_numbers_that_are_kept_as_json_keep_their_text(spark: SparkSession) -> None:
     chance = random.Random(11)
     given = [*NUMBERS, *(drawn_json(chance) for _ in range(300))]

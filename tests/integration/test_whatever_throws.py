@@ -18,7 +18,21 @@ from tests.support.oracle import Example, Outcome
 from tests.support.playground import Make, Playground
 from tests.support.registry import serving
 from tests.support.rows import GIVEN_BACK, SINKS, messages_of, stream_of
-from tests.support.throwing import SCHEME, THROWING, TOO_DEEP, TOO_LONG, Throwing, checks, drawn, transform, values
+from tests.support.throwing import (
+    BESIDE,
+    SCHEME,
+    THROWING,
+    TOO_DEEP,
+    TOO_LONG,
+    Throwing,
+    checks,
+    drawn,
+    drawn_sinks,
+    drawn_values,
+    transform,
+    values,
+    wide_transform,
+)
 from tidemark.clients.connections import Connection
 from tidemark.errors import ProcessingFailed, WrongUse
 from tidemark.offsets.tallies import Outcome as Became
@@ -162,6 +176,7 @@ RIGHT = [
 ]
 
 
+@pytest.mark.covers("E62")
 def test_a_constant_that_is_wrong_for_every_message_is_no_messages_fault(spark: SparkSession) -> None:
     """As with a regular expression: a check with it would refuse nothing, whatever comes."""
     fields = {"type": "json", "fields": {"at": "integer", "s": "string", "t": "timestamp"}}
@@ -246,6 +261,32 @@ def test_any_messages_under_any_expressions_commit(spark: SparkSession, seed: in
     found = became(spark, both, all_values)
     assert len(found) == len(all_values)
     passes(spark, both, all_values)
+
+
+@pytest.mark.full
+@pytest.mark.covers("C4", "E46", "E55")
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_any_messages_commit_through_any_sinks(make: Make, spark: SparkSession, seed: int) -> None:
+    """As above, with the sinks and their settings: the window commits, and an audit finds what was counted."""
+    given = drawn(seed, 8)
+    scheme = {**SCHEME, "fields": BESIDE}
+    play = make(orders())
+    play.kafka.create(f"{play.name}-rows", 1)
+    play.rewrite(
+        scheme=scheme,
+        transform=wide_transform(seed, given),
+        checks=checks(drawn(-seed, 4)),
+        sinks=drawn_sinks(seed, play.name),
+    )
+    check_rows(spark, play.opened.stream)
+    sent = list(drawn_values(seed, given))
+    play.kafka.send((play.topics[0], 0, b"key" if number % 3 else None, value) for number, value in enumerate(sent))
+    (record,) = play.ingest()
+    (tally,) = record.tallies
+    counted = (tally.stored, tally.skipped, tally.invalid, tally.failed)
+    assert sum(one.number for one in counted) == tally.read.number == len(sent)
+    report = audit(play.opened, "an audit")
+    assert report.clean, report.sentence()
 
 
 # The schemes

@@ -113,6 +113,95 @@ def transform(given: Sequence[Throwing]) -> dict[str, Any]:
     return {"sql": sql, "fields": {"made": "integer"}}
 
 
+# What a message has beside what a transform makes of it.
+BESIDE = {"which": "integer", "at": "integer", "s": "string", "t": "timestamp"}
+# Texts that are also keys, the names of folders and topics, and values of cells.
+_NAMES = [
+    "",
+    " ",
+    "\x00",
+    "a/b=c",
+    "__HIVE_DEFAULT_PARTITION__",
+    "..",
+    "NL",
+    "nl",
+    "\u00e9\u0301",
+    "x" * 3_000,
+    "\ufffd",
+    "%2F",
+]
+_TIMES = ["2026-11-21T07:10:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "1582-10-10T00:00:00Z"]
+
+
+def wide_transform(seed: int, given: Sequence[Throwing]) -> dict[str, Any]:
+    """As `transform`, with the message's own fields beside; it may drop messages, and make several rows of one."""
+    chance = random.Random(seed)
+    cases = " ".join(f"WHEN which = {number} THEN length(string({sql}))" for number, (sql, *_) in enumerate(given))
+    index = "_index"
+    source = "messages"
+    if chance.random() < 0.3:
+        index, source = "copy AS _index", "messages LATERAL VIEW explode(sequence(0, abs(at) % 3)) AS copy"
+    where = chance.choice(["", " WHERE which IS NOT NULL", " WHERE at % 7 <> 3 OR at IS NULL"])
+    sql = f"SELECT {GIVEN_BACK.replace('_index', index)}, {', '.join(BESIDE)}, CASE {cases} END AS made FROM {source}{where}"
+    return {"sql": sql, "fields": {**BESIDE, "made": "integer"}}
+
+
+def drawn_sinks(seed: int, name: str) -> list[dict[str, Any]]:
+    """Sinks of any type, with any settings that a stream file may have. The topic is called as the stream."""
+    chance = random.Random(seed)
+    folders = ["which", "at", "s", "made", "date(t)", "hour(t)"]
+    cells = chance.choice([{}, {"max_cell_bytes": 1_000}])
+    sinks: list[dict[str, Any]] = [
+        {"type": "hbase", "table": name, "packed": chance.random() < 0.5, **cells},
+        {
+            "type": "parquet",
+            "folder": name,
+            "partition_by": chance.sample(folders, chance.randrange(5)),
+            "compression": chance.choice(["snappy", "gzip", "zstd", "none"]),
+        },
+        {"type": "delta", "folder": f"{name}_delta"},
+        {
+            "type": "kafka",
+            "topic": f"{name}-rows",
+            "settings": {
+                "max.request.size": chance.choice([1_024, 1_048_576]),
+                "compression.type": chance.choice(_CODECS),
+            },
+            **chance.choice([{}, {"key": "s"}, {"key": "_key"}, {"value": "s"}, {"key": "at", "value": "t"}]),
+        },
+        {
+            "type": "hbase_latest",
+            "table": f"{name}_latest",
+            "key": chance.choice([["s"], ["at", "t"], ["which"]]),
+            **cells,
+        },
+        {
+            "type": "hbase_aggregates",
+            "table": f"{name}_sums",
+            "key": chance.choice([["s"], ["which", "t"]]),
+            "values": {"n": "count", "total": {"sum": "at"}, "last": {"max": "t"}, "first": {"min": "s"}},
+            "block_offsets": chance.choice([10, 10_000, "window"]),
+        },
+    ]
+    return chance.sample(sinks, chance.randrange(1, len(sinks) + 1))
+
+
+_CODECS = ["none", "gzip"]
+
+
+def drawn_values(seed: int, given: Sequence[Throwing]) -> Iterator[bytes | None]:
+    """Messages for some expressions, with texts and times that become names; and noise."""
+    chance = random.Random(seed)
+    for number, (_, at, text) in enumerate(given):
+        own = {"which": number, "at": at, "s": text, "t": chance.choice(_TIMES)}
+        yield json.dumps(own).encode()
+        numbers = [0, -1, _MOST, -_MOST - 1, 10**15, None]
+        yield json.dumps(
+            {"at": chance.choice(numbers), "s": chance.choice(_NAMES), "t": chance.choice([None, *_TIMES])}
+        ).encode()
+    yield from (None, b"", b"{}", b"[]", b'{"s": 5}', b'{"at": 1e3}', b'{"t": "now"}', b"\xff", b'{"s": "\\ud800"}')
+
+
 def checks(given: Sequence[Throwing]) -> list[dict[str, str]]:
     """A check for each of them, of its own message. Without Spark's errors for data, some expressions are null."""
     return [
