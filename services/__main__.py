@@ -36,7 +36,7 @@ def up(site: Site, *names: str) -> None:
 def down(site: Site, *names: str) -> None:
     if not names:
         _engine(site, "stop", "--now").wait()
-    control.down(site, _known(names) or tuple(SERVERS))
+    control.down(site, _known(names) or tuple(control.ALL))
 
 
 def status(site: Site) -> None:
@@ -81,8 +81,8 @@ def _engine(site: Site, *words: str) -> subprocess.Popen[bytes]:
 
 def _known(names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
-        if name not in SERVERS:
-            raise ServiceError(f"no server is called {name!r}; there are: {', '.join(SERVERS)}")
+        if name not in control.ALL:
+            raise ServiceError(f"no server is called {name!r}; there are: {', '.join(control.ALL)}")
     return names
 
 

@@ -23,7 +23,7 @@ NEEDED_DISK_BYTES = 2 * 1024**3
 AIRFLOW = tuple(name for name in SERVERS if name.startswith("airflow-"))
 DATA_SERVERS = tuple(name for name in SERVERS if name not in AIRFLOW)
 
-_ALL = {**SERVERS, **ON_DEMAND}
+ALL = {**SERVERS, **ON_DEMAND}
 
 Report = Callable[[str], None]
 
@@ -36,7 +36,7 @@ def up(site: Site, names: Collection[str] = tuple(SERVERS), report: Report = pri
     with _alone(site):
         _check_disk(site.state)
         running = processes.servers_running(site)
-        servers = [_ALL[name] for name in names]
+        servers = [ALL[name] for name in names]
         for server in servers:
             if server.name not in running:
                 _check_ports(site, server)
@@ -100,13 +100,13 @@ class _Starting:
 def start(site: Site, name: str) -> None:
     """Start one server unless it runs already, and wait until it is ready."""
     if name not in processes.servers_running(site):
-        _start(site, _ALL[name])
+        _start(site, ALL[name])
 
 
-def down(site: Site, names: Collection[str] = tuple(_ALL), report: Report = print) -> None:
+def down(site: Site, names: Collection[str] = tuple(ALL), report: Report = print) -> None:
     """End the named servers of this site and nothing else, the last started first."""
     with _alone(site):
-        for name in reversed([name for name in _ALL if name in names]):
+        for name in reversed([name for name in ALL if name in names]):
             if processes.running(site, name):
                 processes.end(site, name)
                 report(f"  {name:22} stopped")

@@ -12,6 +12,8 @@ from services import jars
 from services.site import REPOSITORY, Site
 
 ADMIN = "admin"
+# A database of PostgreSQL, and the user that owns it.
+DATABASE = "tidemark"
 _USERS = "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS"
 _AUTH_MANAGER = "AIRFLOW__CORE__AUTH_MANAGER"
 
@@ -35,6 +37,15 @@ def connections(site: Site, *, warm: bool = False) -> dict[str, str]:
             "port": site.port("zookeeper"),
             "login": "tidemark",
             "password": _secret(site.folder("zookeeper") / "password"),
+            "extra": {"allow_insecure": True},
+        },
+        "SQL_DEFAULT": {
+            "conn_type": "postgres",
+            "host": "127.0.0.1",
+            "port": site.port("postgresql"),
+            "schema": DATABASE,
+            "login": DATABASE,
+            "password": database_password(site),
             "extra": {"allow_insecure": True},
         },
         "LAKE_DEFAULT": {"conn_type": "fs", "extra": {"path": str(site.folder("lake"))}},
@@ -129,6 +140,11 @@ def everything(site: Site) -> dict[str, str]:
 def log4j(level: str) -> str:
     template = (Path(__file__).parent / "templates" / "log4j2.properties").read_text()
     return template.replace("${level}", level)
+
+
+def database_password(site: Site) -> str:
+    """The password of the user of PostgreSQL, made once for a site."""
+    return _secret(site.folder("postgresql") / "password")
 
 
 def _secret(path: Path) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import threading
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from string import Template
 
@@ -247,6 +249,83 @@ def _thrift_ready(site: Site) -> None:
         connection.close()
 
 
+# PostgreSQL, of Debian's package. It refuses to run as root.
+
+
+def _postgresql(program: str) -> list[str]:
+    places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda place: int(place.parent.name))
+    found = shutil.which(
+        program, path=os.pathsep.join([*map(str, reversed(places)), os.environ.get("PATH", os.defpath)])
+    )
+    if found is None:
+        raise ServiceError(f"{program} was not found: install PostgreSQL (Debian: apt-get install postgresql)")
+    return [*_not_as_root(), found]
+
+
+@cache
+def _not_as_root() -> tuple[str, ...]:
+    """Words before a command that lets it see another user's number, and still own the site's files as root does."""
+    if os.geteuid() != 0:
+        return ()
+    words = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+    if subprocess.run([*words, "true"], capture_output=True, check=False).returncode != 0:
+        raise ServiceError(
+            f"PostgreSQL refuses to run as root, and `{' '.join(words)}` is not allowed here: use another user"
+        )
+    return words
+
+
+def _postgresql_prepare(site: Site) -> None:
+    data = site.folder("postgresql") / "data"
+    if (data / "PG_VERSION").exists():
+        return
+    environment.database_password(site)
+    options = [
+        "--username",
+        environment.DATABASE,
+        "--auth",
+        "scram-sha-256",
+        "--encoding",
+        "UTF8",
+        "--locale",
+        "C.UTF-8",
+    ]
+    password = ["--pwfile", str(site.folder("postgresql") / "password")]
+    _output([*_postgresql("initdb"), "--pgdata", str(data), "--no-sync", *options, *password])
+
+
+def _postgresql_command(site: Site) -> list[str]:
+    # No socket in the file system: its path could be too long.
+    settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "max_connections": "200"}
+    words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    return [
+        *_postgresql("postgres"),
+        "-D",
+        str(site.folder("postgresql", "data")),
+        "-p",
+        str(site.port("postgresql")),
+        *words,
+    ]
+
+
+def _postgresql_ready(site: Site) -> None:
+    """Raises unless PostgreSQL answers. Its first start makes the database."""
+    import psycopg
+
+    with psycopg.connect(
+        host="127.0.0.1",
+        port=site.port("postgresql"),
+        user=environment.DATABASE,
+        password=environment.database_password(site),
+        dbname="postgres",
+        autocommit=True,
+        connect_timeout=2,
+    ) as connection:
+        found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [environment.DATABASE])
+        if found.fetchone() is None:
+            connection.execute(f'CREATE DATABASE "{environment.DATABASE}"')
+
+
 # Airflow
 
 
@@ -367,6 +446,13 @@ ON_DEMAND: dict[str, Server] = {
             _zookeeper_secure_command,
             lambda site: _accepts(site, "zookeeper-secure"),
             ports=("zookeeper-secure",),
+        ),
+        Server(
+            "postgresql",
+            _postgresql_command,
+            _postgresql_ready,
+            prepare=_postgresql_prepare,
+            ports=("postgresql",),
         ),
     )
 }

@@ -30,6 +30,7 @@ PORT_NAMES = (
     "kafka-secure-certificates",
     "kafka-secure-controller",
     "zookeeper-secure",
+    "postgresql",
 )
 
 

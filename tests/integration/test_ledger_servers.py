@@ -17,16 +17,16 @@ KEY = ("head", "ingest")
 
 
 @pytest.fixture
-def proxy(stores: Stores) -> Iterator[LossyProxy]:
-    with lossy(stores.port) as made:
+def proxy(servers: Stores) -> Iterator[LossyProxy]:
+    with lossy(servers.port) as made:
         yield made
 
 
 @pytest.mark.covers("F2", "E38")
 @pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
-def test_a_lost_answer_is_in_doubt_and_then_found_out(stores: Stores, proxy: LossyProxy, applied: bool) -> None:
+def test_a_lost_answer_is_in_doubt_and_then_found_out(servers: Stores, proxy: LossyProxy, applied: bool) -> None:
     stream = new_stream()
-    store, behind = stores.make(stream), stores.make(stream, port=proxy.port, timeout=5.0)
+    store, behind = servers.make(stream), servers.make(stream, port=proxy.port, timeout=5.0)
     store.prepare()
     assert behind.swap(KEY, None, b"first")
     proxy.lose_next(b"second", applied=applied)
@@ -44,9 +44,9 @@ def test_a_lost_answer_is_in_doubt_and_then_found_out(stores: Stores, proxy: Los
 
 @pytest.mark.covers("F2", "E38")
 @pytest.mark.parametrize("applied", [True, False], ids=["applied", "not applied"])
-def test_the_answer_to_a_commit_is_lost(stores: Stores, proxy: LossyProxy, applied: bool) -> None:
+def test_the_answer_to_a_commit_is_lost(servers: Stores, proxy: LossyProxy, applied: bool) -> None:
     stream = new_stream()
-    store, behind = stores.make(stream), stores.make(stream, port=proxy.port, timeout=5.0)
+    store, behind = servers.make(stream), servers.make(stream, port=proxy.port, timeout=5.0)
     store.prepare()
     history = ("history", "ingest", sortable(1))
     assert behind.swap(KEY, None, b"pinned")
@@ -59,8 +59,8 @@ def test_the_answer_to_a_commit_is_lost(stores: Stores, proxy: LossyProxy, appli
     assert behind.commit(KEY, b"pinned", b"committed", history, b"record", {"logs": {0: 10}}) != applied
 
 
-def test_a_server_that_is_away_is_named_in_bounded_time(stores: Stores) -> None:
-    away = stores.make(new_stream(), port=1, timeout=1.0, patience=1.0)
+def test_a_server_that_is_away_is_named_in_bounded_time(servers: Stores) -> None:
+    away = servers.make(new_stream(), port=1, timeout=1.0, patience=1.0)
     began = time.monotonic()
     with pytest.raises(Unreachable, match=r" at 127\.0\.0\.1:1 did not (read|answer)"):
         away.read(KEY)

@@ -238,5 +238,5 @@ def test_logs_shows_a_servers_log_and_knows_the_names(own: Site, command: Comman
     assert said(command("logs", "zookeeper")) == (5, "", f"zookeeper has no log yet ({own.log_file('zookeeper')})\n")
     own.log_file("zookeeper").write_text("all is well\n")
     assert said(command("logs", "zookeeper")) == (0, "all is well\n", "")
-    names = ", ".join(SERVERS)
+    names = ", ".join(control.ALL)
     assert said(command("logs", "nosuch")) == (5, "", f"no server is called 'nosuch'; there are: {names}\n")

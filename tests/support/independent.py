@@ -6,12 +6,16 @@ Slow and naive on purpose: one dictionary from offsets to generations, and one r
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
 import struct
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 import happybase
+import psycopg
 import pyarrow.parquet as pq
 from kazoo.client import KazooClient
 
@@ -56,13 +60,13 @@ class Independent:
         return [found[place] for place in sorted(found)]
 
     def _ledger(self) -> dict[str, bytes]:
-        """All values of the stream in its ledger, in HBase or in ZooKeeper, by path."""
+        """All values of the stream in its ledger, wherever it is, by path."""
         connection = self._connection()
         there = LEDGER.encode() in connection.tables()
         rows = connection.table(LEDGER).scan(row_prefix=f"{self._name}/".encode()) if there else ()
         found = {key.decode().removeprefix(f"{self._name}/"): cells[b"l:v"] for key, cells in rows}
         connection.close()
-        return found or self._nodes()
+        return found or self._nodes() or self._rows()
 
     def _nodes(self) -> dict[str, bytes]:
         at = zookeeper_at(self._site.port("zookeeper"))
@@ -79,6 +83,17 @@ class Independent:
         client.stop()
         client.close()
         return found
+
+    def _rows(self) -> dict[str, bytes]:
+        """Those of a ledger in SQL: in the file of the connection, if there is one, or in PostgreSQL."""
+        question, stream = "SELECT key, value FROM tidemark_ledger WHERE stream = ", self._name.encode()
+        if file := json.loads(os.environ.get("AIRFLOW_CONN_SQLITE_DEFAULT", "{}")).get("host"):
+            with closing(sqlite3.connect(file)) as database:
+                return {key.decode(): value for key, value in database.execute(f"{question}?", [stream])}
+        at = json.loads(os.environ["AIRFLOW_CONN_SQL_DEFAULT"])
+        login = {"host": at["host"], "port": at["port"], "user": at["login"], "password": at["password"]}
+        with psycopg.connect(dbname=at["schema"], **login) as connection:
+            return {bytes(key).decode(): bytes(value) for key, value in connection.execute(f"{question}%s", [stream])}
 
     def generations(self, sink: str | None = None) -> dict[tuple[str, int, int], int]:
         """(topic, partition, offset) to the generation that counts there, in a sink. None: in the dead letters."""

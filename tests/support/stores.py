@@ -13,6 +13,7 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
+from services import control
 from tidemark.clients.connections import Connection, ZooKeeperEndpoint, from_environment
 from tidemark.ledger.contract import LedgerSettings, Waits
 from tidemark.ledger.kinds import ledger_store
@@ -23,6 +24,8 @@ from tidemark.streams.model import Ledger
 SETTINGS: dict[str, dict[str, Any]] = {
     "hbase": {"type": "hbase", "table": "ledger", "offsets_table": "offsets"},
     "zookeeper": {"type": "zookeeper", "storm": "/storm"},
+    "postgresql": {"type": "sql"},
+    "sqlite": {"type": "sql", "sql": "sqlite_default"},
 }
 
 
@@ -84,12 +87,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "ledger_settings" in metafunc.fixturenames:
         given = metafunc.config.getoption("--ledger")
-        metafunc.parametrize("ledger_settings", [given] if given else SETTINGS.values(), ids=lambda said: said["type"])
+        said = {given["type"]: given} if given else SETTINGS
+        if "servers" in metafunc.fixturenames:
+            said = {name: settings for name, settings in said.items() if name != "sqlite"}
+        metafunc.parametrize("ledger_settings", said.values(), ids=said.keys())
+
+
+@pytest.fixture
+def servers(stores: Stores) -> Stores:
+    """As `stores`, without SQLite, which is a file: no proxy can stand before it."""
+    return stores
 
 
 @pytest.fixture
 def stores(ledger_settings: Mapping[str, Any], request: pytest.FixtureRequest) -> Stores:
     """Each kind of ledger store in turn, or the one of `--ledger`."""
     if not request.config.getoption("--ledger"):
-        request.getfixturevalue("site")
+        _start(ledger_settings, request)
     return stores_of(ledger_settings)
+
+
+def _start(said: Mapping[str, Any], request: pytest.FixtureRequest) -> None:
+    """The servers that a ledger needs, and its connection in the environment."""
+    if said.get("sql") == "sqlite_default":
+        file = request.getfixturevalue("tmp_path_factory").getbasetemp() / "ledger.db"
+        variables = {"AIRFLOW_CONN_SQLITE_DEFAULT": json.dumps({"conn_type": "sqlite", "host": str(file)})}
+        request.getfixturevalue("monkeypatch").setenv(*variables.popitem())
+        return
+    site = request.getfixturevalue("site")
+    if said["type"] == "sql":
+        control.up(site, ["postgresql"])

@@ -25,6 +25,7 @@ from tidemark.clients.connections import (
     zookeeper_endpoint,
 )
 from tidemark.clients.kafka.endpoint import kafka_endpoint
+from tidemark.clients.sql import database
 from tidemark.errors import WrongUse
 
 pytestmark = pytest.mark.covers("Q1")
@@ -39,6 +40,11 @@ KINDS: dict[str, tuple[Callable[[Connection], object], Connection]] = {
     "zookeeper": (zookeeper_endpoint, Connection("c", "h", 1, "somebody", "canary", {"allow_insecure": True})),
     "registry": (registry_endpoint, Connection("c", "https://h", 1, "somebody", "canary")),
     "files": (lake_folder, Connection("c", extra={"path": "/lake"})),
+    "postgres": (
+        database,
+        Connection("c", "h", 1, "somebody", "canary", {"allow_insecure": True}, "s", "postgres"),
+    ),
+    "sqlite": (database, Connection("c", "/ledger.db", kind="sqlite")),
 }
 # What Airflow's own providers, and others, know of such connections.
 EXTRAS = ("use_ssl", "verify", "username", "ssl.ca.location", "transport", "timeout", "path", "thrift2", "headers")
@@ -121,7 +127,7 @@ def test_half_a_login_and_two_ports_are_refused() -> None:
 
 def test_nothing_of_a_variable_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """As JSON and as a URI; and an exported connection is read as it was."""
-    given = Connection("c", "h", 1, "me", "pw", {"a": "b"}, "s")
+    given = Connection("c", "h", 1, "me", "pw", {"a": "b"}, "s", "kafka")
     monkeypatch.setenv(variable("c"), given.to_json())
     assert from_environment("c") == given
     monkeypatch.setenv(variable("c"), "kafka://me:pw@h:1/s?a=b")
@@ -144,6 +150,7 @@ class Given:
     schema: str | None = "s"
     login: str | None = "me"
     password: str | None = "pw"
+    conn_type: str | None = "generic"
 
     @property
     def extra_dejson(self) -> Any:
@@ -154,7 +161,7 @@ class Given:
 
 
 def test_extras_that_airflow_cannot_read_are_not_none_at_all() -> None:
-    assert of_airflow("c", Given('{"a": 1}')) == Connection("c", "h", 1, "me", "pw", {"a": 1}, "s")
+    assert of_airflow("c", Given('{"a": 1}')) == Connection("c", "h", 1, "me", "pw", {"a": 1}, "s", "generic")
     assert of_airflow("c", Given(None)).extra == of_airflow("c", Given("{}")).extra == {}
     for text in ('{"use_ssl": true', "[]", '"use_ssl"'):
         with pytest.raises(WrongUse, match="connection c: its extras are not a JSON object"):

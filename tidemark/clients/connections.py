@@ -31,11 +31,13 @@ class Connection:
     password: str | None = field(default=None, repr=False)
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
     schema: str | None = None
+    # What Airflow calls the type of a connection: `postgres`, `sqlite`. Most clients of Tidemark are known by their use.
+    kind: str = ""
 
     def to_json(self) -> str:
         """The connection as the environment variable of a started program holds it. Holds secrets."""
         known = {name: getattr(self, name) for name in _FIELDS}
-        return json.dumps({"conn_type": "generic", **known, "extra": dict(self.extra)})
+        return json.dumps({"conn_type": self.kind or "generic", **known, "extra": dict(self.extra)})
 
     def required(self, what: str, value: Any) -> Any:
         if value in (None, ""):
@@ -99,7 +101,7 @@ class Connection:
 
 Connections = Callable[[str], Connection]
 
-# Airflow's other fields, `conn_type` and `description`, say nothing about how to connect.
+# Airflow's other fields: the type of a connection matters to databases alone.
 _FIELDS = ("host", "port", "schema", "login", "password")
 _OTHERS = ("conn_type", "description", "extra")
 
@@ -117,6 +119,7 @@ class AirflowConnection(Protocol):
     login: str | None
     password: str | None
     extra: str | None
+    conn_type: str | None
 
     @property
     def extra_dejson(self) -> Mapping[str, Any]: ...
@@ -127,7 +130,8 @@ def of_airflow(name: str, found: AirflowConnection) -> Connection:
     extra = found.extra_dejson
     if not isinstance(extra, Mapping) or (found.extra and not extra and not _is_empty_object(found.extra)):
         raise WrongUse(f"connection {name}: its extras are not a JSON object")
-    return Connection(name, found.host, found.port, found.login, found.password, extra, found.schema)
+    kind = found.conn_type or ""
+    return Connection(name, found.host, found.port, found.login, found.password, extra, found.schema, kind)
 
 
 def _is_empty_object(text: str) -> bool:
@@ -173,6 +177,7 @@ def _from_json(name: str, text: str) -> Connection:
         values.get("password"),
         extra,
         values.get("schema"),
+        str(values.get("conn_type") or ""),
     )
 
 
@@ -188,7 +193,10 @@ def _from_uri(name: str, text: str) -> Connection:
         unquote(part) if part else None
         for part in (parts.hostname, parts.username, parts.password, parts.path.removeprefix("/"))
     )
-    return Connection(name, host, parts.port, login, password, extra, schema)
+    if not host and parts.path:
+        # As Airflow's provider for SQLite writes it: `sqlite:////var/lib/ledger.db`.
+        host, schema = unquote(parts.path.removeprefix("/")), None
+    return Connection(name, host, parts.port, login, password, extra, schema, parts.scheme.replace("-", "_"))
 
 
 _NO_HBASE_TLS = (

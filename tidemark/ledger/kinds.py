@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidemark.clients.connections import Connections
 from tidemark.ledger.contract import LedgerKind, LedgerSettings, Waits
-from tidemark.ledger.settings import HBaseLedger, ZooKeeperLedger
+from tidemark.ledger.settings import HBaseLedger, SQLLedger, ZooKeeperLedger
 from tidemark.ledger.store import LedgerStore
 from tidemark.schemes.packages import kinds_of_packages, refusing
 
@@ -13,6 +13,7 @@ GROUP = "tidemark.ledgers"
 _BUILT_IN = {
     "hbase": LedgerKind(HBaseLedger, "tidemark.ledger.hbase:open_store"),
     "zookeeper": LedgerKind(ZooKeeperLedger, "tidemark.ledger.zookeeper:open_store"),
+    "sql": LedgerKind(SQLLedger, "tidemark.ledger.sql:open_store"),
 }
 
 

@@ -1,4 +1,4 @@
-"""What a stream file may say of a ledger in HBase, and of one in ZooKeeper."""
+"""What a stream file may say of a ledger in HBase, in ZooKeeper, and in a database."""
 
 from __future__ import annotations
 
@@ -87,3 +87,32 @@ class ZooKeeperLedger(LedgerSettings):
     @property
     def connection(self) -> str:
         return self.zookeeper
+
+
+# SQL that names a table so needs no quotes. PostgreSQL cuts longer names.
+SQLTable = Annotated[
+    str,
+    form(r"^[a-z_][a-z0-9_]*$", "a name of lower-case letters, digits and _, as tidemark_ledger"),
+    Field(max_length=50),
+]
+
+
+class SQLLedger(LedgerSettings):
+    """The ledger in a database: PostgreSQL, or a file of SQLite for one machine."""
+
+    server: ClassVar[str] = "the ledger's database"
+
+    type: Literal["sql"]
+    sql: ConnectionName = Field(
+        default="sql_default", description="The connection, of Airflow's type `postgres` or `sqlite`."
+    )
+    table: SQLTable = Field(default="tidemark_ledger", description="The table. Streams may share it.")
+    offsets_table: SQLTable | None = Field(
+        default="tidemark_offsets",
+        description="The table of [offsets for people and other tools](layouts.md#the-ledger-in-sql), "
+        "written with each commit. `null` for none.",
+    )
+
+    @property
+    def connection(self) -> str:
+        return self.sql

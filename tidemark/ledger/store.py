@@ -1,4 +1,4 @@
-"""What a ledger needs from its storage. HBase and ZooKeeper implement it; docs/adding-a-ledger.md adds a third store.
+"""What a ledger needs from its storage. HBase, ZooKeeper and SQL implement it; docs/adding-a-ledger.md adds another store.
 
 The contract has two parts. `read` gives the newest value that the server has acknowledged. `swap` changes a value in one
 atomic step, only if the value is still `expected`. Everything else in the ledger is built on these two.
