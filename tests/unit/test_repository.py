@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.covering import REPOSITORY
-from tidemark.errors import DELTALAKE, PYSPARK
+from tidemark.errors import DELTALAKE, PYSPARK, SQL_PACKAGES
 
 GENERAL = ("tidemark", "spark_jobs", "plugins", "dags/tidemark_dags")
 DOCUMENTS = sorted(path for path in REPOSITORY.glob("**/*.md") if not {".venv", ".local"} & set(path.parts))
@@ -216,6 +216,7 @@ def test_the_packages_that_errors_name_are_those_of_the_project() -> None:
     extras = project["optional-dependencies"]
     assert extras["delta"] == [DELTALAKE]
     assert [*PYSPARK] == extras["spark"]
+    assert [*SQL_PACKAGES] == extras["sql"]
     written = [
         path.relative_to(REPOSITORY)
         for room in GENERAL
@@ -224,7 +225,7 @@ def test_the_packages_that_errors_name_are_those_of_the_project() -> None:
     ]
     assert written
     # Each says it with the constants above, or with what a kind of sink requires: no bound stands there twice.
-    bounds = re.compile("DELTALAKE|PYSPARK|{requirement}")
+    bounds = re.compile("DELTALAKE|PYSPARK|SQL_PACKAGES|{requirement}")
     assert [path for path in written if not bounds.search((REPOSITORY / path).read_text())] == []
 
 
