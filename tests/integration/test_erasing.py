@@ -108,6 +108,31 @@ def test_erased_messages_stay_gone(make: Make) -> None:
     assert sum(part["offsets"] for part in done["erased_before"].values()) == 3
 
 
+@pytest.mark.covers("N27")
+def test_a_compaction_removes_the_files_of_a_sink_in_which_nothing_counts_any_more(make: Make) -> None:
+    """There are no rows to write, and the files hold what was erased: a folder without rows takes their place."""
+    play = make(CDN)
+    for _ in range(2):
+        play.kafka.send([(play.topics[0], 0, b"me", value) for _, value in CDN.generate(1, 0)])
+        play.ingest()
+    offsets = [part for at in (0, 1) for part in ("--records", f"{play.topics[0]}/0@{at}")]
+    done = asked("erase", str(play.file), *offsets, "--reason", "request 4712")
+    (remains,) = (one["remains"] for one in done["places"] if one["type"] == "parquet")
+    assert f"tidemark compact {play.name} --write" in remains
+    assert len(in_files(play)) == 2
+    sink = sink_to_compact(play.opened.stream.sinks, play.name, None)
+    (made,) = compact(play.opened, sink, "a compaction", Asked())
+    assert (made.rows, in_files(play)) == (0, set())
+    # There is nothing left to do, and new rows are found.
+    assert compact(play.opened, sink, "another one", Asked(again=True)) == []
+    play.kafka.send([(play.topics[0], 0, b"me", value) for _, value in CDN.generate(1, 0)])
+    play.ingest()
+    assert len(in_files(play)) == 1
+    compact(play.opened, sink, "all of it", Asked(again=True))
+    assert len(in_files(play)) == 1
+    assert audit(play.opened, "audit").clean
+
+
 @pytest.mark.covers("N60")
 def test_places_that_are_away_stop_no_stream(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that is not mounted, and a connection that nobody has any more: both of sinks that the stream had once."""

@@ -47,6 +47,8 @@ def compact(run: str, *, windows: int | None = None, again: bool = False, write:
 def rewrite(group: Sequence[Part], folder: str, heard: Listener) -> int:
     """The rows that count in some folders, with their windows, in one new folder."""
     tables = [_that_count(part) for part in group if part.holds]
+    # Where nothing counts any more, a folder with rows that were erased has the columns.
+    tables = tables or [_that_count(next(part for part in group if part.stale)).slice(0, 0)]
     rows = pa.concat_tables(tables, promote_options="permissive")
     lake.write(folder, rows)
     heard(Step.WRITTEN)

@@ -92,7 +92,8 @@ def choose(parts: Sequence[Part], base: str, asked: Asked) -> list[Part]:
 def groups(parts: Sequence[Part]) -> list[list[Part]]:
     """Groups of folders that become one folder each. A group has one schema, so nothing is lost or converted.
 
-    Folders without a row that counts go with the first group. Raises LedgerContradiction when a folder is missing.
+    Folders without a row that counts go with the first group. Where nothing counts at all, those with rows that were erased
+    are a group of their own, which becomes a folder without rows. Raises LedgerContradiction when a folder is missing.
     """
     found: dict[_Schema, list[Part]] = {}
     empty = []
@@ -104,6 +105,8 @@ def groups(parts: Sequence[Part]) -> list[list[Part]]:
     together = list(found.values())
     if together:
         together[0] = together[0] + empty
+    elif any(part.stale for part in empty):
+        together = [empty]
     return [group for group in together if len(group) > 1 or any(part.stale for part in group)]
 
 

@@ -38,7 +38,9 @@ def compact(
 
 def _rewrite(spark: SparkSession, sink: ParquetSink, group: Sequence[Part], folder: str, heard: Listener) -> int:
     """Write the rows that count in some folders into a new folder, and return their number."""
-    schema = columns_of(spark, next(part for part in group if part.holds))
+    # Where nothing counts any more, a folder with rows that were erased has the columns.
+    with_columns = [part for part in group if part.holds] or [part for part in group if part.stale]
+    schema = columns_of(spark, with_columns[0])
     rows = rows_of(spark, group, schema, windows=True)
     files = -(-compacting.size(group).bytes // FILE_BYTES) or 1
     keys = keys_of(sink, rows)
