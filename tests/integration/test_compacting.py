@@ -22,9 +22,10 @@ from tidemark.sinks.parquet import compactions
 from tidemark.sinks.parquet.compactions import CompactedFolder, described
 from tidemark.sinks.parquet.files import tables_that_count
 from tidemark.sinks.parquet.parts import steady
+from tidemark.sinks.parquet.steps import Step, nobody
 from tidemark_spark.audit import comparing
 from tidemark_spark.jobs import audit as audit_job
-from tidemark_spark.sinks.parquet.compacting import Step, compact, nobody
+from tidemark_spark.sinks.parquet.compacting import compact
 
 pytestmark = pytest.mark.usefixtures("spark")
 
