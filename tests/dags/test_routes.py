@@ -25,58 +25,35 @@ from sqlalchemy import delete
 from starlette.applications import Starlette
 from starlette.routing import Match, Mount
 
-from tests.support import streams_in_memory
 from tests.support.known_streams import KnownStream, tables
-from tests.support.memory import TransactionalStore
+from tests.support.pages_in_memory import ledger, opened_by_pages, routes
 from tests.support.stream_text import MINIMAL
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
 from tests.support.timed_streams import Place, Timed, TimedKafka, minutes
 from tests.support.waiting import until
 from tidemark.audit.levels import Level
 from tidemark.audit.report import AuditReport, PlaceReport
-from tidemark.clients.connections import Connections
 from tidemark.clients.kafka.topics import TopicLog
 from tidemark.errors import StaleLedger, Unreachable
 from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind
 from tidemark.runs import answers, lanes
 from tidemark.runs.auditing import audit_without_spark, store_report
-from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import ReplayRequest, checked
 from tidemark.runs.resolved import digest_of
 from tidemark.runs.selecting import select
 from tidemark.views.completeness import Span
 from tidemark.views.event_time import hour_name, progress
 from tidemark.views.fates import Fate
-from tidemark_plugin import streams, viewing
+from tidemark_plugin import viewing
 from tidemark_plugin.access import get_user
 from tidemark_plugin.app import build_app
 from tidemark_plugin.routes import messages as messages_routes
 from tidemark_plugin.routes import steering as steering_routes
 
-__all__ = ["tables"]
+__all__ = ["ledger", "tables"]
 
 pytestmark = [pytest.mark.usefixtures("airflow_home"), pytest.mark.filterwarnings("ignore")]
-
-
-@pytest.fixture(autouse=True, params=["hbase", "zookeeper"])
-def ledger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Every test of the pages runs on both kinds of ledger: with another store, and with another connection."""
-    kind: str = request.param
-    if kind == "zookeeper":
-        monkeypatch.setattr(streams_in_memory, "MemoryStore", TransactionalStore)
-        monkeypatch.setattr(streams_in_memory, "LEDGER", "ledger: {type: zookeeper}\n")
-    return kind
-
-
-def opened_by_pages(monkeypatch: pytest.MonkeyPatch, made: StreamInMemory) -> None:
-    """The pages open the stream as they always do, with the connections that they ask Airflow for."""
-
-    def opened(path: Path, connections: Connections, **_: object) -> OpenStream:
-        return replace(made.opened, connections=connections)
-
-    monkeypatch.setattr(streams, "from_airflow", streams_in_memory.nowhere)
-    monkeypatch.setattr(streams, "open_stream", opened)
 
 
 @pytest.fixture
@@ -110,12 +87,6 @@ class Described(TestClient):
             if route.matches(asked)[0] == Match.FULL and isinstance(found, type) and issubclass(found, BaseModel):
                 found.model_validate_json(answer.text, strict=True, extra="forbid")
         return answer
-
-
-def routes(app: FastAPI) -> list[APIRoute]:
-    # A route of another class, such as FastAPI's own for its description, would not ask who is there.
-    assert all(isinstance(route, APIRoute) for route in app.routes)
-    return [route for route in app.routes if isinstance(route, APIRoute)]
 
 
 # The routes that answer POST, each with a body. The first one only looks.

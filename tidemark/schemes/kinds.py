@@ -242,8 +242,7 @@ class JsonScheme(SchemePart):
         Field(min_length=1, alias="fields", description="The names of the fields and their types."),
     ] = None
     ddl: Annotated[
-        str | None,
-        AfterValidator(_known_schema),
+        Annotated[str, AfterValidator(_known_schema)] | None,
         Field(alias="schema", description="Instead of `fields`: types in [Spark's DDL](#a-schema-instead-of-fields)."),
     ] = None
     unknown: Literal["drop", "keep"] = Field(

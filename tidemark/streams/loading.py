@@ -12,6 +12,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from yaml.constructor import SafeConstructor
+from yaml.reader import Reader, ReaderError
 
 from tidemark.errors import InvalidStreamFile
 from tidemark.schemes import wording
@@ -49,6 +50,7 @@ def load(path: Path) -> StreamFile:
         raise InvalidStreamFile(f"{path}: cannot be read: {problem.strerror}") from problem
     if len(raw) > _MAX_BYTES:
         raise InvalidStreamFile(f"{path}: {len(raw)} bytes; a stream file has at most {_MAX_BYTES}")
+    node: yaml.Node | None = None
     try:
         node = yaml.compose(raw, Loader=yaml.SafeLoader)
         if wrong := [f"{path}:{line}: {said}" for line, said in _wrong_keys(node)]:
@@ -60,7 +62,8 @@ def load(path: Path) -> StreamFile:
             f"{path}: brackets or lists within each other, deeper than any stream file"
         ) from problem
     except _NOT_YAML as problem:
-        raise InvalidStreamFile(_not_yaml(path, problem)) from problem
+        line = _line_of_character(raw, problem) or (None if node is None else _line_of_value(node))
+        raise InvalidStreamFile(_not_yaml(path, problem, line)) from problem
     if not isinstance(values, dict):
         raise InvalidStreamFile(
             f"{path}:1: expected a map that begins with `stream: NAME`, found {wording.kind_of(values)}"
@@ -191,10 +194,47 @@ def _printable(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
-def _not_yaml(path: Path, problem: Exception) -> str:
+def _line_of_character(raw: bytes, problem: Exception) -> int | None:
+    """The line of the first character that YAML does not allow, or of the first bytes that are no text."""
+    if not isinstance(problem, ReaderError):
+        return None
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError as wrong:
+        return raw.count(b"\n", 0, wrong.start) + 1
+    found = Reader.NON_PRINTABLE.search(text)
+    return None if found is None else text.count("\n", 0, found.start()) + 1
+
+
+def _line_of_value(node: yaml.Node) -> int | None:
+    """The line of the first value that looks like a time, or another value of YAML, and is none."""
+    left, seen = [node], set[int]()
+    while left:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, yaml.ScalarNode):
+            try:
+                SafeConstructor().construct_object(one)
+            except _NOT_YAML:
+                return one.start_mark.line + 1
+        elif isinstance(one, yaml.MappingNode):
+            left += [part for pair in reversed(one.value) for part in reversed(pair)]
+        elif isinstance(one, yaml.SequenceNode):
+            left += reversed(one.value)
+    return None
+
+
+def _not_yaml(path: Path, problem: Exception, line: int | None) -> str:
     """Where the text is no YAML, and the usual reason for it."""
     mark: yaml.Mark | None = getattr(problem, "problem_mark", None) or getattr(problem, "context_mark", None)
-    where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+    line = mark.line + 1 if mark is not None else line
+    where = str(path) if line is None else f"{path}:{line}"
+    if isinstance(problem, ReaderError) and problem.encoding == "unicode":
+        return f"{where}: not YAML: the character U+{problem.character:04X} stands here, which no stream file may have"
+    if not isinstance(problem, yaml.YAMLError):
+        return f"{where}: not YAML: a value is not what its form or its tag says (as 2026-13-01 is no day): put it in quotes"
     said = getattr(problem, "problem", None) or _one_line(problem)
     if "'\\t'" in said:
         why = ". YAML indents with spaces, never with tabs"

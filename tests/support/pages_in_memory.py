@@ -1,0 +1,43 @@
+"""The app behind the pages over ledgers in memory, of either kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from tests.support import streams_in_memory
+from tests.support.memory import TransactionalStore
+from tests.support.streams_in_memory import StreamInMemory
+from tidemark.clients.connections import Connections
+from tidemark.runs.open_stream import OpenStream
+from tidemark_plugin import streams
+
+
+@pytest.fixture(autouse=True, params=["hbase", "zookeeper"])
+def ledger(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every test of the pages runs on both kinds of ledger: with another store, and with another connection."""
+    kind: str = request.param
+    if kind == "zookeeper":
+        monkeypatch.setattr(streams_in_memory, "MemoryStore", TransactionalStore)
+        monkeypatch.setattr(streams_in_memory, "LEDGER", "ledger: {type: zookeeper}\n")
+    return kind
+
+
+def opened_by_pages(monkeypatch: pytest.MonkeyPatch, made: StreamInMemory) -> None:
+    """The pages open the stream as they always do, with the connections that they ask Airflow for."""
+
+    def opened(path: Path, connections: Connections, **_: object) -> OpenStream:
+        return replace(made.opened, connections=connections)
+
+    monkeypatch.setattr(streams, "from_airflow", streams_in_memory.nowhere)
+    monkeypatch.setattr(streams, "open_stream", opened)
+
+
+def routes(app: FastAPI) -> list[APIRoute]:
+    # A route of another class, such as FastAPI's own for its description, would not ask who is there.
+    assert all(isinstance(route, APIRoute) for route in app.routes)
+    return [route for route in app.routes if isinstance(route, APIRoute)]
