@@ -71,10 +71,18 @@ def with_key(opened: OpenStream, key: bytes, reading: Reading) -> WithKey:
 
 
 def _as_read(opened: OpenStream, ingest: Head, held: RangeSet) -> RangeSet:
-    """Without what lies above a cut of a log that no run has met yet: other messages are there than those that were read."""
+    """Without what lies above a cut of a log that no run has met yet: other messages are there than those that were read.
+
+    Such a cut may lie below one that a run has met, and then in an earlier incarnation too.
+    """
     topics = tuple(sorted({at.topic for at in held.partitions}))
     known = with_epoch_ends(opened, known_now(opened, topics, learn=False), ingest)
-    return held - RangeSet(OffsetRange(at, end, MAX_OFFSET) for at, end in known.epoch_ends.items())
+    ends = {(at.topic, at.partition): end for at, end in known.epoch_ends.items()}
+    return held - RangeSet(
+        OffsetRange(at, ends[at.topic, at.partition], MAX_OFFSET)
+        for at in held.partitions
+        if (at.topic, at.partition) in ends
+    )
 
 
 def _in_kafka(opened: OpenStream, held: RangeSet, key: bytes, reading: Reading) -> Iterator[OffsetRange]:
