@@ -122,6 +122,7 @@ def selected_dag(
                     at_once=asked.lanes,
                     asked=found["asked"],
                     view=view,
+                    judge=lambda now: check_plan(opened, now, asked, chosen - again, again),
                 )
                 jobs = lanes.jobs_of(opened, kind, run)
                 if done_before := lanes.said_if_done(opened, kind, run):

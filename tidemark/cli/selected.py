@@ -56,7 +56,7 @@ from tidemark.runs.estimates import estimated, stored_now
 from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
-from tidemark.runs.resolved import digest_of
+from tidemark.runs.resolved import check_plan, digest_of
 from tidemark.runs.selecting import Selected, between_offsets, select, selected_before
 from tidemark.views.summary import committed_by
 
@@ -255,6 +255,7 @@ def _selected(
                 at_once=asked.lanes,
                 asked=fields,
                 view=chosen.view,
+                judge=lambda now: check_plan(opened, now, asked, chosen.ranges, chosen.again),
             )
     jobs = lanes.jobs_of(opened, kind, name)
     mine = [lane for job in jobs for lane in job]

@@ -263,7 +263,7 @@ def open_lane(
     return found
 
 
-def open_together(book: Book, *wanted: NewLane) -> list[Stored]:
+def open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None] | None = None) -> list[Stored]:
     """Open lanes in one step, all or none, and give their heads. Opening them again, as after a crash, gives the same heads.
 
     The head of a lane that is done is closed. Raises ClaimOverlap when another open lane has claimed some of the offsets,
@@ -272,6 +272,9 @@ def open_together(book: Book, *wanted: NewLane) -> list[Stored]:
     AnotherRequest when it was used for another request, Conflict when the open lane has other offsets, another order or other
     sinks. Only a replay writes some `sinks` alone:
     what it reads again is in the others already.
+
+    `judge` is called with the ledger as it is when new lanes are entered, and raises what it has against that: since the
+    caller has looked, another lane may have come and gone.
     """
     # Finish half-closed lanes after a crash, so that these lanes give up their claims.
     open_lanes(book)
@@ -279,8 +282,11 @@ def open_together(book: Book, *wanted: NewLane) -> list[Stored]:
     def enter(register: Register) -> Register:
         # One look for all lanes: two of them could differ, and each reads the whole history.
         seen = cache(lambda: _Seen(book.head(INGEST), book.view()))
+        before = register
         for one in wanted:
             register = _entered(book, register, one, seen)
+        if judge is not None and register is not before:
+            judge(seen().view)
         return register
 
     entries = change(book, enter).lanes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import takewhile
 
@@ -237,6 +237,7 @@ def open_request(
     at_once: int = 1,
     asked: Mapping[str, str] | None = None,
     view: View | None = None,
+    judge: Callable[[View], None] | None = None,
 ) -> list[str]:
     """Open the lanes of a backfill or replay over a selection, and claim its offsets. Gives their names, as `lanes_of`.
 
@@ -247,10 +248,10 @@ def open_request(
     most. All lanes are opened in one step. Their names follow from the run's name, so that a retry finds the lanes that the
     first try opened or closed. The selections have what people have named: a replay adds the rest of whole windows where a
     sink needs them, and notes what was named. No lane takes what was erased. `view`: the ledger as it was read for the
-    request. `rate` is in records a second, overrides the stream file, and is divided among the lanes that work at once. Rate
-    and order are kept in the ledger, and so are the `sinks` that a replay writes alone. Raises AnotherRequest where the run
-    has begun with another request, LaneClosed where it has and nothing is left to do but what was cancelled, NotApproved for
-    too many offsets without a second person, OffsetsErased for what was erased since the view.
+    request; `judge`: see `open_together`. `rate` is in records a second, overrides the stream file, and is divided among the
+    lanes that work at once. Rate and order are kept in the ledger, and so are the `sinks` that a replay writes alone. Raises
+    AnotherRequest where the run has begun with another request, LaneClosed where it has and nothing is left to do but what
+    was cancelled, NotApproved for too many offsets without a second person, OffsetsErased for what was erased since the view.
     """
     if asked is None:
         more = {"order": order, "rate": rate, "sinks": sinks, "lanes": at_once}
@@ -304,7 +305,7 @@ def open_request(
         for one, name, parts in divided
         for number, part in enumerate(parts, 1)
     ]
-    open_together(opened.book, *wanted)
+    open_together(opened.book, *wanted, judge=judge)
     return lanes_of(opened, kind, run)
 
 
