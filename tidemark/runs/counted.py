@@ -1,8 +1,9 @@
-"""What earlier windows have counted, where offsets are read again that nobody has named: Kafka has to give as much now.
+"""What earlier windows have counted, where offsets are read again that nobody has named: Kafka has to give the same now.
 
 A sink that keeps contributions of whole windows or blocks has these read again. A message that Kafka no longer has would lose
 its results in every sink, although nobody has asked for it: compaction takes messages out of the middle of a log, and another
-isolation level hides those of aborted transactions. So nothing is read again that would come out as less than it was.
+isolation level hides those of aborted transactions, or shows them. So nothing is read again that would come out as less than
+it was, or as more.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _NEAR = 500
 
 
 def gone_by_now(opened: OpenStream, view: View, widened: RangeSet, sinks: Sinks) -> RangeSet:
-    """The offsets of a request that nobody has named, and whose message was counted and is gone; or may be.
+    """The offsets of a request that nobody has named, and whose message was counted and is gone, or was not and is there now.
 
     Reads what Kafka holds there, if it may have lost some: of compacted topics, and of those that were read at another
     isolation level. Leaves more than MOST_COMPARED offsets to the attempt.
@@ -59,24 +60,28 @@ class Attempted:
 
 
 def check_widened(opened: OpenStream, lane: str, window: Window, attempted: Attempted) -> None:
-    """Raises SourceChanged when an attempt has read less than was counted, at offsets that nobody has named (step 5).
+    """Raises SourceChanged when an attempt has read other messages than were counted, where nobody has named any (step 5).
 
     Where each offset has given a message, nothing can be lost; nor where as many messages were read as were counted, with
-    the same ack value. Elsewhere, Kafka is asked again: what it still gives, it has given to the attempt too.
+    the same ack value. Elsewhere, Kafka is asked again: what it still gives, it has given to the attempt too. Of aborted
+    transactions, readers of all messages may have read more.
     """
     widened = opened.book.widened(window)
     read = {one.at: one.read.number for one in attempted.tallies}
-    asked = widened.only(at for at in widened.partitions if read.get(at, 0) < attempted.covers.count(at))
+    view = opened.book.view() if widened and window.isolation == READ_UNCOMMITTED else None
+    every = view is not None and _some_left_out(view)
+    asked = widened.only(at for at in widened.partitions if every or read.get(at, 0) < attempted.covers.count(at))
     if not asked:
         return
-    name, view = f"{opened.book.stream}/{lane}", opened.book.view()
+    name, view = f"{opened.book.stream}/{lane}", view or opened.book.view()
     # The marks of transactions have no message: without this, all of such a topic would be read once more.
     asked -= _as_counted(opened, view, window, attempted, asked)
     if asked and (gone := _gone(opened, view, asked, window.sinks, window.isolation)):
         raise SourceChanged(
             f"window {window.seq} of {name} reads whole windows or blocks again since a sink needs them, and Kafka no "
-            f"longer has all messages that were counted there, at offsets that nobody has named: {_some(gone)}. Their "
-            "results would be lost, so nothing was committed, and no retry can commit it. Give it up, and ask again without "
+            f"longer has all messages that were counted there, or gives others too, since the isolation level is another, at "
+            f"offsets that nobody has named: {_some(gone)}. Their results would be lost, or come up from aborted "
+            "transactions. So nothing was committed, and no retry can commit it. Give it up, and ask again without "
             f"those windows or blocks, or name these offsets too: tidemark cancel {opened.book.stream} {lane} --reason ..."
         )
 
@@ -84,9 +89,9 @@ def check_widened(opened: OpenStream, lane: str, window: Window, attempted: Atte
 def _gone(opened: OpenStream, view: View, wanted: RangeSet, sinks: Sinks, isolation: str) -> RangeSet:
     there = _there(opened, wanted, isolation)
     holes = wanted - there
+    found = _come_up(opened, view, there, sinks) if isolation == READ_UNCOMMITTED else RangeSet()
     if not holes:
-        return holes
-    found = RangeSet()
+        return found
     for window, here in _deciding(opened, view, holes, sinks):
         if not window.record.has_counts:
             # The ledger was made anew out of the sinks, or an attempt has died under at_most_once: nobody knows.
@@ -163,6 +168,23 @@ class _ByBlock:
 
 def _tally_of(window: Committed, at: TopicPartition) -> Count:
     return next((one.read for one in window.record.tallies if one.at == at), NOTHING)
+
+
+def _come_up(opened: OpenStream, view: View, there: RangeSet, sinks: Sinks) -> RangeSet:
+    """The offsets of messages that are read now, and were not where aborted transactions were left out."""
+    if not _some_left_out(view):
+        return RangeSet()
+    left_out = RangeSet(
+        part
+        for window, here in _deciding(opened, view, there, sinks)
+        if window.record.window.isolation == READ_COMMITTED
+        for part in here
+    )
+    return left_out - _there(opened, left_out, READ_COMMITTED) if left_out else left_out
+
+
+def _some_left_out(view: View) -> bool:
+    return any(one.record.window.isolation == READ_COMMITTED for one in view.windows)
 
 
 def _there(opened: OpenStream, offsets: RangeSet, isolation: str) -> RangeSet:
