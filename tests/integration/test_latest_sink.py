@@ -22,7 +22,7 @@ from tidemark.sinks.hbase.keyed_rows import encode_cell
 from tidemark.sinks.hbase.rows import Mark
 from tidemark.sinks.hbase.table import StoredRow
 from tidemark.sinks.latest.rows import Version, qualifier, row_key
-from tidemark.sinks.latest.table import LatestTable, latest_table
+from tidemark.sinks.latest.table import LatestTable, SteadyValues, latest_table
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.jobs.window import process_windows
 from tidemark_spark.sinks import results
@@ -48,7 +48,7 @@ def latest(play: Playground) -> LatestTable:
 
 
 def newest(play: Playground) -> list[StoredRow]:
-    return list(latest(play).newest(play.opened.book.authority()))
+    return list(SteadyValues.of(play.opened.book, latest(play), "hbase_latest").newest())
 
 
 def by_oracle(play: Playground) -> dict[tuple[Any, ...], tuple[Place, Fields]]:

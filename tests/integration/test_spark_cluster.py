@@ -23,7 +23,7 @@ from tests.support.warm import Engine
 from tidemark.commit.protocol import Step
 from tidemark.errors import EXIT_FAILED
 from tidemark.ledger.records import LaneKind
-from tidemark.sinks.latest.table import latest_table
+from tidemark.sinks.latest.table import SteadyValues, latest_table
 
 EXECUTOR_KILLED_JOB = Path(__file__).parent.parent / "jobs" / "executor_killed_job.py"
 MANY_TASKS_JOB = Path(__file__).parent.parent / "jobs" / "many_tasks_job.py"
@@ -158,11 +158,9 @@ def test_rows_of_a_function_that_are_lost_with_an_executor_end_the_attempt(
     start(WINDOW_JOB, "again.log").succeeds()
     words = {fields["word"] for fields in play.independent.hbase().by_place().values()}
     assert len(words) == 600
-    table, authority = (
-        latest_table(play.opened.connections, "hbase_default", latest["table"]),
-        play.opened.book.authority(),
-    )
-    assert {row.fields["word"].decode() for row in table.newest(authority)} == words
+    table = latest_table(play.opened.connections, "hbase_default", latest["table"])
+    values = SteadyValues.of(play.opened.book, table, "hbase_latest").newest()
+    assert {row.fields["word"].decode() for row in values} == words
 
 
 @pytest.mark.covers("G1", "F3", "E35")

@@ -73,8 +73,8 @@ class PlainLatest(PlainSink):
     def rows(self, opened: Opened, settings: HBaseLatestSink, limit: int) -> Iterator[dict[str, Any]]:
         """The newest value of each key, and whether that is a tombstone."""
         # Thrift 2 takes a third of a second to load, and a sweep does not need it.
-        from tidemark.sinks.latest.table import latest_table
+        from tidemark.sinks.latest.table import SteadyValues, latest_table
 
         table = latest_table(opened.connections, settings.hbase, settings.table)
-        for row in table.newest(opened.book.authority(settings.name)):
+        for row in SteadyValues.of(opened.book, table, settings.name).newest():
             yield {**place(row.place), "tombstone": row.mark.tombstone, "fields": texts(row.fields)}

@@ -1,13 +1,14 @@
 """A table with the newest value of each key: makes, marks, writes and reads it. Readers see only values that count.
 
-Only an erasure removes cells from such a table. So a reader loads the ledger once, before the rows, and sees the
-table as of that moment, whatever is written or committed meanwhile; what is erased meanwhile may be missing already.
+Only an erasure removes cells from such a table. So a reader loads the ledger before the rows, and sees the table as of that
+moment, whatever is written or committed meanwhile. After an erasure it goes on by what counts then: see `SteadyValues`.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from tidemark.clients.hbase.regions import ensure_table, is_there
 from tidemark.clients.hbase.tables import ALL_VERSIONS, FOR_EVER
 from tidemark.clients.hbase.thrift2 import Gateway2, gateway2, thrift
 from tidemark.errors import WrongUse
+from tidemark.ledger.book import Book, View
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.ranges import RangeSet, TopicPartition
 from tidemark.sinks.hbase.keyed_rows import fields_of, mark_of, salt_range
@@ -32,6 +34,8 @@ _OWNER_FAMILY, _OWNER_COLUMN = b"t", b"owner"
 _READ_VERSIONS = 3
 _OLDER_VERSIONS = 100
 _REMOVED_AT_ONCE = 500
+# How many keys are read between two looks at the ledger.
+_AT_A_TIME = 2_000
 
 # (row, column, timestamp, cell)
 Put = tuple[bytes, bytes, int, bytes]
@@ -135,12 +139,21 @@ class LatestTable:
         found = self._get(thrift.TGet(row=row, columns=[_ALL], maxVersions=_READ_VERSIONS))
         return _newest(authority, topic, [self._versions(row, column) for column in self._columns(found)])
 
-    def newest(self, authority: Authority, salts: Iterable[int] = range(SALTS)) -> Iterator[StoredRow]:
-        """The newest value that counts of every key that has one. A tombstone is a value, and its mark says so."""
-        for row, columns in self._rows(salts):
+    def some_newest(
+        self, authority: Authority, salt: int, start: bytes | None, most: int
+    ) -> tuple[list[StoredRow], bytes | None]:
+        """The newest values that count of the first keys with a salt, and where the next keys begin; None after the last.
+
+        A tombstone is a value, and its mark says so. What an erasure removes meanwhile may be missing: see `SteadyValues`.
+        """
+        values: list[StoredRow] = []
+        for number, (row, columns) in enumerate(self._rows([salt], start=start)):
+            if number >= most:
+                return values, row
             found = _newest(authority, topic_of(row), [self._versions(row, column) for column in columns])
             if found is not None:
-                yield found
+                values.append(found)
+        return values, None
 
     def places(
         self, authority: Authority, salts: Iterable[int] = range(SALTS)
@@ -161,17 +174,22 @@ class LatestTable:
                         yield place, None
 
     def _rows(
-        self, salts: Iterable[int], least: int = 0, below: int | None = None
+        self, salts: Iterable[int], least: int = 0, below: int | None = None, start: bytes | None = None
     ) -> Iterator[tuple[bytes, list[list[Any]]]]:
-        """The rows with these salts, each with the newest cells of its columns: with versions in a range, if one is named."""
+        """The rows with these salts, each with the newest cells of its columns: with versions in a range, if one is named.
+
+        The rows of the first salt from `start` on.
+        """
         if not self.exists():
             return
         versions = {} if below is None else {"timeRange": thrift.TTimeRange(minStamp=least, maxStamp=below)}
         for salt in salts:
+            first, stop = salt_range(salt)
             for result in self._gateway.scan(
-                self._table, *salt_range(salt), columns=[_ALL], maxVersions=_READ_VERSIONS, **versions
+                self._table, start or first, stop, columns=[_ALL], maxVersions=_READ_VERSIONS, **versions
             ):
                 yield result.row, self._columns(result)
+            start = None
 
     @staticmethod
     def _columns(result: Any) -> list[list[Any]]:
@@ -216,6 +234,50 @@ class LatestTable:
 
 _ALL = thrift.TColumn(family=_FAMILY)
 _EVERY = range(SALTS)
+
+
+@dataclass(frozen=True)
+class SteadyValues:
+    """The newest values of a table, each as of a moment at which the ledger was so. Runs in Spark's workers too.
+
+    Only an erasure removes cells, and only after its commit. An older value of the key would then seem to be the newest, also
+    where a newer one was committed meanwhile. So the ledger is read again after each part of the keys. Once something was
+    erased since, the part is read again, by what counts now.
+    """
+
+    book: Book
+    table: LatestTable
+    view: View
+    # How many windows had erased something at that moment.
+    erasures: int
+
+    @classmethod
+    def of(cls, book: Book, table: LatestTable, sink: str) -> SteadyValues:
+        view = book.view(sink)
+        # Workers get this: of the windows, only their number counts.
+        return cls(book, table, replace(view, windows=[]), _erasures(view))
+
+    def newest(self, salts: Iterable[int] = range(SALTS), at_a_time: int = _AT_A_TIME) -> Iterator[StoredRow]:
+        """The newest value that counts of every key that has one."""
+        view, erasures = self.view, self.erasures
+        for salt in salts:
+            start: bytes | None = None
+            while True:
+                found, following = self.table.some_newest(view.authority, salt, start, at_a_time)
+                if self.book.changed_since(view):
+                    now = self.book.view(view.sink)
+                    if _erasures(now) != erasures:
+                        view, erasures = now, _erasures(now)
+                        continue
+                    view = replace(now, authority=view.authority)
+                yield from found
+                if following is None:
+                    break
+                start = following
+
+
+def _erasures(view: View) -> int:
+    return sum(1 for one in view.windows if one.erased)
 
 
 def latest_table(connections: Connections, connection: str, table: str, timeout_ms: int = TIMEOUT_MS) -> LatestTable:

@@ -9,11 +9,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from tidemark.ledger.book import Book
-from tidemark.offsets.authority import Authority
 from tidemark.schemes.kinds import Fields
 from tidemark.sinks.hbase.rows import Place
 from tidemark.sinks.hbase.table import StoredRow
-from tidemark.sinks.latest.table import LatestTable
+from tidemark.sinks.latest.table import LatestTable, SteadyValues
 from tidemark_spark.readers.places import Digested, contents_of, place_row, places_schema
 from tidemark_spark.readers.salts import read_by_salts
 
@@ -32,15 +31,14 @@ def all_values_with_fields(
     spark: SparkSession, book: Book, sink: str, table: LatestTable, fields: Sequence[str]
 ) -> DataFrame:
     """Every stored value that counts or is debris. Columns of `hbase_places`, with `_others`."""
-    rows = _Rows(table, book.authority(sink), tuple(fields), None, every=True)
+    rows = _Rows(SteadyValues.of(book, table, sink), tuple(fields), None, every=True)
     return read_by_salts(spark, rows, places_schema(fields, others=True))
 
 
 def _read(
     spark: SparkSession, book: Book, sink: str, table: LatestTable, fields: Sequence[str], digested: Digested | None
 ) -> DataFrame:
-    # The ledger is read once, before the rows. This is enough, because nothing removes rows meanwhile.
-    rows = _Rows(table, book.authority(sink), tuple(fields), digested)
+    rows = _Rows(SteadyValues.of(book, table, sink), tuple(fields), digested)
     return read_by_salts(spark, rows, places_schema(fields))
 
 
@@ -48,8 +46,7 @@ def _read(
 class _Rows:
     """A `salts.RowsOf`: the newest values with their fields, the digests of all values, or every value with its fields."""
 
-    table: LatestTable
-    authority: Authority
+    steady: SteadyValues
     fields: tuple[str, ...]
     digested: Digested | None
     every: bool = False
@@ -60,5 +57,5 @@ class _Rows:
 
     def _found(self, salts: list[int]) -> Iterator[tuple[Place, StoredRow | None]]:
         if self.digested is None and not self.every:
-            return ((row.place, row) for row in self.table.newest(self.authority, salts))
-        return self.table.places(self.authority, salts)
+            return ((row.place, row) for row in self.steady.newest(salts))
+        return self.steady.table.places(self.steady.view.authority, salts)
