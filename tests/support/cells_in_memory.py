@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 from tidemark.sinks.aggregates.table import AggregateTable
 from tidemark.sinks.first_reads import Block
+from tidemark.sinks.hbase.table import ResultTable
 
 
 class CellsInMemory:
@@ -16,6 +18,7 @@ class CellsInMemory:
     def __init__(self) -> None:
         self.cells: dict[tuple[bytes, bytes], dict[int, bytes]] = {}
         # Up to which timestamp a removal hides what is there, and what is written later.
+        self.clock = 0
         self.marks: dict[tuple[bytes, bytes], int] = {}
         self.between: Callable[[], None] = lambda: None
 
@@ -60,12 +63,20 @@ class CellsInMemory:
         self.marks[row, column] = newest
         self.cells[row, column] = {at: cell for at, cell in versions.items() if at > newest}
 
+    def mutateRow(self, table: bytes, row: bytes, changes: list[Any], _: object) -> None:  # noqa: N802
+        self.clock = time.time_ns() // 1_000_000
+
+    def get(self, table: bytes, row: bytes, column: bytes, _: object) -> list[Any]:
+        """The time of the server, which nothing else asks for in this way."""
+        return [SimpleNamespace(timestamp=self.clock)]
+
 
 class TableInMemory(AggregateTable):
     """A table of aggregates over such cells."""
 
     def __init__(self, cells: CellsInMemory, table: str, block: Block) -> None:
         self._gateway = cells  # type: ignore[assignment]
+        self._rows = ResultTable(self._gateway, table)
         self.table = table
         self._block = block
 

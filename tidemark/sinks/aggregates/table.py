@@ -7,7 +7,6 @@ as of that moment, whatever is written or committed meanwhile. After an erasure 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
@@ -133,11 +132,12 @@ class AggregateTable:
 
         The table is in the order of its keys, so this reads all of it.
         """
-        cleared = 0
+        cleared, now = 0, None
         for row, column, newest in self._columns():
             until = made_of(column[len(DATA_PREFIX) :], newest)
             if until is not None:
-                self._remove_until(row, column, until)
+                now = self._rows.server_time() if now is None else now
+                self._remove_until(row, column, until, now)
                 cleared += 1
         return cleared
 
@@ -154,13 +154,13 @@ class AggregateTable:
         except TableMissing:
             return
 
-    def _remove_until(self, row: bytes, column: bytes, newest: int) -> None:
+    def _remove_until(self, row: bytes, column: bytes, newest: int, now: int) -> None:
         """Delete all cells of a column whose timestamp is `newest` or older.
 
         HBase's mark of a removal hides what is written below it later: see `ResultTable.sweep`. After a wrong clock, the
         mark is no newer than the newest cell that it removes.
         """
-        if newest > time.time_ns() // 1_000_000:
+        if newest > now:
             _, newest = self._below(row, column, newest)
         table = self.table.encode()
         self._gateway.repeated(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -39,6 +38,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OWNER_CELL = b"t:owner"
+# The region server gives it the time of its write.
+_CLOCK_CELL = b"t:clock"
 
 # HBase keeps all versions, so a row of an older attempt stays under that of a newer one until the sweep.
 # With one version, an attempt that never commits could overwrite rows that count.
@@ -197,12 +198,15 @@ class ResultTable:
 
         HBase's mark of a removal hides every older cell of the row, also one that is written later. A ledger that is restored
         to before a wrong clock draws lower generations than it had drawn. So a mark is no newer than the newest cell that it
-        removes, and what is ahead of this machine's clock stays: it does not count. With `for_good`, all of it is removed, and
-        hidden if it comes later: of what was erased, nothing is to be written any more.
+        removes, and what is ahead of HBase's clock stays: it does not count. The clock of this machine may be the wrong one.
+        With `for_good`, all of it is removed, and hidden if it comes later: of what was erased, nothing is to be written any
+        more.
         """
-        now, swept = time.time_ns() // 1_000_000, 0
+        swept, now = 0, None
         for at in covers.partitions:
             for batch in _batches(self._older(at, covers, generation), _SWEEP_ROWS):
+                if now is None and not for_good:
+                    now = self.server_time()
                 marked = [
                     (key, generation - 1 if for_good else self._newest_until(key, newest, now)) for key, newest in batch
                 ]
@@ -213,9 +217,19 @@ class ResultTable:
                 swept += len(batch)
         return swept
 
-    def _newest_until(self, key: bytes, newest: int, now: int) -> int:
+    def server_time(self) -> int:
+        """Milliseconds since 1970, by the clock of HBase: that of this machine may be wrong."""
+        table = self._table.encode()
+        put = Mutation(isDelete=False, column=_CLOCK_CELL, value=b"-", writeToWAL=True)
+        self._gateway.repeated(f"ask {self._table}", lambda client: client.mutateRow(table, OWNER_ROW, [put], {}))
+        cells = self._gateway.repeated(
+            f"ask {self._table}", lambda client: client.get(table, OWNER_ROW, _CLOCK_CELL, {})
+        )
+        return int(cells[0].timestamp)
+
+    def _newest_until(self, key: bytes, newest: int, now: int | None) -> int:
         """The newest cell of a row that is not ahead of now; 0 if there is none. `newest`: that of all older cells."""
-        if newest <= now:
+        if now is None or newest <= now:
             return newest
         cells = self._below(key, now)
         return _newest(cells) if cells else 0
