@@ -11,8 +11,12 @@ from collections import Counter
 from tests.simulation.bugs import PLANTED, first_seed
 from tests.simulation.kept import keep, kept
 from tests.simulation.known import known
+from tests.simulation.pairs import Pairs
 from tests.simulation.playing import Failure, failure_of, shortened, stage
 from tests.simulation.steps import Program, drawn
+
+# A long search says now and then how far it is.
+_SEEDS_A_LINE = 1_000
 
 
 def main() -> int:
@@ -35,6 +39,7 @@ def main() -> int:
 def _play(first: int, seeds: int | None, most: int | None) -> int:
     met: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
+    together = Pairs()
     steps, new, began = 0, 0, time.process_time()
     for name, program in kept().items():
         if failure := failure_of(program, met):
@@ -44,10 +49,13 @@ def _play(first: int, seeds: int | None, most: int | None) -> int:
             break
         program = drawn(seed)
         steps += len(program.steps)
-        if failure := failure_of(program, met):
+        if seed % _SEEDS_A_LINE == 0 and most is not None:
+            print(f"{steps} steps, until seed {seed}", flush=True)
+        if failure := failure_of(program, met, together):
             new += _told(f"seed {seed}", program, failure, kinds)
     took = time.process_time() - began
     print(f"{steps} steps, {took:.1f} s of processor time. What has happened: {dict(sorted(met.items()))}")
+    print(together.said())
     for kind, number in kinds.items():
         print(f"failed {number} times: {kind}")
     return 1 if new else 0

@@ -30,6 +30,8 @@ class Cluster:
         self._hidden: dict[tuple[str, bytes], dict[bytes, int]] = defaultdict(dict)
         self._removed: set[tuple[str, bytes, bytes, int]] = set()
         self.clock = 0
+        # Milliseconds since 1970, as the region servers have them.
+        self.time: Callable[[], int] = lambda: 0
         self.changes = 0
         # Hears of each column or family that is hidden: table, row, column, and up to which time.
         self.hears: Callable[[str, bytes, bytes, int], None] = lambda table, row, column, newest: None
@@ -186,7 +188,7 @@ class Connection:
 
     def _time(self) -> int:
         """The region server's: it gives two writes to one cell different times."""
-        self._cluster.clock += 1
+        self._cluster.clock = max(self._cluster.clock + 1, self._cluster.time())
         return self._cluster.clock
 
 

@@ -22,7 +22,7 @@ from tests.simulation.others import OTHERS
 from tests.simulation.programs import Request
 from tests.simulation.work import LATEST, LETTERS, ROWS, SUMS, Place
 from tidemark.errors import LedgerContradiction
-from tidemark.ledger.book import Book, Committed
+from tidemark.ledger.book import Book, Committed, head_key
 from tidemark.ledger.ordering import Epochs
 from tidemark.ledger.records import INGEST, Attempt, Guarantee, LaneKind
 from tidemark.ledger.verifying import verify
@@ -32,7 +32,7 @@ from tidemark.sinks.aggregates.computed import Aggregate
 from tidemark.sinks.aggregates.table import aggregate_table, totals
 from tidemark.sinks.hbase.rows import MARK_FAMILY, parse_key
 from tidemark.sinks.hbase.table import result_table
-from tidemark.sinks.latest.table import latest_table
+from tidemark.sinks.latest.table import SteadyValues, latest_table
 from tidemark.sinks.reading import hbase_rows
 
 if TYPE_CHECKING:
@@ -93,6 +93,10 @@ class Changes(Promises):
         known = self.known[coordinate]
         assert known.epoch in (None, epoch), f"the message at {coordinate} has changed its order epoch"
         known.epoch = epoch
+
+    def may_stay(self, name: tuple[str, int], generation: int) -> bool:
+        swept = self._oracle.world.swept_at.get(name)
+        return swept is not None and generation > swept
 
     def _is_there(self, coordinate: Coordinate, generation: int, why: str) -> None:
         place = TopicPartition(coordinate[0], coordinate[2], coordinate[1]), coordinate[3]
@@ -194,7 +198,8 @@ class Oracle:
         for one in self.book.committed():
             if one.record.attempt.run == run and rows:
                 read = {place for place, message in self.world.read_by[one.generation].items() if not message.bad}
-                lost = {at for at in read - rows.keys() if authority.of(*at) == one.generation}
+                # What was erased before stays hidden, also from a ledger that does not know of it.
+                lost = {at for at in read - rows.keys() - self.erased.keys() if authority.of(*at) == one.generation}
                 check(not lost, f"{run} has committed rows that no reader of {sink} sees: {said(lost)}")
 
     def counting(self) -> dict[Sink, dict[Place, int]]:
@@ -306,7 +311,10 @@ class Oracle:
                     self._take_away(sink, covers)
                     self.unsure[sink] |= dict.fromkeys(covers, one.generation)
                 else:
-                    self._count(sink, named, one.generation)
+                    # Nobody was sure what is there; from now on it is what this window has read.
+                    was_unsure = covers & self.unsure[sink].keys()
+                    self._take_away(sink, was_unsure)
+                    self._count(sink, named | was_unsure, one.generation)
         if not later:
             self._identify(one.generation)
 
@@ -373,7 +381,7 @@ class Oracle:
 
     def latest(self, book: Book | None = None) -> dict[int, int]:
         table = latest_table(self.world.opened.connections, HBASE, LATEST)
-        rows = table.newest((book or self.book).authority(LATEST))
+        rows = SteadyValues.of(book or self.book, table, LATEST).newest()
         return {int(row.fields["id"]): int(row.fields["number"]) for row in rows}
 
     def look(self) -> None:
@@ -480,12 +488,22 @@ class Oracle:
         self._ordinals()
 
     def _ordinals(self) -> None:
-        """There are some thousands for a stream's life: only attempts that have written rows use them up, and lanes."""
+        """There are some thousands for a stream's life: of the ingest's attempts, only those that may have written use one up.
+
+        So the ordinal of each is at most the number of earlier ones at its offsets that may have written there.
+        """
         if not self._follows or LATEST not in self.expected:
             return
-        used = max((one.record.attempt.ordinal for one in self.book.committed()), default=0)
-        most = len(self.world.wrote_ordinals) + len(self.lanes) + 1
-        check(used <= most, f"ordinal {used} is used, and {most - 1} attempts and lanes may have used one")
+        attempts: dict[int, tuple[int, RangeSet]] = {}
+        for _, value in self.world.ledger.network.values.get(head_key(INGEST), ()):
+            pending = self.book.head_in(INGEST, value).head.pending
+            if pending is not None and pending.attempt is not None:
+                attempts[pending.attempt.generation] = pending.attempt.ordinal, self.book.covers(pending.window)
+        empty = {one for one, actor in self.world.wrote_nothing.items() if not actor.stopped and not actor.died}
+        for generation, (ordinal, covers) in attempts.items():
+            older = [one for one, (_, there) in attempts.items() if one < generation and there & covers]
+            most = len([one for one in older if one not in empty])
+            check(ordinal <= most, f"an attempt of the ingest has ordinal {ordinal}, and {most} before it may have one")
 
     def _nothing_erased_is_left(self) -> None:
         if not self.erased:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.simulation import elsewhere, programs
-from tests.simulation.actors import Stop, current
-from tests.simulation.clocks import STEP_MS
+from tests.simulation import elsewhere, pairs, programs
+from tests.simulation.actors import Actor, Stop, current
+from tests.simulation.clocks import MACHINES, STEP_MS
 from tests.simulation.compaction import compact
 from tests.simulation.kafka import KEYS, TOPIC
 from tests.simulation.ledger import writes
@@ -38,6 +38,9 @@ from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
+# What looks at everything, or changes how everything is read.
+_OF_ALL = ("rows", "totals", "newest", "back up", "isolation", "major", "recreate", "erase key")
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -48,8 +51,10 @@ class Failure:
 class Play:
     """One world, in which steps are done one after the other."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, met: pairs.Pairs | None = None) -> None:
         self.program = program
+        self.pairs = met
+        self.events: list[tuple[str, set[pairs.Unit]]] = []
         self.world = World(program.setting)
         self.oracle = Oracle(self.world)
         self.met = self.oracle.met
@@ -80,17 +85,47 @@ class Play:
 
     def do(self, number: int, step: Step) -> None:
         self.met[step.name] += 1
+        if self.pairs is None:
+            self._do(step)
+            return
+        held, known = pairs.of_kafka(self.world.kafka), len(self.oracle.seen)
+        actor = self._do(step)
+        self._tag(step, actor, held, known)
+
+    def _tag(self, step: Step, actor: Actor | None, held: Mapping[pairs.Unit, object], known: int) -> None:
+        """What a step has touched: what has changed in Kafka, what was read anew, and what its request names."""
+        now, request = pairs.of_kafka(self.world.kafka), getattr(actor, "request", None)
+        units = {unit for unit in held.keys() | now.keys() if held.get(unit) != now.get(unit)}
+        if step.name in _OF_ALL:
+            units |= now.keys()
+        if actor is not None:
+            units |= {("run", step.run, 0), ("machine", step.run % MACHINES, 0)}
+            head = self.oracle.book.head(INGEST) if step.name in ("ingest", "take over") else None
+            if head is not None:
+                recent = [head.head.pending.window] if head.head.pending is not None else []
+                if head.head.last is not None and len(self.oracle.seen) != known:
+                    recent.append(head.head.last.window)
+                units |= {unit for window in recent for unit in pairs.blocks(self.oracle.book.covers(window))}
+        elif step.name == "clock":
+            units.add(("machine", step.a % MACHINES, 0))
+        if request is not None:
+            units |= pairs.blocks(RangeSet(OffsetRange(at, offset, offset + 1) for at, offset in request.named))
+        self.events.append((f"{step.name}{_how(actor)}", units))
+
+    def _do(self, step: Step) -> Actor | None:
+        actor: Actor | None = None
         happens = self._of_kafka(step) or self._of_machines(step)
         if happens is not None:
             happens()
         elif step.name == "wake":
             self.world.scheduler.wake(step.a)
         elif (act := self._of_people(step)) is not None:
-            self._run(act[0], step, act[1])
+            actor = self._run(act[0], step, act[1])
         self.world.pass_by(STEP_MS)
         self.oracle.look()
+        return actor
 
-    def _run(self, act: Callable[[], object], step: Step, request: Request | None) -> None:
+    def _run(self, act: Callable[[], object], step: Step, request: Request | None) -> Actor:
         def whole() -> None:
             mine = current()
             assert mine is not None
@@ -98,7 +133,7 @@ class Play:
             if self._refusable(act, step.name) and request is not None:
                 self.oracle.ended_well(request, writes())
 
-        self.world.run(whole, step.stop, step.run, f"{step.name} {step.run}")
+        return self.world.run(whole, step.stop, step.run, f"{step.name} {step.run}")
 
     def _refusable(self, act: Callable[[], object], name: str) -> bool:
         """Do it; False where the product refuses it."""
@@ -149,7 +184,7 @@ class Play:
         if step.name == "time":
             return lambda: self.world.pass_by(40_000 * (1 + step.b))
         if step.name == "clock":
-            ahead = (-600_000, -40_000, 0, 40_000, 600_000, 86_400_000)[step.b]
+            ahead = (-600_000, -40_000, 40_000, 300_000, 600_000, 86_400_000)[step.b]
             return lambda: self.world.clocks.jump(step.a, ahead)
         if step.name == "isolation":
             other = {"read_committed": "read_uncommitted", "read_uncommitted": "read_committed"}
@@ -207,7 +242,7 @@ class Play:
             return None
         plan = self.plans[step.a % len(self.plans)]
         more = {**plan.options, "plan": plan.said[-1]["plan"]}
-        request = replace(plan, run=f"run {step.run}", dry=False, options=more, said=[], left_out=set())
+        request = replace(plan, run=f"run {step.run}", dry=False, options=more, said=[], left_out={*plan.left_out})
         self.oracle.asks(request)
         return request.begin, request
 
@@ -286,7 +321,12 @@ class Play:
             self.world.ledger.network.tick()
         self.world.pass_by(2 * protocol.LEASE_MS)
         self.oracle.look()
-        if not self._last("last ingest", lambda: programs.ingest("last"), None):
+        done = self._last("last ingest", lambda: programs.ingest("last"), None)
+        if not done and isinstance(self.refusal, HeldByAnother):
+            # A sign of life may lie as far in the future as the lease.
+            self.world.pass_by(2 * protocol.LEASE_MS)
+            done = self._last("last ingest", lambda: programs.ingest("last"), None)
+        if not done:
             stuck = isinstance(self.refusal, HeldByAnother | ClockBehind)
             check(not stuck, f"nobody is at work and all clocks are right, and the ingest waits: {self.refusal}")
         for lane in self.oracle.open_lanes():
@@ -322,15 +362,21 @@ class Play:
                 self._last("backfill elsewhere", request.begin, request)
             self.oracle.at_rest()
         elif self.world.setting.after == "restored":
-            elsewhere.move_to_a_restored_one(self.world, self.backups[-1])
-            self.oracle.moves()
-            wrong = verify(self.world.opened.book)
-            check(not wrong, f"a restored ledger is not whole: {wrong}")
             self.restored = True
-            if not self._last("ingest restored", lambda: programs.ingest("restored"), None):
-                stuck = isinstance(self.refusal, TopicRecreated)
-                check(not stuck, f"after a restoration no run can go on: {self.refusal}")
-            self.oracle.sees_what_was_written("restored")
+            # Of several, the oldest and the newest.
+            for path in dict.fromkeys((self.backups[0], self.backups[-1])):
+                self._go_on_with(path)
+
+    def _go_on_with(self, path: Path) -> None:
+        elsewhere.move_to_a_restored_one(self.world, path)
+        self.oracle.moves()
+        wrong = verify(self.world.opened.book)
+        check(not wrong, f"a restored ledger is not whole: {wrong}")
+        run = f"restored {path.stem}"
+        if not self._last("ingest restored", lambda: programs.ingest(run), None):
+            stuck = isinstance(self.refusal, TopicRecreated)
+            check(not stuck, f"after a restoration no run can go on: {self.refusal}")
+        self.oracle.sees_what_was_written(run)
 
     def _could_not_go_on(self, lane: str, request: Request) -> None:
         """An erasure goes on as long as Kafka has what it has to read again."""
@@ -376,6 +422,13 @@ class Play:
         return done
 
 
+def _how(actor: Actor | None) -> str:
+    """What has become of an actor, if it has not just ended."""
+    if actor is None or not (actor.asleep or actor.died or actor.stopped):
+        return ""
+    return ": sleeps" if actor.asleep else ": dies" if actor.died else ": in doubt"
+
+
 def _book() -> Any:
     actor = current()
     assert actor is not None
@@ -394,11 +447,13 @@ def stage() -> Iterator[None]:
         logging.disable(before)
 
 
-def failure_of(program: Program, met: Counter[str] | None = None) -> Failure | None:
+def failure_of(
+    program: Program, met: Counter[str] | None = None, together: pairs.Pairs | None = None
+) -> Failure | None:
     """Play a program on a stage; how it fails, if it does. Any exception but a refusal is a failure."""
     play: Play | None = None
     try:
-        play = Play(program)
+        play = Play(program, together)
         play.whole()
     except Wrong as problem:
         return Failure(_kind("wrong", str(problem)), str(problem))
@@ -408,6 +463,8 @@ def failure_of(program: Program, met: Counter[str] | None = None) -> Failure | N
     finally:
         if met is not None and play is not None:
             met += play.met
+        if together is not None and play is not None:
+            together.add(play.events)
     return None
 
 

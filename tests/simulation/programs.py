@@ -127,9 +127,15 @@ def _process_together(
 
 
 def _open_request(opened: OpenStream, kind: LaneKind, run: str, selection: RangeSet, *more: Any, **others: Any) -> Any:
-    request = getattr(current(), "request", None)
-    if request is not None and request.planned is not None:
-        now().accepts(request, selection | others.get("again", RangeSet()))
+    request, judge = getattr(current(), "request", None), others.get("judge")
+    if request is not None and request.planned is not None and judge is not None:
+
+        def judged(view: Any) -> None:
+            """At the moment at which the lanes are entered, or another one enters something."""
+            judge(view)
+            now().accepts(request, selection | others.get("again", RangeSet()))
+
+        others["judge"] = judged
     return _really_open(opened, kind, run, selection, *more, **others)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from tests.simulation.actors import (
@@ -32,13 +32,65 @@ MENU = {
     "begin": 2, "commit": 1, "abort": 1, "cut": 2, "recreate": 1, "add partition": 1, "lead": 1,
     "plan": 2, "by plan": 2, "back up": 2, "isolation": 1, "time": 2, "clock": 1, "major": 1, "take over": 1,
 }  # fmt: skip
-# What meets rarely by chance: half of the seeds have much of one of these.
-_FOCI = (
-    ("plan", "by plan", "replay"),
-    ("totals", "newest", "erase", "wake"),
-    ("erase", "erase key", "wake", "time"),
-    ("back up", "recreate", "cut", "clock"),
-)
+
+
+@dataclass(frozen=True)
+class Theme:
+    """What meets rarely by chance. A seed with a theme has much of some `steps`, some settings, and stops at some places.
+
+    It says what may meet, never in which order: the rest of the program is drawn as that of any other seed.
+    """
+
+    # How often each is on the menu, instead of what the menu says.
+    steps: Mapping[str, int]
+    # By the name of a setting, and of a step: what is drawn from, each the more often the more often it stands there.
+    settings: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    stops: Mapping[str, tuple[Stop, ...]] = field(default_factory=dict)
+
+
+def _early(how: str, until: int) -> tuple[Stop, ...]:
+    return tuple(Stop(how, at) for at in range(until))
+
+
+def _after(how: str, *steps: ProtocolStep) -> tuple[Stop, ...]:
+    return tuple(Stop(how, one.value) for one in steps)
+
+
+_WRITING = (ProtocolStep.TAKEN, ProtocolStep.READ, ProtocolStep.DEAD_LETTERS_STORED, ProtocolStep.SINK_STORED)
+THEMES = {
+    "plans": Theme({"plan": 10, "by plan": 10, "replay": 20, "wake": 6}),
+    "readers": Theme(
+        {"totals": 10, "newest": 10, "erase": 12, "wake": 10},
+        {"sinks": (("hbase", "sums"), ("hbase", "sums", "latest")), "block": (None, 4, 8)},
+        {"totals": _early(SLEEPS, 24), "newest": _early(SLEEPS, 24)},
+    ),
+    "erasures": Theme({"erase": 16, "erase key": 4, "wake": 20, "time": 8}),
+    "backups": Theme(
+        {"back up": 12, "recreate": 10, "ingest": 14, "wake": 5},
+        {"after": ("restored",)},
+        {"back up": _early(SLEEPS, 5)},
+    ),
+    "committed first": Theme(
+        {"ingest": 12, "produce": 10, "erase": 12, "time": 8, "major": 6, "wake": 4},
+        {"guarantee": ("at_most_once",)},
+        {"ingest": (*_after(SLEEPS, *_WRITING), *_early(SLEEPS, 60)), "replay": _after(SLEEPS, *_WRITING)},
+    ),
+    "clocks": Theme(
+        {"clock": 10, "ingest": 14, "produce": 10, "replay": 6, "back up": 4},
+        {"after": ("", "restored", "restored")},
+        {"ingest": _after(DIES, *_WRITING), "replay": _after(DIES, *_WRITING)},
+    ),
+    "transactions": Theme(
+        {"begin": 12, "commit": 2, "abort": 3, "isolation": 10, "ingest": 20},
+        {"isolation": ("read_uncommitted",)},
+    ),
+    "cuts": Theme({"cut": 10, "erase key": 10, "produce": 10, "ingest": 10, "lead": 2, "replay": 4}),
+    "ordinals": Theme(
+        {"ingest": 16, "produce": 12, "replay": 6, "newest": 4},
+        {"sinks": (("hbase", "latest"), ("hbase", "sums", "latest"))},
+        {"ingest": _early(REFUSED, 4), "replay": _early(REFUSED, 4)},
+    ),
+}
 _SINKS = (
     ("hbase", "sums"),
     ("hbase", "sums"),
@@ -46,6 +98,14 @@ _SINKS = (
     ("hbase",),
     ("hbase", "sums", "latest"),
     ("hbase", "latest"),
+)
+_NONE = Theme({})
+# Of the seeds with sinks of files and messages, which have stories instead of a theme.
+_FOCI = (
+    ("plan", "by plan", "replay"),
+    ("totals", "newest", "erase", "wake"),
+    ("erase", "erase key", "wake", "time"),
+    ("back up", "recreate", "cut", "clock"),
 )
 # Without these, nothing else means anything.
 _ALWAYS = ("produce", "ingest", "wake")
@@ -93,23 +153,34 @@ def _line(step: Step) -> str:
     return f"{step.name} (run {step.run}, {step.a}, {step.b}{stop})"
 
 
-def drawn(seed: int, menu: Mapping[str, int] | None = None) -> Program:
+def drawn(seed: int, menu: Mapping[str, int] | None = None, theme: str | None = None) -> Program:
     """The program of a seed. Each leaves out a random half of the menu, so that what is left meets more often."""
     chance = random.Random(seed)
     whole = menu or MENU
-    focus = chance.choice(_FOCI) if chance.random() < 0.5 else ()
-    names = [one for one in whole if one in _ALWAYS or one in focus or chance.random() < 0.5]
-    weights = [whole[one] * (4 if one in focus else 1) for one in names]
+    if theme is not None:
+        about = THEMES[theme]
+    elif _has_others(seed):
+        focus = chance.choice(_FOCI) if chance.random() < 0.5 else ()
+        about = Theme({one: 4 * whole[one] for one in focus})
+    else:
+        about = _NONE if chance.random() < 0.25 else THEMES[chance.choice([*THEMES])]
+    names = [one for one in whole if one in _ALWAYS or one in about.steps or chance.random() < 0.5]
+    weights = [about.steps.get(one, whole[one]) for one in names]
     chosen = chance.choices(names, weights, k=chance.randint(6, _MOST_STEPS))
     steps = tuple(
-        Step(name, _run(chance, at), chance.randrange(40), chance.randrange(6), _stop(chance))
+        Step(name, _run(chance, at), chance.randrange(40), chance.randrange(6), _stop(chance, about.stops.get(name)))
         for at, name in enumerate(chosen)
     )
     setting, first = _setting(chance), Step("produce", 8, 8, chance.randrange(5))
+    setting = replace(setting, **{name: chance.choice(choices) for name, choices in about.settings.items()})
     # Mostly there is something to work on.
     if chance.random() < 0.9:
         return _with_others(seed, Program(setting, (first, first, Step("ingest", 9), *steps)))
     return Program(replace(setting, start=0), steps)
+
+
+def _has_others(seed: int) -> bool:
+    return random.Random(f"others {seed}").random() < SHARE
 
 
 def _with_others(seed: int, program: Program) -> Program:
@@ -164,7 +235,9 @@ def _run(chance: random.Random, at: int) -> int:
     return chance.randrange(3) if chance.random() < 0.3 else 10 + at
 
 
-def _stop(chance: random.Random) -> Stop | None:
+def _stop(chance: random.Random, likely: tuple[Stop, ...] | None = None) -> Stop | None:
+    if likely and chance.random() < 0.6:
+        return chance.choice(likely)
     if chance.random() >= 0.4:
         return None
     how = chance.choice((DIES, SLEEPS, SLEEPS, SLEEPS, "answer", REFUSED))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-from tests.simulation.actors import reached, written
+from tests.simulation.actors import current, reached, written
 from tests.simulation.kafka import Message
 from tests.simulation.others import FILES, OTHERS, Writer, prepare
 from tidemark.commit.fence import HeadFence, beat, fence_of
@@ -61,15 +61,21 @@ class Ready:
         return Work(self.world, self.opened, self.lane)
 
     def hold(self, work: Work, taken: Taken) -> AbstractContextManager[Fence]:
-        return _held(self.opened, work, taken)
+        return _held(self.world, self.opened, work, taken)
 
 
 @contextmanager
-def _held(opened: OpenStream, work: Work, taken: Taken) -> Iterator[HeadFence]:
+def _held(world: World, opened: OpenStream, work: Work, taken: Taken) -> Iterator[HeadFence]:
     """As `fence.holding`, without its thread: a heartbeat at the beginning, and one after each sink."""
     beat(opened.book, work.progress, taken)
     work.beat = lambda: beat(opened.book, work.progress, taken)
-    yield fence_of(opened.book, taken)
+    try:
+        yield fence_of(opened.book, taken)
+    except Exception:
+        actor = current()
+        if not work.may_have_written and actor is not None:
+            world.wrote_nothing[taken.attempt.generation] = actor
+        raise
 
 
 class Work:
@@ -81,6 +87,7 @@ class Work:
         self.beat = lambda: None
         # As SparkWork says it, before rows have the attempt's ordinal.
         self.before_writing: Callable[[], None] = lambda: None
+        self.may_have_written = False
         self._others: dict[str, Writer] = {}
         self._acknowledged: dict[str, Acknowledgements] = {}
 
@@ -221,8 +228,8 @@ class Work:
     def _store_latest(self) -> None:
         register = self.opened.book.register()
         assert register is not None
+        self.may_have_written = True
         self.before_writing()
-        self.world.wrote_ordinals.add(self.attempt.generation)
         self.world.writes_rows(self.good, self.attempt, versions=True)
         epochs, attempt = Epochs(register[1].topics), self.attempt
         mark = Mark(attempt.generation, 0, self.lane, self.window.seq)

@@ -26,6 +26,7 @@ from tidemark.clients.hbase.thrift2 import Gateway2
 from tidemark.commit import fence
 from tidemark.ledger import doubt, selections
 from tidemark.ledger.book import Book
+from tidemark.ledger.records import Record
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import discovery
 from tidemark.runs.open_stream import OpenStream
@@ -87,6 +88,7 @@ class World:
         self.hbase = hbase.Cluster()
         self.lake = Lake()
         self.target = Topic()
+        self.hbase.time = lambda: self.clocks.now
         self.store = TransactionalStore() if setting.zookeeper else MemoryStore()
         self.store.server_time = lambda: self.clocks.now
         self.ledger = Ledger(self.store)
@@ -95,8 +97,10 @@ class World:
         # By generation: what its attempt has read. By cell: of which messages it was made.
         self.read_by: dict[int, dict[Place, Message]] = {}
         self.made_of: dict[tuple[str, bytes, bytes, int], frozenset[Place]] = {}
-        # The attempts whose rows have their ordinals.
-        self.wrote_ordinals: set[int] = set()
+        # The attempts that have ended without a row, and could say so: the actor of each.
+        self.wrote_nothing: dict[int, Actor] = {}
+        # By lane and number of a window: when it was swept last.
+        self.swept_at: dict[tuple[str, int], int] = {}
         self.writes_rows: Callable[..., None] = lambda messages, attempt, *, versions: None
         self.found_by_key: Callable[[int, frozenset[Place]], None] = lambda key, places: None
         self.told: Callable[[str, int, str, bool], None] = lambda lane, seq, token, committed: None
@@ -116,13 +120,14 @@ class World:
         """The stream, as a program that starts now opens it: with its own memory of the ledger."""
         file = _file(self.setting, self.isolation)
         book = Book(cast("Any", self.ledger), "orders", clock=self.clocks.local)
-        return OpenStream(file, book, cast("Any", self.kafka), SinkSweeper(connections), connections)
+        return OpenStream(file, book, cast("Any", self.kafka), _Sweeper(connections), connections)
 
-    def run(self, act: Callable[[], object], stop: Stop | None, machine: int, name: str) -> None:
+    def run(self, act: Callable[[], object], stop: Stop | None, machine: int, name: str) -> Actor:
         """A program does something; it goes on until it ends, dies or sleeps."""
         actor = Actor(act, stop, machine, name)
         actor.opened = self.open()
         self.scheduler.run(actor)
+        return actor
 
     def was_read(self, generation: int, messages: Mapping[Place, Message]) -> None:
         self.read_by[generation] = dict(messages)
@@ -153,6 +158,15 @@ def connections(name: str) -> Connection:
         return target()
     assert name == HBASE, f"nothing here needs the connection {name}"
     return Connection(name, "host", 1, extra={"thrift2": "host:2"})
+
+
+class _Sweeper(SinkSweeper):
+    """The product's, and the world notes when it sweeps."""
+
+    def sweep(self, record: Record, covers: RangeSet, *more: Any, **others: Any) -> None:
+        name, world = (record.lane, record.seq), now()
+        world.swept_at[name] = max(world.clocks.now, world.swept_at.get(name, 0))
+        super().sweep(record, covers, *more, **others)
 
 
 class _Time:

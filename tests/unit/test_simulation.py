@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from services.site import REPOSITORY
-from tests.simulation.bugs import BUGS, PLANTED, first_seed
+from tests.simulation.bugs import BUGS, KEPT_FOR, PLANTED, first_seed, planting
 from tests.simulation.kept import kept
 from tests.simulation.known import known
+from tests.simulation.pairs import Pairs
 from tests.simulation.playing import Play, failure_of, shortened, stage
 from tests.simulation.steps import Program, drawn
 
@@ -64,11 +65,25 @@ def test_a_planted_bug_is_found(bug: str) -> None:
     assert first_seed(BUGS[bug], [BUGS[bug].seed]), f"seed {BUGS[bug].seed} no longer finds it: look for another"
 
 
+@pytest.mark.parametrize(("program", "bug"), KEPT_FOR.items())
+def test_a_kept_program_finds_what_it_was_kept_for(program: str, bug: str) -> None:
+    with planting(PLANTED[bug]):
+        assert failure_of(kept()[program]) is not None
+
+
 def test_the_page_has_the_table() -> None:
     page = (REPOSITORY / "docs" / "simulation.md").read_text()
     for name, bug in PLANTED.items():
         row = f"| {bug.number} | {name} | {bug.seed} |" if bug.seed else f"- {name} ({bug.number})"
         assert row in page.splitlines(), row
+
+
+@pytest.mark.full
+def test_what_faults_were_made_of_meets_often() -> None:
+    together = Pairs()
+    for seed in range(1, 1_001):
+        failure_of(drawn(seed), together=together)
+    assert not together.too_rare(), f"too rarely, in 1,000 seeds: {together.too_rare()}"
 
 
 @pytest.mark.full
