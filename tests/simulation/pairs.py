@@ -19,7 +19,6 @@ _BLOCK = 4
 # Faults were found, or planted, where these meet. `./run test full` fails when one of them does so too rarely.
 LISTED: tuple[tuple[str, str], ...] = (
     ("back up: sleeps", "recreate"),
-    ("by plan: sleeps", "replay"),
     ("clock", "ingest: dies"),
     ("compact", "erase"),
     ("compact", "replay"),
