@@ -48,6 +48,7 @@ def test_the_disk_of_a_sink(make: Make, tmp_path: Path, disk: Disk) -> None:
     fails_and_goes_on(play, 60, tmp_path, f"The disk of file:{lake}/", None, **variables)
 
 
+@pytest.mark.full
 @pytest.mark.covers("F18")
 def test_the_disk_of_sparks_scratch_files(make: Make, tmp_path: Path, disk: Disk) -> None:
     # Room for the jars that Spark copies, and not for the rows that it has to keep there for want of memory.

@@ -50,7 +50,7 @@ ALWAYS = (Step.SINK_STORED,)
 
 
 @pytest.mark.covers("F1")
-@pytest.mark.parametrize("way", ["one pass", "kept"])
+@pytest.mark.parametrize("way", ["one pass", pytest.param("kept", marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     "step",
     [pytest.param(step, marks=() if step in ALWAYS else pytest.mark.full) for step in KILLED_AFTER],

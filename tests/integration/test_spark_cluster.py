@@ -72,6 +72,7 @@ def test_a_cluster_with_the_settings_of_the_documents(
     play.assert_exactly_what_was_read()
 
 
+@pytest.mark.full
 @pytest.mark.covers("F3")
 def test_dead_letters_that_are_lost_with_an_executor_are_read_again(
     make: Make, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -94,6 +95,7 @@ def drawn(message):
 """
 
 
+@pytest.mark.full
 @pytest.mark.covers("N15")
 def test_a_warm_engine_on_a_cluster_whose_executors_come_and_go(
     make: Make, site: Site, cluster: Cluster, tmp_path: Path
@@ -127,6 +129,7 @@ def test_a_warm_engine_on_a_cluster_whose_executors_come_and_go(
         engine.end()
 
 
+@pytest.mark.full
 @pytest.mark.covers("F3")
 def test_rows_of_a_function_that_are_lost_with_an_executor_end_the_attempt(
     make: Make, cluster: Cluster, tmp_path: Path

@@ -318,7 +318,7 @@ def test_killed_runs_leave_nothing_in_memory(engine: Engine) -> None:
 
 
 @pytest.mark.covers("N15")
-@pytest.mark.parametrize("victim", ["jvm", "pid"], ids=["jvm", "forking process"])
+@pytest.mark.parametrize("victim", ["jvm", pytest.param("pid", marks=pytest.mark.full)], ids=["jvm", "forking process"])
 def test_an_engine_that_is_killed_ends_its_runs_and_the_next_run_starts_another(
     own_engine: Engine, tmp_path: Path, victim: str
 ) -> None:

@@ -16,6 +16,7 @@ from kazoo.client import KazooClient
 
 from tests.support.memory import MemoryStore
 from tidemark.clients.hbase.thrift import BatchMutation, Mutation
+from tidemark.clients.sql import engine
 from tidemark.ledger.book import REGISTER, Book, head_key, record_key, settled_key
 from tidemark.ledger.closed import given_up
 from tidemark.ledger.codec import digest, encode
@@ -41,6 +42,7 @@ from tidemark.ledger.records import (
     positions,
 )
 from tidemark.ledger.selections import selection_ref
+from tidemark.ledger.sql import SQLLedgerStore
 from tidemark.ledger.store import Key, LedgerStore
 from tidemark.ledger.zookeeper import ZooKeeperLedgerStore
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
@@ -362,9 +364,14 @@ _BATCH_BYTES = 50_000
 def load(store: LedgerStore, values: Mapping[Key, bytes]) -> None:
     """Write the values of a ledger into an empty store. The ingest's last window is not settled."""
     last = max(key for key in values if key[:2] == ("history", INGEST))
-    if isinstance(store, ZooKeeperLedgerStore):
+    if isinstance(store, ZooKeeperLedgerStore | SQLLedgerStore):
+        # A commit of theirs writes the record too.
         marks = {settled_key(key[1]): key[2].encode() for key in values if key[0] == "history" and key != last}
-        _load_zookeeper(store, {**values, **marks})
+        whole = {**values, **marks}
+        if isinstance(store, SQLLedgerStore):
+            _load_sql(store, whole)
+        else:
+            _load_zookeeper(store, whole)
         return
     before = {key: value for key, value in values.items() if key != last}
     if isinstance(store, HBaseLedgerStore):
@@ -392,6 +399,16 @@ def _load_zookeeper(store: ZooKeeperLedgerStore, values: Mapping[Key, bytes]) ->
         for key, value in batch:
             request.create(store._path(key), value)
         assert not any(isinstance(one, Exception) for one in request.commit())
+
+
+def _load_sql(store: SQLLedgerStore, values: Mapping[Key, bytes]) -> None:
+    stream = store._stream.encode()
+    with engine(store._where, 30.0).connect() as connection:
+        connection.exec_driver_sql("BEGIN")
+        for batch in _batches(values):
+            rows = [{"stream": stream, "key": "/".join(key).encode(), "value": value} for key, value in batch]
+            connection.execute(store._values().insert(), rows)
+        connection.exec_driver_sql("COMMIT")
 
 
 def unload(store: LedgerStore, values: Mapping[Key, bytes]) -> None:

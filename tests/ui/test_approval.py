@@ -178,6 +178,7 @@ def states(airflow: Airflow, run: str) -> dict[str, str]:
     return {one["task_id"]: one["state"] for one in found["task_instances"]}
 
 
+@pytest.mark.full
 @pytest.mark.covers("N10", "Q20")
 def test_a_second_person_decides_on_a_repair_and_its_audit_follows(
     airflow: Airflow, opened: OpenStream, second: str

@@ -98,7 +98,7 @@ OF_THE_LEDGER = {
 @pytest.mark.parametrize(
     ("server", "named", "stream"),
     [
-        ("thrift", "HBase", "cdn_logs"),
+        pytest.param("thrift", "HBase", "cdn_logs", marks=pytest.mark.full),
         ("kafka", "Kafka", "cdn_logs"),
         pytest.param("zookeeper", "ZooKeeper", "red_orders", marks=pytest.mark.full),
     ],
