@@ -32,6 +32,8 @@ def overview(*partitions: dict[str, Any], **given: Any) -> dict[str, Any]:
         "retention_alarms": [],
         "retention_headroom": None,
         "audit": None,
+        "holes": [],
+        "more_holes": 0,
         "unread_since": None,
         "partitions": list(partitions),
         "ingest": {"windows": 0, "dead_letters": 0, "last_commit": None},
