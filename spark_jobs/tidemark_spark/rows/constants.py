@@ -76,7 +76,7 @@ def wrong_constant(rows: DataFrame) -> str | None:
             return f"{value!r} is no JSON path, as $.a or $.a[0].b: each row would be null"
         if (kind, child) in _TRIED:
             tried[_TRIED[kind, child], value] = None
-    # One query for all, which is computed while it is planned.
+    # One query for all. From a row of its own it is computed while it is planned, and takes no job.
     if tried and _problem(rows.sparkSession, *tried):
         for one in tried:
             if why := _problem(rows.sparkSession, one):
@@ -103,9 +103,11 @@ def _no_pattern(spark: SparkSession, text: str) -> str | None:
 
 
 def _problem(spark: SparkSession, *tried: tuple[str, Any]) -> str | None:
-    query = ", ".join(f"{sql} AS _{number}" for number, (sql, _) in enumerate(tried))
+    columns = ", ".join(f"{sql} AS _{number}" for number, (sql, _) in enumerate(tried))
+    # The texts are of _TRIED; values of people are arguments.
+    query = f"SELECT {columns} FROM VALUES (0)"  # noqa: S608
     try:
-        (row,) = spark.sql(f"SELECT {query}", args=[value for _, value in tried]).collect()
+        (row,) = spark.sql(query, args=[value for _, value in tried]).collect()
     except PySparkException as problem:
         return " ".join(str(problem).split("SQLSTATE")[0].split())[:300]
     except Py4JJavaError as problem:
