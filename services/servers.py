@@ -251,6 +251,9 @@ def _thrift_ready(site: Site) -> None:
 
 # PostgreSQL, of Debian's package. It refuses to run as root.
 
+# Where no namespace of users can be made: the user that Debian's package makes, who then owns the files.
+_AS_POSTGRES = ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
+
 
 def _postgresql(program: str) -> list[str]:
     places = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda place: int(place.parent.name))
@@ -267,12 +270,15 @@ def _not_as_root() -> tuple[str, ...]:
     """Words before a command that lets it see another user's number, and still own the site's files as root does."""
     if os.geteuid() != 0:
         return ()
-    words = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
-    if subprocess.run([*words, "true"], capture_output=True, check=False).returncode != 0:
-        raise ServiceError(
-            f"PostgreSQL refuses to run as root, and `{' '.join(words)}` is not allowed here: use another user"
-        )
-    return words
+    for words in (("unshare", "--user", "--map-user=1000", "--map-group=1000"), _AS_POSTGRES):
+        if (
+            shutil.which(words[0])
+            and subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0
+        ):
+            return words
+    raise ServiceError(
+        "PostgreSQL refuses to run as root, and neither unshare nor setpriv works here: use another user"
+    )
 
 
 def _postgresql_prepare(site: Site) -> None:
@@ -280,6 +286,9 @@ def _postgresql_prepare(site: Site) -> None:
     if (data / "PG_VERSION").exists():
         return
     environment.database_password(site)
+    if _not_as_root() == _AS_POSTGRES:
+        for path in (data.parent, data.parent / "password"):
+            shutil.chown(path, "postgres", "postgres")
     options = [
         "--username",
         environment.DATABASE,
