@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tidemark.clients.connections import Connections
 from tidemark.clients.sql import Database, database, engine
@@ -46,6 +46,21 @@ _SHOW = """, shown AS (
         ON CONFLICT (stream, topic, partition)
         DO UPDATE SET next_offset = excluded.next_offset, committed_at = excluded.committed_at
     )"""
+
+
+# Topic, partition, next offset.
+_Shown = tuple[str, int, int]
+
+
+class _Commit(NamedTuple):
+    """What a commit writes; `shown` are the offsets for other tools."""
+
+    head: Key
+    expected: bytes
+    value: bytes
+    record: Key
+    recorded: bytes
+    shown: Sequence[_Shown]
 
 
 def open_store(settings: SQLLedger, stream: str, connections: Connections, waits: Waits | None) -> SQLLedgerStore:
@@ -134,76 +149,45 @@ class SQLLedgerStore:
     ) -> bool:
         from sqlalchemy.exc import IntegrityError
 
-        def write(connection: sa.Connection) -> bool:
-            if self._where.kind == "sqlite":
-                return self._in_a_transaction(connection, head, expected, value, record, recorded, offsets or {})
-            return self._in_one_statement(connection, head, expected, value, record, recorded, offsets or {})
-
+        shown = _shown(offsets or {}) if self._offsets_table is not None else []
+        asked = _Commit(head, expected, value, record, recorded, shown)
+        write = self._in_a_transaction if self._where.kind == "sqlite" else self._in_one_statement
         try:
-            return self._written(write)
+            return self._written(lambda connection: write(connection, asked))
         except IntegrityError:
             raise LedgerContradiction(
                 f"{'/'.join(record)} of {self._stream} is there already, and its head does not know it. Both were left as "
                 "they are."
             ) from None
 
-    def _in_one_statement(
-        self,
-        connection: sa.Connection,
-        head: Key,
-        expected: bytes,
-        value: bytes,
-        record: Key,
-        recorded: bytes,
-        offsets: Offsets,
-    ) -> bool:
+    def _in_one_statement(self, connection: sa.Connection, asked: _Commit) -> bool:
         """A commit in PostgreSQL. It is one request: where its answer is lost, all of it was done or nothing."""
         import sqlalchemy as sa
 
-        places = [
-            (topic, partition, int(offset))
-            for topic, partitions in sorted(offsets.items())
-            for partition, offset in sorted(partitions.items())
-        ]
-        shows = self._offsets_table is not None and bool(places)
-        statement = _COMMIT.format(table=self._table) + (_SHOW.format(table=self._offsets_table) if shows else "")
+        statement = _COMMIT.format(table=self._table)
         values: dict[str, Any] = {
             "stream": self._stream.encode(),
-            "head": _name(head),
-            "expected": expected,
-            "value": value,
-            "record": _name(record),
-            "recorded": recorded,
+            "head": _name(asked.head),
+            "expected": asked.expected,
+            "value": asked.value,
+            "record": _name(asked.record),
+            "recorded": asked.recorded,
         }
-        if shows:
-            topics, partitions, ends = zip(*places, strict=True)
-            values |= {
-                "name": self._stream,
-                "topics": list(topics),
-                "partitions": list(partitions),
-                "offsets": list(ends),
-            }
+        if asked.shown:
+            statement += _SHOW.format(table=self._offsets_table)
+            columns = zip(("topics", "partitions", "offsets"), zip(*asked.shown, strict=True), strict=True)
+            values |= {"name": self._stream, **{name: list(column) for name, column in columns}}
         return bool(connection.scalar(sa.text(statement + _OUTCOME), values))
 
-    def _in_a_transaction(
-        self,
-        connection: sa.Connection,
-        head: Key,
-        expected: bytes,
-        value: bytes,
-        record: Key,
-        recorded: bytes,
-        offsets: Offsets,
-    ) -> bool:
+    def _in_a_transaction(self, connection: sa.Connection, asked: _Commit) -> bool:
         """A commit in SQLite. A process that dies before the end of the transaction has changed nothing."""
         # Without IMMEDIATE, two transactions could both read first, and one could never write.
         connection.exec_driver_sql("BEGIN IMMEDIATE")
-        if not self._swapped(connection, head, expected, value):
+        if not self._swapped(connection, asked.head, asked.expected, asked.value):
             connection.exec_driver_sql("ROLLBACK")
             return False
-        self._insert(connection, record, recorded)
-        if self._offsets_table is not None:
-            self._show(connection, offsets)
+        self._insert(connection, asked.record, asked.recorded)
+        self._show(connection, asked.shown)
         connection.exec_driver_sql("COMMIT")
         return True
 
@@ -263,21 +247,16 @@ class SQLLedgerStore:
         change = table.update().where(self._at(key), table.c.value == expected).values(value=value)
         return connection.execute(change).rowcount == 1
 
-    def _show(self, connection: sa.Connection, offsets: Offsets) -> None:
+    def _show(self, connection: sa.Connection, shown: Sequence[_Shown]) -> None:
         import sqlalchemy as sa
         from sqlalchemy.dialects.sqlite import insert
 
         said = ("next_offset", "committed_at")
-        for topic, partitions in sorted(offsets.items()):
-            for partition, offset in sorted(partitions.items()):
-                row = insert(self._offsets()).values(
-                    stream=self._stream,
-                    topic=topic,
-                    partition=partition,
-                    next_offset=int(offset),
-                    committed_at=sa.func.now(),
-                )
-                connection.execute(row.on_conflict_do_update(set_={name: row.excluded[name] for name in said}))
+        for topic, partition, offset in shown:
+            row = insert(self._offsets()).values(
+                stream=self._stream, topic=topic, partition=partition, next_offset=offset, committed_at=sa.func.now()
+            )
+            connection.execute(row.on_conflict_do_update(set_={name: row.excluded[name] for name in said}))
 
     def _below(self, prefix: Key, at_once: int, *, descending: bool = False) -> Iterator[tuple[Key, bytes]]:
         """Every key that begins with `prefix`, with its value: some at a time, each time from the last one on."""
@@ -415,6 +394,14 @@ _REFUSED = (
 def _could_be(file: Path) -> bool:
     """Whether the file is not made yet. Its folder is there: this is no other machine."""
     return file.parent.is_dir() and not file.exists()
+
+
+def _shown(offsets: Offsets) -> list[_Shown]:
+    return [
+        (topic, partition, int(offset))
+        for topic, partitions in sorted(offsets.items())
+        for partition, offset in sorted(partitions.items())
+    ]
 
 
 def _name(key: Key) -> bytes:
