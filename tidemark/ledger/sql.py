@@ -175,8 +175,8 @@ class SQLLedgerStore:
         }
         if asked.shown:
             statement += _SHOW.format(table=self._offsets_table)
-            columns = zip(("topics", "partitions", "offsets"), zip(*asked.shown, strict=True), strict=True)
-            values |= {"name": self._stream, **{name: list(column) for name, column in columns}}
+            topics, partitions, offsets = map(list, zip(*asked.shown, strict=True))
+            values |= {"name": self._stream, "topics": topics, "partitions": partitions, "offsets": offsets}
         return bool(connection.scalar(sa.text(statement + _OUTCOME), values))
 
     def _in_a_transaction(self, connection: sa.Connection, asked: _Commit) -> bool:
