@@ -99,8 +99,8 @@ class Viewing:
             "",
         )
 
-    async def reading(self, topic: str, files: Mapping[str, StreamFile], user: Any) -> set[str]:
-        """The streams among these that read a topic.
+    async def reading(self, topic: str, files: Mapping[str, StreamFile], user: Any) -> tuple[set[str], list[str]]:
+        """The streams among these that read a topic, and a sentence on each of which it cannot be told.
 
         The topic is what somebody has typed. So it meets the patterns of the streams in a process of its own, with limits.
         """
@@ -112,12 +112,13 @@ class Viewing:
         named = {name for name, file in files.items() if topic in file.stream.source.named()}
         # Kafka's own topics match no pattern.
         if not patterns or topic.startswith("__"):
-            return named
+            return named, []
         question = {"kind": "names", "text": topic, "patterns": patterns}
         found = await self.apart(user, lambda: asked_with_limits(question))
         if "problem" in found:
             raise HTTPException(400, f"topic: the streams' patterns cannot be tried on it: {found['problem']}")
-        return named | set(found["names"])
+        slow = [f"{name}: its pattern takes too long on this topic; say topics by name" for name in found["slow"]]
+        return named | set(found["names"]), slow
 
     async def apart(self, user: Any, question: Callable[[], Answer | Found]) -> Found:
         """The answer to a question that asks no server. What people send in is read so, and never in the event loop."""

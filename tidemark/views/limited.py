@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -20,6 +21,8 @@ from tidemark.sinks.double_texts import double_text
 SECONDS = 2.0
 _PATIENCE_SECONDS = 20.0
 _MEMORY_BYTES = 1 << 30
+# Of processor time for the patterns of one name.
+_SECONDS_A_NAME = 0.1
 _TOO_MUCH = f"reading it took more than {SECONDS:g} s, or too much memory"
 
 
@@ -59,15 +62,29 @@ def _regex(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _names(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The names whose first pattern matches the whole text, and none of the others, which leave it out."""
-    return {
-        "names": [
-            name
-            for name, (pattern, *others) in question["patterns"].items()
-            if re.fullmatch(pattern, question["text"])
-            and not any(re.fullmatch(other, question["text"]) for other in others)
-        ]
-    }
+    """The names whose first pattern matches the whole text, and none of the others, which leave it out.
+
+    `slow` are those whose patterns took too long: one hard pattern says nothing of the others. Matching is interrupted by
+    a signal, which Python looks for while it matches.
+    """
+    found: dict[str, list[str]] = {"names": [], "slow": []}
+    each = min(_SECONDS_A_NAME, SECONDS / 2 / len(question["patterns"]))
+    signal.signal(signal.SIGVTALRM, _too_slow)
+    for name, (pattern, *others) in question["patterns"].items():
+        try:
+            signal.setitimer(signal.ITIMER_VIRTUAL, each)
+            text = question["text"]
+            if re.fullmatch(pattern, text) and not any(re.fullmatch(other, text) for other in others):
+                found["names"].append(name)
+        except TimeoutError:
+            found["slow"].append(name)
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    return found
+
+
+def _too_slow(*_: Any) -> None:
+    raise TimeoutError
 
 
 def _avro(question: Mapping[str, Any]) -> dict[str, Any]:

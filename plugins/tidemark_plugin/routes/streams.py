@@ -30,8 +30,8 @@ def routes(viewing: Viewing) -> APIRouter:
         Also which DAG files come near Airflow's limits.
         """
         found, problems = await viewing.visible(user)
-        reading = found if topic is None else await viewing.reading(topic, found, user)
-        return {"streams": sorted(reading), "problems": [*problems, *await viewing.near_limits(user, found)]}
+        reading, slow = (found, []) if topic is None else await viewing.reading(topic, found, user)
+        return {"streams": sorted(reading), "problems": [*problems, *slow, *await viewing.near_limits(user, found)]}
 
     @router.get("/api/streams/{name}/line", responses=serving.answers(Line))
     async def line(name: str, user: User) -> Response:
