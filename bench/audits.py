@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
 from bench.pairs import Pairs, in_pairs
 from bench.workbench import PARTITIONS, Workbench, window
+from tests.support.claiming import claim_lane
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs import lanes
@@ -61,6 +64,10 @@ def heap_after_replays(bench: Workbench) -> Pairs:
         def lives() -> float:
             _audited(opened)
             jvm: Any = bench.spark._jvm
+            # Python lets go of what it holds in the JVM. Spark cleans up, a moment later, what the first collection finds.
+            gc.collect()
+            jvm.System.gc()
+            time.sleep(2)
             jvm.System.gc()
             runtime = jvm.Runtime.getRuntime()
             return float(runtime.totalMemory() - runtime.freeMemory())
@@ -83,7 +90,7 @@ def _scattered(bench: Workbench) -> tuple[OpenStream, OpenStream]:
             for one in every
             for offset in chance.sample(range(one.start, one.until), _RECORDS // PARTITIONS)
         )
-        lane = lanes.open_selected(ours, LaneKind.REPLAY, f"bench-{number}", some, "a benchmark")
+        lane = claim_lane(ours, LaneKind.REPLAY, f"bench-{number}", some, "a benchmark")
         pending = lanes.plan_lane(ours, lane, f"bench-{number}")
         assert pending is not None
         process_windows(ours, lane, pending.window.seq, f"bench-{number}")

@@ -266,17 +266,14 @@ def _planned_repair(file: str, context: Mapping[str, Any]) -> dict[str, Any]:
     # after it was deleted, its new findings get another one.
     found = f"{run_name(context)} {report.at} {planned.selection}"
     context["ti"].xcom_push(key="replay_run", value=_replay_run(found, context["ti"].try_number))
-    if not planned.replays:
+    if not planned.selection:
         raise AirflowSkipException(f"no repair: {planned.sentence()}")
     if asked != "execute":
         raise AirflowSkipException(f"only planned: {planned.sentence()}")
-    conf = {
-        "selection": planned.selection,
-        "sinks": None if planned.sinks is None else list(planned.sinks),
-        "reason": asked_of(context, AuditRequest).reason or f"repair of what {run_name(context)} found"[:MOST_REASON],
-        "dry_run": False,
-    }
-    return {**planned.described(), "conf": conf}
+    reason = asked_of(context, AuditRequest).reason or f"repair of what {run_name(context)} found"[:MOST_REASON]
+    # Without what the form leaves as it is.
+    conf = planned.request(reason).model_dump(exclude_defaults=True)
+    return {**planned.described(), "conf": {**conf, "dry_run": False}}
 
 
 def _replay_run(found: str, number: int) -> str:

@@ -73,7 +73,7 @@ def selected_dag(
             A dry run that does not compare shows the offsets and ends here. A retry gives the selection of the first try: by
             then the run may have read a part of it. Refused where a run of this name has begun with another request.
             """
-            asked, found = _looked_up(context, file, stream, request)
+            asked, found = _looked_up(context, file, request)
             context["ti"].xcom_push(key="found", value=found)
             wanted = isinstance(asked, ReplayRequest) and asked.compare and bool(found["offsets"])
             if asked.dry_run and not wanted:
@@ -87,9 +87,8 @@ def selected_dag(
             What was approved is what is read. With one job, the first window is pinned here. Of several, each pins its own:
             what stops one of them stops no other.
             """
-            from tidemark.offsets.order import Order
-            from tidemark.runs import into_sinks, lanes
-            from tidemark.runs.resolved import check_plan
+            from tidemark.runs import claims, lanes
+            from tidemark.runs.plan import restored
             from tidemark_dags.connections import open_here
 
             if context["params"]["dry_run"]:
@@ -98,32 +97,9 @@ def selected_dag(
             run, found = run_name(context), context["ti"].xcom_pull(task_ids="check", key="found")
             with airflow_errors(), refusal_shown(context):
                 opened = open_here(file)
-                chosen = lanes.stored_selection(opened, found["selection"])
-                again = lanes.stored_selection(opened, found["again"]) if found["again"] else lanes.NOTHING
-                added = lanes.stored_selection(opened, found["added"]) if found.get("added") else lanes.NOTHING
                 second = approved_by(context, found["selection"]) if approve_above is not None else None
                 by = People(context["dag_run"].triggering_user_name, second)
-                asked = asked_of(context, request)
-                view = opened.book.view()
-                if lanes.begun(opened, kind, run, found["asked"]) is None:
-                    # It may have waited for a second person, or for a comparison.
-                    check_plan(opened, view, asked, chosen - again, again)
-                lanes.open_request(
-                    opened,
-                    kind,
-                    run,
-                    chosen - again - added,
-                    asked.reason,
-                    by,
-                    again=again - added,
-                    order=Order(asked.order),
-                    rate=asked.rate,
-                    sinks=into_sinks.named(opened, asked.sinks),
-                    at_once=asked.lanes,
-                    asked=found["asked"],
-                    view=view,
-                    judge=lambda now: check_plan(opened, now, asked, chosen - again, again),
-                )
+                claims.claim(opened, restored(opened, asked_of(context, request), run, found), run, by)
                 jobs = lanes.jobs_of(opened, kind, run)
                 if done_before := lanes.said_if_done(opened, kind, run):
                     log.warning("%s", done_before)
@@ -169,45 +145,33 @@ def _first_window(opened: OpenStream, lane: str, run: str) -> list[str]:
 
 
 def _looked_up(
-    context: Any, file: str, stream: Stream, request: type[BackfillRequest] | type[ReplayRequest]
+    context: Any, file: str, request: type[BackfillRequest] | type[ReplayRequest]
 ) -> tuple[BackfillRequest | ReplayRequest, dict[str, Any]]:
     """The request of a run, and the offsets that it would read. Logs them with the answers and an estimate."""
-    from tidemark.runs import estimates, into_sinks, lanes, resolved
+    from tidemark.runs import estimates, lanes, plan
     from tidemark.runs.answers import exact
-    from tidemark.runs.asked import fields_of
-    from tidemark.runs.selecting import select, selected_before
     from tidemark_dags.connections import open_here
 
     with airflow_errors(), refusal_shown(context):
         asked = asked_of(context, request)
         opened = open_here(file)
-        sinks = into_sinks.named(opened, asked.sinks) or ()
-        fields = fields_of(opened, asked, lanes.begun(opened, request.kind, run_name(context)))
-        before = selected_before(opened, request.kind, run_name(context), fields)
+        planned = plan.of_request(opened, asked, run_name(context))
         done_before = lanes.said_if_done(opened, request.kind, run_name(context))
-        selected = select(opened, asked) if before is None else before
-        digest = resolved.digest_of(opened, selected.view, asked, selected.ranges, selected.again)
-        ref = opened.book.store_selection(selected.all)
-        again = opened.book.store_selection(selected.again).digest if selected.again else ""
-        added = opened.book.store_selection(selected.added).digest if selected.added else ""
-        guess = estimates.estimated(opened, selected.all, asked.rate or stream.limits.max_records_per_second)
+        guess, kept = plan.estimated(opened, planned), plan.kept(opened, planned)
     # In the log, because Airflow's pages fold the reason of a skipped task away.
     if done_before:
         log.warning("%s", done_before)
-    log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", 0 if done_before else selected.all.count())
-    answers = answered(exact({**selected.to_read(), **selected.left_out}))
+    log.info("%s%s offsets to read", "dry run: " if asked.dry_run else "", 0 if done_before else planned.all.count())
+    answers = answered(exact(planned.answers()))
     log.info("%s", estimates.said(guess))
-    if sinks:
-        log.info("into %s alone: other sinks and the dead letters stay as they are", ", ".join(sinks))
+    if planned.sinks:
+        log.info("into %s alone: other sinks and the dead letters stay as they are", ", ".join(planned.sinks))
     return asked, {
-        **describe(selected.all),
-        "asked": fields,
+        **describe(planned.all),
+        **kept,
         "done_before": done_before,
-        "selection": ref.digest,
-        "again": again,
-        "added": added,
-        "plan": digest,
-        "sinks": ",".join(sinks),
+        "plan": planned.digest,
+        "sinks": ",".join(planned.sinks or ()),
         **answers,
         "estimate": guess,
     }

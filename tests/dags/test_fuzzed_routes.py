@@ -18,11 +18,11 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
+from tests.support.claiming import claim_lane
 from tests.support.known_streams import KnownStream, tables
 from tests.support.pages_in_memory import ledger, opened_by_pages, routes
 from tests.support.stream_text import MINIMAL
 from tidemark.ledger.records import LaneKind
-from tidemark.runs import lanes
 from tidemark.views.fates import Fate
 from tidemark_plugin import viewing
 from tidemark_plugin.access import get_user
@@ -170,7 +170,7 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ledger: str) -> Any:
     made.ends((0, 12))
     while made.ingest("orders__ingest/first") is not None:
         pass
-    lanes.open_selected(made.opened, LaneKind.REPLAY, "orders__replay/1", made.opened.book.authority().covered(), "why")
+    claim_lane(made.opened, LaneKind.REPLAY, "orders__replay/1", made.opened.book.authority().covered(), "why")
     opened_by_pages(monkeypatch, made)
     monkeypatch.setattr(viewing, "may_see", lambda _, dags: set(dags))
     for where, name in (

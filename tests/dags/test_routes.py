@@ -25,6 +25,7 @@ from sqlalchemy import delete
 from starlette.applications import Starlette
 from starlette.routing import Match, Mount
 
+from tests.support.claiming import claim_lane
 from tests.support.known_streams import KnownStream, tables
 from tests.support.pages_in_memory import ledger, opened_by_pages, routes
 from tests.support.stream_text import MINIMAL
@@ -39,9 +40,8 @@ from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind
 from tidemark.runs import answers, lanes
 from tidemark.runs.auditing import audit_without_spark, store_report
+from tidemark.runs.plan import of_request
 from tidemark.runs.requests import ReplayRequest, checked
-from tidemark.runs.resolved import digest_of
-from tidemark.runs.selecting import select
 from tidemark.views.completeness import Span
 from tidemark.views.event_time import hour_name, progress
 from tidemark.views.fates import Fate
@@ -569,8 +569,8 @@ def test_a_plan_says_what_would_be_read_and_replaced(client: TestClient, far: St
     assert (window["window"], window["run"], window["offsets"]) == ("ingest/1", "orders__ingest/first", "3")
     # It is what the command line and the DAG select, and nothing was written.
     request = checked(ReplayRequest, {"records": records, "reason": "why", "dry_run": True}, {})
-    chosen = select(far.opened, request)
-    assert found["plan"] == digest_of(far.opened, far.opened.book.view(), request, chosen.ranges, chosen.again)
+    chosen = of_request(far.opened, request)
+    assert found["plan"] == chosen.digest
     assert far.store.values == before
 
 
@@ -587,13 +587,13 @@ def test_a_stale_plan_is_refused_by_the_page_and_by_the_run(client: TestClient, 
     assert f"the plan {of_all[:12]} of orders is stale" in answer.json()["detail"]
     # Another replay of the same offsets: the results that the plan would replace are others by now.
     request = {"ranges": f"orders/0@{FAR}-{FAR + 5}", "reason": "a fix", "dry_run": False, "plan": plan}
-    chosen = select(far.opened, checked(ReplayRequest, request, {}))
-    lane = lanes.open_selected(far.opened, LaneKind.REPLAY, "cli/other", chosen.ranges, "another fix")
+    chosen = of_request(far.opened, checked(ReplayRequest, request, {}))
+    lane = claim_lane(far.opened, LaneKind.REPLAY, "cli/other", chosen.ranges, "another fix")
     lanes.plan_lane(far.opened, lane, "cli/other")
     far.process(lane, "cli/other")
     lanes.finish(far.opened, lane)
     with pytest.raises(StaleLedger, match="Plan anew"):
-        select(far.opened, checked(ReplayRequest, request, {}))
+        of_request(far.opened, checked(ReplayRequest, request, {}))
 
 
 @pytest.mark.covers("U12")
@@ -637,7 +637,7 @@ def test_a_viewer_sees_the_progress_and_steers_nothing(
 ) -> None:
     run, api = "orders__replay/manual 1", "/api/streams/orders/progress"
     chosen = offsets((0, FAR, FAR + 4))
-    lane = lanes.open_selected(far.opened, LaneKind.REPLAY, run, chosen, "a fixed parser")
+    lane = claim_lane(far.opened, LaneKind.REPLAY, run, chosen, "a fixed parser")
     lanes.plan_lane(far.opened, lane, run)
     noted: list[tuple[str, ...]] = []
     may: set[str] = set()
@@ -669,7 +669,7 @@ def test_a_viewer_sees_the_progress_and_steers_nothing(
     answer = steer("cancel", "too late")
     assert (answer.status_code, "nothing to cancel" in answer.json()["detail"]) == (400, True)
     # Another one is cancelled before its first window.
-    other = lanes.open_selected(far.opened, LaneKind.REPLAY, "orders__replay/2", offsets((0, FAR, FAR + 3)), "again")
+    other = claim_lane(far.opened, LaneKind.REPLAY, "orders__replay/2", offsets((0, FAR, FAR + 3)), "again")
     answer = client.post(f"{api}/cancel", json={"run": other, "reason": "the wrong hour"})
     (cancelled,) = answer.json()["lanes"]
     assert (cancelled["state"], cancelled["closed_early"]) == ("cancelled", "the wrong hour")

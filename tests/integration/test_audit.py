@@ -117,8 +117,8 @@ def test_a_repair_replays_what_kafka_still_has_and_names_the_rest(play: Playgrou
     planned = repair_of(play.opened, report)
     assert planned is not None
     lost = play.ranges(0, 1, (expired, expired + 1))
-    assert planned.left_out == {answers.EXPIRED: lost}
-    assert planned.replays == planned.findings - lost
+    assert planned.replay.left_out == {answers.EXPIRED: lost}
+    assert planned.replay.named == planned.findings - lost
     assert planned.sentence().endswith(f"; 1 findings cannot be replayed: {answers.EXPIRED}: {next(iter(lost))}")
     play.select(LaneKind.REPLAY, lanes.stored_selection(play.opened, planned.selection))
     after = audited(play, lanes.stored_selection(play.opened, planned.audit_after))
@@ -130,7 +130,7 @@ def test_a_repair_replays_what_kafka_still_has_and_names_the_rest(play: Playgrou
     play.kafka.delete_records(play.topics[0], 1, max(gone[1]) + 1)
     planned = repair_of(play.opened, report)
     assert planned is not None
-    assert (planned.replays, planned.selection, planned.left_out) == (
+    assert (planned.replay.named, planned.selection, planned.replay.left_out) == (
         RangeSet(),
         "",
         {answers.EXPIRED: planned.findings},
@@ -164,12 +164,12 @@ def test_the_sinks_are_audited_without_reading_kafka(play: Playground, monkeypat
     planned = repair_of(play.opened, report)
     assert planned is not None
     assert planned.findings == record.window.hull().only([at])
-    assert all((at, offset) in planned.reads for offset in gone)
+    assert all((at, offset) in planned.replay.all for offset in gone)
     play.select(LaneKind.REPLAY, planned.findings)
     # The other windows' tallies hold for the rest, and the replay's for what it has read.
     again = audited(play, level=Level.SINKS)
     assert (again.clean, again.by_tallies) == (True, 300), again.sentence()
-    after = audited(play, planned.reads)
+    after = audited(play, planned.replay.all)
     assert verdict(report, after).clean
     play.assert_exactly_what_was_read()
 

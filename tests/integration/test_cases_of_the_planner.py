@@ -22,8 +22,8 @@ from tidemark.errors import InvalidStreamFile, LogTruncated, OffsetsOutOfRange
 from tidemark.ledger.book import record_key
 from tidemark.ledger.records import LaneKind, Pending
 from tidemark.runs import lanes
+from tidemark.runs.plan import of_request
 from tidemark.runs.requests import BackfillRequest
-from tidemark.runs.selecting import select
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.runtime.failures import translate
 
@@ -245,7 +245,7 @@ def test_a_hole_is_proved_and_comes_out_as_a_plan(make: Make) -> None:
     }
     found = asked("backfill", str(play.file), "--holes", "--reason", "a record was lost", "--dry-run")
     assert found["offsets"] == 20
-    holes = select(play.opened, BackfillRequest(holes=True, reason="a record was lost")).ranges
+    holes = of_request(play.opened, BackfillRequest(holes=True, reason="a record was lost")).ranges
     play.select(LaneKind.BACKFILL, holes)
     report = audit(play.opened, "audit 3")
     assert not any(one.holes or one.overlaps for one in report.coverage)

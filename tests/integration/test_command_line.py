@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.command_line import asked, tidemark
 from tests.support.oracle import CDN, LEDGERS
 from tests.support.playground import Make, Playground
@@ -206,7 +207,7 @@ def test_a_replay_is_given_up(play: Playground) -> None:
     play.produce(30)
     play.ingest()
     chosen = play.ranges(0, 0, (0, 3))
-    lane = lanes.open_selected(play.opened, LaneKind.REPLAY, "wrong", chosen, "test")
+    lane = claim_lane(play.opened, LaneKind.REPLAY, "wrong", chosen, "test")
     assert lanes.plan_lane(play.opened, lane, "wrong") is not None
     _, said = tidemark("ledger", "close", file, lane, "--reason", "asked for the wrong hour", code=3)
     assert (
@@ -219,7 +220,7 @@ def test_a_replay_is_given_up(play: Playground) -> None:
         assert out == f"{play.name}/{lane} is closed; what it had claimed is free\n"
     _, said = tidemark("replay", file, "--run", "wrong", code=3)
     assert "was closed before it was done: asked for the wrong hour" in said
-    lanes.open_selected(play.opened, LaneKind.REPLAY, "right", chosen, "test")
+    claim_lane(play.opened, LaneKind.REPLAY, "right", chosen, "test")
 
 
 @pytest.mark.usefixtures("spark")

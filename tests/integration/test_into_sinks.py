@@ -8,6 +8,7 @@ from typing import Any
 import happybase
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.cuts import Cut, cut_after
 from tests.support.damage import place
 from tests.support.oracle import CDN, ORDERS
@@ -129,7 +130,7 @@ def test_sinks_that_are_added_to_a_live_stream_are_filled_alone(make: Make) -> N
     assert by_spark["hbase"] == by_spark["later"] == by_spark["files"]
     # A sink that is no longer in the file cannot be written.
     run = play.new_run()
-    lane = lanes.open_selected(play.opened, LaneKind.REPLAY, run, play.ranges(0, 0, (3, 9)), "a test", sinks=("later",))
+    lane = claim_lane(play.opened, LaneKind.REPLAY, run, play.ranges(0, 0, (3, 9)), "a test", sinks=("later",))
     pending = lanes.plan_lane(play.opened, lane, run)
     assert pending is not None
     play.rewrite()

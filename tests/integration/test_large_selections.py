@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.bulk import unload
+from tests.support.claiming import claim_lane
 from tests.support.counting import CountingStore
 from tests.support.stores import Stores
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at
@@ -50,7 +51,7 @@ def test_very_many_scattered_records_are_replayed(stores: Stores, tmp_path: Path
             pass
         wanted = scattered(number, chance)
         assert wanted.count() == number
-        lane = lanes.open_selected(stream.opened, LaneKind.REPLAY, RUN, wanted, "a test")
+        lane = claim_lane(stream.opened, LaneKind.REPLAY, RUN, wanted, "a test")
         stored = {key: len(value) for key, value in store.scan(("selection",))}
         assert max(stored.values()) <= PIECE_BYTES
         assert sum(stored.values()) < 25 * number

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.oracle import CDN, LEDGERS
 from tests.support.playground import Make
 from tests.support.protocol_world import NoWork, Sweeps, hold
@@ -101,9 +102,7 @@ def open_replay(file: Path, racer: int, barrier: Barrier, results: Queue[str]) -
     at = TopicPartition(opened.stream.source.topics[0], 0)
     barrier.wait()
     try:
-        lanes.open_selected(
-            opened, LaneKind.REPLAY, f"racer {racer}", RangeSet([OffsetRange(at, racer, 2 + racer)]), "race"
-        )
+        claim_lane(opened, LaneKind.REPLAY, f"racer {racer}", RangeSet([OffsetRange(at, racer, 2 + racer)]), "race")
         results.put("opened")
     except Conflict as lost:
         results.put(type(lost).__name__)

@@ -120,8 +120,8 @@ def repaired(play: Playground, report: AuditReport, sinks: tuple[str, ...] | Non
     """As the button and `--repair execute` do."""
     planned = repair_of(play.opened, report)
     assert planned is not None
-    assert (planned.sinks, planned.left_out) == (sinks, {})
-    (record,) = play.select(LaneKind.REPLAY, planned.replays, sinks=planned.sinks)
+    assert (planned.replay.sinks, planned.replay.left_out) == (sinks, {})
+    (record,) = play.select(LaneKind.REPLAY, planned.replay.named, sinks=planned.replay.sinks)
     assert {one.name for one in record.places} == ({*sinks} if sinks else {*KINDS, "dead_letters"})
     after = audit(play.opened, play.new_run(), lanes.stored_selection(play.opened, planned.audit_after))
     outcome = verdict(report, after)

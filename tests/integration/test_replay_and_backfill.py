@@ -11,6 +11,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.cuts import Cut, cut_after
 from tests.support.oracle import CDN, ORDERS, Fields, Place
 from tests.support.playground import RAW, Make, Playground
@@ -24,9 +25,9 @@ from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import lanes
 from tidemark.runs.comparing import find_comparison
+from tidemark.runs.plan import of_request
 from tidemark.runs.redriving import DeadLetters, redrive
 from tidemark.runs.requests import BackfillRequest
-from tidemark.runs.selecting import select
 from tidemark.sinks.parquet.settings import FolderSettings
 from tidemark_spark.jobs.compare import compare
 
@@ -340,24 +341,24 @@ def test_a_lane_takes_only_what_is_its_kind_and_nobody_elses(play: Playground) -
     play.ingest()
     opened = play.opened
     with pytest.raises(WrongUse, match="committed already; a replay reads it again"):
-        lanes.open_selected(opened, LaneKind.BACKFILL, "a", play.ranges(0, 0, (0, 2)), "test")
+        claim_lane(opened, LaneKind.BACKFILL, "a", play.ranges(0, 0, (0, 2)), "test")
     with pytest.raises(ClaimOverlap, match="at or above the ingest position"):
-        lanes.open_selected(opened, LaneKind.REPLAY, "b", play.ranges(0, 0, (0, 1000)), "test")
+        claim_lane(opened, LaneKind.REPLAY, "b", play.ranges(0, 0, (0, 1000)), "test")
     with pytest.raises(WrongUse, match="nothing to replay: the selection is empty"):
-        lanes.open_selected(opened, LaneKind.REPLAY, "c", RangeSet(), "test")
+        claim_lane(opened, LaneKind.REPLAY, "c", RangeSet(), "test")
     with pytest.raises(WrongUse, match="never read this topic"):
         lanes.with_incarnations(opened, Named(RangeSet([OffsetRange(TopicPartition("elsewhere", 0), 0, 1)])))
-    lane = lanes.open_selected(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 5)), "test")
+    lane = claim_lane(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 5)), "test")
     with pytest.raises(ClaimOverlap, match=rf"claimed by the open lane {lane} \(run d\)") as caught:
-        lanes.open_selected(opened, LaneKind.REPLAY, "e", play.ranges(0, 0, (4, 6)), "test")
+        claim_lane(opened, LaneKind.REPLAY, "e", play.ranges(0, 0, (4, 6)), "test")
     assert caught.value.exit_code == 3
     # The same run finds its lane again; another selection under the same name is refused.
-    assert lanes.open_selected(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 5)), "test") == lane
+    assert claim_lane(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 5)), "test") == lane
     with pytest.raises(AnotherRequest, match=r"run d of .* has begun with another request: selection was"):
-        lanes.open_selected(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 4)), "test")
+        claim_lane(opened, LaneKind.REPLAY, "d", play.ranges(0, 0, (0, 4)), "test")
     # Given up, it is free for the other one.
     close_lane(opened.book, lane, because="a test")
-    lanes.open_selected(opened, LaneKind.REPLAY, "e", play.ranges(0, 0, (4, 6)), "test")
+    claim_lane(opened, LaneKind.REPLAY, "e", play.ranges(0, 0, (4, 6)), "test")
 
 
 def test_what_is_done_stays_done_when_it_is_tried_again(play: Playground) -> None:
@@ -381,7 +382,7 @@ def test_what_is_done_stays_done_when_it_is_tried_again(play: Playground) -> Non
 
     chosen = play.ranges(0, 0, (0, 3))
     replayed = play.select(LaneKind.REPLAY, chosen, run)
-    lane = lanes.open_selected(play.opened, LaneKind.REPLAY, run, chosen, "a test")
+    lane = claim_lane(play.opened, LaneKind.REPLAY, run, chosen, "a test")
     assert lanes.plan_lane(play.opened, lane, run) is None
     assert process_windows(play.opened, lane, 1, run) == replayed
     assert lanes.committed_before(play.opened, lane, run) == replayed
@@ -396,7 +397,7 @@ def test_a_closed_lane_is_never_used_again(play: Playground) -> None:
     lane = lanes.lane_name(LaneKind.REPLAY, run)
     assert play.head(lane).state == LaneState.CLOSED
     with pytest.raises(AnotherRequest, match="selection was"):
-        lanes.open_selected(play.opened, LaneKind.REPLAY, run, play.ranges(0, 0, (0, 4)), "a test")
+        claim_lane(play.opened, LaneKind.REPLAY, run, play.ranges(0, 0, (0, 4)), "a test")
     # Its claim is released: another run may replay the same offsets.
     play.select(LaneKind.REPLAY, play.ranges(0, 0, (0, 3)))
     play.assert_exactly_what_was_read()
@@ -421,7 +422,7 @@ def test_a_backfill_fills_what_a_start_at_the_end_left_out(
     monkeypatch.setenv("TIDEMARK_SELECTIONS", str(tmp_path))
     lines = [f"{play.topics[0]},1,{offset}" for offset in range(2, 20, 3)]
     (tmp_path / "some.csv").write_text("\n".join(["topic,partition,offset", *lines]))
-    some = select(play.opened, BackfillRequest(records_file="some.csv", reason="a test")).ranges
+    some = of_request(play.opened, BackfillRequest(records_file="some.csv", reason="a test")).ranges
     assert (some.count(), some - before) == (6, RangeSet())
     (stored,) = play.select(LaneKind.BACKFILL, some)
     assert (play.opened.book.covers(stored.window), sum(one.read.number for one in stored.tallies)) == (some, 6)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.oracle import CDN, LEDGERS
 from tests.support.playground import Make, Playground
 from tests.support.submitted import WINDOW_JOB, Submitted
@@ -55,7 +56,7 @@ def test_a_replay_killed_anywhere_beside_the_ingest(make: Make, ledger: str, kil
     play.ingest()
     replayed, ingested = play.opened.book.authority().covered(), play.positions()
     run = play.new_run()
-    lane = lanes.open_selected(play.opened, LaneKind.REPLAY, run, replayed, "a corrected parser")
+    lane = claim_lane(play.opened, LaneKind.REPLAY, run, replayed, "a corrected parser")
     for number in range(kills):
         kill_somewhere(play, lane, run, chance.uniform(0, WITHIN), tmp_path / f"job-{number}.log")
     play.produce(60)

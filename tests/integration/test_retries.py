@@ -24,9 +24,9 @@ from tidemark.commit import protocol
 from tidemark.errors import EXIT_FAILED, EXIT_WRONG_USE, Fenced, TooManyInvalid, WrongUse
 from tidemark.ledger.records import INGEST, LaneKind, Record
 from tidemark.runs import lanes
+from tidemark.runs.plan import of_request
 from tidemark.runs.redriving import DeadLetters, redrive
 from tidemark.runs.requests import ReplayRequest
-from tidemark.runs.selecting import select
 from tidemark.sinks.kafka.messages import kafka_messages
 from tidemark_spark.jobs.audit import audit
 from tidemark_spark.sinks.kafka.writer import MESSAGE_BYTES
@@ -153,7 +153,7 @@ def test_from_the_first_failure_to_the_last_redrive(make: Make, site: Any) -> No
     assert play.ingest() == []
 
     # Once is enough here: it is left out, and the other two are chosen.
-    chosen = select(play.opened, ReplayRequest(dead_letters="*", reason="a test"))
+    chosen = of_request(play.opened, ReplayRequest(dead_letters="*", reason="a test"))
     assert chosen.ranges == play.ranges(0, 0, (5, 7))
     ((why, left_out),) = chosen.left_out.items()
     assert (left_out, "max_redrives" in why) == (play.ranges(0, 0, (14, 15)), True)
@@ -173,7 +173,7 @@ def test_from_the_first_failure_to_the_last_redrive(make: Make, site: Any) -> No
 
     # What Kafka no longer holds is said to be expired, and the rest is redriven.
     play.kafka.delete_records(play.topics[0], 0, 6)
-    chosen = select(play.opened, ReplayRequest(dead_letters="*", reason="a test"))
+    chosen = of_request(play.opened, ReplayRequest(dead_letters="*", reason="a test"))
     assert (chosen.ranges, chosen.left_out) == (
         play.ranges(0, 0, (6, 7)),
         {"expired: Kafka no longer holds them": play.ranges(0, 0, (5, 6))},

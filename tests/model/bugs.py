@@ -37,7 +37,11 @@ BUGS = {
         "    if gone := wanted & erased(view.windows):\n",
         "    if gone := RangeSet():\n",
         "claims what was erased",
-        more=("tidemark.runs.lanes", "    gone = erased(view.windows)\n", "    gone = NOTHING\n"),
+        more=(
+            "tidemark.runs.plan",
+            "sinks, gone = into_sinks.named(opened, request.sinks), erased(view.windows)\n",
+            "sinks, gone = into_sinks.named(opened, request.sinks), NOTHING\n",
+        ),
         focus=ON_ERASING,
         likely=70,
     ),

@@ -36,6 +36,7 @@ from tests.model.sink import (
     rows_that_count,
 )
 from tests.model.transport import FALSE_THOUGH_APPLIED, LATE, LOST_APPLIED, Died, Mishap, Network, Transport
+from tests.support.claiming import claim_lane
 from tests.support.memory import MemoryStore, TransactionalStore
 from tidemark.clients.connections import Connection
 from tidemark.commit import protocol
@@ -169,7 +170,7 @@ class Request:
         if self.kind == LaneKind.ERASE:
             erasing.open_erasure(opened, self.run, erasing.choose(opened, self.selection), "a test")
             return
-        lanes.open_selected(opened, self.kind, self.run, self.selection, "a test", order=self.order, sinks=self.sinks)
+        claim_lane(opened, self.kind, self.run, self.selection, "a test", order=self.order, sinks=self.sinks)
 
 
 @dataclass

@@ -86,8 +86,8 @@ PLANTED: dict[str, Bug] = {
         "7",
         (
             (
-                "tidemark.runs.resolved",
-                "for name in asked.sinks or (None, *(one.name for one in opened.stream.sinks)):",
+                "tidemark.runs.plan",
+                "for name in request.sinks or (None, *(one.name for one in opened.stream.sinks)):",
                 "for name in (None,):",
             ),
         ),
@@ -153,9 +153,9 @@ PLANTED: dict[str, Bug] = {
         "7",
         (
             (
-                SELECTED,
-                "judge=lambda now: check_plan(opened, now, asked, chosen.ranges, chosen.again),",
-                "judge=lambda now: None,",
+                "tidemark.runs.claims",
+                "judge=lambda now: plan.check(opened, planned, now))",
+                "judge=lambda now: None)",
             ),
         ),
     ),

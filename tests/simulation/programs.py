@@ -19,13 +19,14 @@ from tidemark.cli import compacting, erasing, finding, running, selected, steeri
 from tidemark.commit import protocol
 from tidemark.commit.protocol import Listener, Taken, nobody
 from tidemark.errors import Fenced
-from tidemark.ledger.book import Book
+from tidemark.ledger.book import Book, View
 from tidemark.ledger.records import INGEST, LaneKind, Pending, Receipt, Record
+from tidemark.ledger.register import NewLane, open_together
 from tidemark.offsets.coordinates import Coordinate, in_four_parts
-from tidemark.offsets.ranges import RangeSet
+from tidemark.runs import claims, lanes, plan
 from tidemark.runs import erasing as runs_erasing
-from tidemark.runs import lanes, selecting
 from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.plan import Plan
 from tidemark_spark.jobs import window
 
 STREAM = "orders"
@@ -48,6 +49,8 @@ class Request:
     said: list[Any] = field(default_factory=list)
     # What it would read.
     chosen: set[Place] = field(default_factory=set)
+    # The plan that it claims offsets for.
+    claims: Plan | None = None
     # What it has said that it leaves out.
     left_out: set[Place] = field(default_factory=set)
 
@@ -126,26 +129,32 @@ def _process_together(
         raise failed
 
 
-def _open_request(opened: OpenStream, kind: LaneKind, run: str, selection: RangeSet, *more: Any, **others: Any) -> Any:
-    request, judge = getattr(current(), "request", None), others.get("judge")
-    if request is not None and request.planned is not None and judge is not None:
-
-        def judged(view: Any) -> None:
-            """At the moment at which the lanes are entered, or another one enters something."""
-            judge(view)
-            now().accepts(request, selection | others.get("again", RangeSet()))
-
-        others["judge"] = judged
-    return _really_open(opened, kind, run, selection, *more, **others)
-
-
-_really_open = lanes.open_request
-
-
-def _select(opened: OpenStream, asked: Any, *more: Any, **others: Any) -> Any:
-    found = selecting.select(opened, asked, *more, **others)
+def _claim(opened: OpenStream, planned: Plan, run: str, *more: Any) -> Any:
     request = getattr(current(), "request", None)
     if request is not None:
+        request.claims = planned
+    return _really_claim(opened, planned, run, *more)
+
+
+def _open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None]) -> Any:
+    """The lanes of a plan are entered. At this moment, or another one's, an accepted plan has to be what it has shown."""
+    request = getattr(current(), "request", None)
+
+    def judged(view: View) -> None:
+        judge(view)
+        if request is not None and request.planned is not None and request.claims is not None:
+            now().accepts(request, request.claims.named | request.claims.named_again)
+
+    return _really_open(book, *wanted, judge=judged)
+
+
+_really_claim, _really_open = claims.claim, open_together
+
+
+def _of_request(opened: OpenStream, asked: Any, *more: Any) -> Plan:
+    found = _really_planned(opened, asked, *more)
+    request = getattr(current(), "request", None)
+    if request is not None and not found.begun:
         request.chosen = {(one.partition, at) for one in found.all for at in range(one.start, one.until)}
         request.left_out |= {
             (one.partition, at)
@@ -154,6 +163,9 @@ def _select(opened: OpenStream, asked: Any, *more: Any, **others: Any) -> Any:
             for at in range(one.start, one.until)
         }
     return found
+
+
+_really_planned = plan.of_request
 
 
 def _wanted(opened: OpenStream, asked: Any, *more: Any) -> Any:
@@ -203,11 +215,12 @@ def commands() -> Iterator[None]:
         for module in (running, selected, erasing):
             stack.enter_context(patch.object(module, "process", _process))
         stack.enter_context(patch.object(selected, "process_together", _process_together))
-        stack.enter_context(patch.object(selected, "select", _select))
+        stack.enter_context(patch.object(plan, "of_request", _of_request))
         stack.enter_context(patch.object(runs_erasing, "wanted", _wanted))
         stack.enter_context(patch.object(protocol, "commit", _commit))
         stack.enter_context(compacted(opened_here))
-        stack.enter_context(patch.object(lanes, "open_request", wraps(_really_open)(_open_request)))
+        stack.enter_context(patch.object(claims, "claim", _claim))
+        stack.enter_context(patch.object(claims, "open_together", _open_together))
         for module in (running, selected, erasing, steering, submitting, compacting):
             for name, quiet in (("error", _quiet), ("line", _quiet), ("data", _data), ("show_answers", _quiet)):
                 if hasattr(module, name):

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, at
 from tidemark.clients.kafka.slots import Found, Message, Slot
 from tidemark.commit import protocol
@@ -167,7 +168,7 @@ class KnownStream(StreamInMemory):
         """A replay of (start, until) ranges, as far as its lane's end. Gives its lane."""
         chosen = RangeSet(OffsetRange(at(0), start, until) for start, until in found)
         people = People("ann", "bob")
-        lane = lanes.open_selected(self.opened, LaneKind.REPLAY, run, chosen, "a test", people, sinks=sinks)
+        lane = claim_lane(self.opened, LaneKind.REPLAY, run, chosen, "a test", people, sinks=sinks)
         while lanes.plan_lane(self.opened, lane, run) is not None:
             self.process(lane, run)
         lanes.finish(self.opened, lane)

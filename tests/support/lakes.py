@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.protocol_world import hold
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tests.support.sums_in_memory import ANN, REASON, Killed, receipt
@@ -86,7 +87,7 @@ class Lake:
 
     def cancelled_replay(self) -> str:
         opened = self.stream.opened
-        lane = lanes.open_selected(opened, LaneKind.REPLAY, "wrong", offsets((0, 3, 8)), "bug 17")
+        lane = claim_lane(opened, LaneKind.REPLAY, "wrong", offsets((0, 3, 8)), "bug 17")
         lanes.plan_lane(opened, lane, "wrong")
         self.dies = True
         with pytest.raises(Killed):

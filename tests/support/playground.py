@@ -21,6 +21,7 @@ from kafka.errors import KafkaError
 from services import control
 from services.site import Site
 from tests.support import own_readers
+from tests.support.claiming import claim_lane
 from tests.support.independent import Independent
 from tests.support.oracle import EXAMPLES, LEDGERS, Example, Expected, expected, stream_of
 from tests.support.servers import free_ports
@@ -208,7 +209,7 @@ class Playground:
 
         run = run or self.new_run()
         opened = opened or self.opened
-        lane = lanes.open_selected(opened, kind, run, selection, "a test", order=order, sinks=sinks)
+        lane = claim_lane(opened, kind, run, selection, "a test", order=order, sinks=sinks)
         pending = lanes.plan_lane(opened, lane, run)
         assert pending is not None
         return process_windows(opened, lane, pending.window.seq, run, on_step=on_step, wait=wait)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cells_in_memory import CellsInMemory, TableInMemory
+from tests.support.claiming import claim_lane
 from tests.support.protocol_world import hold
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.commit import protocol
@@ -127,7 +128,7 @@ class Sums:
         self.work(erasing.open_erasure(self.stream.opened, run, chosen, REASON, ANN), run)
 
     def replay(self, wanted: RangeSet, run: str) -> str:
-        return lanes.open_selected(self.stream.opened, LaneKind.REPLAY, run, wanted, "bug 17", sinks=("sums",))
+        return claim_lane(self.stream.opened, LaneKind.REPLAY, run, wanted, "bug 17", sinks=("sums",))
 
     def left_of(self, offset: int) -> dict[str, list[int]]:
         return self.cells.timestamps(self.key_of(offset))

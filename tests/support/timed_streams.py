@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from tests.support.claiming import claim_lane
 from tests.support.protocol_world import NoWork, hold
 from tests.support.streams_in_memory import TEXT, KafkaInMemory, StreamInMemory
 from tidemark.clients.kafka.topics import TopicLog
@@ -110,7 +111,7 @@ class Timed(StreamInMemory):
         )
 
     def selected(self, kind: LaneKind, ranges: RangeSet) -> None:
-        lane = lanes.open_selected(self.opened, kind, f"{kind.value} 1", ranges, "a test")
+        lane = claim_lane(self.opened, kind, f"{kind.value} 1", ranges, "a test")
         assert lanes.plan_lane(self.opened, lane, f"{kind.value} 1") is not None
         self.process(lane, f"{kind.value} 1")
 

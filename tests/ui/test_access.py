@@ -12,10 +12,11 @@ import pytest
 from demo.airflow import Airflow
 from services import environment
 from services.site import REPOSITORY, Site
+from tests.support.claiming import claim_lane
 from tests.support.page_routes import Route, asked, routes_of
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs import lanes, steering
+from tidemark.runs import steering
 from tidemark.runs.open_stream import open_stream
 
 # Those of no team, and of each team.
@@ -91,7 +92,7 @@ def replay(ingested: Airflow, streams: dict[str, Path]) -> Iterator[str]:
     """The lane of a replay that somebody could pause."""
     opened = open_stream(streams["everybody"] / "cdn_logs.yaml")
     chosen = RangeSet([OffsetRange(TopicPartition("cdn-logs", 0), 0, 1)])
-    lane = lanes.open_selected(opened, LaneKind.REPLAY, f"cli/{secrets.token_hex(4)}", chosen, "who may")
+    lane = claim_lane(opened, LaneKind.REPLAY, f"cli/{secrets.token_hex(4)}", chosen, "who may")
     yield lane
     steering.cancel(opened, lane, "it was only tried who may")
 

@@ -15,10 +15,10 @@ from demo.airflow import Airflow
 from services import environment
 from services.site import Site
 from tests.support.browser import SCREENSHOTS, logged_in
+from tests.support.claiming import claim_lane
 from tests.support.evil import EVIL
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
-from tidemark.runs import lanes
 from tidemark.runs.open_stream import open_stream
 
 TOPIC = "cdn-logs"
@@ -139,7 +139,7 @@ def test_a_lane_is_paused_resumed_and_cancelled_by_those_who_may(
     opened = open_stream(streams["everybody"] / "cdn_logs.yaml")
     named = f"cli/{secrets.token_hex(4)}"
     chosen = RangeSet([OffsetRange(TopicPartition(TOPIC, 3), 5, 12)])
-    lane = lanes.open_selected(opened, LaneKind.REPLAY, named, chosen, EVIL)
+    lane = claim_lane(opened, LaneKind.REPLAY, named, chosen, EVIL)
     api = "/tidemark/api/streams/cdn_logs/progress"
     viewer = airflow.token_of("viewer", environment.password(site, "viewer"))
     status, seen = asked(airflow, f"{api}?run={lane}", token=viewer)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.audit.report import AuditReport, PlaceReport
 from tidemark.cli import auditing as cli_auditing
@@ -38,7 +39,7 @@ def made(tmp_path: Path) -> StreamInMemory:
 
 
 def ask(made: StreamInMemory, chosen: RangeSet, by: People = NOBODY_KNOWN) -> LaneEntry:
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "run", chosen, "bug 17", by)
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "run", chosen, "bug 17", by)
     entry = all_lanes(made.opened.book)[lane]
     close_lane(made.opened.book, lane, because="a test")
     # What was asked stays known when the lane is closed.

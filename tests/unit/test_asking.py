@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from fastapi import HTTPException
 
 from tests.support.stream_text import MINIMAL
 from tests.support.streams_in_memory import nowhere

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import StreamInMemory, offsets
 from tidemark.audit.comparison import (
     MOST_EXAMPLES,
@@ -206,7 +207,7 @@ def test_another_replay_of_the_same_offsets_meanwhile_is_a_conflict(tmp_path: Pa
     before = book.view()
     stream.ends((0, 30))
     stream.ingest("run 2")
-    lane = lanes.open_selected(stream.opened, LaneKind.REPLAY, "other", offsets((0, 4, 6)), "a test")
+    lane = claim_lane(stream.opened, LaneKind.REPLAY, "other", offsets((0, 4, 6)), "a test")
     lanes.plan_lane(stream.opened, lane, "other")
     stream.process(lane, "other")
     check_unchanged(before, book.view(), offsets((0, 0, 4), (0, 6, 20)))
@@ -235,7 +236,7 @@ def compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[StreamInM
 
     monkeypatch.setattr("tidemark.cli.comparing.submit", submit)
     monkeypatch.setattr(selected, "process", lambda *_, **__: begun.append("process"))
-    monkeypatch.setattr(selected, "estimated", lambda *_: None)
+    monkeypatch.setattr("tidemark.runs.plan.estimated", lambda *_: None)
     return stream, begun
 
 

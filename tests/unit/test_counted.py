@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.support.claiming import claim_lane, claim_lanes, claimed_by
 from tests.support.counted_streams import CountedStream
 from tests.support.streams_in_memory import TEXT, at, offsets
 from tidemark.errors import OffsetsOutOfRange, SourceChanged, WrongUse
@@ -17,8 +18,8 @@ from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs import counted, erasing, lanes, steering
 from tidemark.runs.answers import UNIT_LOST
 from tidemark.runs.approval import People
+from tidemark.runs.plan import of_request
 from tidemark.runs.requests import BackfillRequest, ReplayRequest
-from tidemark.runs.selecting import select, selected_before
 
 NOTHING = RangeSet()
 SUMS = "  - {type: hbase_aggregates, name: sums, table: sums, key: id, values: {n: count}, block_offsets: BLOCK}\n"
@@ -57,7 +58,7 @@ def worked_off(made: CountedStream, lane: str, run: str = "run") -> Record:
 
 
 def replayed(made: CountedStream, wanted: RangeSet, run: str = "run", **more: object) -> Record:
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, run, wanted, "bug 17", **more)  # type: ignore[arg-type]
+    lane = claim_lane(made.opened, LaneKind.REPLAY, run, wanted, "bug 17", **more)  # type: ignore[arg-type]
     return worked_off(made, lane, run)
 
 
@@ -68,7 +69,7 @@ def erasure(made: CountedStream, wanted: RangeSet, run: str = "run") -> str:
 def opened_for(made: CountedStream, wanted: RangeSet, run: str, *, erases: bool) -> str:
     if erases:
         return erasure(made, wanted, run)
-    return lanes.open_selected(made.opened, LaneKind.REPLAY, run, wanted, "a test")
+    return claim_lane(made.opened, LaneKind.REPLAY, run, wanted, "a test")
 
 
 def read_all(made: CountedStream, lane: str, run: str, *, erases: bool) -> None:
@@ -96,16 +97,16 @@ def test_a_request_that_would_lose_what_nobody_named_is_refused(tmp_path: Path, 
     with pytest.raises(OffsetsOutOfRange, match=rf"Kafka no longer has {lost}. Nothing was changed"):
         erasing.choose(made.opened, offsets((0, 19, 20)))
     with pytest.raises(WrongUse, match=f"^there is nothing to replay: {UNIT_LOST}"):
-        select(made.opened, replay("orders/0@19"))
+        of_request(made.opened, replay("orders/0@19"))
     again = BackfillRequest(reason="bug 17", ranges="orders/0@19-20", mode="reprocess", dry_run=True)
     for request in (replay("orders/0@19", dry_run=True), again):
-        found = select(made.opened, request)
+        found = of_request(made.opened, request)
         assert (found.all, dict(found.left_out)) == (RangeSet(), {UNIT_LOST: offsets((0, 19, 20))})
     with pytest.raises(OffsetsOutOfRange, match=rf"{lost} are gone.*name these offsets too"):
-        lanes.open_selected(made.opened, LaneKind.REPLAY, "repair", offsets((0, 19, 20)), "findings")
+        claim_lane(made.opened, LaneKind.REPLAY, "repair", offsets((0, 19, 20)), "findings")
     assert lanes.lanes_of(made.opened, LaneKind.REPLAY, "repair") == []
     # The other sinks need no more than the offset.
-    assert select(made.opened, replay("orders/0@19", sinks=["hbase"])).ranges == offsets((0, 19, 20))
+    assert of_request(made.opened, replay("orders/0@19", sinks=["hbase"])).ranges == offsets((0, 19, 20))
 
 
 @pytest.mark.covers("N34")
@@ -114,7 +115,7 @@ def test_the_attempt_compares_too(tmp_path: Path, size: int | None) -> None:
     """Compaction comes between the request and the read, or the topic's settings did not say that it is compacted."""
     made = made_in(tmp_path, [20], size=size)
     lane = erasure(made, offsets((0, 19, 20)))
-    mine = lanes.open_selected(made.opened, LaneKind.REPLAY, "run", offsets((0, 3, 4)), "bug 17")
+    mine = claim_lane(made.opened, LaneKind.REPLAY, "run", offsets((0, 3, 4)), "bug 17")
     for one in (lane, mine):
         assert lanes.plan_lane(made.opened, one, "run") is not None
     compact(made, (0, 5, 6), (0, 12, 15), known=False)
@@ -139,7 +140,7 @@ def test_the_attempt_compares_too(tmp_path: Path, size: int | None) -> None:
 def test_what_was_named_and_is_gone_gets_its_answer(tmp_path: Path, size: int | None) -> None:
     made = made_in(tmp_path, [20, 40], size=size)
     compact(made, (0, 13, 14), (0, 25, 27))
-    assert select(made.opened, replay("orders/0@13")).ranges == offsets((0, 10, 20))
+    assert of_request(made.opened, replay("orders/0@13")).ranges == offsets((0, 10, 20))
     assert replayed(made, offsets((0, 13, 14))).tallies[0].read.number == 9
     lane = erasure(made, offsets((0, 25, 27)))
     assert worked_off(made, lane).tallies[0].read.number == 8
@@ -160,7 +161,7 @@ def test_offsets_that_never_had_a_message_are_no_loss(tmp_path: Path, size: int 
     compact(made, (0, 27, 28))
     assert replayed(made, offsets((0, 2, 3)), "again").tallies[0].read.number == 9
     with pytest.raises(OffsetsOutOfRange, match=r"orders/0 \[27, 28\) are gone"):
-        lanes.open_selected(made.opened, LaneKind.REPLAY, "last", offsets((0, 22, 23)), "bug 17")
+        claim_lane(made.opened, LaneKind.REPLAY, "last", offsets((0, 22, 23)), "bug 17")
 
 
 @pytest.mark.covers("N34")
@@ -184,7 +185,7 @@ def test_where_nobody_can_tell_which_messages_are_gone_all_may_be(tmp_path: Path
     made = made_in(tmp_path, [1_000], marks=marks)
     compact(made, (0, 500, 501))
     with pytest.raises(OffsetsOutOfRange, match=r"orders/0 \[19, 20\) are gone"):
-        lanes.open_selected(made.opened, LaneKind.REPLAY, "run", offsets((0, 12, 13)), "bug 17")
+        claim_lane(made.opened, LaneKind.REPLAY, "run", offsets((0, 12, 13)), "bug 17")
 
 
 @pytest.mark.covers("N34")
@@ -195,7 +196,7 @@ def test_each_sink_that_is_written_keeps_what_it_has(tmp_path: Path) -> None:
     assert replayed(made, offsets((0, 0, 10)), "into one", sinks=("sums",)).tallies[0].read.number == 7
     assert replayed(made, offsets((0, 1, 2)), "into it again", sinks=("sums",)).tallies[0].read.number == 7
     with pytest.raises(OffsetsOutOfRange, match=r"orders/0 \[5, 8\) are gone"):
-        lanes.open_selected(made.opened, LaneKind.REPLAY, "into all", offsets((0, 1, 2)), "bug 17")
+        claim_lane(made.opened, LaneKind.REPLAY, "into all", offsets((0, 1, 2)), "bug 17")
 
 
 @pytest.mark.covers("N34")
@@ -210,21 +211,21 @@ def test_another_isolation_level_hides_messages_as_compaction_does(tmp_path: Pat
     assert made.opened.book.committed()[0].record.tallies[0].read.number == 10
     stricter = CountedStream(tmp_path, made.kafka, committed, made.store)
     with pytest.raises(OffsetsOutOfRange, match=r"orders/0 \[3, 5\) are gone"):
-        lanes.open_selected(stricter.opened, LaneKind.REPLAY, "run", offsets((0, 1, 2)), "bug 17")
+        claim_lane(stricter.opened, LaneKind.REPLAY, "run", offsets((0, 1, 2)), "bug 17")
     # The other way round, more is read than was counted: a message that is gone is still found.
     other = CountedStream(tmp_path, made.kafka, committed)
     other.ingest("without them")
     wider = CountedStream(tmp_path, made.kafka, made.text, other.store)
     compact(other, (0, 7, 8))
     with pytest.raises(OffsetsOutOfRange, match=r"orders/0 \[7, 8\) are gone"):
-        lanes.open_selected(wider.opened, LaneKind.REPLAY, "run", offsets((0, 1, 2)), "bug 17")
+        claim_lane(wider.opened, LaneKind.REPLAY, "run", offsets((0, 1, 2)), "bug 17")
 
 
 def test_a_large_request_is_compared_by_its_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = made_in(tmp_path, [20])
     compact(made, (0, 12, 15))
     monkeypatch.setattr(counted, "MOST_COMPARED", 8)
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "run", offsets((0, 19, 20)), "bug 17")
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "run", offsets((0, 19, 20)), "bug 17")
     with pytest.raises(SourceChanged, match=r"orders/0 \[12, 15\)"):
         worked_off(made, lane)
 
@@ -244,7 +245,7 @@ def test_kafka_is_not_read_twice_where_the_counts_are_equal(
         read.append(ranges)
         return messages(ranges, *more)
 
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "run", offsets((0, 12, 13)), "bug 17")
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "run", offsets((0, 12, 13)), "bug 17")
     monkeypatch.setattr(made.kafka, "messages", noted)
     assert made.opened.book.widened(pending_of(made, lane)) == offsets((0, 0, 12), (0, 13, 40))
     made.process(lane, "run")
@@ -253,7 +254,7 @@ def test_kafka_is_not_read_twice_where_the_counts_are_equal(
     lanes.finish(made.opened, lane)
 
     # A message has gone: only what has another count is looked at, and the message is named.
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "another", offsets((0, 12, 13)), "bug 17")
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "another", offsets((0, 12, 13)), "bug 17")
     pending_of(made, lane)
     compact(made, (0, 22, 23), known=False)
     read.clear()
@@ -273,15 +274,13 @@ def pending_of(made: CountedStream, lane: str) -> Window:
 def test_lanes_note_what_was_named_and_a_retry_finds_it(tmp_path: Path) -> None:
     made = made_in(tmp_path, [40])
     wanted = offsets((0, 5, 6), (0, 10, 20), (0, 25, 26))
-    found = select(
+    found = of_request(
         made.opened, replay("orders/0@5\norders/0@25" + "".join(f"\norders/0@{one}" for one in range(10, 20)))
     )
     assert (found.ranges, found.named) == (offsets((0, 0, 30)), wanted)
     for _ in range(2):
-        mine = lanes.open_request(
-            made.opened, LaneKind.REPLAY, "run", found.named, "bug 17", at_once=3, view=found.view
-        )
-        before = selected_before(made.opened, LaneKind.REPLAY, "run")
+        mine = claim_lanes(made.opened, LaneKind.REPLAY, "run", found.named, "bug 17", lanes=3, view=found.view)
+        before = claimed_by(made.opened, LaneKind.REPLAY, "run")
         assert before is not None
         assert (before.ranges, before.named) == (found.ranges, wanted)
         # Kafka may have lost some since: what has begun says so itself.
@@ -373,9 +372,9 @@ def test_what_a_window_has_erased_makes_up_for_nothing(tmp_path: Path, size: int
     if early:
         compact(made, (0, 13, 14))
         with pytest.raises(OffsetsOutOfRange, match=r"orders/0 \[13, 14\)"):
-            lanes.open_selected(made.opened, LaneKind.REPLAY, "run", offsets((0, 17, 18)), "bug 17")
+            claim_lane(made.opened, LaneKind.REPLAY, "run", offsets((0, 17, 18)), "bug 17")
         return
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "run", offsets((0, 17, 18)), "bug 17")
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "run", offsets((0, 17, 18)), "bug 17")
     assert lanes.plan_lane(made.opened, lane, "run") is not None
     compact(made, (0, 13, 14))
     with pytest.raises(SourceChanged, match=r"orders/0 \[13, 14\)"):

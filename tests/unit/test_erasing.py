@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from tests.support.claiming import claim_lane, claim_lanes
 from tests.support.memory import MemoryStore
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.audit.coverage import coverage
@@ -30,8 +31,9 @@ from tidemark.offsets.coordinates import Coordinate
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 from tidemark.runs import erasing, keys, lanes, steering
 from tidemark.runs.approval import People
+from tidemark.runs.plan import of_request
 from tidemark.runs.requests import BackfillRequest, EraseRequest, ReplayRequest
-from tidemark.runs.selecting import divided, select
+from tidemark.runs.selecting import divided
 from tidemark.runs.since_pin import changes_since_pin, lost_since_pin
 from tidemark.sinks.aggregates.rows import block_qualifier
 from tidemark.sinks.aggregates.table import counting, place_of
@@ -127,23 +129,21 @@ def test_no_lane_may_claim_it_whoever_asks(made: StreamInMemory) -> None:
         with pytest.raises(OffsetsErased, match=r"orders/0 \[\d+, \d+\): erased"):
             open_lane(book, f"{kind.value}-by-hand", kind, run="x", start=positions({at(0): 10}), selection=ref)
     # What opens lanes for everybody leaves it out: also for an audit's findings from before.
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "repair", offsets((0, 20, 40)), "findings")
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "repair", offsets((0, 20, 40)), "findings")
     assert read(made, lane, "repair") == offsets((0, 20, 25), (0, 26, 40))
     with pytest.raises(WrongUse, match="nothing to replay: everything selected was erased"):
-        lanes.open_selected(made.opened, LaneKind.REPLAY, "again", offsets((0, 25, 26)), "findings")
+        claim_lane(made.opened, LaneKind.REPLAY, "again", offsets((0, 25, 26)), "findings")
 
 
 @pytest.mark.covers("N27", "N14")
 def test_what_is_erased_is_gone_from_every_sink_also_those_that_were_filled_alone(made: StreamInMemory) -> None:
     book, (name,) = made.opened.book, [sink.name for sink in made.opened.stream.sinks]
-    filled = lanes.open_selected(
-        made.opened, LaneKind.REPLAY, "fill", offsets((0, 20, 40)), "a new sink", sinks=(name,)
-    )
+    filled = claim_lane(made.opened, LaneKind.REPLAY, "fill", offsets((0, 20, 40)), "a new sink", sinks=(name,))
     read(made, filled, "fill")
     record = erase(made, offsets((0, 25, 26)))
     for sink in (None, name, "another"):
         assert book.authority(sink).of(at(0), 25) == record.attempt.generation
-    again = lanes.open_selected(made.opened, LaneKind.REPLAY, "again", offsets((0, 24, 27)), "once more", sinks=(name,))
+    again = claim_lane(made.opened, LaneKind.REPLAY, "again", offsets((0, 24, 27)), "once more", sinks=(name,))
     assert read(made, again, "again") == offsets((0, 24, 25), (0, 26, 27))
     assert book.authority(name).of(at(0), 25) == record.attempt.generation
 
@@ -168,12 +168,12 @@ def test_no_request_takes_it(tmp_path_factory: pytest.TempPathFactory, gone: set
     wanted = offsets(*((0, one, one + 1) for one in gone))
     erase(made, wanted)
     request = ASKED[number]()
-    found = select(made.opened, request)
+    found = of_request(made.opened, request)
     assert not found.all & wanted
     said = RangeSet(one for why, part in found.left_out.items() if why.startswith("erased by erase-") for one in part)
     named = RangeSet(one for part in (found.all, *found.left_out.values()) for one in part)
     assert said == wanted & named
-    mine = lanes.open_request(made.opened, request.kind, "asked", found.ranges, REASON, again=found.again)
+    mine = claim_lanes(made.opened, request.kind, "asked", found.ranges, REASON, again=found.again)
     assert RangeSet(one for lane in mine for one in read(made, lane, "asked")) == found.all
     authority, (stone,) = made.opened.book.authority(), tombstones(made.opened.book.committed())
     assert authority.held_by(stone.record.attempt.generation, wanted) == wanted
@@ -181,17 +181,19 @@ def test_no_request_takes_it(tmp_path_factory: pytest.TempPathFactory, gone: set
 
 @pytest.mark.covers("N27")
 def test_an_erasure_and_another_lane_never_claim_the_same(made: StreamInMemory) -> None:
-    replay = lanes.open_selected(made.opened, LaneKind.REPLAY, "replay", offsets((0, 20, 30)), "a test")
+    replay = claim_lane(made.opened, LaneKind.REPLAY, "replay", offsets((0, 20, 30)), "a test")
     with pytest.raises(ClaimOverlap, match=rf"orders/0 \[25, 26\): claimed by the open lane {replay} \(run replay\)"):
         opened_lane(made, offsets((0, 25, 26)))
     steering.cancel(made.opened, replay, "a test")
     mine = opened_lane(made, offsets((0, 25, 26)))
     with pytest.raises(ClaimOverlap, match=rf"claimed by the open lane {mine}"):
-        lanes.open_selected(made.opened, LaneKind.REPLAY, "later", offsets((0, 20, 30)), "a test")
+        claim_lane(made.opened, LaneKind.REPLAY, "later", offsets((0, 20, 30)), "a test")
     # One that was not carried out erases nothing.
     steering.cancel(made.opened, steering.lanes_of(made.opened, "erasure")[0], "asked for the wrong one")
     assert not erased(made.opened.book.committed())
-    assert select(made.opened, ReplayRequest(reason="bug 17", ranges="orders/0@25-26")).ranges == offsets((0, 25, 26))
+    assert of_request(made.opened, ReplayRequest(reason="bug 17", ranges="orders/0@25-26")).ranges == offsets(
+        (0, 25, 26)
+    )
 
 
 @pytest.mark.covers("N27")
@@ -258,9 +260,9 @@ def test_whole_blocks_are_read_again_without_it(tmp_path: Path) -> None:
     lanes.finish(made.opened, lane)
     assert erased(made.opened.book.committed()) == chosen.offsets
     # A replay of one offset reads its block, without what is erased.
-    asked = select(made.opened, ReplayRequest(reason="bug 17", records="orders/0@26"))
+    asked = of_request(made.opened, ReplayRequest(reason="bug 17", records="orders/0@26"))
     assert asked.ranges == offsets((0, 20, 25), (0, 26, 30))
-    mine = lanes.open_selected(made.opened, LaneKind.REPLAY, "replay", asked.ranges, REASON)
+    mine = claim_lane(made.opened, LaneKind.REPLAY, "replay", asked.ranges, REASON)
     assert read(made, mine, "replay") == asked.ranges
     made.ends((37, 50))
     with pytest.raises(OffsetsOutOfRange, match=r"orders/0 \[30, 40\).*Kafka no longer has orders/0 \[31, 35\)"):
@@ -292,7 +294,7 @@ def test_what_counts_in_a_block_whose_first_offset_is_erased(tmp_path: Path, wro
     lanes.finish(made.opened, lane)
     # Also where the sink was not in the stream file: what was made of the erased message counts no more.
     assert (counts(20), counts(30)) == (before[0], erasure)
-    mine = lanes.open_selected(made.opened, LaneKind.REPLAY, "replay", offsets((0, 35, 36)), REASON)
+    mine = claim_lane(made.opened, LaneKind.REPLAY, "replay", offsets((0, 35, 36)), REASON)
     lanes.plan_lane(made.opened, mine, "replay")
     record = made.process(mine, "replay")
     assert made.opened.book.covers(record.window) == offsets((0, 31, 40))

@@ -25,8 +25,8 @@ from tidemark.planning.estimating import Estimate, Stored, estimate, stored_befo
 from tidemark.runs import lanes
 from tidemark.runs.estimates import estimated, said
 from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.plan import of_request
 from tidemark.runs.requests import ReplayRequest
-from tidemark.runs.selecting import select
 from tidemark.views.fates import Fate
 from tidemark.views.planned import planned
 
@@ -162,7 +162,7 @@ def test_a_plan_says_how_many_messages_have_rows(
     elif asked == "window":
         fields = {"window": "ingest"}
     request = ReplayRequest(reason="bug 17", dry_run=True, **fields)
-    plan, read = planned(made.opened, request), select(made.opened, request).all
+    plan, read = planned(made.opened, request), of_request(made.opened, request).all
     authority = made.opened.book.authority("hbase")
     truth = sum(
         (at(0), one) in read
@@ -171,7 +171,8 @@ def test_a_plan_says_how_many_messages_have_rows(
     )
     assert int(plan["stored_at_least"]) <= truth <= int(plan["stored_at_most"])
     assert plan["stored_before"] in (None, str(truth))
-    known = asked == "dead letters" and letters
+    # A replay into one sink alone may have found a row where a dead letter still counts.
+    known = asked == "dead letters" and letters and not (replayed and sinks)
     # Without gaps and skipped messages, only dead letters have no rows, and these are looked up.
     plain = not {Fate.SKIPPED, Fate.NO_MESSAGE} & set(contents)
     if known or (not replayed and (asked == "window" or (plain and "sinks" not in fields))):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.counting import CountingStore
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, at, offsets
 from tidemark.audit.coverage import coverage
@@ -17,8 +18,8 @@ from tidemark.ledger.holes import Ingest, holes
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import auditing, lanes
+from tidemark.runs.plan import of_request
 from tidemark.runs.requests import BackfillRequest
-from tidemark.runs.selecting import select
 from tidemark.views.coverage_bars import Asked, coverage_bars
 from tidemark.views.fates import Facts, Fate, fate
 from tidemark.views.overview import overview
@@ -36,7 +37,7 @@ def said(made: StreamInMemory) -> dict[str, object]:
     report = auditing.audit_without_spark(made.opened, "audit", Level.LEDGER)
     ingest = Ingest.seen(book.view())
     try:
-        wanted = select(made.opened, BackfillRequest(reason="bug 17", holes=True)).ranges
+        wanted = of_request(made.opened, BackfillRequest(reason="bug 17", holes=True)).ranges
     except WrongUse:
         wanted = RangeSet()
     found = holes(book.committed(), ingest)
@@ -65,7 +66,7 @@ def beside(made: StreamInMemory) -> RangeSet:
 
 
 def backfill(made: StreamInMemory, wanted: RangeSet, run: str = "some of it") -> None:
-    lane = lanes.open_selected(made.opened, LaneKind.BACKFILL, run, wanted, "bug 17")
+    lane = claim_lane(made.opened, LaneKind.BACKFILL, run, wanted, "bug 17")
     while lanes.plan_lane(made.opened, lane, run) is not None:
         made.process(lane, run)
     lanes.finish(made.opened, lane)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.audit.source import source_reports
 from tidemark.errors import Conflict, LogTruncated
@@ -68,7 +69,7 @@ def test_a_lane_waits_for_the_transaction_that_holds_its_offsets_back(tmp_path: 
     made = StreamInMemory(tmp_path, text=ISOLATED.replace("ISOLATION", "read_uncommitted"))
     made.ends((0, 20))
     made.ingest("run 1")
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "again", offsets((0, 5, 18)), "a test", People("ann"))
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "again", offsets((0, 5, 18)), "a test", People("ann"))
     made.kafka.stable = 12
     isolated(made, "read_committed")
     with pytest.raises(Conflict, match=r"orders/0 \[12, 18\) cannot be read now: a transaction that has not ended"):

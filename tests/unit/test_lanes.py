@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
+from tests.support.claiming import claim_lane
 from tests.support.memory import MemoryStore, TransactionalStore
 from tests.support.protocol_world import AT, RUN, NoWork, World, hold, plan
 from tests.support.streams_in_memory import StreamInMemory, offsets
@@ -306,20 +307,20 @@ def made(tmp_path: Path) -> StreamInMemory:
 def test_a_replay_that_can_never_be_planned_gives_its_claim_back(
     made: StreamInMemory, gone: Callable[[StreamInMemory], None], problem: type[Exception]
 ) -> None:
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), "bug")
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), "bug")
     gone(made)
     with pytest.raises(problem, match=f"what {lane} had claimed is free again"):
         lanes.plan_lane(made.opened, lane, "r")
     with pytest.raises(LaneClosed, match=problem.__name__):
         lanes.plan_lane(made.opened, lane, "r")
-    lanes.open_selected(made.opened, LaneKind.REPLAY, "s", offsets((0, 5, 9)), "bug")
+    claim_lane(made.opened, LaneKind.REPLAY, "s", offsets((0, 5, 9)), "bug")
 
 
 @pytest.mark.parametrize(
     "problem", [AuthenticationFailed("expired"), NotAuthorized("no right"), TopicUnknown("not there yet")]
 )
 def test_what_kafka_refuses_for_a_while_closes_no_lane(made: StreamInMemory, problem: Exception) -> None:
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), "bug")
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), "bug")
 
     def refused(*_: object) -> Any:
         raise problem
@@ -334,7 +335,7 @@ def test_what_kafka_refuses_for_a_while_closes_no_lane(made: StreamInMemory, pro
 def test_an_older_end_from_a_new_leader_closes_no_lane(made: StreamInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
     """KAFKA-7703: asked again, the leader gives the end that was read."""
     monkeypatch.setattr(discovery, "_STALE_PAUSE_SECONDS", 0.0)
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 40, 50)), "bug")
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "r", offsets((0, 40, 50)), "bug")
     topics, asked = made.kafka.topics, []
 
     def stale(names: Iterable[str], isolation: str) -> dict[str, TopicLog]:
@@ -348,7 +349,7 @@ def test_an_older_end_from_a_new_leader_closes_no_lane(made: StreamInMemory, mon
     assert made.opened.book.reads(pending.window) == offsets((0, 40, 50))
     # A log that was cut has that end whenever it is asked.
     asked.clear()
-    other = lanes.open_selected(made.opened, LaneKind.REPLAY, "s", offsets((0, 30, 40)), "bug")
+    other = claim_lane(made.opened, LaneKind.REPLAY, "s", offsets((0, 30, 40)), "bug")
     monkeypatch.setattr(made.kafka, "topics", topics)
     made.ends((0, 35))
     with pytest.raises(LogTruncated, match=f"what {other} had claimed is free again"):
@@ -357,11 +358,11 @@ def test_an_older_end_from_a_new_leader_closes_no_lane(made: StreamInMemory, mon
 
 def test_what_another_lane_has_left_to_do_closes_no_lane(made: StreamInMemory) -> None:
     """This program lacks a connection that the settling of the other lane's last window needs."""
-    other = lanes.open_selected(made.opened, LaneKind.REPLAY, "other", offsets((0, 20, 30)), "bug")
+    other = claim_lane(made.opened, LaneKind.REPLAY, "other", offsets((0, 20, 30)), "bug")
     assert lanes.plan_lane(made.opened, other, "other") is not None
     book = made.opened.book
     protocol.commit(book, protocol.take(book, other, 1, Run("other", "v1", "d")), NoWork().verify())
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), "bug")
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), "bug")
     sweep = made.sweeps.sweep
 
     def missing(*_: object) -> None:
@@ -375,7 +376,7 @@ def test_what_another_lane_has_left_to_do_closes_no_lane(made: StreamInMemory) -
 
 
 def test_a_sink_that_the_stream_file_lacks_for_a_while_closes_no_lane(made: StreamInMemory) -> None:
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), "bug", sinks=("hbase",))
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), "bug", sinks=("hbase",))
     without = made.opened.stream.model_copy(update={"sinks": ()})
     other = replace(made.opened, file=replace(made.opened.file, stream=without))
     with pytest.raises(WrongUse, match="has no sink hbase"):

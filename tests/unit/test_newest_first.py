@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from tests.support.claiming import claim_lane
 from tests.support.compactions import committed
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.cli import finding, selected
@@ -52,7 +53,7 @@ def with_limits(made: StreamInMemory, limits: str) -> StreamInMemory:
 
 
 def backfill(made: StreamInMemory, chosen: RangeSet, order: Order = Order.NEWEST, **more: Any) -> str:
-    return lanes.open_selected(made.opened, LaneKind.BACKFILL, RUN, chosen, "a test", order=order, **more)
+    return claim_lane(made.opened, LaneKind.BACKFILL, RUN, chosen, "a test", order=order, **more)
 
 
 def pinned(made: StreamInMemory, lane: str) -> list[tuple[int, int]]:
@@ -252,11 +253,11 @@ def test_the_rate_of_a_run_overrides_the_files_and_is_kept_with_its_lane(tmp_pat
     assert pinned(made, lane) == [(0, 2 * WINDOW_SECONDS)]
     steering.cancel(made.opened, lane, "another way")
     assert all_lanes(made.opened.book)[lane].rate == 2
-    lane = lanes.open_selected(made.opened, LaneKind.BACKFILL, "again", offsets((0, 500, 1_000)), "a test")
+    lane = claim_lane(made.opened, LaneKind.BACKFILL, "again", offsets((0, 500, 1_000)), "a test")
     assert (lanes.rate_of(made.opened, lane), pinned(made, lane)) == (3, [(500, 500 + 3 * WINDOW_SECONDS)])
     steering.cancel(made.opened, lane, "another way")
     # Faster than the file says too.
-    lane = lanes.open_selected(made.opened, LaneKind.BACKFILL, "fast", offsets((0, 0, 900)), "a test", rate=10)
+    lane = claim_lane(made.opened, LaneKind.BACKFILL, "fast", offsets((0, 0, 900)), "a test", rate=10)
     assert pinned(made, lane) == [(0, 10 * WINDOW_SECONDS)]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.claiming import claim_lane, claim_lanes
 from tests.support.memory import MemoryStore
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
 from tidemark.errors import ClaimOverlap, Conflict, OffsetsErased, StaleLedger, WrongUse
@@ -20,11 +21,11 @@ from tidemark.ledger.records import INGEST, LaneKind, SinkReceipt
 from tidemark.ledger.store import Key
 from tidemark.offsets.ranges import RangeSet
 from tidemark.offsets.reading import Reading
-from tidemark.runs import erasing, keys, lanes, resolved, steering
+from tidemark.runs import erasing, keys, lanes, steering
 from tidemark.runs.approval import People
 from tidemark.runs.auditing import coverage_reports, read_ledger
+from tidemark.runs.plan import of_request
 from tidemark.runs.requests import BackfillRequest, ReplayRequest
-from tidemark.runs.selecting import select
 from tidemark.views.event_time import progress
 from tidemark.views.events import events
 from tidemark.views.planned import planned
@@ -121,7 +122,7 @@ def test_a_replay_that_meets_an_erasure_opens_its_lane_or_says_why_not(
     said: list[Exception] = []
     for made, happened in moments(tmp_path, text, erase):
         try:
-            mine = lanes.open_request(made.opened, LaneKind.REPLAY, "run", offsets(wanted), "bug 17")
+            mine = claim_lanes(made.opened, LaneKind.REPLAY, "run", offsets(wanted), "bug 17")
         except (OffsetsErased, ClaimOverlap, WrongUse) as problem:
             said.append(problem)
             assert happened
@@ -136,12 +137,11 @@ def test_a_replay_that_meets_an_erasure_opens_its_lane_or_says_why_not(
 
 
 def digest(made: StreamInMemory, request: ReplayRequest) -> str:
-    found = select(made.opened, request)
-    return resolved.digest_of(made.opened, made.opened.book.view(), request, found.ranges, found.again)
+    return of_request(made.opened, request).digest
 
 
 def replay(made: StreamInMemory) -> None:
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "other", offsets((0, 5, 8)), "another")
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "other", offsets((0, 5, 8)), "another")
     while lanes.plan_lane(made.opened, lane, "other") is not None:
         made.process(lane, "other")
     lanes.finish(made.opened, lane)
@@ -153,7 +153,7 @@ def test_a_plan_is_true_of_one_moment(
 ) -> None:
     """Its offsets, its answers, what it replaces, and its digest are those from before a commit, or those from after it."""
     monkeypatch.setattr(erasing, "_check_places", lambda *_: None)
-    monkeypatch.setattr("tidemark.views.planned.estimated", lambda *_: None)
+    monkeypatch.setattr("tidemark.runs.plan.estimated", lambda *_: None)
     for number, (text, asked) in enumerate(
         (
             (BLOCKS, ReplayRequest(ranges="orders/0@3-25", reason="bug 17", dry_run=True)),
@@ -217,26 +217,26 @@ def test_a_plan_is_stale_where_a_sink_that_it_writes_has_other_results(
     made = stream(tmp_path, text)
     asked: dict[str, Any] = {"ranges": "orders/0@5-8", "reason": "bug 17", "sinks": planned_for}
     plan = digest(made, ReplayRequest(**asked, dry_run=True))
-    assert select(made.opened, ReplayRequest(**asked, plan=plan)).ranges == offsets((0, 5, 8))
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "between", offsets((0, 6, 7)), "another", sinks=into)
+    assert of_request(made.opened, ReplayRequest(**asked, plan=plan)).ranges == offsets((0, 5, 8))
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "between", offsets((0, 6, 7)), "another", sinks=into)
     while lanes.plan_lane(made.opened, lane, "between") is not None:
         made.process(lane, "between")
     lanes.finish(made.opened, lane)
     request = ReplayRequest(**asked, plan=plan)
     if into is None or not planned_for or set(planned_for) & set(into):
         with pytest.raises(StaleLedger, match="is stale"):
-            select(made.opened, request)
+            of_request(made.opened, request)
         replaced = planned(made.opened, ReplayRequest(**asked, dry_run=True))["replaces"]
         assert replaced[0]["window"] == f"{lane}/1"
     else:
-        assert select(made.opened, request).ranges == offsets((0, 5, 8))
+        assert of_request(made.opened, request).ranges == offsets((0, 5, 8))
 
 
 def test_events_are_of_one_moment(tmp_path: Path) -> None:
     """A lane is cancelled and the place of its rows forgotten, before the first read, the second, and so on."""
 
     def what(made: StreamInMemory) -> None:
-        lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 0, 5)), "bug 17")
+        lane = claim_lane(made.opened, LaneKind.REPLAY, "r", offsets((0, 0, 5)), "bug 17")
         steering.cancel(made.opened, lane, "the wrong one")
         rows = SinkReceipt(name="rows", type="hbase", place={"connection": "old", "table": "orders"})
         places.forget(made.opened.book, rows, "switched off", "ann")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.protocol_world import NoWork
 from tests.support.streams_in_memory import TEXT, LookedAt, StreamInMemory, offsets
 from tidemark.commit import protocol
@@ -57,7 +58,7 @@ def test_looking_at_a_stream_writes_nothing(tmp_path: Path) -> None:
 
     store.before_swap = before_head
     with pytest.raises(Cut):
-        lanes.open_selected(opened, LaneKind.REPLAY, "mine", offsets((0, 3, 5)), "a test")
+        claim_lane(opened, LaneKind.REPLAY, "mine", offsets((0, 3, 5)), "a test")
     looked_at()
 
 
@@ -113,7 +114,7 @@ def test_counts_of_offsets_are_texts_as_offsets_are(tmp_path: Path) -> None:
     orders.ends((far, far + 5))
     orders.ingest()
     assert overview(orders.opened)["windows"][0]["passed_over"] == {"lost": str(far - 10), "skipped": "0"}
-    lane = lanes.open_selected(orders.opened, LaneKind.REPLAY, "mine", offsets((0, far, far + 5)), "a test")
+    lane = claim_lane(orders.opened, LaneKind.REPLAY, "mine", offsets((0, far, far + 5)), "a test")
     lanes.plan_lane(orders.opened, lane, "mine")
     assert overview(orders.opened)["windows"][0]["selected"] == "5"
 

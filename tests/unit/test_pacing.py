@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.ledger.records import LaneKind
 from tidemark.runs import lanes, pacing
@@ -52,7 +53,7 @@ def test_a_replay_takes_a_minute_of_its_rate_at_a_time_and_the_ingest_takes_all(
     made.ingest()
     limited = StreamInMemory(tmp_path, made.kafka, f"{TEXT}limits:\n  max_records_per_second: 1\n{more}")
     limited.store.values.update(made.store.values)
-    lane = lanes.open_selected(limited.opened, LaneKind.REPLAY, "run", offsets((0, 0, 100)), "bug 17")
+    lane = claim_lane(limited.opened, LaneKind.REPLAY, "run", offsets((0, 0, 100)), "bug 17")
     read = []
     while (pending := lanes.plan_lane(limited.opened, lane, "run")) is not None:
         read += [(one.start, one.until) for one in pending.window.ranges]
@@ -72,7 +73,7 @@ def test_a_replay_is_bounded_also_where_the_stream_file_does_not_say(
     made.ends((0, 100))
     made.ingest()
     monkeypatch.setattr(pacing, "USUAL_RECORDS", 60)
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "run", offsets((0, 0, 100)), "bug 17")
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "run", offsets((0, 0, 100)), "bug 17")
     read = []
     while (pending := lanes.plan_lane(made.opened, lane, "run")) is not None:
         read.append(pending.window.hull().count())

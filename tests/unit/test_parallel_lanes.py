@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 import typer
 
+from tests.support.claiming import Claimed, claim_lane, claim_lanes, claimed_by
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.cli import finding, selected, submitting
 from tidemark.errors import ClaimOverlap, LaneClosed, LanePaused, WrongUse
@@ -18,9 +19,9 @@ from tidemark.ledger.records import INGEST, LaneKind
 from tidemark.ledger.store import Key
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning import dividing
-from tidemark.runs import lanes, steering
+from tidemark.runs import claims, lanes, steering
+from tidemark.runs.plan import Plan, of_request
 from tidemark.runs.requests import BackfillRequest, checked
-from tidemark.runs.selecting import Selected, select, selected_before
 from tidemark.views.lane_progress import progress_of
 
 RUN = "orders__backfill/manual__1"
@@ -35,7 +36,7 @@ def made(tmp_path: Path) -> StreamInMemory:
     stream.ends((0, 40))
     for run in ("run 1", "run 2"):
         stream.ingest(run)
-    lane = lanes.open_selected(stream.opened, LaneKind.BACKFILL, "before", offsets((0, 5, 10)), "a test")
+    lane = claim_lane(stream.opened, LaneKind.BACKFILL, "before", offsets((0, 5, 10)), "a test")
     worked_off(stream, lane, "before")
     return stream
 
@@ -48,14 +49,12 @@ def worked_off(made: StreamInMemory, lane: str, run: str = RUN) -> RangeSet:
     return read
 
 
-def found_in(made: StreamInMemory) -> Selected:
-    return select(made.opened, checked(BackfillRequest, ASKED, {}))
+def found_in(made: StreamInMemory) -> Plan:
+    return of_request(made.opened, checked(BackfillRequest, ASKED, {}))
 
 
-def opened(made: StreamInMemory, chosen: Selected, at_once: int = 3, **more: Any) -> list[list[str]]:
-    lanes.open_request(
-        made.opened, LaneKind.BACKFILL, RUN, chosen.ranges, "bug 17", again=chosen.again, at_once=at_once, **more
-    )
+def opened(made: StreamInMemory, chosen: Plan, at_once: int = 3, **more: Any) -> list[list[str]]:
+    claim_lanes(made.opened, LaneKind.BACKFILL, RUN, chosen.ranges, "bug 17", again=chosen.again, lanes=at_once, **more)
     return lanes.jobs_of(made.opened, LaneKind.BACKFILL, RUN)
 
 
@@ -96,8 +95,8 @@ def test_all_lanes_are_opened_in_one_step_whichever_write_is_the_last(made: Stre
             made.store.before_swap = lambda key: None
         there = lanes.lanes_of(made.opened, LaneKind.BACKFILL, RUN)
         assert len(there) in (0, 6)
-        assert selected_before(made.opened, LaneKind.BACKFILL, RUN) == (
-            Selected(found.ranges, again=found.again) if there else None
+        assert claimed_by(made.opened, LaneKind.BACKFILL, RUN) == (
+            Claimed(found.ranges, found.again, found.all) if there else None
         )
         jobs = opened(made, found)
         assert [lane for job in jobs for lane in job] == there or not there
@@ -116,7 +115,7 @@ def test_the_ledger_refuses_lanes_that_overlap(made: StreamInMemory, monkeypatch
         first, *others = dividing.in_parts(selection, most)
         return [first, *(one | first.first(1) for one in others)]
 
-    monkeypatch.setattr(lanes, "in_parts", wrongly)
+    monkeypatch.setattr(claims, "in_parts", wrongly)
     with pytest.raises(ClaimOverlap):
         opened(made, found)
     assert set(made.opened.book.register()[1].lanes) == {INGEST}  # type: ignore[index]
@@ -139,9 +138,7 @@ def test_the_rate_is_divided_among_the_lanes(
     stream = StreamInMemory(tmp_path, text=f"{TEXT}{limits}")
     stream.ends((0, 40))
     stream.ingest()
-    mine = lanes.open_request(
-        stream.opened, LaneKind.REPLAY, "r", offsets((0, 0, 40)), "bug 17", rate=rate, at_once=at_once
-    )
+    mine = claim_lanes(stream.opened, LaneKind.REPLAY, "r", offsets((0, 0, 40)), "bug 17", rate=rate, lanes=at_once)
     assert [all_lanes(stream.opened.book)[lane].rate for lane in mine] == expected
 
 
@@ -156,7 +153,7 @@ def test_no_lane_has_a_part_of_what_a_sink_needs_whole(tmp_path: Path, block: st
     stream = StreamInMemory(tmp_path, text=TEXT.replace("dead_letters:", f"{sums}\ndead_letters:", 1))
     stream.ends((0, 40))
     stream.ingest()
-    mine = lanes.open_request(stream.opened, LaneKind.REPLAY, RUN, offsets((0, 1, 39)), "bug 17", at_once=3)
+    mine = claim_lanes(stream.opened, LaneKind.REPLAY, RUN, offsets((0, 1, 39)), "bug 17", lanes=3)
     read = [worked_off(stream, lane) for lane in mine]
     assert [one.count() for one in read] == counts
     assert RangeSet(one for part in read for one in part) == offsets((0, 0, 40))

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.covering import REPOSITORY
 from tests.support.memory import MemoryStore
 from tests.support.protocol_world import NoWork, Sweeps, hold
@@ -137,7 +138,7 @@ def _plan_ingest(stream: Stream) -> None:
 
 def _replay(stream: Stream) -> None:
     chosen = RangeSet([OffsetRange(TopicPartition("logs", 0), 0, 5)])
-    lane = lanes.open_selected(stream.opened, LaneKind.REPLAY, "r", chosen, "test")
+    lane = claim_lane(stream.opened, LaneKind.REPLAY, "r", chosen, "test")
     assert lanes.plan_lane(stream.opened, lane, "r") is not None
 
 

@@ -57,7 +57,11 @@ def test_only_the_sinks_that_differ_are_written(
     )
     planned = repair_of(made.opened, report)
     assert planned is not None
-    assert (planned.sinks, planned.replays, planned.reads) == (sinks, offsets((0, 3, 4)), offsets((0, *reads)))
+    assert (planned.replay.sinks, planned.replay.named, planned.replay.all) == (
+        sinks,
+        offsets((0, 3, 4)),
+        offsets((0, *reads)),
+    )
     said = planned.described()["sinks"]
     assert said == (None if sinks is None else list(sinks))
     assert ("alone" in planned.sentence()) == (sinks is not None)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.claiming import Claimed, claim_lane, claim_lanes, claimed_by
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.cli import finding, selected
 from tidemark.errors import ClaimOverlap, Conflict, LanePaused, NotApproved, WrongUse
@@ -17,8 +18,8 @@ from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import answers, lanes, steering
 from tidemark.runs.approval import People
+from tidemark.runs.plan import Plan, of_request
 from tidemark.runs.requests import BackfillRequest, checked
-from tidemark.runs.selecting import Selected, select, selected_before
 
 RUN = "orders__backfill/manual__1"
 LATER = TEXT.replace("start: earliest", "start: {offsets: {orders/0: 20}}")
@@ -33,7 +34,7 @@ def made(tmp_path: Path) -> StreamInMemory:
     stream.ends((0, 40))
     for run in ("run 1", "run 2"):
         stream.ingest(run)
-    lane = lanes.open_selected(stream.opened, LaneKind.BACKFILL, "before", offsets((0, 5, 10)), "a test")
+    lane = claim_lane(stream.opened, LaneKind.BACKFILL, "before", offsets((0, 5, 10)), "a test")
     lanes.plan_lane(stream.opened, lane, "before")
     stream.process(lane, "before")
     lanes.finish(stream.opened, lane)
@@ -45,8 +46,8 @@ def asked(**values: Any) -> BackfillRequest:
     return checked(BackfillRequest, {"reason": "bug 17", "mode": "reprocess", **values}, {})
 
 
-def opened(made: StreamInMemory, chosen: Selected, **more: Any) -> list[str]:
-    return lanes.open_request(made.opened, LaneKind.BACKFILL, RUN, chosen.ranges, "bug 17", again=chosen.again, **more)
+def opened(made: StreamInMemory, chosen: Plan | Claimed, **more: Any) -> list[str]:
+    return claim_lanes(made.opened, LaneKind.BACKFILL, RUN, chosen.ranges, "bug 17", again=chosen.again, **more)
 
 
 def worked_off(made: StreamInMemory, lane: str) -> RangeSet:
@@ -60,7 +61,7 @@ def worked_off(made: StreamInMemory, lane: str) -> RangeSet:
 @pytest.mark.covers("N24")
 def test_one_request_reads_what_is_missing_and_then_the_others_again(made: StreamInMemory) -> None:
     request = asked(ranges="orders/0@0-45")
-    found = select(made.opened, request)
+    found = of_request(made.opened, request)
     assert (found.ranges, found.again) == (offsets((0, 0, 5), (0, 10, 20)), offsets((0, 5, 10), (0, 20, 40)))
     assert found.left_out == {answers.THE_INGESTS: offsets((0, 40, 45))}
     before = made.positions()
@@ -70,7 +71,7 @@ def test_one_request_reads_what_is_missing_and_then_the_others_again(made: Strea
     kinds = [all_lanes(made.opened.book)[lane].kind for lane in mine]
     assert (kinds, made.positions()) == ([LaneKind.BACKFILL, LaneKind.REPLAY], before)
     # By default, what was read stays as it is.
-    only = select(
+    only = of_request(
         made.opened, checked(BackfillRequest, {"reason": "bug 17", "ranges": "orders/0@0-45", "dry_run": True}, {})
     )
     assert (only.all, set(only.left_out)) == (RangeSet(), {answers.READ_ALREADY, answers.THE_INGESTS})
@@ -78,8 +79,8 @@ def test_one_request_reads_what_is_missing_and_then_the_others_again(made: Strea
 
 @pytest.mark.covers("N24")
 def test_both_lanes_are_opened_in_one_step_or_none_is(made: StreamInMemory) -> None:
-    found = select(made.opened, asked(ranges="orders/0@0-40"))
-    other = lanes.open_selected(made.opened, LaneKind.REPLAY, "other", offsets((0, 30, 31)), "another")
+    found = of_request(made.opened, asked(ranges="orders/0@0-40"))
+    other = claim_lane(made.opened, LaneKind.REPLAY, "other", offsets((0, 30, 31)), "another")
     with pytest.raises(ClaimOverlap, match=rf"orders/0 \[30, 31\): claimed by the open lane {other} \(run other\)"):
         opened(made, found)
     open_now = made.opened.book.register()[1].lanes  # type: ignore[index]
@@ -99,38 +100,38 @@ def test_both_lanes_are_opened_in_one_step_or_none_is(made: StreamInMemory) -> N
     assert writes.count(("register",)) == 1
     assert lanes.lanes_of(made.opened, LaneKind.BACKFILL, RUN) == [BACKFILL, AGAIN]
     made.store.before_swap = lambda key: None
-    assert selected_before(made.opened, LaneKind.BACKFILL, RUN) == Selected(found.ranges, again=found.again)
+    assert claimed_by(made.opened, LaneKind.BACKFILL, RUN) == Claimed(found.ranges, found.again, found.all)
     assert [worked_off(made, lane) for lane in (BACKFILL, AGAIN)] == [found.ranges, found.again]
 
 
 def test_a_retry_goes_on_with_both_selections(made: StreamInMemory) -> None:
-    found = select(made.opened, asked(ranges="orders/0@0-40"))
-    assert selected_before(made.opened, LaneKind.BACKFILL, RUN) is None
+    found = of_request(made.opened, asked(ranges="orders/0@0-40"))
+    assert claimed_by(made.opened, LaneKind.BACKFILL, RUN) is None
     mine = opened(made, found, order=Order.NEWEST)
     worked_off(made, mine[0])
     lanes.plan_lane(made.opened, mine[1], RUN)
     made.process(mine[1], RUN)
-    before = selected_before(made.opened, LaneKind.BACKFILL, RUN)
-    assert before == Selected(found.ranges, again=found.again)
+    before = claimed_by(made.opened, LaneKind.BACKFILL, RUN)
+    assert before == Claimed(found.ranges, found.again, found.all)
     assert opened(made, before, order=Order.NEWEST) == mine
-    with pytest.raises(Conflict, match="begun with another request: order was newest, and is oldest"):
+    with pytest.raises(Conflict, match="begun with another request: order was newest, and is left empty"):
         opened(made, before)
     assert worked_off(made, mine[1]) == found.again - offsets((0, 33, 40), (0, 32, 33), (0, 31, 32), (0, 30, 31))
-    assert selected_before(made.opened, LaneKind.REPLAY, RUN) is None
+    assert claimed_by(made.opened, LaneKind.REPLAY, RUN) is None
 
 
 def test_either_part_may_be_empty(made: StreamInMemory) -> None:
-    missing, there = (select(made.opened, asked(ranges=f"orders/0@{one}")) for one in ("10-20", "20-30"))
+    missing, there = (of_request(made.opened, asked(ranges=f"orders/0@{one}")) for one in ("10-20", "20-30"))
     assert (missing.again, there.ranges) == (RangeSet(), RangeSet())
     assert opened(made, there) == [AGAIN]
-    assert lanes.open_request(made.opened, LaneKind.BACKFILL, "two", missing.ranges, "bug 17", again=missing.again) == [
+    assert claim_lanes(made.opened, LaneKind.BACKFILL, "two", missing.ranges, "bug 17", again=missing.again) == [
         lanes.lane_name(LaneKind.BACKFILL, "two")
     ]
 
 
 def test_the_two_parts_need_approval_together(made: StreamInMemory) -> None:
     now = StreamInMemory(made.folder, made.kafka, f"{LATER}limits: {{approve_above: 34}}\n", made.store)
-    found = select(now.opened, asked(ranges="orders/0@0-40"))
+    found = of_request(now.opened, asked(ranges="orders/0@0-40"))
     assert max(found.ranges.count(), found.again.count()) < 35 < found.all.count()
     with pytest.raises(NotApproved, match="40 offsets are more than 34"):
         opened(now, found, by=People("ann"))
@@ -138,7 +139,7 @@ def test_the_two_parts_need_approval_together(made: StreamInMemory) -> None:
 
 
 def test_a_run_with_two_lanes_is_paused_and_cancelled_as_one(made: StreamInMemory) -> None:
-    found = select(made.opened, asked(ranges="orders/0@0-40"))
+    found = of_request(made.opened, asked(ranges="orders/0@0-40"))
     mine = opened(made, found)
     lanes.plan_lane(made.opened, mine[0], RUN)
     # The later one first: the job that works on the other one does not begin it meanwhile.

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from tests.support.claiming import claim_lane, claim_lanes, claimed_by
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.cli import erasing as erase_command
 from tidemark.cli import finding, selected
@@ -23,7 +24,6 @@ from tidemark.offsets.ranges import RangeSet
 from tidemark.runs import erasing, lanes, steering
 from tidemark.runs.record_files import FOLDER
 from tidemark.runs.requests import BackfillRequest, EraseRequest, ReplayRequest, checked
-from tidemark.runs.selecting import selected_before
 
 REASON = "bug 17"
 
@@ -179,7 +179,7 @@ def test_a_run_goes_on_when_the_file_of_its_records_is_gone(
     with pytest.raises(RecordsGone, match=r"records_file named\.csv: there is no such file"):
         selected.replay("orders", run_name="new", records_file="named.csv", reason=REASON)
     assert gone(made) == offsets((0, 5, 6))
-    assert selected_before(made.opened, LaneKind.REPLAY, "r").ranges == offsets((0, 6, 7))  # type: ignore[union-attr]
+    assert claimed_by(made.opened, LaneKind.REPLAY, "r").ranges == offsets((0, 6, 7))  # type: ignore[union-attr]
 
 
 @pytest.mark.covers("N45")
@@ -187,7 +187,7 @@ def test_a_lane_that_another_version_has_opened_says_how_to_go_on(
     made: StreamInMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does not say what it was asked for."""
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 6)), REASON)
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 6)), REASON)
     without_asked(made, lane)
     said = r"another version of Tidemark has opened its lane, or the ledger was rebuilt.*\(--run r\); in Airflow, clear"
     with pytest.raises(AnotherRequest, match=said):
@@ -255,12 +255,12 @@ def test_the_lanes_of_a_run_go_on_when_one_of_them_cannot(made: StreamInMemory) 
     made.ends((10, 60))
     with pytest.raises(OffsetsOutOfRange):
         lanes.plan_lane(made.opened, first, "r")
-    found = selected_before(made.opened, LaneKind.REPLAY, "r")
+    found = claimed_by(made.opened, LaneKind.REPLAY, "r")
     assert found is not None
     assert found.ranges == offsets((0, 0, 50))
     fields = checked(ReplayRequest, {"ranges": "orders/0@0-50", "reason": REASON, "lanes": 3}, {}).fields()
-    again = lanes.open_request(
-        made.opened, LaneKind.REPLAY, "r", found.ranges - offsets((0, 0, 10)), REASON, at_once=3, asked=fields
+    again = claim_lanes(
+        made.opened, LaneKind.REPLAY, "r", found.ranges - offsets((0, 0, 10)), REASON, lanes=3, asked=fields
     )
     assert again == [first, second, third]
     for lane in (second, third):
@@ -269,15 +269,15 @@ def test_the_lanes_of_a_run_go_on_when_one_of_them_cannot(made: StreamInMemory) 
         lanes.finish(made.opened, lane)
     assert set(made.opened.book.register()[1].lanes) == {INGEST}  # type: ignore[index]
     with pytest.raises(LaneClosed):
-        lanes.open_request(made.opened, LaneKind.REPLAY, "r", found.ranges, REASON, at_once=3, asked=fields)
+        claim_lanes(made.opened, LaneKind.REPLAY, "r", found.ranges, REASON, lanes=3, asked=fields)
 
 
 def test_a_program_that_opens_lanes_without_a_form_is_held_to_its_arguments(made: StreamInMemory) -> None:
     """As the repair of an audit's findings does."""
-    lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), REASON)
-    lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), REASON)
+    claim_lane(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), REASON)
+    claim_lane(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 9)), REASON)
     with pytest.raises(AnotherRequest, match="selection was"):
-        lanes.open_selected(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 8)), REASON)
+        claim_lane(made.opened, LaneKind.REPLAY, "r", offsets((0, 5, 8)), REASON)
     erasing.open_erasure(made.opened, "r", erasing.choose(made.opened, offsets((0, 20, 21))), REASON)
     with pytest.raises(AnotherRequest, match="erases was"):
         erasing.open_erasure(made.opened, "r", erasing.choose(made.opened, offsets((0, 22, 23))), REASON)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark import __version__
 from tidemark.clients.kafka.transactions import OpenTransaction
@@ -217,7 +218,7 @@ def test_a_replay_takes_whole_windows_and_none_is_divided(tmp_path: Path) -> Non
         made.ingest(f"run {end}")
     made = _with_the_ledger_of(made, AGGREGATES + "limits:\n  max_records: 4\n")
     made.ends((0, 30))
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "replay 1", offsets((0, 12, 13), (0, 25, 26)), "bug 17")
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "replay 1", offsets((0, 12, 13), (0, 25, 26)), "bug 17")
     pending = lanes.plan_lane(made.opened, lane, "replay 1")
     assert pending is not None
     # Ten messages are more than the limit: one window at least is read.
@@ -238,7 +239,7 @@ def test_a_backfill_takes_what_was_asked_for_in_parts(tmp_path: Path) -> None:
     )
     made.ends((0, 20))
     made.ingest()
-    lane = lanes.open_selected(made.opened, LaneKind.BACKFILL, "backfill 1", offsets((0, 2, 9)), "holes")
+    lane = claim_lane(made.opened, LaneKind.BACKFILL, "backfill 1", offsets((0, 2, 9)), "holes")
     read = []
     while (pending := lanes.plan_lane(made.opened, lane, "backfill 1")) is not None:
         read += [(one.start, one.until) for one in pending.window.ranges]
@@ -266,7 +267,7 @@ def test_what_an_earlier_try_has_opened_is_found_open_and_closed(tmp_path: Path)
         assert lanes.lanes_of(made.opened, LaneKind.REPLAY, "replay 1") == []
         made.ingest()
     chosen = offsets((0, 2, 4))
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "replay 1", chosen, "bug 17")
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "replay 1", chosen, "bug 17")
     assert (lane, lanes.selected_before(made.opened, lane)) == (name, chosen)
     lanes.plan_lane(made.opened, lane, "replay 1")
     made.process(lane, "replay 1")
@@ -284,7 +285,7 @@ def test_the_same_request_by_another_run_is_refused_until_the_first_has_ended(tm
     made.ingest()
     chosen = offsets((0, 2, 4))
     first, second = (
-        partial(lanes.open_selected, made.opened, LaneKind.REPLAY, run, chosen, "bug 17") for run in ("first", "second")
+        partial(claim_lane, made.opened, LaneKind.REPLAY, run, chosen, "bug 17") for run in ("first", "second")
     )
     lane = first()
     before = dict(made.store.values)
@@ -304,7 +305,7 @@ def test_a_replay_that_cannot_be_planned_says_in_the_ledger_why_it_was_closed(tm
     made = StreamInMemory(tmp_path)
     made.ends((0, 9))
     made.ingest()
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, "replay 1", offsets((0, 2, 4)), "bug 17")
+    lane = claim_lane(made.opened, LaneKind.REPLAY, "replay 1", offsets((0, 2, 4)), "bug 17")
     made.ends((3, 9))
     with pytest.raises(OffsetsOutOfRange, match="is free again"):
         lanes.plan_lane(made.opened, lane, "replay 1")

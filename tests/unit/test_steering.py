@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.protocol_world import NoWork, hold
 from tests.support.streams_in_memory import TEXT, StreamInMemory, offsets
 from tidemark.commit import protocol
@@ -32,7 +33,7 @@ def made(tmp_path: Path) -> StreamInMemory:
 
 def opened_replay(made: StreamInMemory) -> str:
     """The lane of a replay of all ten offsets, with its first window pinned."""
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, RUN, offsets((0, 0, 10)), "bug 17")
+    lane = claim_lane(made.opened, LaneKind.REPLAY, RUN, offsets((0, 0, 10)), "bug 17")
     assert lanes.plan_lane(made.opened, lane, RUN) is not None
     return lane
 
@@ -48,13 +49,13 @@ def test_a_cancelled_replay_keeps_its_windows_and_frees_the_rest(made: StreamInM
     entry = all_lanes(book)[lane]
     assert (entry.state, entry.closed_early, entry.windows) == (LaneState.CLOSED, "the wrong hour", 1)
     # A later request takes the rest.
-    again = lanes.open_selected(made.opened, LaneKind.REPLAY, "again", cancelled.left, "bug 17")
+    again = claim_lane(made.opened, LaneKind.REPLAY, "again", cancelled.left, "bug 17")
     assert lanes.plan_lane(made.opened, again, "again") is not None
     # The cancelled run is told so, whatever it tries.
     for what in (
         lambda: lanes.plan_lane(made.opened, lane, RUN),
         lambda: made.process(lane, RUN),
-        lambda: lanes.open_selected(made.opened, LaneKind.REPLAY, RUN, offsets((0, 0, 10)), "bug 17"),
+        lambda: claim_lane(made.opened, LaneKind.REPLAY, RUN, offsets((0, 0, 10)), "bug 17"),
     ):
         with pytest.raises(LaneClosed, match="closed before it was done: the wrong hour"):
             what()
@@ -73,7 +74,7 @@ def test_a_job_that_works_on_a_window_cannot_commit_it_after_a_cancel(made: Stre
     with pytest.raises(Fenced, match="abandoned"):
         protocol.process(book, made.sweeps, NoWork(), hold, lane, 1, Run(RUN, "v1", "d"), on_step=cancelling)
     assert [one.record.lane for one in book.committed()] == [INGEST]
-    assert lanes.open_selected(made.opened, LaneKind.REPLAY, "again", offsets((0, 0, 10)), "bug 17")
+    assert claim_lane(made.opened, LaneKind.REPLAY, "again", offsets((0, 0, 10)), "bug 17")
 
 
 def test_a_window_that_is_pinned_while_the_lane_is_cancelled_is_given_up_too(made: StreamInMemory) -> None:
@@ -105,7 +106,7 @@ def test_a_paused_replay_begins_no_window_until_it_may_go_on(made: StreamInMemor
         lanes.plan_lane(made.opened, lane, RUN)
     assert caught.value.exit_code == 3
     with pytest.raises(ClaimOverlap):
-        lanes.open_selected(made.opened, LaneKind.REPLAY, "other", offsets((0, 8, 9)), "another")
+        claim_lane(made.opened, LaneKind.REPLAY, "other", offsets((0, 8, 9)), "another")
     steering.resume(made.opened, lane)
     while lanes.plan_lane(made.opened, lane, RUN) is not None:
         made.process(lane, RUN)
@@ -114,7 +115,7 @@ def test_a_paused_replay_begins_no_window_until_it_may_go_on(made: StreamInMemor
 
 
 def test_a_paused_replay_that_has_read_everything_is_done(made: StreamInMemory) -> None:
-    lane = lanes.open_selected(made.opened, LaneKind.REPLAY, RUN, offsets((0, 0, 3)), "bug 17")
+    lane = claim_lane(made.opened, LaneKind.REPLAY, RUN, offsets((0, 0, 3)), "bug 17")
     lanes.plan_lane(made.opened, lane, RUN)
     steering.pause(made.opened, lane, "the cluster is full")
     made.process(lane, RUN)
@@ -150,7 +151,7 @@ def test_what_is_not_open_is_neither_cancelled_nor_paused(made: StreamInMemory) 
     for change in (lambda: steering.pause(made.opened, lane, "why"), lambda: steering.resume(made.opened, lane)):
         with pytest.raises(WrongUse, match="no open lane"):
             change()
-    done = lanes.open_selected(made.opened, LaneKind.REPLAY, "done", offsets((0, 0, 2)), "bug 17")
+    done = claim_lane(made.opened, LaneKind.REPLAY, "done", offsets((0, 0, 2)), "bug 17")
     lanes.plan_lane(made.opened, done, "done")
     made.process(done, "done")
     lanes.finish(made.opened, done)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.lakes import Lake
 from tests.support.protocol_world import hold
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
@@ -366,7 +367,7 @@ def test_a_sink_that_has_got_another_name(tmp_path: Path, monkeypatch: pytest.Mo
     path.write_text(path.read_text().replace("name: lake", "name: pond"))
     made.stream.opened = replace(made.stream.opened, file=load(path))
     opened = made.stream.opened
-    lane = lanes.open_selected(opened, LaneKind.REPLAY, "fill", offsets((0, 0, 10)), "fill the pond")
+    lane = claim_lane(opened, LaneKind.REPLAY, "fill", offsets((0, 0, 10)), "fill the pond")
     lanes.plan_lane(opened, lane, "fill")
     made.work(lane, "fill")
     lanes.finish(opened, lane)

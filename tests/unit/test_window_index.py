@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.claiming import claim_lane
 from tests.support.counting import CountingStore
 from tests.support.streams_in_memory import TEXT, StreamInMemory, at, offsets
 from tidemark.errors import WrongUse
@@ -33,7 +34,7 @@ def as_the_ledger_has(index: WindowIndex, book: Book) -> bool:
 
 
 def replayed(orders: StreamInMemory, name: str, kind: LaneKind, *ranges: tuple[int, int, int]) -> str:
-    lanes.open_selected(orders.opened, kind, name, offsets(*ranges), "a test")
+    claim_lane(orders.opened, kind, name, offsets(*ranges), "a test")
     lane = lanes.lane_name(kind, name)
     assert lanes.plan_lane(orders.opened, lane, name) is not None
     orders.process(lane, name)

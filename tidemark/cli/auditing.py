@@ -135,8 +135,8 @@ def audit(
         why, replay = asked.reason or f"repair of what {name} found", f"tidemark replay {stream}"
         people = People(user(), approved_by or None)
         refused = _not_approved(opened, planned, people, f"{replay} {_options(planned)} --reason {shlex.quote(why)}")
-        if planned.replays and refused is None:
-            replay_findings(opened, new_run(), planned.replays, planned.sinks, why, people, replay, verbose=verbose)
+        if planned.selection and refused is None:
+            replay_findings(opened, new_run(), planned.request(why), people, replay, verbose=verbose)
             again = audited(opened, name_after_repair(name), planned.level_after, planned.audit_after, verbose=verbose)
     _write(html, first, again)
     outcome = verdict(first, again)
@@ -162,7 +162,7 @@ def audit(
 def _not_approved(opened: OpenStream, planned: Repair, people: People, replay: str) -> NotApproved | None:
     """Why a repair needs another person first, as an error with the replay that does the same. None: it does not."""
     try:
-        check_approved(opened.stream.limits.approve_above, planned.reads.count(), people)
+        check_approved(opened.stream.limits.approve_above, planned.replay.all.count(), people)
     except NotApproved as problem:
         return NotApproved(
             f"{problem}. Nothing was replayed. To repair without another audit first: {replay} --approved-by NAME"
@@ -173,7 +173,7 @@ def _not_approved(opened: OpenStream, planned: Repair, people: People, replay: s
 def _options(planned: Repair) -> str:
     """What a replay of a repair is asked for."""
     return " ".join(
-        [f"--selection {planned.selection}", *(f"--sink {shlex.quote(one)}" for one in planned.sinks or ())]
+        [f"--selection {planned.selection}", *(f"--sink {shlex.quote(one)}" for one in planned.replay.sinks or ())]
     )
 
 

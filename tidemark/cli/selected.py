@@ -43,21 +43,17 @@ from tidemark.cli.options import (
 from tidemark.cli.output import data, error
 from tidemark.cli.submitting import new_run, process, process_together, show_answers, show_committed
 from tidemark.errors import AnotherRequest, WrongUse
-from tidemark.ledger.records import LaneKind, Pending
-from tidemark.offsets.order import Order
+from tidemark.ledger.records import Pending
 from tidemark.offsets.ranges import RangeSet
-from tidemark.runs import into_sinks, lanes, whole_windows
+from tidemark.runs import claims, lanes, plan
 from tidemark.runs.answering import answers_of
 from tidemark.runs.answers import exact, table
 from tidemark.runs.approval import People, check_approved
-from tidemark.runs.asked import fields_of
 from tidemark.runs.comparing import as_value, find_comparison
-from tidemark.runs.estimates import estimated, stored_now
-from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.plan import Plan
 from tidemark.runs.requests import BackfillRequest, ReplayRequest, checked
-from tidemark.runs.resolved import check_plan, digest_of
-from tidemark.runs.selecting import Selected, between_offsets, select, selected_before
+from tidemark.runs.selecting import between_offsets
 from tidemark.views.summary import committed_by
 
 Requests = type[BackfillRequest] | type[ReplayRequest]
@@ -216,47 +212,22 @@ def _selected(
 ) -> None:
     """`written` has the fields that this command has filled in by what was written as other options."""
     kind, name = request.kind, run_name or new_run()
-    before = lanes.begun(opened, kind, name)
-    begun = before is not None
-    chosen = Selected(RangeSet())
+    begun = lanes.begun(opened, kind, name) is not None
+    left_out: Mapping[str, RangeSet] = {}
     # An earlier try of the run has compared before it opened the lane.
     changes = find_comparison(opened, name) if begun and values.get("compare") else None
     if values["dry_run"] or not begun or request.asks(values):
         asked = _checked(request, values, name if begun else "")
-        fields = {**fields_of(opened, asked, before), **(written or {})}
-        sinks = into_sinks.named(opened, asked.sinks)
+        planned = _planned_for(opened, asked, name, written or {})
+        if not planned.begun:
+            changes = _compared(opened, planned, name, people, verbose=verbose) or changes
         if asked.dry_run:
-            chosen, changes = _dry(opened, asked, name, fields, sinks, changes, verbose=verbose)
-            _show(opened, asked, chosen, changes, as_json=as_json)
+            _show(opened, planned, changes, as_json=as_json)
             return
-        if lanes.begun(opened, kind, name, fields) is None:
-            chosen = select(opened, asked)
-            if isinstance(asked, ReplayRequest) and asked.compare and chosen.ranges:
-                # Refused before Spark is started.
-                check_approved(opened.stream.limits.approve_above, chosen.ranges.count(), people)
-                changes = compared(opened, name, chosen.ranges, sinks, verbose=verbose)
-                if not as_json:
-                    show_comparison(changes)
-            _show_more_or_less(opened, chosen, sinks)
-            # If the job fails, who goes on with `--run` gets the answers to what was read, and no longer these.
-            for said in table(exact(chosen.left_out)) if chosen.left_out else ():
-                error(said)
-            lanes.open_request(
-                opened,
-                kind,
-                name,
-                chosen.named,
-                asked.reason,
-                people,
-                again=chosen.named_again,
-                order=Order(asked.order),
-                rate=asked.rate,
-                sinks=sinks,
-                at_once=asked.lanes,
-                asked=fields,
-                view=chosen.view,
-                judge=lambda now: check_plan(opened, now, asked, chosen.ranges, chosen.again),
-            )
+        if not planned.begun:
+            left_out = planned.left_out
+            _show_before(planned, None if as_json else changes)
+            claims.claim(opened, planned, name, people)
     jobs = lanes.jobs_of(opened, kind, name)
     mine = [lane for job in jobs for lane in job]
     if begun and (said := lanes.said_if_done(opened, kind, name)):
@@ -267,7 +238,7 @@ def _selected(
         if begun:
             error(f"going on with the {kind.value} that run {name} has begun: its offsets, in its order, at its rate")
         _work_off(opened, command, jobs, name, take_over=take_over, verbose=verbose)
-    _show_done(opened, mine, name, chosen, changes, as_json=as_json)
+    _show_done(opened, mine, name, left_out, changes, as_json=as_json)
 
 
 def _checked(request: Requests, values: Mapping[str, Any], begun: str) -> BackfillRequest | ReplayRequest:
@@ -280,36 +251,44 @@ def _checked(request: Requests, values: Mapping[str, Any], begun: str) -> Backfi
         raise WrongUse(f"{problem}. Run {begun} has begun: to go on with it, name the run and nothing else") from None
 
 
-def _dry(
-    opened: OpenStream,
-    asked: BackfillRequest | ReplayRequest,
-    run: str,
-    fields: Mapping[str, str],
-    sinks: Sinks,
-    changes: ReplayComparison | None,
-    *,
-    verbose: bool,
-) -> tuple[Selected, ReplayComparison | None]:
-    """What a dry run shows: what the run of this name would read, and what it would change if that was asked for.
+def _planned_for(opened: OpenStream, asked: plan.Request, run: str, written: Mapping[str, str]) -> Plan:
+    """The plan of a request under the name of a run. A dry run says that it would be refused, and shows the plan without it.
 
-    A run that has begun would read what it has claimed, and its comparison stays as it was stored. Raises AnotherRequest for a
-    comparison under a name that another request has used.
+    Raises AnotherRequest for a comparison under a name that another request has used.
     """
-    compare = isinstance(asked, ReplayRequest) and asked.compare
     try:
-        before = selected_before(opened, asked.kind, run, fields)
+        planned = plan.of_request(opened, asked, run, written)
     except AnotherRequest as problem:
-        if compare:
+        if not asked.dry_run or (isinstance(asked, ReplayRequest) and asked.compare):
             raise
         error(f"this would be refused: {problem}")
-        before = None
-    if before is not None:
+        return plan.of_request(opened, asked)
+    if planned.begun and asked.dry_run:
         error(f"run {run} has begun, and would go on with what it has claimed")
-        return before, changes
-    chosen = select(opened, asked)
-    if compare and chosen.ranges:
-        changes = compared(opened, run, chosen.ranges, sinks, verbose=verbose)
-    return chosen, changes
+    return planned
+
+
+def _compared(opened: OpenStream, planned: Plan, run: str, people: People, *, verbose: bool) -> ReplayComparison | None:
+    """What a replay will change, if its request asks for that."""
+    asked = planned.request
+    if not isinstance(asked, ReplayRequest) or not asked.compare or not planned.ranges:
+        return None
+    if not asked.dry_run:
+        # Refused before Spark is started.
+        check_approved(opened.stream.limits.approve_above, planned.ranges.count(), people)
+    return compared(opened, run, planned.ranges, planned.sinks, verbose=verbose)
+
+
+def _show_before(planned: Plan, changes: ReplayComparison | None) -> None:
+    """What a run will do, before it does it.
+
+    If its job fails, who goes on with `--run` gets the answers to what was read, and no longer those to what was left out.
+    """
+    if changes is not None:
+        show_comparison(changes)
+    _show_more_or_less(planned)
+    for said in table(exact(planned.left_out)) if planned.left_out else ():
+        error(said)
 
 
 def _work_off(
@@ -328,17 +307,15 @@ def _work_off(
 def repair(
     opened: OpenStream,
     run: str,
-    findings: RangeSet,
-    sinks: Sinks,
-    reason: str,
+    request: ReplayRequest,
     people: People,
     command: str,
     *,
     verbose: bool,
 ) -> None:
     """Replay an audit's findings."""
-    lane = lanes.open_selected(opened, LaneKind.REPLAY, run, findings, reason, people, sinks=sinks)
-    process(opened, command, lane, run, _planned(opened, lane, run), verbose=verbose)
+    for lane in claims.claim(opened, plan.of_request(opened, request, run), run, people):
+        process(opened, command, lane, run, _planned(opened, lane, run), verbose=verbose)
 
 
 def user() -> str:
@@ -357,55 +334,45 @@ def _planned(opened: OpenStream, lane: str, run: str) -> Pending | None:
     return pending
 
 
-def _show(
-    opened: OpenStream,
-    asked: BackfillRequest | ReplayRequest,
-    chosen: Selected,
-    changes: ReplayComparison | None,
-    *,
-    as_json: bool,
-) -> None:
+def _show(opened: OpenStream, planned: Plan, changes: ReplayComparison | None, *, as_json: bool) -> None:
     """A dry run: the answer to each offset, how many are stored already, an estimate by earlier windows, and the changes."""
-    guess = estimated(opened, chosen.all, asked.rate or opened.stream.limits.max_records_per_second)
-    sinks = into_sinks.named(opened, asked.sinks)
-    stored = stored_now(opened, chosen.view, chosen.all, sinks, chosen.dead)
-    digest = digest_of(opened, chosen.view, asked, chosen.ranges, chosen.again)
+    guess, stored = plan.estimated(opened, planned), plan.stored_now(opened, planned)
     value = {
-        "kind": asked.kind.value,
-        "sinks": None if sinks is None else list(sinks),
-        **counted(chosen.ranges),
-        "again": counted(chosen.again),
-        "added": counted(chosen.added),
-        "left_out": {why: counted(ranges) for why, ranges in chosen.left_out.items()},
+        "kind": planned.kind.value,
+        "sinks": None if planned.sinks is None else list(planned.sinks),
+        **counted(planned.ranges),
+        "again": counted(planned.again),
+        "added": counted(planned.added),
+        "left_out": {why: counted(ranges) for why, ranges in planned.left_out.items()},
         **stored.as_fields(),
-        "plan": digest,
+        "plan": planned.digest,
         "estimate": guess,
         **_comparison(changes),
     }
     if as_json:
         data(value, as_json=True)
     else:
-        show_answers(exact({**chosen.to_read(), **chosen.left_out}))
+        show_answers(exact(planned.answers()))
         if changes is not None:
             show_comparison(changes)
-    error(f"dry run: {chosen.all.count()} offsets would be read; of {stored} messages of them rows are stored")
+    error(f"dry run: {planned.all.count()} offsets would be read; of {stored} messages of them rows are stored")
     show_estimate(guess)
-    error(f"to start exactly this, and nothing else: --plan {digest}")
-    _show_more_or_less(opened, chosen, sinks)
+    error(f"to start exactly this, and nothing else: --plan {planned.digest}")
+    _show_more_or_less(planned)
 
 
 def _show_done(
     opened: OpenStream,
     mine: list[str],
     run: str,
-    chosen: Selected,
+    left_out: Mapping[str, RangeSet],
     changes: ReplayComparison | None,
     *,
     as_json: bool,
 ) -> None:
     """What the run has committed, the answer to each of its offsets, and in JSON what it was going to change."""
     found = [one for lane in mine for one in answers_of(opened, committed_by(opened, lane, run))]
-    answers, more = sorted([*found, *exact(chosen.left_out)]), _comparison(changes)
+    answers, more = sorted([*found, *exact(left_out)]), _comparison(changes)
     show_committed(opened, mine, run, as_json=as_json, answers=answers, more=more)
 
 
@@ -413,12 +380,12 @@ def _comparison(changes: ReplayComparison | None) -> dict[str, Any]:
     return {} if changes is None else {"comparison": as_value(changes)}
 
 
-def _show_more_or_less(opened: OpenStream, chosen: Selected, sinks: Sinks) -> None:
-    if sinks is not None:
-        error(f"into {', '.join(sinks)} alone: other sinks and the dead letters stay as they are")
-    if chosen.added:
-        error(f"added, since {whole_windows.because(opened, sinks)}: {chosen.added.count()} offsets")
-    for why, ranges in chosen.left_out.items():
+def _show_more_or_less(planned: Plan) -> None:
+    if planned.sinks is not None:
+        error(f"into {', '.join(planned.sinks)} alone: other sinks and the dead letters stay as they are")
+    if planned.added:
+        error(f"added, since {planned.because}: {planned.added.count()} offsets")
+    for why, ranges in planned.left_out.items():
         error(f"left out, {why}: {ranges.count()} offsets")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,16 +22,16 @@ from tidemark.ledger.book import View
 from tidemark.ledger.codec import decode, encode
 from tidemark.ledger.erased import erased
 from tidemark.ledger.holes import Ingest
-from tidemark.ledger.records import INGEST, Audited, Guarantee, LaneKind, Register
+from tidemark.ledger.records import INGEST, Audited, Guarantee, Register
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.estimating import Stored
-from tidemark.runs import answers, discovery, lanes, of_windows, selecting, whole_windows
-from tidemark.runs.estimates import stored_now
+from tidemark.runs import answers, discovery, lanes, of_windows, plan, selecting
 from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.plan import Plan
 from tidemark.runs.record_tables import named_records
-from tidemark.runs.requests import AuditRequest
+from tidemark.runs.requests import AuditRequest, ReplayRequest
 
 _HOUR_MS = 3_600_000
 # Of a report's sentence beside its report: enough for a line of a page.
@@ -171,50 +170,50 @@ def stored_report(opened: OpenStream, run: str) -> AuditReport:
 
 @dataclass(frozen=True)
 class Repair:
-    """What a repair of an audit's findings would replay.
+    """The plan of the replay that repairs an audit's findings.
 
-    `replays` are the findings that a replay can read, and `selection` is their digest, which it takes; `left_out` has the
-    others, by the answer to them. `sinks` are those that it writes alone, since the others hold what they should; None: all
-    of them, and the dead letters. `reads` is all that it reads, with the whole windows or blocks that a sink needs; `because`
-    says why. Of `stored` messages of it rows are stored now. `audit_after` is the digest of what the audit after the
-    replay looks at, at `level_after`: all findings, too.
+    It writes the sinks alone that differ, if the others hold what they should. `selection` is the digest of the findings that
+    it can read. Of `stored` messages of all that it reads rows are stored now. `audit_after` is the digest of what the audit
+    after the replay looks at, at `level_after`: all findings, too.
     """
 
-    selection: str
     findings: RangeSet
-    replays: RangeSet
-    left_out: Mapping[str, RangeSet]
-    sinks: Sinks
-    reads: RangeSet
+    selection: str
+    replay: Plan
     audit_after: str
     level_after: Level
     stored: Stored
-    because: str
+
+    def request(self, reason: str) -> ReplayRequest:
+        """The request that a person would make for this repair."""
+        return ReplayRequest(
+            selection=self.selection, sinks=list(self.replay.sinks or ()), reason=reason, dry_run=False
+        )
 
     def described(self) -> dict[str, Any]:
         """For a task's result and for JSON: numbers of offsets, and the first ranges."""
         return {
             "selection": self.selection,
             "findings": self.findings.count(),
-            "sinks": None if self.sinks is None else list(self.sinks),
-            "offsets": self.reads.count(),
-            "ranges": list(shown(self.reads)),
+            "sinks": None if self.replay.sinks is None else list(self.replay.sinks),
+            "offsets": self.replay.all.count(),
+            "ranges": list(shown(self.replay.all)),
             **self.stored.as_fields(),
-            "left_out": {why: list(shown(part)) for why, part in self.left_out.items()},
+            "left_out": {why: list(shown(part)) for why, part in self.replay.left_out.items()},
             "audit_after": self.audit_after,
             "level_after": self.level_after.value,
         }
 
     def sentence(self) -> str:
-        more = self.reads.count() - self.replays.count()
-        text = f"a repair replays {self.reads.count()} offsets"
-        text += "" if self.sinks is None else f" into {', '.join(self.sinks)} alone"
-        text += f", {more} of them since {self.because}" if more else ""
-        if self.reads:
-            text += f"; of {self.stored} messages of them rows are stored: {', '.join(shown(self.reads))}"
-        if self.left_out:
-            number = sum(part.count() for part in self.left_out.values())
-            text += f"; {number} findings cannot be replayed: {answers.said(self.left_out)}"
+        more = self.replay.added.count()
+        text = f"a repair replays {self.replay.all.count()} offsets"
+        text += "" if self.replay.sinks is None else f" into {', '.join(self.replay.sinks)} alone"
+        text += f", {more} of them since {self.replay.because}" if more else ""
+        if self.replay.all:
+            text += f"; of {self.stored} messages of them rows are stored: {', '.join(shown(self.replay.all))}"
+        if self.replay.left_out:
+            number = sum(part.count() for part in self.replay.left_out.values())
+            text += f"; {number} findings cannot be replayed: {answers.said(self.replay.left_out)}"
         return text
 
 
@@ -222,24 +221,18 @@ def repair_of(opened: OpenStream, report: AuditReport) -> Repair | None:
     """What a repair of a report's findings would replay. None without findings. What Kafka no longer holds is left out."""
     if report.findings is None:
         return None
-    sinks = differing(opened, report)
     findings = lanes.stored_selection(opened, report.findings.digest)
-    view = opened.book.view()
-    found = selecting.without_lost(opened, view, selecting.answered(opened, view, LaneKind.REPLAY, findings), sinks)
-    replays = found.ranges
-    reads = whole_windows.widened(opened, view, replays, sinks) if replays else replays
+    sinks = differing(opened, report) or ()
+    request = ReplayRequest(selection=report.findings.digest, sinks=list(sinks), reason="repair", dry_run=True)
+    replay = plan.of_request(opened, request)
     return Repair(
-        # The replay and the audit after it take them from the ledger.
-        selection=opened.book.store_selection(replays).digest if replays else "",
         findings=findings,
-        replays=replays,
-        left_out=found.left_out,
-        sinks=sinks,
-        reads=reads,
-        audit_after=opened.book.store_selection(reads | findings).digest,
+        # The replay and the audit after it take them from the ledger.
+        selection=opened.book.store_selection(replay.named).digest if replay.named else "",
+        replay=replay,
+        audit_after=opened.book.store_selection(replay.all | findings).digest,
         level_after=report.level.after_repair,
-        stored=stored_now(opened, view, reads, sinks, RangeSet()),
-        because=whole_windows.because(opened, sinks),
+        stored=plan.stored_now(opened, replay),
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import takewhile
 
@@ -19,7 +19,6 @@ from tidemark.clients.kafka.transactions import OpenTransaction
 from tidemark.commit import protocol
 from tidemark.errors import Conflict, LaneClosed, SourceChanged, TidemarkError, WrongUse
 from tidemark.ledger.book import View
-from tidemark.ledger.erased import erased
 from tidemark.ledger.incarnations import by_cuts
 from tidemark.ledger.newest import newest_of_lane
 from tidemark.ledger.records import (
@@ -39,28 +38,21 @@ from tidemark.ledger.records import (
     selected_lane,
 )
 from tidemark.ledger.register import (
-    NewLane,
     check_asked,
     check_not_early,
     check_not_paused,
     close_lane,
     open_lane,
-    open_together,
     required_head,
 )
 from tidemark.offsets.coordinates import Named
-from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.times import milliseconds
 from tidemark.planning import planner, starting
-from tidemark.planning.dividing import in_parts
 from tidemark.planning.inputs import Known, Request
 from tidemark.runs import into_sinks, pacing, pinning, whole_windows
-from tidemark.runs.approval import NOBODY_KNOWN, People, check_approved
-from tidemark.runs.asked import fields_of_offsets
 from tidemark.runs.conditions import request, sized
 from tidemark.runs.discovery import known_now, known_to_ingest, known_up_to, topics_now, with_epoch_ends
-from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import MOST_LANES
 from tidemark.streams.source import StartOffsets
@@ -204,111 +196,6 @@ def _positions_of_run(opened: OpenStream, known: Known, asked: Request, head: He
     return _start_positions(opened, known, asked.topics)
 
 
-def open_selected(
-    opened: OpenStream,
-    kind: LaneKind,
-    run: str,
-    selection: RangeSet,
-    reason: str,
-    by: People = NOBODY_KNOWN,
-    *,
-    order: Order = Order.OLDEST,
-    rate: int | None = None,
-    sinks: Sinks = None,
-    asked: Mapping[str, str] | None = None,
-) -> str:
-    """Open the lane of a backfill or replay, as `open_request`. Gives the lane's name."""
-    (lane,) = open_request(opened, kind, run, selection, reason, by, order=order, rate=rate, sinks=sinks, asked=asked)
-    return lane
-
-
-def open_request(
-    opened: OpenStream,
-    kind: LaneKind,
-    run: str,
-    selection: RangeSet,
-    reason: str,
-    by: People = NOBODY_KNOWN,
-    *,
-    again: RangeSet = NOTHING,
-    order: Order = Order.OLDEST,
-    rate: int | None = None,
-    sinks: Sinks = None,
-    at_once: int = 1,
-    asked: Mapping[str, str] | None = None,
-    view: View | None = None,
-    judge: Callable[[View], None] | None = None,
-) -> list[str]:
-    """Open the lanes of a backfill or replay over a selection, and claim its offsets. Gives their names, as `lanes_of`.
-
-    `asked` has the fields of the request that a person made (`requests.fields_of`); without it, the arguments here are the
-    request. Where the run has begun, its lanes are given as they are, if they were opened for the same request.
-
-    A backfill may read other offsets `again`, in replay lanes. Each of the two selections is divided among `at_once` lanes at
-    most. All lanes are opened in one step. Their names follow from the run's name, so that a retry finds the lanes that the
-    first try opened or closed. The selections have what people have named: a replay adds the rest of whole windows where a
-    sink needs them, and notes what was named. No lane takes what was erased. `view`: the ledger as it was read for the
-    request; `judge`: see `open_together`. `rate` is in records a second, overrides the stream file, and is divided among the
-    lanes that work at once. Rate and order are kept in the ledger, and so are the `sinks` that a replay writes alone. Raises
-    AnotherRequest where the run has begun with another request, LaneClosed where it has and nothing is left to do but what
-    was cancelled, NotApproved for too many offsets without a second person, OffsetsErased for what was erased since the view.
-    """
-    if asked is None:
-        more = {"order": order, "rate": rate, "sinks": sinks, "lanes": at_once}
-        asked = {
-            **fields_of_offsets(selection=selection, again=again),
-            "reason": reason,
-            **{name: str(value) for name, value in more.items() if value is not None},
-        }
-    if begun(opened, kind, run, asked) is not None:
-        left_of(opened, jobs_of(opened, kind, run))
-        return lanes_of(opened, kind, run)
-    view = view or opened.book.view()
-    gone = erased(view.windows)
-    chosen = [
-        (one, name, whole_windows.widened(opened, view, part, sinks) if one == LaneKind.REPLAY else part)
-        for one, name, part in ((kind, run, selection - gone), (LaneKind.REPLAY, _again(run), again - gone))
-        if part
-    ]
-    if not chosen:
-        why = "everything selected was erased" if selection or again else "the selection is empty"
-        raise WrongUse(f"there is nothing to {kind.value}: {why}")
-    check_approved(opened.stream.limits.approve_above, sum(part.count() for _, _, part in chosen), by)
-    if at_once > 1:
-        rate = rate if rate is not None else opened.stream.limits.max_records_per_second
-        at_once = at_once if rate is None else min(at_once, rate)
-    divided = [(one, name, _divided(opened, view, one, part, at_once, sinks)) for one, name, part in chosen]
-    at_once = max(len(parts) for _, _, parts in divided)
-    claims = {name: opened.book.store_selection(part) for _, name, part in chosen}
-    named, added = selection | again, any(part - selection - again for _, _, part in chosen)
-    noted = Asked(
-        fields=dict(asked),
-        selection=claims.get(run),
-        again=claims.get(_again(run)),
-        named=opened.book.store_selection(named - gone) if added else None,
-    )
-    wanted = [
-        NewLane(
-            lane=lane_name(one, name, number),
-            kind=one,
-            run=run,
-            start=positions({found.partition: found.start for found in part.hull()}),
-            selection=opened.book.store_selection(part),
-            reason=reason,
-            asked_by=by.asked,
-            approved_by=by.approved,
-            order=order,
-            rate=rate // at_once if rate is not None else None,
-            sinks=sinks,
-            asked=noted,
-        )
-        for one, name, parts in divided
-        for number, part in enumerate(parts, 1)
-    ]
-    open_together(opened.book, *wanted, judge=judge)
-    return lanes_of(opened, kind, run)
-
-
 def begun(opened: OpenStream, kind: LaneKind, run: str, fields: Mapping[str, str] | None = None) -> Asked | None:
     """What a run was asked for when it began, with all that it has claimed; None when no run of this name has begun.
 
@@ -324,14 +211,6 @@ def begun(opened: OpenStream, kind: LaneKind, run: str, fields: Mapping[str, str
     if fields is not None:
         check_asked(opened.book.stream, run, asked, fields)
     return asked or Asked(fields={})
-
-
-def _divided(
-    opened: OpenStream, view: View, kind: LaneKind, selection: RangeSet, most: int, sinks: Sinks
-) -> list[RangeSet]:
-    if most == 1 or kind != LaneKind.REPLAY:
-        return in_parts(selection, most)
-    return in_parts(selection, most, whole_windows.whole(opened, view, sinks))
 
 
 def jobs_of(opened: OpenStream, kind: LaneKind, run: str) -> list[list[str]]:
@@ -407,10 +286,11 @@ def selected_before(opened: OpenStream, lane: str) -> RangeSet:
 
 def again_lane(run: str, number: int = 1) -> str:
     """The lane in which a backfill reads again what windows have read. A replay of the same name has another lane."""
-    return lane_name(LaneKind.REPLAY, _again(run), number)
+    return lane_name(LaneKind.REPLAY, again_of(run), number)
 
 
-def _again(run: str) -> str:
+def again_of(run: str) -> str:
+    """The name under which a run claims what it reads again."""
     return f"{run}/again"
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from tidemark.errors import WrongUse
-from tidemark.ledger.book import NOTHING_SEEN, View
+from tidemark.ledger.book import View
 from tidemark.ledger.erased import by_answer
 from tidemark.ledger.holes import Ingest, holes
 from tidemark.ledger.records import INGEST, LaneKind
@@ -16,9 +16,8 @@ from tidemark.offsets.ranges import FIRST_INCARNATION, OffsetRange, RangeSet, To
 from tidemark.offsets.times import milliseconds, read_time
 from tidemark.planning import checking
 from tidemark.planning.inputs import Known
-from tidemark.runs import answers, into_sinks, lanes, of_windows, redriving, resolved, whole_windows
+from tidemark.runs import answers, lanes, of_windows, redriving
 from tidemark.runs.discovery import known_now, newest_incarnations, topics_now
-from tidemark.runs.into_sinks import Sinks
 from tidemark.runs.looking import of_the_stream
 from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.record_tables import named_records
@@ -28,104 +27,23 @@ from tidemark.runs.requests import BackfillRequest, ReplayRequest
 
 @dataclass(frozen=True)
 class Selected:
-    """The offsets to read, and the requested offsets that are left out, by reason.
+    """The requested offsets that a run can read, and the others by the answer to each.
 
-    `added` was not requested, but is among the ranges: see `whole_windows`. A backfill also reads `again` what windows have
-    read, if that was asked for; no other request has it. All of it was decided by one `view` of the ledger.
+    A backfill also reads `again` what windows have read, if that was asked for; no other request has it.
     """
 
     ranges: RangeSet
     left_out: Mapping[str, RangeSet] = field(default_factory=dict)
-    added: RangeSet = field(default_factory=RangeSet)
     again: RangeSet = field(default_factory=RangeSet)
-    view: View = field(default=NOTHING_SEEN, compare=False, repr=False)
     # Those that are known to be dead letters now.
     dead: RangeSet = field(default_factory=RangeSet, compare=False)
 
-    @property
-    def named(self) -> RangeSet:
-        """Those of `ranges` that were requested."""
-        return self.ranges - self.added
 
-    @property
-    def named_again(self) -> RangeSet:
-        """Those of `again` that were requested."""
-        return self.again - self.added
+def select(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequest) -> Selected:
+    """The offsets that a request names, and what a lane of its kind may take of them.
 
-    @property
-    def all(self) -> RangeSet:
-        return self.ranges | self.again if self.again else self.ranges
-
-    def to_read(self) -> dict[str, RangeSet]:
-        """What a run would read, by its answer."""
-        found = {answers.TO_READ: self.ranges, answers.TO_READ_AGAIN: self.again}
-        return {why: part for why, part in found.items() if part}
-
-
-def select(opened: OpenStream, request: BackfillRequest | ReplayRequest) -> Selected:
-    """The offsets that a request names and that can be read, and the answer to each of the others.
-
-    A replay takes whole windows or blocks where a sink needs them. Raises WrongUse when nothing can be read, unless this
-    is a dry run, and for a `strict` request when any offset cannot be read. Raises StaleLedger for a request with a `plan`
-    that says something else. Raises TopicGone, TopicRecreated, OffsetsOutOfRange, Unreachable.
+    Raises WrongUse, TopicGone, TopicRecreated, Unreachable.
     """
-    view = opened.book.view()
-    found = _widened(opened, view, request, _selected(opened, view, request))
-    resolved.check_plan(opened, view, request, found.ranges, found.again)
-    return replace(found, view=view)
-
-
-def _widened(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequest, found: Selected) -> Selected:
-    sinks = into_sinks.named(opened, request.sinks)
-    if isinstance(request, ReplayRequest):
-        found = without_lost(opened, view, found, sinks)
-    elif lost := whole_windows.lost_with(opened, view, found.again, sinks):
-        found = replace(found, again=found.again - lost, left_out={**found.left_out, answers.UNIT_LOST: lost})
-    _check(request, found)
-    if isinstance(request, ReplayRequest):
-        wide = whole_windows.widened(opened, view, found.ranges, sinks) if found.ranges else found.ranges
-        return replace(found, ranges=wide, added=wide - found.ranges)
-    wide = whole_windows.widened(opened, view, found.again, sinks) if found.again else found.again
-    return Selected(found.ranges, found.left_out, wide - found.again, wide)
-
-
-def without_lost(opened: OpenStream, view: View, found: Selected, sinks: Sinks) -> Selected:
-    """What a replay can read of its offsets: not those of windows or blocks that a sink needs whole and Kafka has in part."""
-    if not (lost := whole_windows.lost_with(opened, view, found.ranges, sinks)):
-        return found
-    return replace(found, ranges=found.ranges - lost, left_out={**found.left_out, answers.UNIT_LOST: lost})
-
-
-def selected_before(
-    opened: OpenStream, kind: LaneKind, run: str, fields: Mapping[str, str] | None = None
-) -> Selected | None:
-    """What an earlier try of a run has selected and opened its lanes for; None when there was no such try.
-
-    `fields` and errors as for `lanes.begun`.
-    """
-    asked = lanes.begun(opened, kind, run, fields)
-    if asked is None:
-        return None
-    chosen, again = (
-        opened.book.selection(ref) if ref is not None else lanes.NOTHING for ref in (asked.selection, asked.again)
-    )
-    added = lanes.NOTHING if asked.named is None else (chosen | again) - opened.book.selection(asked.named)
-    return Selected(chosen, again=again, added=added, view=opened.book.view())
-
-
-def _check(request: BackfillRequest | ReplayRequest, found: Selected) -> None:
-    what = request.kind.value
-    if request.strict and found.left_out:
-        number = sum(part.count() for part in found.left_out.values())
-        raise WrongUse(
-            f"strict: {number} offsets cannot be read by a {what}. {answers.said(found.left_out)}. Nothing was changed. Leave "
-            "these offsets out, or leave out strict (--strict): the others are then read"
-        )
-    if not found.all and not request.dry_run:
-        raise WrongUse(f"there is nothing to {what}: {answers.said(found.left_out) or 'the selection is empty'}")
-
-
-def _selected(opened: OpenStream, view: View, request: BackfillRequest | ReplayRequest) -> Selected:
     if isinstance(request, ReplayRequest) and request.dead_letters:
         reason = None if request.dead_letters == "*" else request.dead_letters
         bounds = times(request.since, request.until_time)

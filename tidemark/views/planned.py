@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from tidemark.offsets.ranges import RangeSet, TopicPartition
-from tidemark.runs import into_sinks, whole_windows
+from tidemark.runs import plan
 from tidemark.runs.answers import as_texts, exact
-from tidemark.runs.estimates import estimated, stored_now
+from tidemark.runs.approval import needs_approval
 from tidemark.runs.open_stream import OpenStream
+from tidemark.runs.plan import Plan, Replaced
 from tidemark.runs.requests import BackfillRequest, ReplayRequest
-from tidemark.runs.resolved import Replaced, digest_of, replaced
-from tidemark.runs.selecting import Selected, select
 
 # Lines of each list, and ranges of each partition or window. The numbers beside them are of all.
 MOST_LINES = 500
@@ -22,40 +21,36 @@ MOST_RANGES = 20
 
 
 def planned(opened: OpenStream, asked: BackfillRequest | ReplayRequest) -> dict[str, Any]:
-    """The plan of a request. Writes nothing. Raises what `select` raises, StaleLedger for another plan than asked for."""
-    chosen = select(opened, asked)
-    approve_above = opened.stream.limits.approve_above
-    view, offsets = chosen.view, chosen.all.count()
-    windows, sinks = replaced(opened, view, asked, chosen.all), into_sinks.named(opened, asked.sinks)
-    stored = stored_now(opened, view, chosen.all, sinks, chosen.dead).as_fields()
-    left_out = exact(chosen.left_out)
+    """The plan of a request. Writes nothing. Raises what `plan.of_request` raises, StaleLedger for another plan than asked."""
+    found = plan.of_request(opened, asked)
+    offsets, windows, left_out = found.all.count(), plan.replaced(opened, found), exact(found.left_out)
     return {
-        "kind": asked.kind.value,
-        "plan": digest_of(opened, view, asked, chosen.ranges, chosen.again),
+        "kind": found.kind.value,
+        "plan": found.digest,
         "made_at": opened.book.clock(),
         "offsets": str(offsets),
-        "partitions": [_partition(at, chosen) for at in chosen.all.partitions[:MOST_LINES]],
-        "more_partitions": max(0, len(chosen.all.partitions) - MOST_LINES),
-        "added": {
-            "offsets": str(chosen.added.count()),
-            "because": whole_windows.because(opened, sinks),
-        },
+        "partitions": [_partition(at, found) for at in found.all.partitions[:MOST_LINES]],
+        "more_partitions": max(0, len(found.all.partitions) - MOST_LINES),
+        "added": {"offsets": str(found.added.count()), "because": found.because},
         "left_out": {**as_texts(left_out, MOST_LINES), "more_answers": max(0, len(left_out) - MOST_LINES)},
-        **{name: None if number is None else str(number) for name, number in stored.items()},
+        **{
+            name: None if number is None else str(number)
+            for name, number in plan.stored_now(opened, found).as_fields().items()
+        },
         "replaces": [_window(one) for one in windows[:MOST_LINES]],
         "more_replaced": max(0, len(windows) - MOST_LINES),
-        "estimate": estimated(opened, chosen.all, asked.rate or opened.stream.limits.max_records_per_second),
-        "needs_approval": approve_above is not None and offsets > approve_above,
+        "estimate": plan.estimated(opened, found),
+        "needs_approval": needs_approval(opened.stream.limits.approve_above, offsets),
     }
 
 
-def _partition(at: TopicPartition, chosen: Selected) -> dict[str, Any]:
-    all_of_it = chosen.all.only([at])
+def _partition(at: TopicPartition, found: Plan) -> dict[str, Any]:
+    all_of_it = found.all.only([at])
     return {
         "partition": str(at),
         "offsets": str(all_of_it.count()),
-        "again": str(chosen.again.count(at)),
-        "added": str(chosen.added.count(at)),
+        "again": str(found.again.count(at)),
+        "added": str(found.added.count(at)),
         **_ranges(all_of_it),
     }
 
