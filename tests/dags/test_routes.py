@@ -592,7 +592,7 @@ def test_a_stale_plan_is_refused_by_the_page_and_by_the_run(client: TestClient, 
     lanes.plan_lane(far.opened, lane, "cli/other")
     far.process(lane, "cli/other")
     lanes.finish(far.opened, lane)
-    with pytest.raises(StaleLedger, match="Plan anew"):
+    with pytest.raises(StaleLedger, match="Plan again"):
         of_request(far.opened, checked(ReplayRequest, request, {}))
 
 
