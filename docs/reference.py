@@ -22,6 +22,7 @@ from typer.main import get_command
 from tidemark import errors
 from tidemark.cli.app import app
 from tidemark.errors import EXIT_CODES, TidemarkError
+from tidemark.runs.requests import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
 from tidemark.runs.submit import WarmEngine
 from tidemark.streams.model import Stream
 from tidemark.views.completeness import MISSINGS, RULES
@@ -106,18 +107,27 @@ def _several(one: dict[str, Any]) -> str:
     return f"{word}s{comma}{rest}" if word.isalpha() else f"{word}{comma}{rest}"
 
 
+_Request = type[ReplayRequest] | type[BackfillRequest] | type[EraseRequest] | type[AuditRequest]
+REQUESTS: dict[str, _Request] = {
+    "replay": ReplayRequest,
+    "backfill": BackfillRequest,
+    "erase": EraseRequest,
+    "audit": AuditRequest,
+}
+
+
 def fields(form: str) -> str:
     """The fields of the form of a DAG."""
     # Airflow makes its home when it is imported.
     os.environ.setdefault("AIRFLOW_HOME", str(REPOSITORY / ".local" / "airflow-reference"))
-    from tidemark_dags import requests
+    from tidemark_dags.requests import params
 
     rows = []
-    for name, one in getattr(requests, f"{form}_params")().items():
+    for name, one in params(REQUESTS[form]).items():
         kinds = one.schema["type"]
         schema = {**one.schema, "type": kinds if isinstance(kinds, str) else next(k for k in kinds if k != "null")}
         default = _default(one.value) if isinstance(one.value, str | bool | None) else "required"
-        rows.append((f"`{name}`", _type(schema), default, one.description))
+        rows.append((f"`{name}`", _type(schema), default, one.description or ""))
     return table(("field", "type", "default", "meaning"), rows)
 
 

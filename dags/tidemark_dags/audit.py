@@ -25,7 +25,7 @@ from tidemark.runs.requests import MOST_REASON, AuditRequest
 from tidemark.streams.model import Stream
 from tidemark_dags.approval import rejected_by
 from tidemark_dags.page_links import AuditPageLink, page_address
-from tidemark_dags.requests import audit_params
+from tidemark_dags.requests import params
 from tidemark_dags.spark_job import SparkJob, of_stream
 from tidemark_dags.steps import ON_REQUEST, RUN, airflow_errors, asked_of, results_asset, run_name
 from tidemark_dags.stream_dag import stream_dag
@@ -72,7 +72,7 @@ def audit_dag(path: Path, stream: Stream) -> DAG:
         schedule=_schedule(stream),
         by_clock=stream.audit.cron is not None,
         start_date=pendulum.datetime(2025, 1, 1, tz="UTC"),
-        params=audit_params(),
+        params=params(AuditRequest),
         allowed_run_types=[*ON_REQUEST, *(kind for kind, level in by_itself.items() if level)],
     ) as dag:
 

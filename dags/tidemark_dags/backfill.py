@@ -9,7 +9,7 @@ from airflow.sdk import DAG
 from tidemark.runs.requests import BackfillRequest
 from tidemark.streams.model import Stream
 from tidemark_dags.backfill_replay import selected_dag
-from tidemark_dags.requests import backfill_params
+from tidemark_dags.requests import params
 
 DESCRIPTION = "Read offsets that no window has read yet: ranges, records, a time, or everything before the first window"
 
@@ -19,6 +19,6 @@ def backfill_dag(path: Path, stream: Stream) -> DAG:
         path,
         stream,
         BackfillRequest,
-        backfill_params(stream.limits.approve_above, [one.name for one in stream.sinks]),
+        params(BackfillRequest, stream.limits.approve_above, [one.name for one in stream.sinks]),
         DESCRIPTION,
     )

@@ -18,7 +18,7 @@ from tidemark.runs.requests import EraseRequest
 from tidemark.streams.model import Stream
 from tidemark_dags.approval import approved_by, second_person
 from tidemark_dags.ingest import process_windows
-from tidemark_dags.requests import erase_params
+from tidemark_dags.requests import params
 from tidemark_dags.steps import (
     ON_REQUEST,
     airflow_errors,
@@ -50,7 +50,7 @@ def erase_dag(path: Path, stream: Stream) -> DAG:
         description=DESCRIPTION,
         doc=__doc__,
         schedule=None,
-        params=erase_params(approve_above),
+        params=params(EraseRequest, approve_above),
         allowed_run_types=ON_REQUEST,
     ) as dag:
 

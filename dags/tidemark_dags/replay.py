@@ -9,7 +9,7 @@ from airflow.sdk import DAG
 from tidemark.runs.requests import ReplayRequest
 from tidemark.streams.model import Stream
 from tidemark_dags.backfill_replay import selected_dag
-from tidemark_dags.requests import replay_params
+from tidemark_dags.requests import params
 
 DESCRIPTION = (
     "Read records again, after a bug fix or an audit: pasted records, ranges, a time, dead letters, or findings"
@@ -21,6 +21,6 @@ def replay_dag(path: Path, stream: Stream) -> DAG:
         path,
         stream,
         ReplayRequest,
-        replay_params(stream.limits.approve_above, [one.name for one in stream.sinks]),
+        params(ReplayRequest, stream.limits.approve_above, [one.name for one in stream.sinks]),
         DESCRIPTION,
     )

@@ -62,7 +62,7 @@ class Request:
         if self.kind == LaneKind.ERASE:
             erasing.erase(STREAM, **what)
         elif self.kind == LaneKind.REPLAY:
-            selected.replay(STREAM, **what, **self.options, sink=list(self.sinks) if self.sinks else None)
+            selected.replay(STREAM, **what, **self.options, sinks=list(self.sinks) if self.sinks else None)
         else:
             selected.backfill(STREAM, **what, **self.options)
 

@@ -239,7 +239,7 @@ def test_the_command_opens_a_lane_into_these_sinks_and_says_so(
     monkeypatch.setattr(finding, "opened", lambda stream: made.opened)
     monkeypatch.setattr(selected, "process", lambda opened, command, lane, run, pending, **_: pinned.append(pending))
     pinned: list[Pending] = []
-    command: dict[str, Any] = {"ranges": ["orders/0@20-40"], "reason": "a new sink", "sink": ["later"]}
+    command: dict[str, Any] = {"ranges": ["orders/0@20-40"], "reason": "a new sink", "sinks": ["later"]}
     selected.replay("orders", **command, dry_run=True, as_json=True)
     said = capsys.readouterr()
     assert json.decode(said.out)["sinks"] == ["later"]

@@ -215,7 +215,7 @@ def test_the_command_reads_all_other_lanes_when_one_fails_and_then_what_is_left(
     monkeypatch.setattr(submitting, "submit_command", job)
     command = {"ranges": ["orders/0@0-40"], "mode": "reprocess", "reason": "bug 17"}
     with pytest.raises(typer.Exit) as ended:
-        selected.backfill("orders", **command, at_once=3, run_name=RUN)  # type: ignore[arg-type]
+        selected.backfill("orders", **command, lanes=3, run_name=RUN)  # type: ignore[arg-type]
     assert ended.value.exit_code == 6
     said = capsys.readouterr().err
     assert f"orders/{dies[0]}: its job ended with code 6" in said

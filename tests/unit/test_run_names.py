@@ -66,8 +66,8 @@ OTHERS: list[tuple[Callable[..., None], dict[str, Any], str]] = [
     (replay, {"reason": "bug 18"}, "reason was bug 17, and is bug 18"),
     (replay, {"rate": 3}, "rate was left empty, and is 3"),
     (replay, {"order": "newest"}, "order was left empty, and is newest"),
-    (replay, {"at_once": 2}, "lanes was left empty, and is 2"),
-    (replay, {"sink": ["hbase"]}, r"sinks was left empty, and is 'hbase'"),
+    (replay, {"lanes": 2}, "lanes was left empty, and is 2"),
+    (replay, {"sinks": ["hbase"]}, r"sinks was left empty, and is 'hbase'"),
     (replay, {"records": None, "ranges": ["orders/0@5-9"]}, "records was orders/0@5, and is left empty; ranges was"),
     (replay, {"records": None, "ignore_stored": True}, r".*ignore_stored was left empty, and is True"),
     (backfill, {"records": ["orders/0@6"]}, "records was orders/0@5, and is orders/0@6"),
@@ -247,7 +247,7 @@ def test_a_key_with_newer_messages_is_not_erased_by_a_run_that_is_done(
 @pytest.mark.covers("N45")
 def test_the_lanes_of_a_run_go_on_when_one_of_them_cannot(made: StreamInMemory) -> None:
     """Kafka has deleted what the first lane had not begun. The whole run is asked for again: its claim is as it was."""
-    asked = {"ranges": ["orders/0@0-60"], "reason": REASON, "at_once": 3}
+    asked = {"ranges": ["orders/0@0-60"], "reason": REASON, "lanes": 3}
     replay(**{**asked, "ranges": ["orders/0@0-50"]})
     first, second, third = lanes.lanes_of(made.opened, LaneKind.REPLAY, "r")
     lanes.plan_lane(made.opened, second, "r")

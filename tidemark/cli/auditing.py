@@ -15,26 +15,19 @@ from tidemark.audit.levels import Level
 from tidemark.audit.page import page_of
 from tidemark.audit.repair import name_after_repair, verdict
 from tidemark.audit.report import SHOWN_COORDINATES, AuditReport
-from tidemark.cli import coordinates, finding
+from tidemark.cli import finding, request_options
 from tidemark.cli.comparing import show_comparison
 from tidemark.cli.options import (
     ApprovedBy,
     Html,
-    IfNone,
     Json,
-    OfWindow,
-    Ranges,
-    Records,
-    RecordsFile,
     RunName,
-    Selection,
-    Since,
     Stream,
-    UntilTime,
     Verbose,
 )
 from tidemark.cli.output import data, error, line, moment
 from tidemark.cli.progress import of_job
+from tidemark.cli.request_options import takes
 from tidemark.cli.selected import repair as replay_findings
 from tidemark.cli.selected import user
 from tidemark.cli.submitting import new_run, submit
@@ -55,48 +48,15 @@ _PLACE_BY_BLOCKS = ("name", "debris", "blocks", "unproven")
 _SOURCE = ("partition", "log_start", "position", "end", "held", "expired", "unread")
 
 
+@takes(AuditRequest)
 def audit(
     stream: Stream,
-    ranges: Ranges = None,
-    records: Records = None,
-    records_file: RecordsFile = "",
-    window: OfWindow = "",
-    selection: Selection = "",
-    since: Since = "",
-    until_time: UntilTime = "",
-    if_none: IfNone = "fail",
-    level: Annotated[
-        str,
-        typer.Option(
-            help="how deep to look. ledger: the ledger alone; source: also where Kafka's logs begin and end; sinks: rows "
-            "against the windows' tallies, without Kafka; full: rows against messages; recompute: as full, and all rows are "
-            "computed again"
-        ),
-    ] = "full",
-    repair: Annotated[
-        str,
-        typer.Option(
-            help="plan: show what a replay of the findings would read; execute: replay them, then audit the same offsets again"
-        ),
-    ] = "none",
-    reason: Annotated[
-        str,
-        typer.Option(
-            help="why the findings are replayed; it is kept in the ledger; without one: repair of what this audit found"
-        ),
-    ] = "",
-    share: Annotated[
-        str, typer.Option(help="look at only a share of the data, such as 5% (levels sinks, full and recompute)")
-    ] = "",
-    seed: Annotated[
-        int | None,
-        typer.Option(help="which share: the next number takes the next share; without a seed, the number of the day"),
-    ] = None,
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
     html: Html = None,
     verbose: Verbose = False,
     as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Compare what should be in the results with what is there. Ends with 1 when there are differences.
 
@@ -105,22 +65,8 @@ def audit(
     Example: tidemark audit orders --ranges orders/3@0-5000 --repair plan
     """
     opened = finding.opened(stream)
-    values = {
-        "ranges": coordinates.ranges(ranges),
-        "records": coordinates.records(records),
-        "records_file": records_file,
-        "window": window,
-        "selection": selection,
-        "since": since,
-        "until_time": until_time,
-        "if_none": if_none,
-        "level": level,
-        "repair": repair,
-        "reason": reason,
-        "share": share,
-        "seed": seed,
-    }
-    asked = checked(AuditRequest, values, {})
+    values = request_options.values(given)
+    asked = checked(AuditRequest, values, values)
     name = run_name or new_run()
     within = None
     if offsets := auditing.requested(opened, asked):

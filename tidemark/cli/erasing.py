@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from tidemark.cli import coordinates, finding
+from tidemark.cli import finding, request_options
 from tidemark.cli.estimates import counted
-from tidemark.cli.options import (
-    ApprovedBy,
-    Json,
-    Reason,
-    Records,
-    RecordsFile,
-    RunName,
-    Stream,
-    TakeOver,
-    Verbose,
-)
+from tidemark.cli.options import ApprovedBy, Json, RunName, Stream, TakeOver, Verbose
 from tidemark.cli.output import data, error
+from tidemark.cli.request_options import takes
 from tidemark.cli.selected import user
 from tidemark.cli.submitting import new_run, process, show_answers
 from tidemark.cli.terminal import reading_shown
@@ -37,21 +28,16 @@ from tidemark.runs.open_stream import OpenStream
 from tidemark.runs.requests import EraseRequest, checked
 
 
+@takes(EraseRequest)
 def erase(
     stream: Stream,
-    records: Records = None,
-    records_file: RecordsFile = "",
-    key: Annotated[
-        str,
-        typer.Option(help="every message with this key: its text, or hex: and its bytes as hexadecimal digits"),
-    ] = "",
-    reason: Reason = "",
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
     take_over: TakeOver = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only show what would be erased, and where it is")] = False,
     verbose: Verbose = False,
     as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Remove the results of messages from every sink and the dead letters, for good: no replay brings them back.
 
@@ -63,20 +49,14 @@ def erase(
     name = run_name or new_run()
     begun = erasing.begun(opened, name) is not None
     before: dict[str, RangeSet] = {}
-    values = {
-        "records": coordinates.records(records),
-        "records_file": records_file,
-        "key": key,
-        "reason": reason,
-        "dry_run": dry_run,
-    }
+    values = request_options.values(given, dry_run=dry_run)
     if dry_run or not begun or EraseRequest.asks(values):
-        asked = checked(EraseRequest, values, {})
+        asked = checked(EraseRequest, values, values)
         fields = fields_of(opened, asked, lanes.begun(opened, LaneKind.ERASE, name))
         if dry_run:
             begun = _begun_so(opened, name, fields)
         reading = Reading()
-        with reading_shown("looking for the key", reading) if key else nullcontext():
+        with reading_shown("looking for the key", reading) if values.get("key") else nullcontext():
             chosen, how = erasing.requested(opened, name if begun or not dry_run else new_run(), asked, fields, reading)
         if how:
             error(how)

@@ -5,42 +5,25 @@ from __future__ import annotations
 import os
 import pwd
 from collections.abc import Mapping
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from tidemark.audit.comparison import ReplayComparison
-from tidemark.cli import coordinates, finding
+from tidemark.cli import coordinates, finding, request_options
 from tidemark.cli.comparing import compared, show_comparison
 from tidemark.cli.estimates import counted, show_estimate
 from tidemark.cli.options import (
     ApprovedBy,
-    Compare,
     DryRun,
     From,
-    IfNone,
-    IntoSinks,
     Json,
-    Lanes,
-    OfWindow,
-    OrderName,
-    PlanDigest,
-    Ranges,
-    Rate,
-    Reason,
-    Records,
-    RecordsFile,
     RunName,
-    Selection,
-    Since,
     Stream,
-    Strict,
     TakeOver,
     Until,
-    UntilTime,
     Verbose,
 )
 from tidemark.cli.output import data, error
+from tidemark.cli.request_options import takes
 from tidemark.cli.submitting import new_run, process, process_together, show_answers, show_committed
 from tidemark.errors import AnotherRequest, WrongUse
 from tidemark.ledger.records import Pending
@@ -59,110 +42,42 @@ from tidemark.views.summary import committed_by
 Requests = type[BackfillRequest] | type[ReplayRequest]
 
 
+@takes(BackfillRequest)
 def backfill(
     stream: Stream,
-    records: Records = None,
-    records_file: RecordsFile = "",
-    ranges: Ranges = None,
     from_: From = None,
     until: Until = None,
-    everything_before: Annotated[
-        bool,
-        typer.Option(
-            "--before-first", "--everything-before", help="everything that Kafka holds below where the ingest began"
-        ),
-    ] = False,
-    holes: Annotated[bool, typer.Option("--holes", help="what the ingest is past, and is in no window")] = False,
-    mode: Annotated[
-        str,
-        typer.Option(
-            help="only_missing, or reprocess: read again what windows have read of the ranges, the records or the time"
-        ),
-    ] = "only_missing",
-    sink: IntoSinks = None,
-    since: Since = "",
-    until_time: UntilTime = "",
-    if_none: IfNone = "fail",
-    order: OrderName = "oldest",
-    rate: Rate = None,
-    at_once: Lanes = 1,
-    reason: Reason = "",
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
     take_over: TakeOver = False,
-    strict: Strict = False,
-    plan: PlanDigest = "",
     dry_run: DryRun = False,
     verbose: Verbose = False,
     as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Read offsets that no window has read yet, in a lane of their own.
 
     Example: tidemark backfill orders --before-first --reason "the first days too"
     """
     opened = finding.opened(stream)
-    values = {
-        "records": coordinates.records(records),
-        "records_file": records_file,
-        "ranges": _ranges(opened, ranges, from_, until),
-        "everything_before": everything_before,
-        "holes": holes,
-        "mode": mode,
-        "sinks": sink,
-        "since": since,
-        "until_time": until_time,
-        "if_none": if_none,
-        "order": order,
-        "rate": rate,
-        "lanes": at_once,
-        "reason": reason,
-        "dry_run": dry_run,
-        "strict": strict,
-        "plan": plan,
-    }
+    asked = _values(opened, given, from_, until, dry_run=dry_run)
     people, command = People(user(), approved_by or None), f"tidemark backfill {stream}"
     written = _bounds(from_, until)
-    _selected(opened, BackfillRequest, values, command, run_name, people, take_over, verbose, as_json, written)
+    _selected(opened, BackfillRequest, asked, command, run_name, people, take_over, verbose, as_json, written)
 
 
+@takes(ReplayRequest)
 def replay(
     stream: Stream,
-    records: Records = None,
-    records_file: RecordsFile = "",
-    ranges: Ranges = None,
     from_: From = None,
     until: Until = None,
-    window: OfWindow = "",
-    dead_letters: Annotated[
-        str,
-        typer.Option(
-            help="the dead letters with exactly this reason or error class, * for all; the times choose among them"
-        ),
-    ] = "",
-    dead_letters_window: Annotated[
-        str, typer.Option(help="only the dead letters of this lane, or of its window LANE/NUMBER")
-    ] = "",
-    selection: Selection = "",
-    ignore_stored: Annotated[
-        bool, typer.Option("--ignore-stored", help="everything from where `start` says; the ingest stays where it is")
-    ] = False,
-    sink: IntoSinks = None,
-    since: Since = "",
-    until_time: UntilTime = "",
-    if_none: IfNone = "fail",
-    order: OrderName = "oldest",
-    rate: Rate = None,
-    at_once: Lanes = 1,
-    reason: Reason = "",
     approved_by: ApprovedBy = "",
     run_name: RunName = "",
     take_over: TakeOver = False,
-    strict: Strict = False,
-    plan: PlanDigest = "",
     dry_run: DryRun = False,
-    compare: Compare = False,
     verbose: Verbose = False,
     as_json: Json = False,
+    **given: Any,
 ) -> None:
     """Read again what windows have read before, in a lane of its own. The ingest's position does not move.
 
@@ -171,31 +86,10 @@ def replay(
     Example: tidemark replay orders --since 2026-11-21T07:00:00Z --until-time 2026-11-21T08:00:00Z --reason "bug 17"
     """
     opened = finding.opened(stream)
-    values = {
-        "records": coordinates.records(records),
-        "records_file": records_file,
-        "ranges": _ranges(opened, ranges, from_, until),
-        "window": window,
-        "dead_letters": dead_letters,
-        "dead_letters_window": dead_letters_window,
-        "selection": selection,
-        "ignore_stored": ignore_stored,
-        "sinks": sink,
-        "since": since,
-        "until_time": until_time,
-        "if_none": if_none,
-        "order": order,
-        "rate": rate,
-        "lanes": at_once,
-        "reason": reason,
-        "dry_run": dry_run,
-        "compare": compare,
-        "strict": strict,
-        "plan": plan,
-    }
+    asked = _values(opened, given, from_, until, dry_run=dry_run)
     people, command = People(user(), approved_by or None), f"tidemark replay {stream}"
     written = _bounds(from_, until)
-    _selected(opened, ReplayRequest, values, command, run_name, people, take_over, verbose, as_json, written)
+    _selected(opened, ReplayRequest, asked, command, run_name, people, take_over, verbose, as_json, written)
 
 
 def _selected(
@@ -244,7 +138,7 @@ def _selected(
 def _checked(request: Requests, values: Mapping[str, Any], begun: str) -> BackfillRequest | ReplayRequest:
     """The request in some values; the run of this name has `begun`, if there is a name."""
     try:
-        return checked(request, values, {})
+        return checked(request, values, values)
     except WrongUse as problem:
         if not begun:
             raise
@@ -395,14 +289,19 @@ def _bounds(lower: list[str] | None, upper: list[str] | None) -> dict[str, str]:
     return {"ranges": ", ".join(said)} if said else {}
 
 
-def _ranges(opened: OpenStream, given: list[str] | None, lower: list[str] | None, upper: list[str] | None) -> str:
+def _values(
+    opened: OpenStream, given: Mapping[str, Any], lower: list[str] | None, upper: list[str] | None, **more: Any
+) -> dict[str, Any]:
+    """The values of a request, whose ranges may be written as two bounds."""
+    found = request_options.values(given, **more)
     if not lower and not upper:
-        return coordinates.ranges(given)
-    if given:
+        return found
+    if given.get("ranges"):
         raise WrongUse("use either --ranges, or --from and --until: both choose offsets")
     bounds = coordinates.coordinates("--from", lower), coordinates.coordinates("--until", upper)
     # As people write coordinates, in three parts: the incarnation is filled in as for all requests.
-    return "\n".join(
+    ranges = "\n".join(
         f"{one.partition.topic}/{one.partition.partition}@{one.start}-{one.until}"
         for one in between_offsets(opened, *bounds)
     )
+    return {**found, "ranges": ranges}

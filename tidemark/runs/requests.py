@@ -1,6 +1,7 @@
 """Requests for a backfill, a replay, an erasure and an audit: the fields, and the rules over several fields.
 
-A form in Airflow and the command line have the same fields.
+Each field is declared here once, with its title, its text, its bounds and its section. Airflow's forms, the options of the
+command line and docs/params.md are made of that.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
 from tidemark.audit.levels import Level
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import Named, parse_ranges, parse_records
-from tidemark.offsets.shares import MOST_SEED, share_or_none
+from tidemark.offsets.shares import MOST_SEED, PATTERN, share_or_none
 from tidemark.offsets.times import read_time
 from tidemark.schemes import wording
 from tidemark.schemes.parts import form
@@ -52,11 +53,13 @@ DIGEST_PATTERN = r"^([0-9a-f]{64})?$"
 # A lane, or one of its windows, as `show` and `results --dead-letters` name it.
 WINDOW_PATTERN = r"^([A-Za-z0-9-]{1,60}(/[0-9]{1,19})?)?$"
 
-_Lines = Annotated[str, AfterValidator(_fits)]
+_Lines = Annotated[
+    str, AfterValidator(_fits), WithJsonSchema({"type": "string", "maxLength": MOST_TEXT, "format": "multiline"})
+]
 _Path = Annotated[str, Field(max_length=MOST_PATH)]
 _Reason = Annotated[str, Field(min_length=LEAST_REASON, max_length=MOST_REASON)]
 _Digest = Annotated[str, form(DIGEST_PATTERN, "the 64 hexadecimal digits that a plan or a stored selection has")]
-_Share = Annotated[str, Field(max_length=10), AfterValidator(share_or_none)]
+_Share = Annotated[str, Field(max_length=10, json_schema_extra={"pattern": PATTERN}), AfterValidator(share_or_none)]
 _Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
 _IfNone = Literal["fail", "end"]
 _OrderName = Literal["oldest", "newest"]
@@ -82,6 +85,11 @@ def _reason_or_none(text: str) -> str:
     return text
 
 
+_ReasonOrNone = Annotated[
+    str,
+    Field(max_length=MOST_REASON, json_schema_extra={"pattern": rf"^([\s\S]{{{LEAST_REASON},}})?$"}),
+    AfterValidator(_reason_or_none),
+]
 _Time = Annotated[str, Field(max_length=MOST_TIME), AfterValidator(_time)]
 
 
@@ -140,6 +148,59 @@ class _Request(BaseModel):
         return self
 
 
+# The sections of a form. Fields without one are open at first, each section is closed.
+OTHER_WAYS = "What: other ways to choose offsets"
+INTO = "Where: into some sinks alone"
+TIMES = "When: offsets between two times"
+PACE = "How: order, rate and lanes"
+
+_RANGES = "Half-open offset ranges, one a line: topic/partition@from-until"
+_RECORDS = (
+    "Single records, one a line: topic/partition@offset or topic,partition,offset; or CSV with a header, or JSON, with "
+    "topic, partition and offset"
+)
+_FILE = (
+    "A file below the folder TIDEMARK_SELECTIONS, with any number of records: CSV, JSON lines or Parquet with the columns "
+    "topic, partition and offset. Or hbase:TABLE: an HBase table that record_tables of the stream file names."
+)
+_FINDINGS = "The findings of an audit, by the digest that its report names"
+_OF_WINDOWS = (
+    "What committed windows have read: a lane, such as ingest; a window of it, such as ingest/17; or the name of the run that "
+    "committed them."
+)
+_WHY = "Why. It is kept in the ledger."
+_STRICT = (
+    "Fail when any of the offsets cannot be read. Otherwise the others are read, and the answers say which were not."
+)
+_UNTIL = "Up to the first message at or after this time, which is not read. Without such a message, up to the end."
+_NONE = "When a partition has no message at or after since: fail, or end to take nothing of that partition"
+_ORDER = "Which windows come first in each partition: those of the oldest offsets, or of the newest"
+_SPEED = "The most records a second, on average. It overrides max_records_per_second of the stream file for this run."
+_AT_ONCE = (
+    "Divide the offsets among this many lanes, which work at the same time, each in a Spark job of its own. Empty: one."
+)
+_SEEN = (
+    "The digest of a plan, as a dry run and the page Plan give it. A run that would read or replace anything else than that "
+    "plan is refused."
+)
+
+
+def _since(which: str) -> str:
+    return (
+        "From the first message at or after this time, per partition: ISO 8601 with a zone, like 2026-11-21T07:00:00Z. "
+        f"{which}"
+    )
+
+
+def _alone(more: str) -> str:
+    return f"Write only these sinks: the others, and the dead letters, stay as they are. Empty: all. {more}"
+
+
+def _asks(default: Any, title: str, text: str, section: str = "") -> Any:
+    """A field: `text` is what people read of it, in a form, in `--help` and in the documents."""
+    return Field(default, title=title, description=text, json_schema_extra={"section": section} if section else None)
+
+
 class BackfillRequest(_Request):
     """What a backfill reads: ranges, records, all before the first window, the holes, or the unread part of a time.
 
@@ -147,27 +208,40 @@ class BackfillRequest(_Request):
     reads only that, into these sinks alone.
     """
 
-    ranges: _Lines = ""
-    records: _Lines = ""
-    records_file: _Path = ""
-    everything_before: bool = False
-    holes: bool = False
-    mode: Literal["only_missing", "reprocess"] = "only_missing"
-    sinks: _Sinks = []
-    since: _Time = ""
-    until_time: _Time = ""
-    if_none: _IfNone = "fail"
-    order: _OrderName = "oldest"
-    # Records a second, on average; None: as the stream file says.
-    rate: _Rate | None = None
-    # Among so many lanes the offsets are divided.
-    lanes: _Lanes = 1
-    reason: _Reason
-    dry_run: bool = False
-    # Refuse the whole request when any of its offsets cannot be read.
-    strict: bool = False
-    # Refuse it unless it does what the plan of this digest says, as a dry run has given it.
-    plan: _Digest = ""
+    ranges: _Lines = _asks(
+        "", "Ranges", f"{_RANGES}. Only offsets that no window has read yet, unless the mode says otherwise."
+    )
+    reason: _Reason = _asks(..., "Reason", _WHY)
+    dry_run: bool = _asks(False, "Dry run", "Only show what would be read")
+    strict: bool = _asks(False, "Strict", _STRICT)
+    records: _Lines = _asks("", "Records", f"{_RECORDS}. Only those that no window has read yet.", OTHER_WAYS)
+    records_file: _Path = _asks("", "Records file", _FILE, OTHER_WAYS)
+    everything_before: bool = _asks(
+        False,
+        "Everything before",
+        "Everything that Kafka still holds below the offsets that the ingest began with",
+        OTHER_WAYS,
+    )
+    holes: bool = _asks(False, "Holes", "Offsets that the ingest is past, and that are in no window", OTHER_WAYS)
+    mode: Literal["only_missing", "reprocess"] = _asks(
+        "only_missing",
+        "Mode",
+        "only_missing: read only what no window has read yet, and leave the rest as it is. reprocess: after that, also "
+        "read again what windows have read. reprocess takes ranges, records, a records file or times.",
+        OTHER_WAYS,
+    )
+    sinks: _Sinks = _asks(
+        [], "Sinks", _alone("It takes mode reprocess, and reads only what windows have read before."), INTO
+    )
+    since: _Time = _asks(
+        "", "Since", _since("Only offsets that no window has read yet, unless the mode says otherwise."), TIMES
+    )
+    until_time: _Time = _asks("", "Until time", _UNTIL, TIMES)
+    if_none: _IfNone = _asks("fail", "If none", _NONE, TIMES)
+    order: _OrderName = _asks("oldest", "Order", _ORDER, PACE)
+    rate: _Rate | None = _asks(None, "Rate", _SPEED, PACE)
+    lanes: _Lanes = _asks(1, "Lanes", _AT_ONCE, PACE)
+    plan: _Digest = _asks("", "Plan", _SEEN, PACE)
 
     kind: ClassVar[LaneKind] = LaneKind.BACKFILL
     _ways = (
@@ -202,32 +276,54 @@ class BackfillRequest(_Request):
 class ReplayRequest(_Request):
     """What a replay reads again."""
 
-    records: _Lines = ""
-    records_file: _Path = ""
-    ranges: _Lines = ""
-    # What committed windows have read: LANE, LANE/NUMBER, or the name of the run that committed them.
-    window: _Window = ""
-    dead_letters: Annotated[str, Field(max_length=200)] = ""
-    # Only with `dead_letters`, as are the two times if both are given: of those that this lane or window made.
-    dead_letters_window: Annotated[str, form(WINDOW_PATTERN, "a lane, or one of its windows as LANE/NUMBER")] = ""
-    selection: _Digest = ""
-    ignore_stored: bool = False
-    # Write these sinks alone; the others, and the dead letters, stay as they are. Empty: all.
-    sinks: _Sinks = []
-    since: _Time = ""
-    until_time: _Time = ""
-    if_none: _IfNone = "fail"
-    order: _OrderName = "oldest"
-    # Records a second, on average; None: as the stream file says.
-    rate: _Rate | None = None
-    # Among so many lanes the offsets are divided.
-    lanes: _Lanes = 1
-    reason: _Reason
-    dry_run: bool = True
-    # Say what will change, with Spark, before anything is committed.
-    compare: bool = False
-    strict: bool = False
-    plan: _Digest = ""
+    records: _Lines = _asks("", "Records", f"{_RECORDS}. Choose offsets in one way only.")
+    ranges: _Lines = _asks("", "Ranges", f"{_RANGES}. Only offsets that a window has read before.")
+    reason: _Reason = _asks(..., "Reason", _WHY)
+    dry_run: bool = _asks(True, "Dry run", "Only show what would be read again. Switch it off to replay.")
+    compare: bool = _asks(
+        False,
+        "Compare",
+        "Before anything is committed, say what will be the same, changed, new and gone. Spark computes the rows for it.",
+    )
+    strict: bool = _asks(False, "Strict", _STRICT)
+    window: _Window = _asks("", "Window", _OF_WINDOWS, OTHER_WAYS)
+    dead_letters: Annotated[str, Field(max_length=200)] = _asks(
+        "",
+        "Dead letters",
+        "Dead letters with exactly this reason or this error class; * for all of them. Since and until_time may be "
+        "filled in too: then only dead letters whose message has such a time.",
+        OTHER_WAYS,
+    )
+    dead_letters_window: Annotated[str, form(WINDOW_PATTERN, "a lane, or one of its windows as LANE/NUMBER")] = _asks(
+        "",
+        "Dead letters window",
+        "Only the dead letters of this lane, such as ingest, or of one window of it, such as ingest/17",
+        OTHER_WAYS,
+    )
+    records_file: _Path = _asks("", "Records file", _FILE, OTHER_WAYS)
+    selection: _Digest = _asks("", "Selection", _FINDINGS, OTHER_WAYS)
+    ignore_stored: bool = _asks(
+        False,
+        "Ignore stored",
+        "Everything from the start of the stream file. The ingest keeps its position.",
+        OTHER_WAYS,
+    )
+    sinks: _Sinks = _asks([], "Sinks", _alone("For a sink or a column that was added to the stream."), INTO)
+    since: _Time = _asks(
+        "",
+        "Since",
+        _since(
+            "Only offsets that a window has read before. With dead letters, the two times look at the messages of the dead "
+            "letters instead, and if_none has no effect."
+        ),
+        TIMES,
+    )
+    until_time: _Time = _asks("", "Until time", _UNTIL, TIMES)
+    if_none: _IfNone = _asks("fail", "If none", _NONE, TIMES)
+    order: _OrderName = _asks("oldest", "Order", _ORDER, PACE)
+    rate: _Rate | None = _asks(None, "Rate", _SPEED, PACE)
+    lanes: _Lanes = _asks(1, "Lanes", _AT_ONCE, PACE)
+    plan: _Digest = _asks("", "Plan", _SEEN, PACE)
 
     kind: ClassVar[LaneKind] = LaneKind.REPLAY
     _ways = (
@@ -264,12 +360,16 @@ class ReplayRequest(_Request):
 class EraseRequest(_Request):
     """What is erased: single messages, or all with a key."""
 
-    records: _Lines = ""
-    records_file: _Path = ""
-    # Text, or `hex:` and hexadecimal digits.
-    key: Annotated[str, Field(max_length=MOST_KEY)] = ""
-    reason: _Reason
-    dry_run: bool = True
+    records: _Lines = _asks("", "Records", f"{_RECORDS}. Choose offsets in one way only.")
+    key: Annotated[str, Field(max_length=MOST_KEY)] = _asks(
+        "",
+        "Key",
+        "Every message with this key: its text, or hex: and its bytes as hexadecimal digits. Reads all that Kafka still "
+        "holds of the stream. Airflow keeps the key with its run.",
+    )
+    records_file: _Path = _asks("", "Records file", _FILE)
+    reason: _Reason = _asks(..., "Reason", _WHY)
+    dry_run: bool = _asks(True, "Dry run", "Only show what would be erased, and where it is. Switch it off to erase.")
 
     kind: ClassVar[LaneKind] = LaneKind.ERASE
     _ways = (("records",), ("records_file",), ("key",))
@@ -278,21 +378,41 @@ class EraseRequest(_Request):
 class AuditRequest(_Request):
     """What an audit looks at, how deep, and whether a replay repairs its findings."""
 
-    ranges: _Lines = ""
-    records: _Lines = ""
-    records_file: _Path = ""
-    window: _Window = ""
-    # The findings of another audit.
-    selection: _Digest = ""
-    since: _Time = ""
-    until_time: _Time = ""
-    if_none: _IfNone = "fail"
-    level: LevelName = "full"
-    repair: Literal["none", "plan", "execute"] = "none"
-    # Of the replay that repairs. Without it, the audit's run is the reason.
-    reason: Annotated[str, Field(max_length=MOST_REASON), AfterValidator(_reason_or_none)] = ""
-    share: _Share = ""
-    seed: _Seed | None = None
+    ranges: _Lines = _asks("", "Ranges", f"{_RANGES}. Without a choice of offsets, the audit covers everything.")
+    records: _Lines = _asks("", "Records", f"{_RECORDS}.")
+    records_file: _Path = _asks("", "Records file", _FILE)
+    window: _Window = _asks("", "Window", _OF_WINDOWS)
+    selection: _Digest = _asks("", "Selection", _FINDINGS)
+    level: LevelName = _asks(
+        "full",
+        "Level",
+        "How deep to look. ledger: are the ledger's records whole, without holes or overlaps? Takes seconds. source: "
+        "also, was no log cut, and nothing deleted unread? Asks Kafka once a topic. sinks: does each block of 10,000 "
+        "offsets have the rows that its window counted? Reads the sinks. full: does each message have its rows, and no "
+        "others? Reads Kafka and the sinks. recompute: the same, and trusts no counts of windows. Takes about twice as "
+        "long as full. ledger and source take no choice of offsets.",
+    )
+    repair: Literal["none", "plan", "execute"] = _asks(
+        "none",
+        "Repair",
+        "plan: say what a replay of the findings would read. execute: replay them, then audit the same offsets again.",
+    )
+    reason: _ReasonOrNone = _asks(
+        "",
+        "Reason",
+        "Why the findings are replayed. The ledger keeps it. Without one: repair of what this run found.",
+    )
+    share: _Share = _asks(
+        "", "Share", "Look at a share of the data, such as 5%. For the levels sinks, full and recompute."
+    )
+    seed: _Seed | None = _asks(
+        None,
+        "Seed",
+        "Which share: the next number takes the next share. Without a seed, the number of the day.",
+    )
+    since: _Time = _asks("", "Since", _since("Only offsets that a window has read and Kafka still holds."), TIMES)
+    until_time: _Time = _asks("", "Until time", _UNTIL, TIMES)
+    if_none: _IfNone = _asks("fail", "If none", _NONE, TIMES)
 
     @model_validator(mode="after")
     def _possible_at_this_level(self) -> AuditRequest:

@@ -1,0 +1,73 @@
+"""The options of a command that are the fields of a request: `tidemark.runs.requests` declares them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from inspect import Parameter
+from typing import Annotated, Any, TypeVar
+
+import typer
+from pydantic.fields import FieldInfo
+
+from tidemark.cli import coordinates
+from tidemark.runs.requests import AuditRequest, BackfillRequest, EraseRequest, ReplayRequest
+
+Request = type[BackfillRequest] | type[ReplayRequest] | type[EraseRequest] | type[AuditRequest]
+Command = TypeVar("Command", bound=Callable[..., None])
+
+# Fields with another name, or more than one.
+_NAMES = {"sinks": ("--sink",), "everything_before": ("--before-first", "--everything-before")}
+# Options that may be repeated, and how their values become that of the field.
+_REPEATED: Mapping[str, Callable[[list[str] | None], object]] = {
+    "records": coordinates.records,
+    "ranges": coordinates.ranges,
+    "sinks": lambda given: given,
+}
+# A command has it as an option of its own: on a command line, it is off unless it is given.
+_OWN = frozenset({"dry_run"})
+
+
+def takes(request: Request) -> Callable[[Command], Command]:
+    """Give a command an option for each field of a request. It finds what people have written as `**given`, by field."""
+
+    def with_options(command: Command) -> Command:
+        signature = inspect.signature(command, eval_str=True)
+        own = [one for one in signature.parameters.values() if one.kind != Parameter.VAR_KEYWORD]
+        fields = [
+            _option(name, field)
+            for name, field in request.model_fields.items()
+            if name not in _OWN and name not in signature.parameters
+        ]
+        stream, *others = own
+        keyword_only = [one.replace(kind=Parameter.KEYWORD_ONLY) for one in others]
+        wanted = signature.replace(parameters=[stream, *fields, *keyword_only])
+        # Where typer looks for them.
+        setattr(command, "__signature__", wanted)  # noqa: B010
+        command.__annotations__ = {name: one.annotation for name, one in wanted.parameters.items()} | {"return": None}
+        return command
+
+    return with_options
+
+
+def values(given: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """What people have written, as the values of a request's fields. Raises WrongUse naming the option or file, and line."""
+    return {
+        **{name: _REPEATED[name](value) if name in _REPEATED else value for name, value in given.items()},
+        **more,
+    }
+
+
+def _option(name: str, field: FieldInfo) -> Parameter:
+    names, text = _NAMES.get(name, (f"--{name.replace('_', '-')}",)), field.description or ""
+    default = "" if field.is_required() else field.default
+    annotation: Any = type(default) if default is not None else int | None
+    if name in _REPEATED:
+        default, annotation = None, list[str] | None
+        text = (
+            f"{text} May be repeated."
+            if name == "sinks"
+            else f"{text} @FILE stands for the lines of a file. May be repeated."
+        )
+    annotated = Annotated[annotation, typer.Option(*names, help=text)]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotated)
