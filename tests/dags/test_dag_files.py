@@ -80,14 +80,14 @@ FORMS = {
         "What": ["window", "dead_letters", "dead_letters_window", "records_file", "selection", "ignore_stored"],
         "Where": ["sinks"],
         "When": ["since", "until_time", "if_none"],
-        "How": ["order", "rate", "lanes", "plan"],
+        "How": ["rate", "lanes", "plan"],
     },
     "backfill": {
         "": ["ranges", "reason", "dry_run", "strict"],
         "What": ["records", "records_file", "everything_before", "holes", "mode"],
         "Where": ["sinks"],
         "When": ["since", "until_time", "if_none"],
-        "How": ["order", "rate", "lanes", "plan"],
+        "How": ["rate", "lanes", "plan"],
     },
     "erase": {"": ["records", "key", "records_file", "reason", "dry_run"]},
     "audit": {
@@ -145,7 +145,6 @@ def test_the_fields_of_a_form_are_typed(dags: dict[str, DAG]) -> None:
     assert replay["dry_run"] is True
     assert replay.get_param("selection").schema["pattern"] == "^([0-9a-f]{64})?$"
     assert replay.get_param("if_none").schema["enum"] == ["fail", "end"]
-    assert replay.get_param("order").schema["enum"] == ["oldest", "newest"]
     assert replay.get_param("records").schema["format"] == "multiline"
     assert dags["cdn_logs__backfill"].params["dry_run"] is False
     assert dags["cdn_logs__backfill"].params.get_param("mode").schema["enum"] == ["only_missing", "reprocess"]

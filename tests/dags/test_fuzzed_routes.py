@@ -87,7 +87,7 @@ FIELDS = [
         "selection",
         "ignore_stored",
     ),
-    *("sinks", "since", "until_time", "if_none", "order", "rate", "lanes", "strict", "plan", "compare", "holes"),
+    *("sinks", "since", "until_time", "if_none", "rate", "lanes", "strict", "plan", "compare", "holes"),
     *("everything_before", "mode", "reason", "dry_run", "bogus", "__class__"),
 ]
 RAW = [

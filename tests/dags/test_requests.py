@@ -99,7 +99,6 @@ NEVER: dict[str, list[Any]] = {
     "since": [1795244400, "2" * 41],
     "if_none": ["start", True],
     "dry_run": ["yes", 1],
-    "order": ["newst", True],
     "mode": ["all", True],
     "sinks": ["hbase", [1], [["hbase"]], {"hbase": 1}, ["a" * 201], ["a"] * 101, True],
     "lanes": [0, 9, -1, 1.5, "5", True],

@@ -21,7 +21,6 @@ from tidemark.errors import AnotherRequest, ClaimOverlap, OffsetsOutOfRange, Wro
 from tidemark.ledger.records import INGEST, LaneKind, LaneState
 from tidemark.ledger.register import close_lane
 from tidemark.offsets.coordinates import Named, parse_records
-from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import lanes
 from tidemark.runs.comparing import find_comparison
@@ -428,16 +427,16 @@ def test_a_backfill_fills_what_a_start_at_the_end_left_out(
     assert (play.opened.book.covers(stored.window), sum(one.read.number for one in stored.tallies)) == (some, 6)
     rest = lanes.before_the_first_window(play.opened)
     assert rest == before - some
-    # The newest first, killed while it writes the second of three windows, and taken over by another process.
+    # Killed while it writes the second of three windows, and taken over by another process.
     position, run = play.positions(), play.new_run()
     play.rewrite(limits={"max_records": 80})
     second = cut_after(Step.SINK_STORED, times=len(play.opened.stream.sinks) + 1)
     with pytest.raises(Cut):
-        play.select(LaneKind.BACKFILL, rest, run, order=Order.NEWEST, on_step=second)
+        play.select(LaneKind.BACKFILL, rest, run, on_step=second)
     lane = lanes.lane_name(LaneKind.BACKFILL, run)
     cut = play.head(lane)
     assert (cut.seq, cut.pending is None) == (1, False)
-    records = play.select(LaneKind.BACKFILL, rest, run, order=Order.NEWEST)
+    records = play.select(LaneKind.BACKFILL, rest, run)
     assert len(records) == 2
     left = rest
     for record in [cut.last, *records]:
@@ -445,7 +444,7 @@ def test_a_backfill_fills_what_a_start_at_the_end_left_out(
         covers = play.opened.book.covers(record.window)
         assert covers.count() <= 80
         for at in left.partitions:
-            assert covers.only([at]) == left.only([at]).last(covers.count(at))
+            assert covers.only([at]) == left.only([at]).first(covers.count(at))
         left -= covers
     assert not left
     assert play.positions() == position

@@ -178,16 +178,10 @@ BUGS = {
         "    if False:\n        book.publish",
         "other tools see",
     ),
-    "the position of a lane with the newest first rises": Bug(
-        PROTOCOL,
-        "offsets.update({one.at: head.order.end(one.start, one.until) for one in window.ranges})",
-        "offsets.update({one.at: one.until for one in window.ranges})",
-        "has another position than its windows",
-    ),
-    "the oldest are read first where the newest were asked for": Bug(
+    "the newest are read first": Bug(
         PLANNER,
-        "for one in head.order.first(left.only([at]), count)",
         "for one in left.only([at]).first(count)",
+        "for one in left.only([at]).last(count)",
         "passes over selected offsets|leaves out .*, which the lane has selected and not read",
     ),
     "commit times follow the clock": Bug(

@@ -74,7 +74,6 @@ from tidemark.ledger.register import close_lane
 from tidemark.ledger.store import LedgerStore
 from tidemark.ledger.verifying import verify
 from tidemark.offsets.coordinates import Coordinate as Place
-from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning import planner
 from tidemark.runs import erasing, lanes, skipping
@@ -159,7 +158,6 @@ class Request:
     kind: LaneKind
     run: str
     selection: RangeSet
-    order: Order = Order.OLDEST
     sinks: tuple[str, ...] | None = None
 
     @property
@@ -170,7 +168,7 @@ class Request:
         if self.kind == LaneKind.ERASE:
             erasing.open_erasure(opened, self.run, erasing.choose(opened, self.selection), "a test")
             return
-        claim_lane(opened, self.kind, self.run, self.selection, "a test", order=self.order, sinks=self.sinks)
+        claim_lane(opened, self.kind, self.run, self.selection, "a test", sinks=self.sinks)
 
 
 @dataclass
@@ -296,7 +294,6 @@ class World:
         self.come_to_rest()
         for window in self.promises.windows.values():
             self.counts[f"windows of a {window.record['kind']}, {window.record['window']['guarantee']}"] += 1
-            self.counts[f"windows of lanes with the {self.promises.heads[window.record['lane']]['order']} first"] += 1
         self.counts["rows swept"] += self.promises.swept
 
     def do(self, step: Step) -> None:
@@ -574,9 +571,8 @@ class World:
         if not wanted:
             return None
         number = len(self.requests)
-        order = Order.NEWEST if (number + step.actor) % 2 else Order.OLDEST
         alone = (None, (SINK,), None, (TABLE,))[number % 4] if kind == LaneKind.REPLAY else None
-        request = Request(kind, f"request {number}", wanted, order, alone)
+        request = Request(kind, f"request {number}", wanted, alone)
         self.requests.append(request)
         return request
 

@@ -117,7 +117,7 @@ class Promises:
         if head["seq"] != before["seq"]:
             self._commits(at, lane, before, head)
             return
-        for name in ("positions", "last", "unpositioned", "kind", "order"):
+        for name in ("positions", "last", "unpositioned", "kind"):
             assert head[name] == before[name], f"{lane}: {name} has changed without a commit"
         assert (head["state"] == "closed") == (head["token"] != before["token"]), f"{lane}: an unknown change"
         if head["state"] == "closed":
@@ -162,12 +162,7 @@ class Promises:
                 if (gap["topic"], gap["incarnation"], gap["partition"]) == at:
                     assert gap["from"] == position, f"{lane}/{window['seq']} has a hole before a gap"
                     position = gap["until"]
-            if before["order"] == "newest":
-                assert selected is not None, f"{lane} reads the newest first of what never ends"
-                assert one["until"] <= position, f"{lane}/{window['seq']} begins above its position"
-                passed = {(*at, offset) for offset in range(one["until"], position)} & selected
-                assert not passed, f"{lane}/{window['seq']} passes over selected offsets"
-            elif selected is None:
+            if selected is None:
                 assert one["from"] == position, f"{lane}/{window['seq']} begins at {one['from']}, not at {position}"
             else:
                 assert position <= one["from"], f"{lane}/{window['seq']} begins below its position"
@@ -206,8 +201,7 @@ class Promises:
         window = record["window"]
         moved = {_at(one): one[3] for one in before["positions"]}
         if window["guarantee"] != "none":
-            end = "from" if head["order"] == "newest" else "until"
-            moved |= {(one["topic"], one["incarnation"], one["partition"]): one[end] for one in window["ranges"]}
+            moved |= {(one["topic"], one["incarnation"], one["partition"]): one["until"] for one in window["ranges"]}
         assert {_at(one): one[3] for one in head["positions"]} == moved, f"{lane} has another position than its windows"
         committed = Committed(record, self._covers(lane, window), at)
         self.windows[name] = committed

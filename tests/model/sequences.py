@@ -188,7 +188,6 @@ ON_THE_LEDGER = Focus(
         *(f"windows of a {kind}, at_least_once" for kind in ("ingest", "backfill", "replay")),
         "windows of a ingest, at_most_once",
         "windows of a ingest, none",
-        "windows of lanes with the newest first",
     ),
 )
 # Erasures among replays and backfills.

@@ -282,14 +282,14 @@ class Play:
             there = [one for one in OTHERS if one in self.oracle.expected]
             sinks = (there[b % len(there)],) if there and a % 4 == 3 else sinks
             sinks = sinks if sinks is None or sinks[0] in self.oracle.expected else None
-            more = {"order": ("oldest", "newest")[b % 2], "lanes": 1 + (a % 4 == 0) * (1 + b % 2)}
+            more = {"lanes": 1 + (a % 4 == 0) * (1 + b % 2)}
             request = Request(LaneKind.REPLAY, name, self._some(a, b, covered), sinks, dry=a % 11 == 1, options=more)
         else:
             head = self.oracle.book.head(INGEST)
             assert head is not None
             below = RangeSet(OffsetRange(at, 0, offset) for at, offset in head.head.offsets().items() if offset)
             mode = ("only_missing", "reprocess")[a % 2]
-            more = {"order": ("oldest", "newest")[b % 2], "lanes": 1 + (a % 4 == 0), "mode": mode}
+            more = {"lanes": 1 + (a % 4 == 0), "mode": mode}
             request = Request(LaneKind.BACKFILL, name, self._some(a, b + 3, below), dry=a % 11 == 1, options=more)
         return self._noted(request) if request.named else None
 

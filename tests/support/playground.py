@@ -32,7 +32,6 @@ from tidemark.clients.kafka.log import KafkaLog
 from tidemark.clients.kafka.topics import READ_COMMITTED
 from tidemark.commit.protocol import Listener, nobody
 from tidemark.ledger.records import INGEST, Head, LaneKind, Record, Window
-from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.runs import lanes
 from tidemark.runs.open_stream import OpenStream, open_stream
@@ -201,7 +200,6 @@ class Playground:
         on_step: Listener = nobody,
         opened: OpenStream | None = None,
         wait: Callable[[float], None] = time.sleep,
-        order: Order = Order.OLDEST,
         sinks: tuple[str, ...] | None = None,
     ) -> list[Record]:
         """Backfill or replay a selection in this process, as those DAGs do."""
@@ -209,7 +207,7 @@ class Playground:
 
         run = run or self.new_run()
         opened = opened or self.opened
-        lane = claim_lane(opened, kind, run, selection, "a test", order=order, sinks=sinks)
+        lane = claim_lane(opened, kind, run, selection, "a test", sinks=sinks)
         pending = lanes.plan_lane(opened, lane, run)
         assert pending is not None
         return process_windows(opened, lane, pending.window.seq, run, on_step=on_step, wait=wait)

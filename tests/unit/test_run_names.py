@@ -65,7 +65,6 @@ OTHERS: list[tuple[Callable[..., None], dict[str, Any], str]] = [
     (replay, {"records": ["orders/0@6"]}, "records was orders/0@5, and is orders/0@6"),
     (replay, {"reason": "bug 18"}, "reason was bug 17, and is bug 18"),
     (replay, {"rate": 3}, "rate was left empty, and is 3"),
-    (replay, {"order": "newest"}, "order was left empty, and is newest"),
     (replay, {"lanes": 2}, "lanes was left empty, and is 2"),
     (replay, {"sinks": ["hbase"]}, r"sinks was left empty, and is 'hbase'"),
     (replay, {"records": None, "ranges": ["orders/0@5-9"]}, "records was orders/0@5, and is left empty; ranges was"),

@@ -17,7 +17,6 @@ from tidemark.clients.kafka.topics import PartitionLog, TopicLog
 from tidemark.errors import ClaimOverlap, LogTruncated, TopicGone, TopicRecreated, TopicUnknown, WrongUse
 from tidemark.ledger.records import LaneKind
 from tidemark.offsets.coordinates import parse_coordinates
-from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.inputs import Known
 from tidemark.runs import erasing, lanes, redriving, whole_windows
@@ -438,8 +437,8 @@ def test_the_sink_says_what_it_makes_of_whole_windows(tmp_path: Path, orders: St
     sums.ingest("run")
     assert whole_windows.because(sums.opened) == "aggregates are made of whole windows"
     assert whole_windows.because(orders.opened) == ""
-    assert whole_windows.read_at_once(orders.opened, Order.OLDEST) is None
-    at_once = whole_windows.read_at_once(sums.opened, Order.OLDEST)
+    assert whole_windows.read_at_once(orders.opened) is None
+    at_once = whole_windows.read_at_once(sums.opened)
     assert at_once(offsets((0, 12, 13)), offsets((0, 0, 20))) == offsets((0, 0, 20))
     with pytest.raises(WrongUse, match=r"^aggregates are made of whole windows, .*: without orders/0 \[0, 12\)"):
         at_once(offsets((0, 12, 13)), offsets((0, 12, 20)))
@@ -455,7 +454,7 @@ def test_a_replay_takes_whole_blocks_where_a_sink_needs_no_more(tmp_path: Path) 
     assert whole_windows.because(sums.opened) == "aggregates are made of whole blocks of 4 offsets"
     # A block ends where its window ends.
     assert of_request(sums.opened, replay(ranges="orders/0@11-12")).ranges == offsets((0, 10, 12))
-    at_once = whole_windows.read_at_once(sums.opened, Order.OLDEST)
+    at_once = whole_windows.read_at_once(sums.opened)
     assert at_once(offsets((0, 13, 14)), offsets((0, 12, 20))) == offsets((0, 12, 16))
     with pytest.raises(
         WrongUse, match=r"^aggregates are made of whole blocks of 4 offsets, .* without orders/0 \[12, 13\)"

@@ -63,7 +63,6 @@ def show(
                 "reason": entry.reason if entry else None,
                 "asked_by": entry.asked_by if entry else None,
                 "approved_by": entry.approved_by if entry else None,
-                "order": head.order.value,
                 "rate": entry.rate if entry else None,
                 # The sinks that the lane writes alone; None for all.
                 "only_sinks": list(entry.sinks) if entry and entry.sinks is not None else None,

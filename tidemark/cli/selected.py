@@ -130,7 +130,7 @@ def _selected(
         error(said)
     else:
         if begun:
-            error(f"going on with the {kind.value} that run {name} has begun: its offsets, in its order, at its rate")
+            error(f"going on with the {kind.value} that run {name} has begun: its offsets, at its rate")
         _work_off(opened, command, jobs, name, take_over=take_over, verbose=verbose)
     _show_done(opened, mine, name, left_out, changes, as_json=as_json)
 

@@ -572,7 +572,7 @@ def _moved(head: Head, window: Window) -> tuple[Position, ...]:
     if window.guarantee == Guarantee.NONE:
         return head.positions
     offsets = head.offsets()
-    offsets.update({one.at: head.order.end(one.start, one.until) for one in window.ranges})
+    offsets.update({one.at: one.until for one in window.ranges})
     return positions(offsets)
 
 
@@ -643,19 +643,14 @@ def _given_up_before(head: Head, pending: Pending) -> bool:
     if head.abandoned is None:
         return False
     given_up = {position.at: position.offset for position in head.abandoned.until}
-    return any(
-        one.at in given_up and head.order.is_beyond(given_up[one.at], head.order.begin(one.start, one.until))
-        for one in pending.window.ranges
-    )
+    return any(one.at in given_up and given_up[one.at] > one.start for one in pending.window.ranges)
 
 
 def _furthest(head: Head) -> tuple[Position, ...]:
     """Where the furthest abandoned window of this lane ends in each partition; the pending window counts too."""
     offsets = {position.at: position.offset for position in head.abandoned.until} if head.abandoned else {}
     for one in head.pending.window.ranges if head.pending else ():
-        end = head.order.end(one.start, one.until)
-        if one.at not in offsets or head.order.is_beyond(end, offsets[one.at]):
-            offsets[one.at] = end
+        offsets[one.at] = max(one.until, offsets.get(one.at, one.until))
     return positions(offsets)
 
 

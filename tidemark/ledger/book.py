@@ -28,7 +28,6 @@ from tidemark.ledger.records import (
     Head,
     Heartbeat,
     JobProgress,
-    LaneKind,
     LaneState,
     Late,
     Receipt,
@@ -43,7 +42,6 @@ from tidemark.ledger.selections import Selections
 from tidemark.ledger.store import Key, LedgerStore, Offsets, sortable
 from tidemark.offsets.authority import Authority
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -472,7 +470,7 @@ class Book:
             return
         offsets = head.offsets()
         passed = RangeSet(
-            head.order.between(one.at, offsets[one.at], head.order.begin(one.start, one.until)) for one in window.ranges
+            OffsetRange(one.at, offsets[one.at], max(offsets[one.at], one.start)) for one in window.ranges
         )
         if left_out := passed & self.selection(window.selection):
             raise LedgerContradiction(
@@ -594,12 +592,10 @@ def _contradiction(head: Head, stream: str, lane: str) -> str | None:
         return f"it counts {head.seq} committed windows, and its pending one has number {head.pending.window.seq}"
     if head.pending is not None and head.state == LaneState.CLOSED:
         return "it is closed, and a window is pending"
-    if head.order == Order.NEWEST and head.kind == LaneKind.INGEST:
-        return "it reads the newest first, and has no selection"
-    return _unconnected(head.order, head.offsets(), head.pending.window) if head.pending is not None else None
+    return _unconnected(head.offsets(), head.pending.window) if head.pending is not None else None
 
 
-def _unconnected(order: Order, offsets: dict[TopicPartition, int], window: Window) -> str | None:
+def _unconnected(offsets: dict[TopicPartition, int], window: Window) -> str | None:
     """Where a window does not begin at the positions, either directly or after its gaps, in words; None when it does."""
     if window.guarantee == Guarantee.NONE:
         return None
@@ -613,10 +609,6 @@ def _unconnected(order: Order, offsets: dict[TopicPartition, int], window: Windo
         before = jumped.get(at, [])
         if window.selection is not None and at not in offsets:
             return f"window {window.seq} reads {at}, in which the lane has nothing selected"
-        if order == Order.NEWEST:
-            if one.until > offsets[at]:
-                return f"window {window.seq} reads {at} up to {one.until}, and the lane has come down to {offsets[at]}"
-            continue
         reached = offsets.get(at, before[0].start if before else one.start)
         for start, until in [*((gap.start, gap.until) for gap in before), (one.start, one.until)]:
             # A selection has holes, so its window may begin above the position.

@@ -15,7 +15,6 @@ from tidemark.ledger.book import REMEDY, Book, Stored
 from tidemark.ledger.closed import closed_lanes
 from tidemark.ledger.records import Gap, Head, LaneEntry, LaneState, Position, Record, WindowRange
 from tidemark.offsets.coordinates import Coordinate
-from tidemark.offsets.order import Order
 
 # Records of a lane that are read at once. Each read leaves a 17th of the lane's windows: four reads search 83,520.
 # Guessing from the offsets would read fewer records of a calm stream, but take far more reads after one burst.
@@ -124,7 +123,6 @@ class _Search:
     before: int
     behind: int
     record: Record | None
-    order: Order
 
     def next(self) -> list[tuple[str, int]]:
         """The windows to read next: all that are left, or _AT_ONCE of them, evenly spread."""
@@ -133,7 +131,7 @@ class _Search:
         return [(self.lane, self.before + distance * step // (steps + 1)) for step in range(1, steps + 1)]
 
     def learn(self, record: Record, place: Coordinate) -> None:
-        if not _is_past(self.order, record.positions, place):
+        if not _is_past(record.positions, place):
             self.before = max(self.before, record.seq)
         elif record.seq < self.behind:
             self.behind, self.record = record.seq, record
@@ -165,11 +163,11 @@ def _searches(
     lanes: Mapping[str, LaneEntry], heads: Mapping[str, Stored], claiming: Iterable[str], place: Coordinate
 ) -> Iterator[_Search]:
     for lane in claiming:
-        windows, order = lanes[lane].windows, lanes[lane].order
+        windows = lanes[lane].windows
         if windows is not None:
-            yield _Search(lane, 0, windows + 1, None, order)
-        elif lane in heads and _is_past(order, heads[lane].head.positions, place):
-            yield _Search(lane, 0, heads[lane].head.seq, heads[lane].head.last, order)
+            yield _Search(lane, 0, windows + 1, None)
+        elif lane in heads and _is_past(heads[lane].head.positions, place):
+            yield _Search(lane, 0, heads[lane].head.seq, heads[lane].head.last)
 
 
 def _unpositioned(book: Book, head: Head) -> Iterator[Record]:
@@ -181,5 +179,5 @@ def _unpositioned(book: Book, head: Head) -> Iterator[Record]:
         yield head.last
 
 
-def _is_past(order: Order, positions: Sequence[Position], place: Coordinate) -> bool:
-    return any(one.at == place.partition and order.has_passed(one.offset, place.offset) for one in positions)
+def _is_past(positions: Sequence[Position], place: Coordinate) -> bool:
+    return any(one.at == place.partition and place.offset < one.offset for one in positions)

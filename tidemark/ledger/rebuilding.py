@@ -40,7 +40,6 @@ from tidemark.ledger.records import (
 )
 from tidemark.ledger.register import new_token
 from tidemark.ledger.store import Key
-from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import TopicPartition
 
 # What a register knows of places, and no window does.
@@ -60,13 +59,6 @@ class _Chain:
     first: Record
     last: Record
     unpositioned: int = 0
-
-    @property
-    def order(self) -> Order:
-        """A lane that reads the newest first stands at the beginning of what it has read."""
-        reached = {one.at: one.offset for one in self.first.positions}
-        begun = [one for one in self.first.window.ranges if one.start < one.until]
-        return Order.NEWEST if begun and all(reached[one.at] == one.start for one in begun) else Order.OLDEST
 
 
 @dataclass
@@ -297,7 +289,6 @@ def _head(book: Book, lane: str, entry: LaneEntry | None, chain: _Chain | None) 
         last=last,
         unpositioned=chain.unpositioned if chain else 0,
         closed_early=None if lane == INGEST else entry.closed_early if entry and was_closed else CLOSED_BECAUSE,
-        order=entry.order if entry else chain.order if chain else Order.OLDEST,
         asked=entry.asked if entry else None,
     )
 
@@ -315,7 +306,6 @@ def _entry(lane: str, head: Head, chain: _Chain | None) -> LaneEntry:
         reason=window.reason if window else None,
         start=positions(_starts(first.window)) if lane == INGEST and first else (),
         selection=window.selection if window else None,
-        order=head.order,
         sinks=window.sinks if window else None,
         erases=window.erases if window else None,
         asked=head.asked,

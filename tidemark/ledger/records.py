@@ -13,7 +13,6 @@ from msgspec import Struct, field
 
 from tidemark.ledger.store import Anew, Offsets
 from tidemark.offsets.blocks import PartitionBlocks
-from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import Interval, OffsetRange, RangeSet, TopicPartition
 from tidemark.offsets.tallies import PartitionTally
 from tidemark.offsets.times import in_utc
@@ -376,10 +375,7 @@ class Late(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class Abandoned(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How many pending windows of a lane were abandoned, the last of them, and where the furthest of them ends.
-
-    In a lane that reads the newest first, `until` is where the furthest of them begins.
-    """
+    """How many pending windows of a lane were abandoned, the last of them, and where the furthest of them ends."""
 
     count: int
     token: str
@@ -408,7 +404,6 @@ class Head(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     unpositioned: int = 0
     # Why the lane was closed before it was done; None for all other lanes.
     closed_early: str | None = None
-    order: Order = Order.OLDEST
     # What the lane was opened for; None for the ingest.
     asked: Asked | None = None
     # Higher than that of every attempt of another lane, or of a window without positions, at the lane's offsets. None: drawn
@@ -497,8 +492,6 @@ class LaneEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     asked_by: str | None = None
     approved_by: str | None = None
     paused: Paused | None = None
-    # As in the head.
-    order: Order = Order.OLDEST
     # The most records a second, on average; None: as the stream file says.
     rate: int | None = None
     # As in the windows of the lane.

@@ -47,7 +47,6 @@ from tidemark.ledger.records import (
     SinkReceipt,
     each_place,
 )
-from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet
 
 # Machines with time synchronisation differ by milliseconds. If the last generation is further ahead of this clock than
@@ -236,7 +235,6 @@ class NewLane(Struct, frozen=True, kw_only=True):
     reason: str | None = None
     asked_by: str | None = None
     approved_by: str | None = None
-    order: Order = Order.OLDEST
     rate: int | None = None
     sinks: tuple[str, ...] | None = None
     erases: Erasure | None = None
@@ -252,13 +250,10 @@ def open_lane(
     start: tuple[Position, ...],
     selection: SelectionRef | None = None,
     reason: str | None = None,
-    order: Order = Order.OLDEST,
     sinks: tuple[str, ...] | None = None,
 ) -> Stored:
     """Open one lane, as `open_together`."""
-    wanted = NewLane(
-        lane=lane, kind=kind, run=run, start=start, selection=selection, reason=reason, order=order, sinks=sinks
-    )
+    wanted = NewLane(lane=lane, kind=kind, run=run, start=start, selection=selection, reason=reason, sinks=sinks)
     (found,) = open_together(book, wanted)
     return found
 
@@ -330,14 +325,11 @@ def _entered(book: Book, register: Register, wanted: NewLane, seen: Callable[[],
         selection=wanted.selection,
         asked_by=wanted.asked_by,
         approved_by=wanted.approved_by,
-        order=wanted.order,
         rate=wanted.rate,
         sinks=wanted.sinks,
         erases=wanted.erases,
         asked=wanted.asked,
     )
-    if entry.order == Order.NEWEST and not entry.until:
-        raise WrongUse(f"{wanted.lane} cannot read the newest first: `start` is not where its selection begins")
     return structs.replace(register, lanes={**register.lanes, wanted.lane: entry})
 
 
@@ -407,8 +399,7 @@ def _head_of(book: Book, lane: str, entry: LaneEntry) -> Stored:
         state=LaneState.OPEN,
         token=entry.token,
         seq=0,
-        positions=_first_positions(entry),
-        order=entry.order,
+        positions=entry.start,
         asked=entry.asked,
     )
     # NotMine: another run made the head, and may have changed it since.
@@ -418,13 +409,6 @@ def _head_of(book: Book, lane: str, entry: LaneEntry) -> Stored:
     if found is None:
         raise LedgerContradiction(f"the head of {book.stream}/{lane} was made and is gone")
     return found
-
-
-def _first_positions(entry: LaneEntry) -> tuple[Position, ...]:
-    """Where a lane stands before its first window."""
-    if entry.order == Order.OLDEST:
-        return entry.start
-    return tuple(structs.replace(one, offset=until) for one, until in zip(entry.start, entry.until, strict=True))
 
 
 def pause_lane(book: Book, lane: str, paused: Paused | None) -> None:
@@ -541,8 +525,6 @@ def _check_same(book: Book, known: LaneEntry, wanted: NewLane) -> None:
         check_asked(book.stream, wanted.run, known.asked, wanted.asked.fields)
     if (known.kind, known.selection, known.erases) != (wanted.kind, wanted.selection, wanted.erases):
         raise Conflict(f"{book.stream}/{wanted.lane} is open already, for other offsets or as another kind of lane")
-    if known.order != wanted.order:
-        raise Conflict(f"{book.stream}/{wanted.lane} is open already, and reads the {known.order.value} offsets first")
     if known.sinks != wanted.sinks:
         into = "all sinks" if known.sinks is None else f"{', '.join(known.sinks)} alone"
         raise Conflict(f"{book.stream}/{wanted.lane} is open already, and writes {into}")

@@ -20,7 +20,6 @@ from tidemark.ledger.records import (
     WindowRange,
     positions,
 )
-from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import OffsetRange, RangeSet, TopicPartition
 from tidemark.planning.checking import check_cut, check_held_back, check_inside, check_topics
 from tidemark.planning.inputs import Known, Request
@@ -139,7 +138,6 @@ def next_selected(
 ) -> Window | None:
     """The next window of a backfill, replay or erasure: the rest of its selection, from each partition's position on.
 
-    A lane that reads the newest first goes down from there, and reads what Kafka still holds, whatever was deleted below.
     `at_once` may add to what the limits allow. Kafka need not have what is erased. `named`: see `Window.named`.
     """
     left = not_read(head, selection)
@@ -152,12 +150,10 @@ def next_selected(
     lengths = {at: (0, sum(until - start for start, until in left.of(at))) for at in left.partitions}
     # What is erased costs nothing, so a window takes all of it where nothing has to be read.
     limit = limit_of(lengths, request) if topics else None
-    chosen = RangeSet(
-        one for at, (_, count) in share(lengths, limit).items() for one in head.order.first(left.only([at]), count)
-    )
+    chosen = RangeSet(one for at, (_, count) in share(lengths, limit).items() for one in left.only([at]).first(count))
     if at_once is not None:
         chosen = at_once(chosen, left)
-    needed = (chosen if head.order == Order.NEWEST else left) - erased
+    needed = left - erased
     # A million ranges lie where the first and the last of each partition lie.
     ends = (OffsetRange(at, *pair) for at in needed.partitions for pair in (needed.of(at)[0], needed.of(at)[-1]))
     for one in ends:
@@ -180,7 +176,7 @@ def next_selected(
 
 def not_read(head: Head, selection: RangeSet) -> RangeSet:
     """The part of a lane's selection that none of its windows has read."""
-    return selection - RangeSet(head.order.behind(at, offset) for at, offset in head.offsets().items())
+    return selection - RangeSet(OffsetRange(at, 0, offset) for at, offset in head.offsets().items())
 
 
 def limit_of(ranges: Mapping[TopicPartition, tuple[int, int]], request: Request) -> int | None:

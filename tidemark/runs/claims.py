@@ -5,7 +5,6 @@ from __future__ import annotations
 from tidemark.errors import WrongUse
 from tidemark.ledger.records import Asked, LaneKind, positions
 from tidemark.ledger.register import NewLane, open_together
-from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.dividing import in_parts
 from tidemark.runs import lanes, plan, whole_windows
@@ -65,7 +64,6 @@ def claim(opened: OpenStream, planned: Plan, run: str, by: People = NOBODY_KNOWN
             reason=request.reason,
             asked_by=by.asked,
             approved_by=by.approved,
-            order=Order(request.order),
             rate=rate // at_once if rate is not None else None,
             sinks=planned.sinks,
             asked=noted,

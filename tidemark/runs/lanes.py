@@ -356,7 +356,7 @@ class _Never(Exception):
 def _pin_selected(opened: OpenStream, lane: str, run: str, entry: LaneEntry, ref: SelectionRef) -> Pending | None:
     into_sinks.check_still_there(opened, f"{opened.book.stream}/{lane}", entry.sinks)
     selection = opened.book.selection(ref)
-    at_once = whole_windows.read_at_once(opened, entry.order, entry.sinks) if entry.kind != LaneKind.BACKFILL else None
+    at_once = whole_windows.read_at_once(opened, entry.sinks) if entry.kind != LaneKind.BACKFILL else None
     erasing = _erasing(opened, entry)
     read = selection if erasing is None else selection - erasing.offsets
     named = entry.asked.named if entry.asked is not None else None

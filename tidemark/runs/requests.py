@@ -62,7 +62,6 @@ _Digest = Annotated[str, form(DIGEST_PATTERN, "the 64 hexadecimal digits that a 
 _Share = Annotated[str, Field(max_length=10, json_schema_extra={"pattern": PATTERN}), AfterValidator(share_or_none)]
 _Seed = Annotated[int, Field(ge=0, le=MOST_SEED)]
 _IfNone = Literal["fail", "end"]
-_OrderName = Literal["oldest", "newest"]
 # Names of sinks; those of the stream file are known to `into_sinks`.
 _Sinks = Annotated[list[Annotated[str, Field(max_length=MOST_SINK)]], Field(max_length=MOST_SINKS)]
 _Rate = Annotated[int, Field(ge=1, le=MOST_RATE)]
@@ -152,7 +151,7 @@ class _Request(BaseModel):
 OTHER_WAYS = "What: other ways to choose offsets"
 INTO = "Where: into some sinks alone"
 TIMES = "When: offsets between two times"
-PACE = "How: order, rate and lanes"
+PACE = "How: rate and lanes"
 
 _RANGES = "Half-open offset ranges, one a line: topic/partition@from-until"
 _RECORDS = (
@@ -174,7 +173,6 @@ _STRICT = (
 )
 _UNTIL = "Up to the first message at or after this time, which is not read. Without such a message, up to the end."
 _NONE = "When a partition has no message at or after since: fail, or end to take nothing of that partition"
-_ORDER = "Which windows come first in each partition: those of the oldest offsets, or of the newest"
 _SPEED = "The most records a second, on average. It overrides max_records_per_second of the stream file for this run."
 _AT_ONCE = (
     "Divide the offsets among this many lanes, which work at the same time, each in a Spark job of its own. Empty: one."
@@ -238,7 +236,6 @@ class BackfillRequest(_Request):
     )
     until_time: _Time = _asks("", "Until time", _UNTIL, TIMES)
     if_none: _IfNone = _asks("fail", "If none", _NONE, TIMES)
-    order: _OrderName = _asks("oldest", "Order", _ORDER, PACE)
     rate: _Rate | None = _asks(None, "Rate", _SPEED, PACE)
     lanes: _Lanes = _asks(1, "Lanes", _AT_ONCE, PACE)
     plan: _Digest = _asks("", "Plan", _SEEN, PACE)
@@ -320,7 +317,6 @@ class ReplayRequest(_Request):
     )
     until_time: _Time = _asks("", "Until time", _UNTIL, TIMES)
     if_none: _IfNone = _asks("fail", "If none", _NONE, TIMES)
-    order: _OrderName = _asks("oldest", "Order", _ORDER, PACE)
     rate: _Rate | None = _asks(None, "Rate", _SPEED, PACE)
     lanes: _Lanes = _asks(1, "Lanes", _AT_ONCE, PACE)
     plan: _Digest = _asks("", "Plan", _SEEN, PACE)

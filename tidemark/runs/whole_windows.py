@@ -11,7 +11,6 @@ from functools import partial
 
 from tidemark.errors import OffsetsOutOfRange, WrongUse
 from tidemark.ledger.book import View
-from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import RangeSet
 from tidemark.planning.planner import AtOnce, offsets_within
 from tidemark.runs.counted import gone_by_now
@@ -38,13 +37,13 @@ class _Needed:
         return f"{self.made} are made of {self.units}"
 
 
-def read_at_once(opened: OpenStream, order: Order, sinks: Sinks = None) -> AtOnce | None:
+def read_at_once(opened: OpenStream, sinks: Sinks = None) -> AtOnce | None:
     """What one window of a replay has to read: all or nothing of each unit. None when no sink needs that."""
     needed = _needed(opened, sinks)
     if needed is None:
         return None
     first = FirstWindows(opened.book.committed())
-    return partial(first.closed, because=needed.because, blocks=needed.blocks, order=order)
+    return partial(first.closed, because=needed.because, blocks=needed.blocks)
 
 
 def whole(opened: OpenStream, view: View, sinks: Sinks = None) -> Callable[[RangeSet], RangeSet]:

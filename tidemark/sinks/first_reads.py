@@ -14,7 +14,6 @@ from tidemark.errors import WrongUse
 from tidemark.ledger.book import Committed
 from tidemark.ledger.erased import erased
 from tidemark.ledger.records import Guarantee, Record
-from tidemark.offsets.order import Order
 from tidemark.offsets.ranges import MAX_OFFSET, OffsetRange, RangeSet, TopicPartition
 
 # Lane and number of a window.
@@ -109,9 +108,8 @@ class FirstWindows:
         *,
         because: str,
         blocks: Collection[Block] = (WHOLE_WINDOWS,),
-        order: Order = Order.OLDEST,
     ) -> RangeSet:
-        """The offsets of `left` to read at once when some are `chosen`: whole units, and all that come before in `order`.
+        """The offsets of `left` to read at once when some are `chosen`: whole units, and all that come before them.
 
         Raises WrongUse when a part of such a unit is not left. `because`: why units are read as a whole, for the error.
         """
@@ -123,9 +121,7 @@ class FirstWindows:
                     f"{', '.join(map(str, lacking))}. Give it up (tidemark ledger abandon), and ask for a new one"
                 )
             # A lane's position is one offset for each partition: nothing that it has passed is read later.
-            passed = left & RangeSet(
-                order.behind(one.partition, order.end(one.start, one.until)) for one in whole.hull()
-            )
+            passed = left & RangeSet(OffsetRange(one.partition, 0, one.until) for one in whole.hull())
             if passed == chosen:
                 return chosen
             chosen = passed

@@ -28,7 +28,7 @@ const OF_KIND = {
   replay: ["records", "records_file", "ranges", "window", "time", "dead_letters", "selection", "ignore_stored"],
   backfill: ["ranges", "records", "records_file", "time", "holes", "everything_before"],
 };
-const DEFAULTS = { mode: "only_missing", if_none: "fail", order: "oldest", rate: "", lanes: "" };
+const DEFAULTS = { mode: "only_missing", if_none: "fail", rate: "", lanes: "" };
 // The longest text that a request takes, in characters, and what an address has room for.
 const MOST_TEXT = 1000000;
 const MOST_ADDRESS = 4000;
@@ -118,8 +118,8 @@ function fillIn(kind, fields) {
     else if (control.type === "datetime-local") showTime(control, String(value));
     else control.value = String(value);
   }
-  const { mode, order, rate, lanes, strict, sinks, if_none: ifNone } = fields;
-  if ([mode, order, rate, lanes, strict, sinks, ifNone].some((one) => one !== undefined && one !== null && one !== false)) place("more").open = true;
+  const { mode, rate, lanes, strict, sinks, if_none: ifNone } = fields;
+  if ([mode, rate, lanes, strict, sinks, ifNone].some((one) => one !== undefined && one !== null && one !== false)) place("more").open = true;
   countRecords();
 }
 

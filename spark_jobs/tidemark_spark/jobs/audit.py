@@ -290,4 +290,5 @@ def _beyond(head: Head) -> Sequence[OffsetRange]:
     """The offsets between a lane's positions and the furthest end of its abandoned windows."""
     offsets = head.offsets()
     until = head.abandoned.until if head.abandoned else ()
-    return [head.order.between(one.at, offsets.get(one.at, 0), one.offset) for one in until]
+    reached = {one.at: offsets.get(one.at, 0) for one in until}
+    return [OffsetRange(one.at, reached[one.at], max(reached[one.at], one.offset)) for one in until]
