@@ -49,7 +49,7 @@ class Request:
     said: list[Any] = field(default_factory=list)
     # What it would read.
     chosen: set[Place] = field(default_factory=set)
-    # The plan that it claims offsets for.
+    # Its plan, which it claims offsets for.
     claims: Plan | None = None
     # What it has said that it leaves out.
     left_out: set[Place] = field(default_factory=set)
@@ -129,13 +129,6 @@ def _process_together(
         raise failed
 
 
-def _claim(opened: OpenStream, planned: Plan, run: str, *more: Any) -> Any:
-    request = getattr(current(), "request", None)
-    if request is not None:
-        request.claims = planned
-    return _really_claim(opened, planned, run, *more)
-
-
 def _open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None]) -> Any:
     """The lanes of a plan are entered. At this moment, or another one's, an accepted plan has to be what it has shown."""
     request = getattr(current(), "request", None)
@@ -148,13 +141,14 @@ def _open_together(book: Book, *wanted: NewLane, judge: Callable[[View], None]) 
     return _really_open(book, *wanted, judge=judged)
 
 
-_really_claim, _really_open = claims.claim, open_together
+_really_open = open_together
 
 
 def _of_request(opened: OpenStream, asked: Any, *more: Any) -> Plan:
     found = _really_planned(opened, asked, *more)
     request = getattr(current(), "request", None)
     if request is not None and not found.begun:
+        request.claims = found
         request.chosen = {(one.partition, at) for one in found.all for at in range(one.start, one.until)}
         request.left_out |= {
             (one.partition, at)
@@ -219,7 +213,6 @@ def commands() -> Iterator[None]:
         stack.enter_context(patch.object(runs_erasing, "wanted", _wanted))
         stack.enter_context(patch.object(protocol, "commit", _commit))
         stack.enter_context(compacted(opened_here))
-        stack.enter_context(patch.object(claims, "claim", _claim))
         stack.enter_context(patch.object(claims, "open_together", _open_together))
         for module in (running, selected, erasing, steering, submitting, compacting):
             for name, quiet in (("error", _quiet), ("line", _quiet), ("data", _data), ("show_answers", _quiet)):
