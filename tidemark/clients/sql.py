@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from tidemark.clients.connections import Connection
-from tidemark.errors import SQL_PACKAGES, PackageMissing, WrongUse
+from tidemark.errors import SQL_PACKAGES, AuthenticationFailed, NotAuthorized, PackageMissing, Unreachable, WrongUse
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
+T = TypeVar("T")
+
+_PAUSE_SECONDS = 0.3
+# What a user needs for tables of ours, unless it is said otherwise.
+_RIGHTS = "select, insert and update"
 # libpq's own words: which of its modes of TLS check the server's certificate.
 _CHECKED = ("verify-ca", "verify-full")
 _TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
@@ -97,7 +103,7 @@ def engine(where: Database, question_seconds: float) -> sa.Engine:
             import psycopg  # noqa: F401
     except ImportError as problem:
         raise PackageMissing(
-            f"a ledger in SQL needs the package {problem.name}: pip install {' '.join(map(repr, SQL_PACKAGES))}"
+            f"SQL needs the package {problem.name}: pip install {' '.join(map(repr, SQL_PACKAGES))}"
         ) from None
     # A connection that is kept would have to be given back by each thread and each fork.
     given: dict[str, Any] = {"poolclass": sa.NullPool, "isolation_level": "AUTOCOMMIT", "hide_parameters": True}
@@ -131,3 +137,84 @@ def _file(path: str, patience_seconds: float) -> sqlite3.Connection:
     # What was answered for outlives a power cut.
     found.execute("PRAGMA synchronous = EXTRA")
     return found
+
+
+def asked(
+    where: Database,
+    ask: Callable[[sa.Connection], T],
+    tables: Sequence[str],
+    question_seconds: float,
+    patience_seconds: float,
+    rights: str = _RIGHTS,
+) -> T:
+    """Repeat a question until it is answered. Raises Unreachable when the patience is at its end, and what `check` raises."""
+    from sqlalchemy.exc import DBAPIError
+
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        try:
+            with engine(where, question_seconds).connect() as connection:
+                return ask(connection)
+        except DBAPIError as problem:
+            check(where, problem, tables, rights)
+            if time.monotonic() > deadline:
+                raise Unreachable(f"{where} did not answer: {said(problem)}") from problem
+            time.sleep(_PAUSE_SECONDS)
+
+
+def check(where: Database, problem: Any, tables: Sequence[str], rights: str = _RIGHTS) -> None:
+    """Raises what a repetition does not mend. The server has refused the request: nothing was changed."""
+    words, first = said(problem), tables[0]
+    if where.kind == "sqlite":
+        if "no such table" in words or ("unable to open" in words and _could_be(Path(where.host))):
+            raise NothingPrepared(f"{where} has no table {first} yet")
+        if "readonly" in words:
+            raise NotAuthorized(f"{where}: this user may not write it: {words}") from problem
+        return
+    match getattr(problem.orig, "sqlstate", None):
+        case "42P01":
+            raise NothingPrepared(f"{where} has no table {first} yet")
+        case "42501" | "25006":
+            raise NotAuthorized(
+                f"{where}: {words}. The user needs the right to create tables once, and then to {rights} "
+                f"{' and '.join(tables)}"
+            ) from problem
+        case "28P01" | "28000" | "3D000":
+            raise AuthenticationFailed(f"{where}: {words}") from problem
+    # While it connects, the driver knows no state.
+    if any(one in words for one in _REFUSED):
+        raise AuthenticationFailed(f"{where}: {words}") from problem
+
+
+def make_file(where: Database) -> None:
+    """Create SQLite's file, if it is not there. Raises WrongUse."""
+    if where.kind == "sqlite":
+        try:
+            Path(where.host).touch()
+        except OSError as problem:
+            raise WrongUse(f"{where}: the file cannot be made: {problem.strerror}") from problem
+
+
+class NothingPrepared(WrongUse):
+    """Raised when the tables are not there yet: they have no values."""
+
+
+# What PostgreSQL says to whom it does not let in. A server with messages in another language seems unreachable instead.
+_REFUSED = (
+    "password authentication failed",
+    "no pg_hba.conf entry",
+    "does not exist",
+    "no password supplied",
+    "certificate verify failed",
+    "server does not support SSL",
+)
+
+
+def _could_be(file: Path) -> bool:
+    """Whether the file is not made yet. Its folder is there: this is no other machine."""
+    return file.parent.is_dir() and not file.exists()
+
+
+def said(problem: Any) -> str:
+    """The driver's own words in one line, without the statement, which may hold values."""
+    return " ".join(str(problem.orig).split())

@@ -8,12 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tidemark.clients.connections import Connections
-from tidemark.clients.sql import Database, database, engine
-from tidemark.errors import AuthenticationFailed, LedgerContradiction, NotAuthorized, Unreachable, WrongUse
+from tidemark.clients.sql import Database, NothingPrepared, asked, check, database, engine, make_file, said
+from tidemark.errors import LedgerContradiction, Unreachable
 from tidemark.ledger.contract import Waits
 from tidemark.ledger.settings import SQLLedger
 from tidemark.ledger.store import InDoubt, Key, Offsets
@@ -26,7 +25,6 @@ T = TypeVar("T")
 # As long as a job waits for a server of HBase: a question, and all tries of it.
 _QUESTION_SECONDS = 30.0
 _PATIENCE_SECONDS = 60.0
-_PAUSE_SECONDS = 0.3
 # Rows of one question: values of a history have some kilobytes.
 _AT_ONCE = 500
 # The head moves only from the expected value. Whoever waits for another commit of it looks again then, and moves nothing.
@@ -105,11 +103,7 @@ class SQLLedgerStore:
 
     def prepare(self) -> None:
         """Create missing tables, and SQLite's file. Raises WrongUse, NotAuthorized, Unreachable."""
-        if self._where.kind == "sqlite":
-            try:
-                Path(self._where.host).touch()
-            except OSError as problem:
-                raise WrongUse(f"{self._where}: the file cannot be made: {problem.strerror}") from problem
+        make_file(self._where)
 
         def make(connection: sa.Connection) -> None:
             self._values().create(connection, checkfirst=True)
@@ -150,10 +144,10 @@ class SQLLedgerStore:
         from sqlalchemy.exc import IntegrityError
 
         shown = _shown(offsets or {}) if self._offsets_table is not None else []
-        asked = _Commit(head, expected, value, record, recorded, shown)
+        commit = _Commit(head, expected, value, record, recorded, shown)
         write = self._in_a_transaction if self._where.kind == "sqlite" else self._in_one_statement
         try:
-            return self._written(lambda connection: write(connection, asked))
+            return self._written(lambda connection: write(connection, commit))
         except IntegrityError:
             raise LedgerContradiction(
                 f"{'/'.join(record)} of {self._stream} is there already, and its head does not know it. Both were left as "
@@ -251,12 +245,12 @@ class SQLLedgerStore:
         import sqlalchemy as sa
         from sqlalchemy.dialects.sqlite import insert
 
-        said = ("next_offset", "committed_at")
+        columns = ("next_offset", "committed_at")
         for topic, partition, offset in shown:
             row = insert(self._offsets()).values(
                 stream=self._stream, topic=topic, partition=partition, next_offset=offset, committed_at=sa.func.now()
             )
-            connection.execute(row.on_conflict_do_update(set_={name: row.excluded[name] for name in said}))
+            connection.execute(row.on_conflict_do_update(set_={name: row.excluded[name] for name in columns}))
 
     def _below(self, prefix: Key, at_once: int, *, descending: bool = False) -> Iterator[tuple[Key, bytes]]:
         """Every key that begins with `prefix`, with its value: some at a time, each time from the last one on."""
@@ -288,23 +282,17 @@ class SQLLedgerStore:
         """As `_asked`; `missing` where nothing was prepared yet."""
         try:
             return self._asked(ask)
-        except _NothingPrepared:
+        except NothingPrepared:
             return missing
 
     def _asked(self, ask: Callable[[sa.Connection], T]) -> T:
         """Repeat a question until it is answered. Raises Unreachable when the patience is at its end."""
-        from sqlalchemy.exc import DBAPIError
+        waits = self._waits
+        return asked(self._where, ask, self._tables, waits.question_seconds, waits.patience_seconds)
 
-        deadline = time.monotonic() + self._waits.patience_seconds
-        while True:
-            try:
-                with engine(self._where, self._waits.question_seconds).connect() as connection:
-                    return ask(connection)
-            except DBAPIError as problem:
-                self._check(problem)
-                if time.monotonic() > deadline:
-                    raise Unreachable(f"{self._where} did not answer: {_said(problem)}") from problem
-                time.sleep(_PAUSE_SECONDS)
+    @property
+    def _tables(self) -> list[str]:
+        return [one for one in (self._table, self._offsets_table) if one is not None]
 
     def _written(self, write: Callable[[sa.Connection], bool]) -> bool:
         """Write once. Raises InDoubt when no answer came, Unreachable when nothing was sent, IntegrityError."""
@@ -313,39 +301,16 @@ class SQLLedgerStore:
         try:
             connection = engine(self._where, self._waits.question_seconds).connect()
         except DBAPIError as problem:
-            self._check(problem)
-            raise Unreachable(f"{self._where} did not answer: {_said(problem)}") from problem
+            check(self._where, problem, self._tables)
+            raise Unreachable(f"{self._where} did not answer: {said(problem)}") from problem
         with connection:
             try:
                 return write(connection)
             except IntegrityError:
                 raise
             except DBAPIError as problem:
-                self._check(problem)
-                raise InDoubt(f"{self._where}: {_said(problem)}") from problem
-
-    def _check(self, problem: Any) -> None:
-        """Raises what a repetition does not mend. The server has refused the request: nothing was changed."""
-        said = _said(problem)
-        if self._where.kind == "sqlite":
-            if "no such table" in said or ("unable to open" in said and _could_be(Path(self._where.host))):
-                raise _NothingPrepared(f"{self._where} has no table {self._table} yet")
-            if "readonly" in said:
-                raise NotAuthorized(f"{self._where}: this user may not write it: {said}") from problem
-            return
-        match getattr(problem.orig, "sqlstate", None):
-            case "42P01":
-                raise _NothingPrepared(f"{self._where} has no table {self._table} yet")
-            case "42501" | "25006":
-                raise NotAuthorized(
-                    f"{self._where}: {said}. The user needs the right to create tables once, and then to select, insert and "
-                    f"update {self._table}" + (f" and {self._offsets_table}" if self._offsets_table else "")
-                ) from problem
-            case "28P01" | "28000" | "3D000":
-                raise AuthenticationFailed(f"{self._where}: {said}") from problem
-        # While it connects, the driver knows no state.
-        if any(words in said for words in _REFUSED):
-            raise AuthenticationFailed(f"{self._where}: {said}") from problem
+                check(self._where, problem, self._tables)
+                raise InDoubt(f"{self._where}: {said(problem)}") from problem
 
 
 @cache
@@ -376,26 +341,6 @@ def _table_of_offsets(name: str) -> sa.Table:
     )
 
 
-class _NothingPrepared(WrongUse):
-    """Raised when the tables are not there yet: the ledger has no values."""
-
-
-# What PostgreSQL says to whom it does not let in. A server with messages in another language seems unreachable instead.
-_REFUSED = (
-    "password authentication failed",
-    "no pg_hba.conf entry",
-    "does not exist",
-    "no password supplied",
-    "certificate verify failed",
-    "server does not support SSL",
-)
-
-
-def _could_be(file: Path) -> bool:
-    """Whether the file is not made yet. Its folder is there: this is no other machine."""
-    return file.parent.is_dir() and not file.exists()
-
-
 def _shown(offsets: Offsets) -> list[_Shown]:
     return [
         (topic, partition, int(offset))
@@ -406,8 +351,3 @@ def _shown(offsets: Offsets) -> list[_Shown]:
 
 def _name(key: Key) -> bytes:
     return "/".join(key).encode()
-
-
-def _said(problem: Any) -> str:
-    """The driver's own words in one line, without the statement, which may hold values."""
-    return " ".join(str(problem.orig).split())
